@@ -1,0 +1,275 @@
+"""`backward` and `grad`: what users call to run a graph backwards."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .engine.engine import Engine
+from .errors import (
+    GradientTypeError,
+    GraphError,
+    InvalidGradientError,
+    InvalidRootError,
+    RequiresGradError,
+    UnusedInputError,
+)
+from .graph import values
+from .graph.leaf import Identity, gradient_edge
+from .graph.metadata import InputMetadata, fit
+from .graph.node import Edge, GradientEdge
+from .graph.tracked import Tracked
+
+__all__ = ["backward", "grad"]
+
+Root = Tracked | GradientEdge
+
+
+async def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` with respect to the leaves of their graph to the leaves' `.grad`.
+
+    Suspends where a node does and when the time budget is spent, so that the event loop never stalls. A
+    backward that raises, or is cancelled, leaves every `.grad` as it was.
+
+    Args:
+        tensors: a tensor or GradientEdge that requires grad, or a sequence of them.
+        grad_tensors: for each, the gradient to start from, of its shape; None (ones) where it has one element.
+        retain_graph: keep what nodes saved, so that the graph can be run again; None means `create_graph`.
+        create_graph: record the backward itself, so that the gradients can be differentiated.
+        inputs: accumulate into these tensors only; None means all leaves.
+
+    Raises:
+        InvalidRootError: a root does not require grad, or is not a scalar and has no gradient to start from.
+        InvalidGradientError: a starting gradient does not fit its root.
+        ReleasedGraphError: the graph was run before without `retain_graph`.
+
+    Source: torch.autograd.backward.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> async def main():
+        ...     x = ag.tensor([1.0, 2.0], requires_grad=True)
+        ...     await ag.backward((x * x).sum())
+        ...     return x.grad
+        >>> ag.run(main())
+        tensor([2., 4.])
+    """
+    roots = _as_sequence(tensors)
+    wanted = None if inputs is None else _as_inputs(inputs)
+    if wanted is not None and not wanted:
+        raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
+    edges, grads = _start(roots, grad_tensors, create_graph)
+    if wanted is not None:
+        for tensor in wanted:
+            if isinstance(tensor, Tracked) and tensor._grad_fn is not None:
+                tensor.retain_grad()  # type: ignore[attr-defined]
+    if create_graph:
+        warnings.warn(
+            "backward() with create_graph=True makes each leaf and its gradient refer to each other, which only "
+            "the garbage collector frees: prefer await ag.grad(...), or set .grad to None afterwards",
+            stacklevel=2,
+        )
+    await Engine.execute(
+        edges,
+        grads,
+        keep_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        accumulate=True,
+        inputs=() if wanted is None else _input_edges(wanted),
+    )
+
+
+async def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> Any:
+    """Return the gradients of `outputs` with respect to `inputs`, and touch no `.grad`.
+
+    Suspends as `backward` does.
+
+    Args:
+        outputs: a tensor or GradientEdge, or a sequence of them.
+        inputs: the same; or a dict, whose keys the result then has.
+        grad_outputs: for each output, the gradient to start from; None (ones) where it has one element.
+        retain_graph: keep what nodes saved; None means `create_graph`.
+        create_graph: record the backward itself.
+        allow_unused: give None for an input that the outputs do not depend on, rather than raise.
+        materialize_grads: give zeros in its place.
+
+    Returns:
+        A tuple of tensors, one for each input. An array may be shared with other results: do not write into it.
+
+    Raises:
+        UnusedInputError: the outputs do not depend on an input, and `allow_unused` is not set.
+        InvalidRootError, InvalidGradientError, ReleasedGraphError: as in `backward`.
+
+    Source: torch.autograd.grad.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> async def main():
+        ...     x = ag.tensor(3.0, requires_grad=True)
+        ...     (g,) = await ag.grad(x * x, [x], create_graph=True)
+        ...     return await ag.grad(g, [x])
+        >>> ag.run(main())
+        (tensor(2.),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("materialize_grads=True gives zeros for unused inputs: leave out allow_unused=False")
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    roots = _as_sequence(outputs)
+    wanted = _as_inputs(inputs)
+    if not wanted:
+        raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
+    edges, grads = _start(roots, grad_outputs, create_graph)
+    captured = await Engine.execute(
+        edges,
+        grads,
+        keep_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        accumulate=False,
+        inputs=_input_edges(wanted),
+    )
+    results = tuple(
+        _result(index, tensor, value, allow_unused, materialize_grads, create_graph)
+        for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
+    )
+    return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
+
+
+def _result(
+    index: int, tensor: Root, value: Any, allow_unused: bool, materialize: bool, create_graph: bool
+) -> Any:
+    if value is not None:
+        return values.wrap(value, tensor.node.device if isinstance(tensor, GradientEdge) else tensor._device)
+    if not allow_unused:
+        raise UnusedInputError(
+            f"input {index} ({_called(tensor)}) was not used to compute the outputs, or no gradient flows to it: "
+            "pass allow_unused=True to get None for it, or materialize_grads=True to get zeros"
+        )
+    if not materialize:
+        return None
+    if isinstance(tensor, GradientEdge):
+        raise GraphError(f"materialize_grads cannot make zeros for input {index}: a GradientEdge has no array")
+    zeros = values.wrap(values.zeros(tensor._data.shape, tensor._data.dtype), tensor._device)
+    if create_graph:
+        zeros.requires_grad_()
+    return zeros
+
+
+def _as_sequence(tensors: Any) -> tuple[Root, ...]:
+    roots = (tensors,) if isinstance(tensors, (Tracked, GradientEdge)) else tuple(tensors)
+    for root in roots:
+        if not isinstance(root, (Tracked, GradientEdge)):
+            raise GradientTypeError(f"expected a Tensor or GradientEdge, not {values.describe(root)}")
+    return roots
+
+
+def _as_inputs(inputs: Any) -> tuple[Root, ...]:
+    if type(inputs) is dict:
+        return _as_sequence(inputs.values())
+    if isinstance(inputs, Mapping):
+        raise TypeError(f"inputs may be a dict, and not another mapping such as {type(inputs).__name__}")
+    return _as_sequence(inputs)
+
+
+def _called(root: Root) -> str:
+    if isinstance(root, GradientEdge):
+        return f"edge {root.output_nr} of {root.node.name}"
+    made_by = f", made by {root._grad_fn.name}" if root._grad_fn is not None else ""
+    return f"tensor of shape {root._data.shape} and dtype {root._data.dtype}{made_by}"
+
+
+def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[Edge], list[Any]]:
+    """Return the roots' edges and the gradients to start from, checked."""
+    if not roots:
+        raise InvalidRootError("there is nothing to run backward from: pass at least one tensor")
+    if given is None:
+        given = (None,) * len(roots)
+    elif isinstance(given, (Tracked, np.ndarray)) and len(roots) == 1 or not isinstance(given, (Sequence, np.ndarray)):
+        given = (given,)
+    if len(given) != len(roots):
+        raise InvalidGradientError(f"{len(roots)} roots need as many gradients to start from, not {len(given)}")
+    edges: list[Edge] = []
+    grads: list[Any] = []
+    for index, (root, gradient) in enumerate(zip(roots, given, strict=True)):
+        edge = Edge(*root) if isinstance(root, GradientEdge) else gradient_edge(root)
+        if edge is None or edge.node is None:
+            raise InvalidRootError(
+                f"root {index} ({_called(root)}) does not require grad and has no grad_fn: "
+                "compute it from a tensor made with requires_grad=True, outside of no_grad()"
+            )
+        metadata = edge.node.input_metadata[edge.input_nr]
+        assert metadata is not None
+        value = _ones(index, root, metadata) if gradient is None else _checked(index, root, gradient, metadata)
+        grads.append(values.wrap(value, edge.node.device) if create_graph else values.raw(value))
+        edges.append(edge)
+    return edges, grads
+
+
+def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
+    if int(np.prod(metadata.shape)) != 1:
+        raise InvalidRootError(
+            f"root {index} ({_called(root)}) is not a scalar, so there is no one gradient to start from: "
+            "pass one of its shape (gradient= or grad_outputs=), or run backward on .sum()"
+        )
+    if np.dtype(metadata.dtype).kind == "c":
+        raise InvalidRootError(
+            f"root {index} ({_called(root)}) is complex: pass a gradient to start from, or take its real part"
+        )
+    return np.ones(metadata.shape, metadata.dtype)
+
+
+def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
+    if not isinstance(gradient, Tracked):
+        if not isinstance(gradient, (np.ndarray, np.generic, int, float, complex)):
+            raise GradientTypeError(f"the gradient of root {index} must be an array, not {values.describe(gradient)}")
+        gradient = np.asarray(gradient)
+    if gradient.shape != metadata.shape:
+        raise InvalidGradientError(
+            f"the gradient of root {index} has shape {gradient.shape}, and the root ({_called(root)}) has shape "
+            f"{metadata.shape}: pass one of that shape"
+        )
+    if (gradient.dtype.kind == "c") != (np.dtype(metadata.dtype).kind == "c"):
+        raise InvalidGradientError(
+            f"the gradient of root {index} has dtype {gradient.dtype}, and the root has dtype {metadata.dtype}: "
+            "either both are complex or neither is"
+        )
+    return fit(gradient, metadata)
+
+
+def _input_edges(inputs: Sequence[Root]) -> list[Edge]:
+    edges = []
+    for index, tensor in enumerate(inputs):
+        if isinstance(tensor, GradientEdge):
+            edges.append(Edge(*tensor))
+            continue
+        if not tensor._requires_grad():
+            raise RequiresGradError(
+                f"input {index} ({_called(tensor)}) does not require grad: call .requires_grad_() on it before use"
+            )
+        meta = tensor._meta
+        if tensor._grad_fn is None and (meta is None or meta.accumulator is None or meta.accumulator() is None):
+            # No graph holds this leaf. Its new accumulator would die at once, and another take its place.
+            edges.append(Edge(Identity(), 0))
+            continue
+        edge = gradient_edge(tensor)
+        assert edge is not None
+        edges.append(edge)
+    return edges

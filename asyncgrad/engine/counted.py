@@ -1,0 +1,157 @@
+"""The counted gait of a GraphTask: a node is ready when all its edges have delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ..errors import GraphError, InvalidGradientError
+from ..graph.metadata import conform
+from .exec_info import should_execute
+from .input_buffer import InputBuffer
+from .ready_queue import ReadyQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..graph.node import Node
+    from .exec_info import ExecInfo
+
+__all__ = ["CountedGait", "NodeTurn", "wrong_count"]
+
+
+class NodeTurn(NamedTuple):
+    """A node whose turn it is, and the gradients that have arrived at its inputs."""
+
+    node: Node
+    grads: list[Any]
+
+
+def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
+    """Return the error for a node that returned too few or too many gradients."""
+    return InvalidGradientError(
+        f"{node.name} (node #{node.sequence_nr}) returned {len(outputs)} gradients, "
+        f"and has {len(node.next_nodes)} inputs: return one for each, None where there is none"
+    )
+
+
+@final
+class CountedGait:
+    """Which edges have yet to deliver, what has been delivered, and which nodes are ready.
+
+    Args:
+        sources: the nodes reached so far; edges are counted from these downwards.
+        exec_info: what to run, where that is limited.
+        in_place: whether sums may be written into.
+    """
+
+    __slots__ = ("_buffers", "_dependencies", "_in_flight", "_in_place", "_ready", "_sum_order_fixed", "exec_info")
+
+    def __init__(
+        self, sources: Iterable[Node], extra: Iterable[Node], exec_info: dict[Node, ExecInfo] | None, in_place: bool
+    ) -> None:
+        self.exec_info = exec_info
+        self._in_place = in_place
+        #: Edges that have yet to deliver, by the node that they lead to.
+        self._dependencies: dict[Node, int] = {}
+        self._buffers: dict[Node, InputBuffer] = {}
+        self._ready = ReadyQueue()
+        #: Nodes whose bodies have begun and not ended.
+        self._in_flight: set[Node] = set()
+        self._sum_order_fixed = False
+        dependencies = self._dependencies
+        for target in extra:
+            dependencies[target] = dependencies.get(target, 0) + 1
+        stack = list(dict.fromkeys([*sources, *extra]))
+        seen = set(stack)
+        while stack:
+            for following in stack.pop().next_nodes:
+                if following is not None:
+                    dependencies[following] = dependencies.get(following, 0) + 1
+                    if following not in seen:
+                        seen.add(following)
+                        stack.append(following)
+
+    def seed(self, node: Node, input_nr: int, grad: Any, owned: bool) -> None:
+        """Put in a gradient that arrived before this gait began."""
+        buffer = self._buffers.get(node)
+        if buffer is None:
+            buffer = self._buffers[node] = InputBuffer(node.num_inputs)
+        if buffer.values:
+            buffer.seed(input_nr, grad, owned)
+        if not self._dependencies.get(node):
+            self._ready.push(node)
+
+    def pop(self) -> NodeTurn | None:
+        """Return the ready node that comes first, with its gradients; None where none is ready."""
+        if not self._ready:
+            return None
+        node = self._ready.pop()
+        self._in_flight.add(node)
+        return NodeTurn(node, self._buffers.pop(node).values)
+
+    def complete(self, node: Node, outputs: tuple[Any, ...]) -> None:
+        """Hand on what `node` returned, and queue the nodes that have now got everything."""
+        self._in_flight.discard(node)
+        for edge in range(len(outputs)):
+            self.deliver(node, edge, outputs[edge])
+
+    def skip(self, node: Node) -> None:
+        """Note that `node` is done without having run."""
+        self._in_flight.discard(node)
+
+    def deliver(self, node: Node, edge: int, grad: Any) -> None:
+        """Let one edge deliver a gradient, or an undefined one."""
+        target = node.next_nodes[edge]
+        if target is None:
+            return
+        input_nr = node.input_nrs[edge]
+        if grad is not None:
+            grad = conform(node, edge, target, input_nr, grad)
+        left = self._dependencies.get(target, 0) - 1
+        if left < 0:
+            raise GraphError(
+                f"{node.name} (node #{node.sequence_nr}) delivered to {target.name}, which waits for nothing: "
+                "an edge was changed while a backward ran through it"
+            )
+        self._dependencies[target] = left
+        if self.exec_info is not None and not should_execute(self.exec_info, target):
+            return
+        buffer = self._buffers.get(target)
+        if buffer is None:
+            buffer = self._buffers[target] = InputBuffer(target.num_inputs)
+        buffer.add(input_nr, grad, (node, edge), self._in_place)
+        if not left:
+            self._ready.push(target)
+
+    def fix_sum_order(self) -> None:
+        """From now on sum gradients in an order fixed by the graph, since bodies overlap.
+
+        The order is that of a run in which nothing overlaps, newer producers first; what has been summed so
+        far was summed in it.
+        """
+        if self._sum_order_fixed:
+            return
+        self._sum_order_fixed = True
+        incoming: dict[Node, list[tuple[int, int, Node, int]]] = {}
+        stack = [*self._in_flight, *self._buffers]
+        seen = set(stack)
+        while stack:
+            node = stack.pop()
+            for edge, target in enumerate(node.next_nodes):
+                if target is None:
+                    continue
+                incoming.setdefault(target, []).append((node.order, edge, node, edge))
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        for target, arrivals in incoming.items():
+            if len(arrivals) > 1:
+                arrivals.sort(key=lambda arrival: arrival[:2])
+                buffer = self._buffers.get(target)
+                if buffer is None:
+                    buffer = self._buffers[target] = InputBuffer(target.num_inputs)
+                buffer.expected = [(node, edge) for _, _, node, edge in arrivals]
+
+    def unfinished(self) -> list[Node]:
+        """Return the nodes that gradients have reached and that have not become ready."""
+        return [node for node, left in self._dependencies.items() if left and node in self._buffers]

@@ -1,0 +1,78 @@
+"""ExecInfo: which nodes a backward with given inputs has to run, and what it captures where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..graph.node import Edge, Node
+
+__all__ = ["Capture", "ExecInfo", "init_to_execute", "should_execute"]
+
+
+class Capture(NamedTuple):
+    """Gradient `input_nr` of a node is result `index` of the backward."""
+
+    input_nr: int
+    index: int
+
+
+@final
+class ExecInfo:
+    """What a backward with given inputs does at one node."""
+
+    __slots__ = ("captures", "needed")
+
+    def __init__(self, needed: bool = False) -> None:
+        #: Whether the node's body runs.
+        self.needed = needed
+        self.captures: list[Capture] = []
+
+    @property
+    def should_execute(self) -> bool:
+        """Whether anything at all happens at the node."""
+        return self.needed or bool(self.captures)
+
+
+def should_execute(exec_info: dict[Node, ExecInfo], node: Node) -> bool:
+    """Tell whether gradients that flow to `node` are of any use to this backward."""
+    info = exec_info.get(node)
+    return info is not None and info.should_execute
+
+
+def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> dict[Node, ExecInfo]:
+    """Find the nodes between `root` and `inputs`.
+
+    Args:
+        root: where the backward starts.
+        inputs: the edges whose gradients are wanted; their nodes are not None.
+        accumulate: True where the inputs' own nodes run (leaves accumulate), False where their incoming
+            gradient is captured.
+
+    Returns:
+        What to do, by node; nodes that are not in it are not run. The root always is.
+
+    Source: GraphTask::init_to_execute of PyTorch.
+    """
+    exec_info: dict[Node, ExecInfo] = {root: ExecInfo()}
+    for index, (node, input_nr) in enumerate(inputs):
+        assert node is not None
+        info = exec_info.setdefault(node, ExecInfo())
+        if accumulate:
+            info.needed = True
+        else:
+            info.captures.append(Capture(input_nr, index))
+    lowest = min((node.topological_nr for node, _ in inputs if node is not None), default=0)
+    stack, reached = [root], {root}
+    while stack:
+        for target in stack.pop().next_nodes:
+            # A path only leads to smaller topological numbers: below the lowest input there is none.
+            if target is not None and target not in reached and target.topological_nr >= lowest:
+                reached.add(target)
+                stack.append(target)
+    for node in sorted(reached, key=lambda node: node.topological_nr):
+        if any(target is not None and should_execute(exec_info, target) for target in node.next_nodes):
+            exec_info.setdefault(node, ExecInfo()).needed = True
+    return exec_info

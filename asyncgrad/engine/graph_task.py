@@ -1,0 +1,260 @@
+"""GraphTask: one backward through a graph, as a state machine that never awaits.
+
+It has two gaits. The *plain* one takes nodes in the order of their sequence numbers: every edge leads to an
+older node, so the newest node that has been reached has got all its gradients, and nobody need count them.
+Leaves wait until the end, where nobody can tell. At the first thing that could tell, or that takes its time
+(a hook, a user's body, an async body, an edge set by hand against the order), the task counts what the
+remaining nodes still wait for and goes on in the *counted* gait, in the order PyTorch's engine gives.
+"""
+
+from __future__ import annotations
+
+import enum
+from heapq import heappop, heappush
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, final
+
+from ..graph.leaf import GradBefore
+from ..graph.metadata import conform
+from ..graph.node import LEAF_ORDER
+from .counted import CountedGait, NodeTurn
+from .exec_info import ExecInfo, should_execute
+
+if TYPE_CHECKING:
+    from contextvars import Context
+
+    from ..graph.node import Node
+
+__all__ = ["Gait", "GraphTask"]
+
+
+class Gait(enum.Enum):
+    """Why a run of nodes came to a stop."""
+
+    DRAINED = "nothing is ready to run"
+    BREATHE = "the time budget is spent"
+    COUNT = "what comes next needs the counted gait"
+    CAREFUL = "the node in `turn` needs more than a plain call"
+
+
+@final
+class GraphTask:
+    """The state of one backward: what has arrived where, what is ready, what was captured, what failed.
+
+    Args:
+        root: the node that the backward starts from.
+        grad: what arrives at its input `input_nr`.
+        id: unique in the process.
+        keep_graph: whether saved tensors are kept.
+        create_graph: whether the backward is itself recorded.
+        exec_info: what to run; None runs all that is reachable.
+        captures: how many gradients are captured.
+        reentrant_depth: how many backward passes this one runs inside of.
+        context: a copy of the caller's, with the grad mode of this backward; nodes run in it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_buffers",
+        "_heap",
+        "_leaves",
+        "_owned",
+        "before",
+        "captured_grads",
+        "context",
+        "counted",
+        "create_graph",
+        "exec_info",
+        "failed_node",
+        "id",
+        "keep_graph",
+        "reentrant_depth",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        root: Node,
+        grad: Any,
+        input_nr: int,
+        *,
+        id: int,  # noqa: A002
+        keep_graph: bool,
+        create_graph: bool,
+        exec_info: dict[Node, ExecInfo] | None,
+        captures: int,
+        reentrant_depth: int,
+        context: Context,
+    ) -> None:
+        self.id = id
+        self.keep_graph = keep_graph
+        self.create_graph = create_graph
+        self.reentrant_depth = reentrant_depth
+        self.context = context
+        self.exec_info = exec_info
+        self.captured_grads: list[Any] = [None] * captures
+        #: The gradients that tensors had before, in the order in which this task touched them.
+        self.before: list[GradBefore] = []
+        self.failed_node: Node | None = None
+        #: In the counted gait, the node that was taken and could not be run by a plain call.
+        self.turn: NodeTurn | None = None
+        self.counted: CountedGait | None = None
+        # The plain gait: nodes reached so far, their gradients, and those whose sum is an array of our own.
+        self._heap: list[tuple[int, Node]] = []
+        self._buffers: dict[Node, Any] = {}
+        self._owned: set[Node] = set()
+        self._leaves: list[Node] = []
+        if root.special is None and root.order != LEAF_ORDER and root.shape is not None:
+            self._heap.append((root.order, root))
+            self._buffers[root] = grad
+        else:
+            self.counted = CountedGait([root], (), exec_info, not create_graph)
+            self.counted.seed(root, input_nr, grad, False)
+
+    def run_plain(self, deadline: float) -> Gait:
+        """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait.
+
+        Never suspends. Raises what a node raises.
+        """
+        if self.counted is not None:
+            return Gait.COUNT
+        heap, buffers, owned = self._heap, self._buffers, self._owned
+        exec_info, keep_graph, in_place = self.exec_info, self.keep_graph, not self.create_graph
+        node: Any = None
+        while heap:
+            order, node = heappop(heap)
+            self.failed_node = node
+            if exec_info is None:
+                outputs = node.apply((buffers.pop(node),))
+            else:
+                outputs = self._apply_wanted(node, buffers.pop(node), exec_info)
+                if outputs is None:
+                    continue
+            if not keep_graph:
+                node.release_variables()
+            edge = -1
+            for consumer, nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
+                edge += 1
+                if consumer is None:
+                    continue
+                if consumer.special is not None or order >= consumer.order != LEAF_ORDER:
+                    self._start_counting(node, edge, outputs)
+                    return Gait.COUNT
+                if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
+                    grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
+                if consumer in buffers:
+                    if grad is not None:
+                        total = buffers[consumer]
+                        if total is None:
+                            buffers[consumer] = grad
+                        elif consumer in owned:
+                            total += grad
+                            buffers[consumer] = total
+                        else:
+                            buffers[consumer] = total + grad
+                            if in_place:
+                                owned.add(consumer)
+                elif exec_info is None or should_execute(exec_info, consumer):
+                    buffers[consumer] = grad
+                    if consumer.order == LEAF_ORDER:
+                        self._leaves.append(consumer)
+                    else:
+                        heappush(heap, (consumer.order, consumer))
+            if perf_counter() > deadline:
+                return Gait.BREATHE
+        self.failed_node = None
+        return Gait.DRAINED
+
+    def finish_plain(self) -> None:
+        """Give the leaves, which waited for the end of the plain gait, their gradients."""
+        buffers = self._buffers
+        for leaf in self._leaves:
+            self._run_leaf(leaf, [buffers.pop(leaf)])
+        self._leaves.clear()
+
+    def run_counted(self, deadline: float) -> Gait:
+        """Run ready nodes until none is ready, the clock passes `deadline`, or one needs care."""
+        counted = self.counted
+        assert counted is not None
+        while (turn := counted.pop()) is not None:
+            node: Any = turn.node
+            self.failed_node = node
+            if node.special is not None or node.shape is None:
+                self.turn = turn
+                return Gait.CAREFUL
+            if node.order == LEAF_ORDER:
+                self._run_leaf(node, turn.grads)
+                counted.skip(node)
+                continue
+            if self.exec_info is None:
+                outputs = node.apply((turn.grads.pop(),))
+            else:
+                outputs = self._apply_wanted(node, turn.grads.pop(), self.exec_info)
+                if outputs is None:
+                    counted.skip(node)
+                    continue
+            if not self.keep_graph:
+                node.release_variables()
+            counted.complete(node, outputs)
+            # A leaf takes over an array that nobody else holds: do not be the one who does.
+            del outputs
+            if perf_counter() > deadline:
+                return Gait.BREATHE
+        self.failed_node = None
+        return Gait.DRAINED
+
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
+        """Take what a careful run of `node` gave: its gradients, or None where its body did not run."""
+        counted = self.counted
+        assert counted is not None
+        if outputs is None:
+            counted.skip(node)
+            return
+        counted.complete(node, outputs)
+
+    def capture(self, node: Node, grads: list[Any]) -> bool:
+        """Store what is captured at `node`; tell whether its body is to run."""
+        if self.exec_info is None:
+            return True
+        info = self.exec_info[node]
+        for capture in info.captures:
+            self.captured_grads[capture.index] = grads[capture.input_nr]
+        return info.needed
+
+    def accumulate(self, leaf: Any, grads: list[Any]) -> None:
+        """Let an AccumulateGrad take its one gradient, remembering what its leaf had before."""
+        before = leaf.accumulate(grads.pop())
+        if before is not None:
+            self.before.append(before)
+
+    def put_back(self) -> None:
+        """Give every tensor that this task touched the gradient that it had before; for a backward that failed."""
+        while self.before:
+            self.before.pop().put_back()
+
+    def clear(self) -> None:
+        """Let go of all gradients under way."""
+        self._heap, self._buffers, self._leaves, self._owned = [], {}, [], set()
+        self.counted = self.turn = None
+
+    def _run_leaf(self, leaf: Any, grads: list[Any]) -> None:
+        if self.exec_info is None or self.capture(leaf, grads):
+            self.accumulate(leaf, grads)
+
+    def _apply_wanted(self, node: Any, grad: Any, exec_info: dict[Node, ExecInfo]) -> Any:
+        if not self.capture(node, [grad]):
+            return None
+        return node.apply_wanted(
+            grad, [target is not None and should_execute(exec_info, target) for target in node.next_nodes]
+        )
+
+    def _start_counting(self, node: Node, edge: int, outputs: tuple[Any, ...]) -> None:
+        """Change gait in the middle of `node`, whose gradients before `edge` have been delivered."""
+        reached = [*(pending for _, pending in self._heap), *self._leaves]
+        rest = [target for target in node.next_nodes[edge:] if target is not None]
+        self.counted = CountedGait(reached, rest, self.exec_info, not self.create_graph)
+        for target in reached:
+            self.counted.seed(target, 0, self._buffers[target], target in self._owned)
+        self._heap, self._buffers, self._leaves = [], {}, []
+        for index in range(edge, len(outputs)):
+            self.counted.deliver(node, index, outputs[index])

@@ -1,0 +1,73 @@
+"""InputBuffer: sums the gradients that arrive at one node, and knows when it owns the array of the sum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from ..graph import values
+
+if TYPE_CHECKING:
+    from ..graph.node import Node
+
+__all__ = ["Arrival", "InputBuffer"]
+
+#: Which edge a gradient came along: the node that returned it, and its place among what that node returned.
+Arrival = tuple["Node", int]
+
+
+@final
+class InputBuffer:
+    """The sums of what has arrived at each input of a node.
+
+    The first gradient is kept by reference, the second gives a new array, further ones go into that array:
+    an array that came from elsewhere is never written into. Under `create_graph` every sum is a new value.
+
+    Where bodies overlap, gradients may arrive in any order; then `expected` lists the arrivals in the order
+    in which they are to be summed, and one that comes early waits for its turn. So the sum depends on the
+    graph alone (`test_sums_have_the_same_bits_under_any_schedule`).
+    """
+
+    __slots__ = ("_early", "_next", "_owned", "expected", "values")
+
+    def __init__(self, size: int) -> None:
+        self.values: list[Any] = [None] * size
+        self._owned = [False] * size
+        #: Arrivals still to come in the order of summation; None while arrivals come in that order anyway.
+        self.expected: list[Arrival] | None = None
+        self._next = 0
+        self._early: dict[Arrival, tuple[int, Any]] = {}
+
+    def seed(self, input_nr: int, value: Any, owned: bool) -> None:
+        """Start input `input_nr` with a sum made elsewhere."""
+        self.values[input_nr] = value
+        self._owned[input_nr] = owned
+
+    def add(self, input_nr: int, value: Any, arrival: Arrival, in_place: bool) -> None:
+        """Add one gradient to input `input_nr`; None adds nothing.
+
+        Args:
+            input_nr: which input of the node.
+            value: gradient that conforms to that input; None where it is undefined.
+            arrival: the edge that it came along.
+            in_place: whether a sum that the buffer owns may be written into.
+        """
+        if self.expected is None:
+            self._fold(input_nr, value, in_place)
+            return
+        self._early[arrival] = (input_nr, value)
+        expected = self.expected
+        while self._next < len(expected) and expected[self._next] in self._early:
+            self._fold(*self._early.pop(expected[self._next]), in_place)
+            self._next += 1
+
+    def _fold(self, input_nr: int, value: Any, in_place: bool) -> None:
+        if value is None:
+            return
+        total = self.values[input_nr]
+        if total is None:
+            self.values[input_nr] = value
+        elif in_place and self._owned[input_nr]:
+            self.values[input_nr] = values.add_into(total, value)
+        else:
+            self.values[input_nr] = values.add(total, value)
+            self._owned[input_nr] = True

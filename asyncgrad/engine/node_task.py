@@ -1,0 +1,190 @@
+"""NodeTask: one careful run of a node, with hooks around its body, as a coroutine.
+
+It suspends only where a hook or the body does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import CURRENT_NODE
+from ..errors import GradientTypeError, HookError, HookTypeError
+from ..graph import values
+from ..graph.leaf import AccumulateGrad, GradBefore
+from ..graph.metadata import conform
+from .counted import wrong_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..graph.node import Node, Special
+    from .graph_task import GraphTask
+
+__all__ = ["NodeTask"]
+
+
+@final
+class NodeTask:
+    """One run of one node in one GraphTask.
+
+    Args:
+        graph_task: whose node it is.
+        node: the node.
+        grads: what has arrived at its inputs; the NodeTask owns the list.
+    """
+
+    __slots__ = ("grads", "graph_task", "node")
+
+    def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any]) -> None:
+        self.graph_task = graph_task
+        self.node = node
+        self.grads = grads
+
+    def may_suspend(self) -> bool:
+        """Tell whether the body or a hook is an `async def`."""
+        node, special = self.node, self.node.special
+        if node.is_async:
+            return True
+        return any(inspect.iscoroutinefunction(hook) for hook in _all_hooks(node, special))
+
+    async def run(self) -> tuple[Any, ...] | None:
+        """Run hooks, body, checks and release in PyTorch's order; return the gradients for the edges.
+
+        None where the body is not to run, since this backward only captures here.
+        """
+        CURRENT_NODE.set(self.node)
+        graph_task, node, special, grads = self.graph_task, self.node, self.node.special, self.grads
+        if special is None:
+            return await self._run_body()
+        needed = graph_task.exec_info is None or graph_task.exec_info[node].needed
+        # PyTorch captures the raw gradient of a node whose body runs too, and the hooked one otherwise.
+        if needed:
+            graph_task.capture(node, grads)
+        await self._run_tensor_hooks(special)
+        self._retain_grads(special)
+        if not needed:
+            graph_task.capture(node, grads)
+            return None
+        if special.pre_hooks:
+            for hook in special.pre_hooks.snapshot():
+                grads[:] = self._checked(await self._call(hook, self._wrapped(grads)), grads, hook)
+        if not special.post_hooks:
+            return await self._run_body()
+        inputs = self._wrapped(grads)
+        outputs: tuple[Any, ...] | None = await self._run_body()
+        if special.post_hooks and outputs is not None:
+            for hook in special.post_hooks.snapshot():
+                outputs = tuple(
+                    self._checked(await self._call(hook, self._wrapped(outputs), inputs), outputs, hook)
+                )
+        return outputs
+
+    async def _run_body(self) -> tuple[Any, ...]:
+        graph_task, node = self.graph_task, self.node
+        if isinstance(node, AccumulateGrad):
+            graph_task.accumulate(node, self.grads)
+            meta = node.variable._autograd_meta()
+            if meta.post_accumulate_hooks:
+                for hook in meta.post_accumulate_hooks.snapshot():
+                    result = await self._call(hook, node.variable)
+                    if result is not None and result is not node.variable:
+                        raise HookError(f"a post-accumulate-grad hook must return None, not {values.describe(result)}")
+            return ()
+        grads = tuple(self.grads)
+        self.grads.clear()
+        outputs = node.apply(grads)
+        if inspect.isawaitable(outputs):
+            outputs = await outputs
+        del grads
+        if not isinstance(outputs, (tuple, list)):
+            raise GradientTypeError(
+                f"{node.name} (node #{node.sequence_nr}) returned {values.describe(outputs)}: "
+                "apply must return a tuple with a gradient for each input"
+            )
+        if not graph_task.keep_graph:
+            node.release_variables()
+        return self._conforming(outputs)
+
+    def _conforming(self, outputs: Any) -> tuple[Any, ...]:
+        """Return what the body returned as the next nodes take it, for post-hooks to see."""
+        node = self.node
+        if len(outputs) != len(node.next_nodes):
+            raise wrong_count(node, outputs)
+        conforming = []
+        for edge, (target, input_nr, grad) in enumerate(zip(node.next_nodes, node.input_nrs, outputs, strict=True)):
+            value = values.wrap(grad, node.device) if self.graph_task.create_graph else values.raw(grad)
+            if value is not None and target is not None:
+                value = conform(node, edge, target, input_nr, value)
+            conforming.append(value)
+        return tuple(conforming)
+
+    async def _run_tensor_hooks(self, special: Special) -> None:
+        hook_lists = special.tensor_pre_hooks
+        if isinstance(self.node, AccumulateGrad):
+            hooks = self.node.variable._autograd_meta().hooks
+            hook_lists = [(0, hooks)] if hooks else []
+        for input_nr, hooks in hook_lists:
+            for hook in hooks.snapshot():
+                grad = self.grads[input_nr]
+                result = await self._call(hook, values.wrap(grad, self.node.device))
+                if result is not None:
+                    self.grads[input_nr] = self._replacement(result, grad, hook)
+
+    def _retain_grads(self, special: Special) -> None:
+        for input_nr, reference in special.retains_grad_hooks.items():
+            tensor, grad = reference(), self.grads[input_nr]
+            if tensor is None or grad is None:
+                continue
+            meta = tensor._autograd_meta()
+            self.graph_task.before.append(GradBefore(tensor, meta.grad, None if meta.grad is None else meta.grad._data, 0))
+            if meta.grad is None:
+                meta.grad = grad if self.graph_task.create_graph else values.wrap(values.clone_like(grad, tensor._data), tensor._device)
+            elif self.graph_task.create_graph:
+                meta.grad = values.add(meta.grad, grad)
+            else:
+                meta.grad = values.wrap(values.add(meta.grad._data, grad), tensor._device)
+
+    async def _call(self, hook: Callable[..., Any], *arguments: Any) -> Any:
+        result = hook(*arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    def _wrapped(self, grads: Any) -> tuple[Any, ...]:
+        return tuple(values.wrap(grad, self.node.device) for grad in grads)
+
+    def _checked(self, results: Any, before: Any, hook: Callable[..., Any]) -> list[Any]:
+        if results is None:
+            return list(before)
+        if not isinstance(results, (tuple, list)):
+            raise HookTypeError(f"{_called(hook)} of {self.node.name} must return None or a tuple of gradients")
+        if len(results) != len(before):
+            raise HookError(f"{_called(hook)} of {self.node.name} returned {len(results)} gradients, not {len(before)}")
+        return [
+            None if result is None else self._replacement(result, old, hook)
+            for result, old in zip(results, before, strict=True)
+        ]
+
+    def _replacement(self, result: Any, old: Any, hook: Callable[..., Any]) -> Any:
+        """Return what a hook returned in place of gradient `old`, if it may stand there."""
+        where = f"{_called(hook)} of {self.node.name} (node #{self.node.sequence_nr})"
+        if old is None:
+            raise HookError(f"{where} returned a gradient where there was none")
+        if not hasattr(result, "dtype"):
+            raise HookTypeError(f"{where} must return None or a tensor, not {values.describe(result)}")
+        if result.shape != old.shape or result.dtype != old.dtype:
+            raise HookError(f"{where} returned {values.describe(result)} for a gradient of shape {old.shape}, dtype {old.dtype}")
+        return result if self.graph_task.create_graph else values.raw(result)
+
+
+def _called(hook: Callable[..., Any]) -> str:
+    return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"
+
+
+def _all_hooks(node: Node, special: Special | None) -> list[Callable[..., Any]]:
+    lists = [] if special is None else [special.pre_hooks, special.post_hooks]
+    if special is not None:
+        lists += [hooks for _, hooks in special.tensor_pre_hooks]
+    if isinstance(node, AccumulateGrad):
+        meta = node.variable._autograd_meta()
+        lists += [meta.hooks, meta.post_accumulate_hooks]
+    return [hook for hooks in lists if hooks is not None for hook in hooks.snapshot()]

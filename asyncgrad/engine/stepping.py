@@ -1,0 +1,175 @@
+"""SteppedTask: an asyncio task that runs its first step at once, where it stands.
+
+A coroutine that never suspends then costs a call, and no turn of the loop. asyncio's own tasks can start so
+from Python 3.12 on; this one is written to the protocol that asyncio documents for third-party tasks
+("Extending", in its reference), so that `asyncio.current_task()`, `timeout()` and `TaskGroup` inside the
+coroutine find this task, and not the one that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from contextvars import Context
+
+__all__ = ["SteppedTask"]
+
+
+@final
+class SteppedTask(asyncio.Future[Any]):
+    """Runs a coroutine in `context`, from the constructor's `start()` on, to its end.
+
+    Args:
+        coro: the coroutine.
+        loop: the running loop.
+        context: what every step runs in.
+        name: what `get_name()` says.
+    """
+
+    def __init__(
+        self, coro: Coroutine[Any, Any, Any], *, loop: asyncio.AbstractEventLoop, context: Context, name: str
+    ) -> None:
+        super().__init__(loop=loop)
+        self._coro = coro
+        self._context = context
+        self._name = name
+        self._loop_of_task = loop
+        self._waiter: asyncio.Future[Any] | None = None
+        self._must_cancel = False
+        self._cancel_message: Any = None
+        self._cancels_requested = 0
+        self._registered = False
+
+    def start(self) -> bool:
+        """Run the first step now; tell whether that was all."""
+        outer = asyncio.current_task(self._loop_of_task)
+        if outer is not None:
+            _leave_task(self._loop_of_task, outer)
+        try:
+            self._context.run(self._step, None)
+        finally:
+            if outer is not None:
+                _enter_task(self._loop_of_task, outer)
+        if not self.done():
+            self._registered = True
+            _register_task(self)
+        return self.done()
+
+    def _step(self, error: BaseException | None) -> None:
+        """Run the coroutine to its next suspension, or to its end; called in the task's context."""
+        if self._must_cancel:
+            if not isinstance(error, asyncio.CancelledError):
+                error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
+            self._must_cancel = False
+        self._waiter = None
+        _enter_task(self._loop_of_task, self)
+        try:
+            if error is None:
+                awaited = self._coro.send(None)
+            else:
+                awaited = self._coro.throw(error)
+        except StopIteration as end:
+            self._finish()
+            if self._must_cancel:
+                super().cancel(msg=self._cancel_message)
+            else:
+                super().set_result(end.value)
+        except asyncio.CancelledError as cancelled:
+            self._finish()
+            super().cancel(*cancelled.args)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            self._finish()
+            super().set_exception(stop)
+            raise
+        except BaseException as failure:
+            self._finish()
+            super().set_exception(failure)
+        else:
+            self._wait_for(awaited)
+        finally:
+            _leave_task(self._loop_of_task, self)
+
+    def _finish(self) -> None:
+        if self._registered:
+            _unregister_task(self)
+
+    def _wait_for(self, awaited: Any) -> None:
+        """Arrange for the next step: after a future that the coroutine awaits, or in the loop's next turn."""
+        loop = self._loop_of_task
+        if awaited is None:
+            loop.call_soon(self._step, None, context=self._context)
+        elif getattr(awaited, "_asyncio_future_blocking", None) and awaited is not self:
+            awaited._asyncio_future_blocking = False
+            awaited.add_done_callback(self._wake_up, context=self._context)
+            self._waiter = awaited
+            if self._must_cancel and awaited.cancel(msg=self._cancel_message):
+                self._must_cancel = False
+        else:
+            message = f"{self._name} awaited {awaited!r}, which asyncio cannot wait for"
+            loop.call_soon(self._step, RuntimeError(message), context=self._context)
+
+    def _wake_up(self, future: asyncio.Future[Any]) -> None:
+        try:
+            future.result()
+        except BaseException as error:
+            self._step(error)
+        else:
+            self._step(None)
+        # The frame of a step must not keep a cycle through the future alive.
+        self = None  # type: ignore[assignment]
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Throw CancelledError into the coroutine at its next step."""
+        if self.done():
+            return False
+        self._cancels_requested += 1
+        if self._waiter is not None and self._waiter.cancel(msg=msg):
+            return True
+        self._must_cancel = True
+        self._cancel_message = msg
+        return True
+
+    def cancelling(self) -> int:
+        """Return how many requests to cancel are pending."""
+        return self._cancels_requested
+
+    def uncancel(self) -> int:
+        """Withdraw one request to cancel; return how many remain."""
+        if self._cancels_requested > 0:
+            self._cancels_requested -= 1
+            if self._cancels_requested == 0:
+                self._must_cancel = False
+        return self._cancels_requested
+
+    def get_coro(self) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine."""
+        return self._coro
+
+    def get_context(self) -> Context:
+        """Return the context that the coroutine runs in."""
+        return self._context
+
+    def get_name(self) -> str:
+        """Return the name that errors and debuggers show."""
+        return self._name
+
+    def set_name(self, value: object) -> None:
+        """Change the name."""
+        self._name = str(value)
+
+    def get_stack(self, *, limit: int | None = None) -> list[Any]:
+        """Return the frames in which the coroutine is suspended."""
+        frame = self._coro.cr_frame if hasattr(self._coro, "cr_frame") else None
+        return [] if frame is None or limit == 0 else [frame]
+
+    def set_result(self, result: Any) -> None:
+        """Not for a task: its result is what its coroutine returns."""
+        raise RuntimeError("a task does not support set_result")
+
+    def set_exception(self, exception: Any) -> None:
+        """Not for a task: its exception is what its coroutine raises."""
+        raise RuntimeError("a task does not support set_exception")

@@ -1,0 +1,118 @@
+"""The exceptions asyncgrad raises, each a subclass of the built-in that a caller would expect.
+
+::
+
+    AsyncgradError
+    ├── GraphError(RuntimeError)            the graph cannot be run as asked
+    │   ├── ReleasedGraphError              a second backward through released saved tensors
+    │   ├── ChangedTensorError              a saved tensor was changed in place
+    │   ├── UnusedInputError                an input that the outputs do not depend on
+    │   └── InvalidRootError                a root that cannot start a backward
+    ├── InvalidGradientError(RuntimeError)  a gradient of the wrong shape, dtype, device or count
+    ├── GradientTypeError(TypeError)        something that is no gradient where one belongs
+    ├── HookError(RuntimeError)             a hook that returned what it may not
+    ├── HookTypeError(TypeError)            a hook that returned a value of the wrong type
+    ├── NaNGradientError(RuntimeError)      anomaly mode met a NaN
+    ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
+    ├── RequiresGradError(RuntimeError)     requires_grad where it cannot be, or is missing
+    ├── DeviceError(RuntimeError)           devices mixed, unknown or dead
+    ├── NoBackwardRunningError(RuntimeError)  a call that only makes sense inside a backward
+    ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
+    ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
+    └── MissingExtraError(ImportError)      an optional dependency that is not installed
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AsyncgradError",
+    "BlockingError",
+    "ChangedTensorError",
+    "DeviceError",
+    "GradientTypeError",
+    "GraphError",
+    "HookError",
+    "HookTypeError",
+    "InPlaceError",
+    "InvalidGradientError",
+    "InvalidRootError",
+    "MissingDerivativeError",
+    "MissingExtraError",
+    "NaNGradientError",
+    "NoBackwardRunningError",
+    "ReleasedGraphError",
+    "RequiresGradError",
+    "UnusedInputError",
+]
+
+
+class AsyncgradError(Exception):
+    """Everything that asyncgrad raises on purpose is one of these."""
+
+
+class GraphError(AsyncgradError, RuntimeError):
+    """The graph cannot be run as asked."""
+
+
+class ReleasedGraphError(GraphError):
+    """A backward met a node whose saved tensors an earlier backward has released."""
+
+
+class ChangedTensorError(GraphError):
+    """A tensor that a node saved for its backward was changed in place since."""
+
+
+class UnusedInputError(GraphError):
+    """A gradient was asked for an input that the outputs do not depend on."""
+
+
+class InvalidRootError(GraphError):
+    """A tensor cannot be the root of a backward as it stands."""
+
+
+class InvalidGradientError(AsyncgradError, RuntimeError):
+    """A gradient does not fit the tensor that it belongs to."""
+
+
+class GradientTypeError(AsyncgradError, TypeError):
+    """Something that is no array stands where a gradient belongs."""
+
+
+class HookError(AsyncgradError, RuntimeError):
+    """A hook was put where it cannot be, or changed what it may not."""
+
+
+class HookTypeError(AsyncgradError, TypeError):
+    """A hook returned a value of the wrong type."""
+
+
+class NaNGradientError(AsyncgradError, RuntimeError):
+    """Anomaly mode found a NaN among the gradients that a node returned."""
+
+
+class InPlaceError(AsyncgradError, RuntimeError):
+    """An array was to be written in place, and its history forbids that."""
+
+
+class RequiresGradError(AsyncgradError, RuntimeError):
+    """A tensor that must require grad does not, or one that cannot is asked to."""
+
+
+class DeviceError(AsyncgradError, RuntimeError):
+    """Tensors of several devices met in one operation, or a device is unknown or gone."""
+
+
+class NoBackwardRunningError(AsyncgradError, RuntimeError):
+    """A call that only makes sense while a backward runs was made outside of one."""
+
+
+class MissingDerivativeError(AsyncgradError, TypeError):
+    """A NumPy function that has no derivative rule was called on a Tensor."""
+
+
+class BlockingError(AsyncgradError, RuntimeError):
+    """A blocking call would have to suspend while an event loop runs in this thread."""
+
+
+class MissingExtraError(AsyncgradError, ImportError):
+    """An optional dependency is not installed; the message names the extra."""

@@ -1,0 +1,10 @@
+"""The extender's door: what it takes to add rules, nodes and devices."""
+
+from .engine.device import Device as Device
+from .graph.node import Edge as Edge
+from .graph.node import Node as Node
+from .ops.primitive import Primitive as Primitive
+from .ops.primitive import derivative as derivative
+from .ops.primitive import primitive as primitive
+
+__all__ = ["Device", "Edge", "Node", "Primitive", "derivative", "primitive"]

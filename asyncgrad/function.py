@@ -1,0 +1,363 @@
+"""Function: operations with a forward and a backward of the user's own, each a function or an `async def`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import numpy as np
+
+from .context import GRAD_MODE, no_grad
+from .errors import GraphError, InvalidGradientError
+from .function_context import FunctionContext, dirty_output
+from .graph import values
+from .graph.leaf import gradient_edge
+from .graph.metadata import InputMetadata
+from .graph.node import Edge, Node, Special
+from .graph.tracked import Tracked
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+__all__ = ["Function", "FunctionNode", "once_differentiable"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class Function:
+    """Abstract: subclass it with static `forward` and `backward`, and call `apply`.
+
+    `forward(ctx, *args)` runs with recording off and returns tensors or arrays (anything else is passed through);
+    `backward(ctx, *grads)` takes a gradient for each output and returns one for each argument of `forward`, None
+    where there is none. Each may be an `async def`: with an async forward `apply` returns an awaitable, and an async
+    backward suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
+    `setup_context(ctx, inputs, output)` follows it.
+
+    Source: torch.autograd.Function.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> class Exponential(ag.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         y = np.exp(x)
+        ...         ctx.save_for_backward(y)
+        ...         return y
+        ...     @staticmethod
+        ...     async def backward(ctx, grad):
+        ...         (y,) = ctx.saved_tensors
+        ...         return grad * y
+        >>> async def main():
+        ...     x = ag.tensor(0.0, requires_grad=True)
+        ...     await Exponential.apply(x).backward()
+        ...     return x.grad.item()
+        >>> ag.run(main())
+        1.0
+    """
+
+    def __init__(self) -> None:
+        raise TypeError(f"{type(self).__name__} is not made, it is applied: {type(self).__name__}.apply(...)")
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs; to be written by the subclass."""
+        raise NotImplementedError("a Function needs a static forward(ctx, *args), or forward(*args) and setup_context")
+
+    @staticmethod
+    def setup_context(ctx: FunctionContext, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save what backward needs, where `forward` takes no `ctx`."""
+        raise NotImplementedError("setup_context was not overridden")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Compute the gradients of the arguments; to be written by the subclass."""
+        raise NotImplementedError("a Function needs a static backward(ctx, *grads) to be differentiated")
+
+    @staticmethod
+    def vjp(ctx: Any, *grads: Any) -> Any:
+        """Another name for `backward`."""
+        raise NotImplementedError("a Function needs a static backward(ctx, *grads) to be differentiated")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` and record it; return its outputs, or an awaitable of them where it is async.
+
+        Keyword arguments are bound by the signature of `forward`.
+        """
+        two_part = cls.setup_context is not Function.setup_context
+        if kwargs or two_part:
+            args = _bound(cls.forward, args, kwargs, two_part)
+        edges = [gradient_edge(value) if isinstance(value, Tracked) else None for value in args]
+        executable = GRAD_MODE.get() and any(edge is not None for edge in edges)
+        call = _Call(cls, args, edges if executable else [None] * len(args), executable, two_part)
+        if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
+            return call.run_async()
+        return call.run()
+
+
+def _bound(
+    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], two_part: bool
+) -> tuple[Any, ...]:
+    """Return the arguments of `forward` in order, with keywords and (for setup_context) defaults filled in."""
+    bound = inspect.signature(forward).bind(*(() if two_part else (None,)), *args, **kwargs)
+    if two_part:
+        bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(f"forward takes {', '.join(bound.kwargs)} by keyword only, and apply passes by position")
+    return bound.args if two_part else bound.args[1:]
+
+
+@final
+class _Call:
+    """One application of a Function."""
+
+    __slots__ = ("_args", "_ctx", "_executable", "_function", "_node", "_two_part")
+
+    def __init__(
+        self,
+        function: type[Function],
+        args: tuple[Any, ...],
+        edges: Sequence[Edge | None],
+        executable: bool,
+        two_part: bool,
+    ) -> None:
+        self._function = function
+        self._args = args
+        self._executable = executable
+        self._two_part = two_part
+        # The node takes its sequence number before forward runs, so that it is older than what forward makes.
+        self._node = FunctionNode(function, args, edges)
+        self._ctx = self._node.ctx
+        self._ctx.needs_input_grad = tuple(isinstance(value, Tracked) and value._requires_grad() for value in args)
+
+    def run(self) -> Any:
+        with no_grad():
+            output = self._function.forward(*self._forward_arguments())
+            if inspect.isawaitable(output):
+                return self._finish_async(output)
+            if self._two_part:
+                output = _wrapped(output, self._node.device)
+                self._function.setup_context(self._ctx, self._args, output)
+        return self._record(output)
+
+    async def run_async(self) -> Any:
+        with no_grad():
+            output = self._function.forward(*self._forward_arguments())
+            return await self._finish_async(output)
+
+    async def _finish_async(self, output: Any) -> Any:
+        with no_grad():
+            if inspect.isawaitable(output):
+                output = await output
+            if self._two_part:
+                output = _wrapped(output, self._node.device)
+                done = self._function.setup_context(self._ctx, self._args, output)
+                if inspect.isawaitable(done):
+                    await done
+        return self._record(output)
+
+    def _forward_arguments(self) -> tuple[Any, ...]:
+        return self._args if self._two_part else (self._ctx, *self._args)
+
+    def _record(self, output: Any) -> Any:
+        """Return the outputs as tensors with the node as their grad_fn, and let the context save."""
+        node, ctx = self._node, self._ctx
+        output = _wrapped(output, node.device)
+        outputs = output if isinstance(output, tuple) else (output,)
+        seen: dict[int, Any] = {}
+        metadata: list[InputMetadata | None] = []
+        results: list[Any] = []
+        ctx.check_dirty(outputs)
+        for index, value in enumerate(outputs):
+            if not isinstance(value, Tracked):
+                results.append(value)
+                metadata.append(None)
+                continue
+            differentiable = self._executable and value._data.dtype.kind in "fc" and not ctx.is_non_differentiable(value)
+            if id(value) not in seen:
+                seen[id(value)] = self._output(value, node if differentiable else None, index)
+            results.append(seen[id(value)])
+            metadata.append(
+                InputMetadata(value._data.shape, value._data.dtype, value._device) if differentiable else None
+            )
+        node.set_metadata(tuple(metadata))
+        ctx.save(self._args, seen, node if self._executable else None)
+        return tuple(results) if isinstance(output, tuple) else results[0]
+
+    def _output(self, value: Tracked, node: Node | None, index: int) -> Tracked:
+        if self._ctx.is_dirty(value):
+            return dirty_output(value, node, index)
+        is_input = any(value is argument for argument in self._args)
+        if not is_input and value._grad_fn is None and value._meta is None:
+            value._grad_fn, value._output_nr = node, index if node is not None else 0
+            return value
+        alias = type(value)(value._data, node, index if node is not None else 0, value._device)
+        alias._version = value._shared_version()
+        return alias
+
+
+def _wrapped(output: Any, device: Any) -> Any:
+    """Return arrays as tensors, on their own or in a tuple; a list counts as a tuple."""
+    if isinstance(output, (tuple, list)):
+        return tuple(values.wrap(item, device) for item in output)
+    return values.wrap(output, device)
+
+
+@final
+class FunctionNode(Node):
+    """The backward of one application of a Function."""
+
+    __slots__ = ("_argument_edges", "_arguments", "_metadata", "ctx", "function", "is_async")
+
+    def __init__(self, function: type[Function], args: tuple[Any, ...], edges: Sequence[Edge | None]) -> None:
+        self.function = function
+        self._arguments = len(args)
+        #: Position of each tensor argument: those have an edge.
+        self._argument_edges = tuple(index for index, value in enumerate(args) if isinstance(value, Tracked))
+        self._connect([edges[index] for index in self._argument_edges])
+        self.shape = None
+        self.dtype = None
+        self.device = next((value._device for value in args if isinstance(value, Tracked)), None)
+        self.special = Special()
+        self._metadata: tuple[InputMetadata | None, ...] = ()
+        self.ctx = FunctionContext(self)
+        self.is_async = inspect.iscoroutinefunction(_backward_of(function, checked=False))
+
+    @property
+    def name(self) -> str:
+        """The name of the Function, as in ExponentialBackward."""
+        return self.function.__name__ + "Backward"
+
+    @property
+    def input_metadata(self) -> tuple[InputMetadata | None, ...]:
+        """For each output of forward, what its gradient must look like; None where it has none."""
+        return self._metadata
+
+    def set_metadata(self, metadata: tuple[InputMetadata | None, ...]) -> None:
+        """Say what the outputs of forward look like, once they are known."""
+        self._metadata = metadata
+
+    def apply(self, grads: tuple[Any, ...]) -> Any:
+        """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
+        if self.ctx.materialize_grads:
+            grads = tuple(
+                values.zeros(metadata.shape, metadata.dtype) if grad is None and metadata is not None else grad
+                for grad, metadata in zip(grads, self._metadata, strict=True)
+            )
+        backward = _backward_of(self.function, checked=True)
+        result = backward(self.ctx, *[values.wrap(grad, self.device) for grad in grads])
+        return self._await_result(result) if inspect.isawaitable(result) else self._by_edge(result)
+
+    async def _await_result(self, result: Awaitable[Any]) -> tuple[Any, ...]:
+        return self._by_edge(await result)
+
+    def _by_edge(self, result: Any) -> tuple[Any, ...]:
+        """Check what backward returned, and keep what belongs to tensor arguments."""
+        grads = result if isinstance(result, tuple) else (result,)
+        if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
+            grads = grads[: self._arguments]
+        if len(grads) != self._arguments:
+            raise InvalidGradientError(
+                f"{self.function.__name__}.backward returned {len(grads)} gradients, and forward took "
+                f"{self._arguments} arguments: return one for each, None where there is none"
+            )
+        for index, grad in enumerate(grads):
+            if grad is None:
+                continue
+            if index not in self._argument_edges:
+                raise InvalidGradientError(
+                    f"{self.function.__name__}.backward returned a gradient for argument {index + 1} of forward, "
+                    "which was no tensor: return None there"
+                )
+            if not isinstance(grad, (Tracked, np.ndarray, np.generic)):
+                raise InvalidGradientError(
+                    f"{self.function.__name__}.backward returned {values.describe(grad)} for argument {index + 1}: "
+                    "return a tensor, an array or None"
+                )
+        return tuple(grads[index] for index in self._argument_edges)
+
+    def release_variables(self) -> None:
+        """Let go of saved tensors; what else hangs on the context stays."""
+        self.ctx.release()
+
+
+def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., Any]:
+    has_vjp = function.vjp is not Function.vjp
+    if checked and has_vjp and function.backward is not Function.backward:
+        raise GraphError(f"{function.__name__} defines both backward and vjp, which mean the same: keep one")
+    return function.vjp if has_vjp else function.backward
+
+
+@final
+class OnceDifferentiableNode(Node):
+    """Stands behind a gradient that cannot be differentiated again, and says so when it is."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: str, edges: Sequence[Edge | None], like: Any) -> None:
+        self._message = message
+        self._connect(edges)
+        self.shape = like.shape
+        self.dtype = like.dtype
+        self.device = None
+        self.special = Special()
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Raise."""
+        raise GraphError(self._message)
+
+
+def once_differentiable(backward: F) -> F:
+    """Decorate a `backward` that cannot itself be differentiated: it runs with recording off.
+
+    Differentiating its result, under `create_graph`, raises, rather than give a wrong gradient.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> class Double(ag.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     @ag.once_differentiable
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        >>> Double.apply(ag.tensor(1.0)).item()
+        2.0
+    """
+
+    def guarded(result: Any, grads: tuple[Any, ...]) -> Any:
+        if not GRAD_MODE.get():
+            return result
+        edges = [gradient_edge(grad) if isinstance(grad, Tracked) else None for grad in grads]
+        message = (
+            f"{backward.__qualname__} is marked once_differentiable, and its result was to be differentiated: "
+            "remove the mark if its formula is made of differentiable functions"
+        )
+
+        def fenced(value: Any) -> Any:
+            value = values.wrap(values.raw(value), next(grad._device for grad in grads if isinstance(grad, Tracked)))
+            if isinstance(value, Tracked):
+                value._grad_fn = OnceDifferentiableNode(message, edges, value._data)
+            return value
+
+        return tuple(map(fenced, result)) if isinstance(result, tuple) else fenced(result)
+
+    if inspect.iscoroutinefunction(backward):
+
+        @functools.wraps(backward)
+        async def wrapper(ctx: Any, *grads: Any) -> Any:
+            with no_grad():
+                result = await backward(ctx, *grads)
+            return guarded(result, grads)
+
+    else:
+
+        @functools.wraps(backward)
+        def wrapper(ctx: Any, *grads: Any) -> Any:
+            with no_grad():
+                result = backward(ctx, *grads)
+            return guarded(result, grads)
+
+    return wrapper  # type: ignore[return-value]

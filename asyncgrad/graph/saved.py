@@ -1,0 +1,54 @@
+"""What nodes save for their backward: version checks and the errors for what is gone or changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ChangedTensorError, ReleasedGraphError
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .tracked import Tracked
+
+__all__ = ["check_version", "released", "save_output", "version_of"]
+
+
+def version_of(tensor: Tracked) -> int:
+    """Return how many in-place writes the tensor's memory has seen."""
+    return 0 if tensor._version is None else tensor._version.value
+
+
+def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
+    """Raise unless the memory of a saved tensor is as it was when `node` saved it.
+
+    Raises:
+        ChangedTensorError: names the node, the tensor, both versions.
+    """
+    version = version_of(tensor)
+    if version == saved_version:
+        return
+    producer = tensor._grad_fn
+    origin = "" if producer is None else f", output {tensor._output_nr} of {producer.name},"
+    raise ChangedTensorError(
+        f"{node.name} (node #{node.sequence_nr}) needs a tensor of shape {tensor._data.shape} and dtype "
+        f"{tensor._data.dtype}{origin} that was changed in place since the forward call: it is at version "
+        f"{version}, and version {saved_version} was saved. Change a copy instead: t = t.copy(); t += ..."
+    )
+
+
+def released(node: Node) -> ReleasedGraphError:
+    """Return the error for a backward through a node that has let go of its saved tensors."""
+    return ReleasedGraphError(
+        f"{node.name} (node #{node.sequence_nr}) has released its saved tensors: a backward has run through it "
+        "before. To run backward through a graph twice, keep it the first time: "
+        "await loss.backward(retain_graph=True)"
+    )
+
+
+def save_output(alias: Tracked, output: Tracked) -> Any:
+    """Return `alias`, a detached tensor on the memory of `output`, with the version counter shared.
+
+    A node saves its own output through such an alias, since the output itself refers to the node.
+    """
+    alias._version = output._shared_version()
+    return alias

@@ -1,0 +1,103 @@
+"""All that graph and engine may ask of a gradient, whatever its type.
+
+A gradient is a NumPy array (or NumPy scalar) in an ordinary backward and a `Tensor` under
+`create_graph=True`; the engine's tests run it on plain Python floats. Everything is written with
+operators and NumPy functions that each of these answers to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .tracked import Tracked
+
+__all__ = ["add", "add_into", "cast", "clone_like", "describe", "ones_like", "raw", "register_tensor", "sum_to", "wrap", "zeros"]
+
+
+_tensor_class: type[Tracked] = Tracked
+
+
+def register_tensor(tensor_class: type[Tracked]) -> None:
+    """Make `tensor_class` what `wrap` makes; `Tensor` calls this once."""
+    global _tensor_class
+    _tensor_class = tensor_class
+
+
+def wrap(value: Any, device: Any) -> Any:
+    """Return a gradient as hooks and users see it: a Tensor on `device` for an array, anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return _tensor_class(value, None, 0, device)
+    return _tensor_class(np.asarray(value), None, 0, device) if isinstance(value, np.generic) else value
+
+
+def add(first: Any, second: Any) -> Any:
+    """Return a new value, the sum of two gradients of one shape and dtype."""
+    return first + second
+
+
+def add_into(total: Any, value: Any) -> Any:
+    """Add `value` into `total`, which the caller owns; return the sum (the same array where it is one)."""
+    total += value
+    return total
+
+
+def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
+    """Sum a gradient over the axes along which an input of `shape` was broadcast.
+
+    Args:
+        value: gradient of shape `(*extra, *shape')`, where `shape'` agrees with `shape` except where
+            `shape` has a 1.
+        shape: what the result has.
+
+    Returns:
+        The gradient of shape `shape`, or None where only an expansion could give that shape.
+    """
+    extra = value.ndim - len(shape)
+    if extra < 0:
+        return None
+    axes = tuple(range(extra))
+    for axis, (have, want) in enumerate(zip(value.shape[extra:], shape, strict=True), extra):
+        if have != want:
+            if want != 1:
+                return None
+            axes += (axis,)
+    return np.reshape(np.sum(value, axis=axes), shape)
+
+
+def cast(value: Any, dtype: Any) -> Any:
+    """Return the gradient in `dtype`; a complex gradient of a real input keeps its real part."""
+    if value.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        value = np.real(value)
+    return value.astype(dtype)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an array of zeros."""
+    return np.zeros(shape, dtype)
+
+
+def ones_like(value: Tracked) -> Any:
+    """Return an array of ones with the shape and dtype of a tensor."""
+    return np.ones_like(value._data)
+
+
+def clone_like(value: Any, like: Any) -> Any:
+    """Return a copy of the array `value` that nobody shares, laid out in memory like `like`."""
+    copy = np.empty_like(like, dtype=value.dtype, shape=np.shape(value))
+    copy[...] = value
+    return copy
+
+
+def raw(value: Any) -> Any:
+    """Return the bare array under a tensor; anything else as it is."""
+    return value._data if isinstance(value, Tracked) else value
+
+
+def describe(value: Any) -> str:
+    """Say what a value is, for an error message."""
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return f"{type(value).__name__} {value!r}"
+    return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"

@@ -1,0 +1,1 @@
+"""Examples: one idea a file, each run by a test."""

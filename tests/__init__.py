@@ -1,0 +1,1 @@
+"""The laws of asyncgrad: the folders mirror the package."""

@@ -1,0 +1,157 @@
+"""What the source of the project says of itself, read without importing it.
+
+`House.read(root)` parses every shipped file; the functions of `tests.house_rules` turn a house, or one
+file of it, into a list of violations, each a line `file:line: what is wrong`. `test_architecture.py`
+asks that the lists be empty, `test_house_rules.py` that they are not where a rule is broken.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, final
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "asyncgrad"
+
+FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@final
+class Import(NamedTuple):
+    """One name brought in by one import statement."""
+
+    #: The module imported, in full: `from ..graph import values` in an op is `asyncgrad.graph.values`.
+    target: str
+    line: int
+    #: Under `if TYPE_CHECKING:`, and so never run.
+    typing_only: bool
+    #: In a function, and so run late.
+    deferred: bool
+
+
+@final
+@dataclass(frozen=True)
+class Source:
+    """One parsed file; `module` is the name it is imported by."""
+
+    name: str
+    module: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.name)
+
+    @property
+    def is_door(self) -> bool:
+        return self.name.endswith("__init__.py")
+
+    @property
+    def in_package(self) -> bool:
+        return self.module == PACKAGE or self.module.startswith(f"{PACKAGE}.")
+
+    def at(self, where: ast.AST | Import | int, message: str) -> str:
+        """One violation, in the form that editors and terminals link to."""
+        if isinstance(where, Import):
+            line = where.line
+        elif isinstance(where, int):
+            line = where
+        else:
+            line = where.lineno  # type: ignore[attr-defined]
+        return f"{self.name}:{line}: {message}"
+
+    def functions(self) -> Iterator[FunctionDef]:
+        return (node for node in ast.walk(self.tree) if isinstance(node, FunctionDef))
+
+    def classes(self) -> Iterator[ast.ClassDef]:
+        return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+
+
+@final
+class House:
+    """All shipped files: the package, devices/, examples/ and benchmarks/."""
+
+    def __init__(self, sources: list[Source]) -> None:
+        self.sources = sources
+        self.modules = frozenset(source.module for source in sources)
+
+    @classmethod
+    def read(cls, root: Path) -> House:
+        devices = f"{PACKAGE}.devices"  # stands at the top, is imported from inside the package
+        sources: list[Source] = []
+        for folder, module in (
+            (PACKAGE, PACKAGE),
+            ("devices", devices),
+            ("examples", "examples"),
+            ("benchmarks", "benchmarks"),
+        ):
+            for path in sorted((root / folder).rglob("*.py")):
+                relative = path.relative_to(root / folder)
+                if folder == PACKAGE and relative.parts[0] == "devices":
+                    continue  # the same files, seen through the symlink
+                parts = [part for part in relative.with_suffix("").parts if part != "__init__"]
+                sources.append(Source(path.relative_to(root).as_posix(), ".".join([module, *parts]), path.read_text()))
+        return cls(sources)
+
+    @property
+    def package(self) -> list[Source]:
+        """The files that a wheel installs: asyncgrad, with asyncgrad.devices."""
+        return [source for source in self.sources if source.in_package]
+
+    @property
+    def doors(self) -> list[Source]:
+        return [source for source in self.package if source.is_door]
+
+    def __getitem__(self, module: str) -> Source:
+        return next(source for source in self.sources if source.module == module)
+
+    def imports(self, source: Source) -> list[Import]:
+        return list(_imports(source, self.modules))
+
+
+def _imports(source: Source, known: frozenset[str]) -> Iterator[Import]:
+    """Every import of a file, relative ones resolved and submodules told from names."""
+
+    def visit(node: ast.AST, typing_only: bool, deferred: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, typing_only, deferred)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(source, node)
+            for target in dict.fromkeys(_member(base, alias.name, known) for alias in node.names):
+                yield Import(target, node.lineno, typing_only, deferred)
+        elif isinstance(node, ast.If) and _is_type_checking(node.test):
+            for statement in node.body:
+                yield from visit(statement, True, deferred)
+            for statement in node.orelse:
+                yield from visit(statement, typing_only, deferred)
+        else:
+            inside = deferred or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, typing_only, inside)
+
+    return visit(source.tree, typing_only=False, deferred=False)
+
+
+def _absolute(source: Source, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = source.module.split(".")
+    up = node.level - source.is_door  # a door's `.` is the door itself
+    package = package[: len(package) - up]
+    return ".".join([*package, node.module] if node.module else package)
+
+
+def _member(base: str, name: str, known: frozenset[str]) -> str:
+    inner = f"{base}.{name}"
+    return inner if inner in known else base
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )

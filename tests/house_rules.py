@@ -1,0 +1,355 @@
+"""The rules of the house, as functions from source to violations; the tables come first."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+from collections.abc import Iterable, Iterator
+
+from tests.house import PACKAGE, House, Import, Source
+
+# --- the import table ----------------------------------------------------------------------------
+
+#: Where each module lives: the longest name that it equals or lies under.
+LAYER_OF = {
+    "asyncgrad.errors": "errors",
+    "asyncgrad.context": "ground",
+    "asyncgrad.graph.values": "ground",
+    "asyncgrad.graph.tracked": "ground",
+    "asyncgrad.graph": "graph",
+    "asyncgrad.ops": "forward",
+    "asyncgrad.views": "forward",
+    "asyncgrad.function": "forward",
+    "asyncgrad.engine": "backward",
+    "asyncgrad.array_methods": "tensor",
+    "asyncgrad.backward": "tensor",
+    "asyncgrad.tensor": "tensor",
+    "asyncgrad.tensor_methods": "tensor",
+    "asyncgrad.functional": "user",
+    "asyncgrad.checkpoint": "user",
+    "asyncgrad.extend": "user",
+    "asyncgrad.nn": "user",
+    "asyncgrad.numpy": "user",
+    "asyncgrad.optim": "user",
+    "asyncgrad.profile": "user",
+    "asyncgrad.sync": "user",
+    "asyncgrad.testing": "user",
+    "asyncgrad.visualize": "user",
+    "asyncgrad.devices": "devices",
+}
+
+#: Doors that show names from above the folder they open, and so stand above it.
+RAISED_DOORS = {"asyncgrad": "door", "asyncgrad.graph": "user", "asyncgrad.engine": "user"}
+
+#: What a layer may import besides itself. Forward and backward are columns side by side.
+MAY_IMPORT = {
+    "errors": set(),
+    "ground": {"errors"},
+    "graph": {"errors", "ground"},
+    "forward": {"errors", "ground", "graph"},
+    "backward": {"errors", "ground", "graph"},
+    "tensor": {"errors", "ground", "graph", "forward", "backward"},
+    "user": {"errors", "ground", "graph", "forward", "backward", "tensor"},
+    "door": {"errors", "ground", "graph", "forward", "backward", "tensor", "user"},
+    "devices": set(),
+}
+
+#: The modules that a device may import, beyond devices/ itself.
+DEVICES_MAY_IMPORT = {"asyncgrad.engine.device", "asyncgrad.errors", "asyncgrad.graph.values"}
+
+#: A type hint may name what lies above, for it is never run; but not across these.
+NOT_EVEN_FOR_TYPES = {("forward", "backward"), ("backward", "forward")}
+
+#: Third-party packages that may be missing, and so may be imported where they are used.
+OPTIONAL = {"autograd", "graphviz", "matplotlib", "sklearn", "torch", "tqdm", "uvloop"}
+
+# --- who may touch asyncio -----------------------------------------------------------------------
+
+MAKES_TASKS = {"asyncgrad.engine.engine", "asyncgrad.engine.stepping"}
+STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.running"}
+
+#: Of any object: `loop.create_task` as much as `asyncio.create_task`.
+TASK_MAKERS = {
+    "create_task",
+    "create_eager_task_factory",
+    "eager_task_factory",
+    "ensure_future",
+    "run_coroutine_threadsafe",
+    "run_until_complete",
+    "TaskGroup",
+}
+#: Of asyncio alone, for the names are common; `Task` where it is called, for it is also a type.
+TASK_MAKERS_OF_ASYNCIO = {"as_completed", "gather", "shield", "wait", "wait_for"}
+LOOP_STARTERS = {"asyncio.run", "asyncio.Runner", "asyncio.new_event_loop", "uvloop.run", "uvloop.new_event_loop"}
+
+#: State machines: no await, no asyncio, so that their tests need no loop.
+PURE = ("asyncgrad.engine.graph_task", "asyncgrad.engine.input_buffer", "asyncgrad.engine.ready_queue")
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+FILE_LINES = 400
+FUNCTION_LINES = 60
+
+
+def layer_of(module: str) -> str | None:
+    """The layer that a module of the package belongs to, or None for one without a place."""
+    if module in RAISED_DOORS:
+        return RAISED_DOORS[module]
+    name = module
+    while name not in LAYER_OF:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return None
+    return LAYER_OF[name]
+
+
+def _is_ours(module: str) -> bool:
+    return module == PACKAGE or module.startswith(f"{PACKAGE}.")
+
+
+def import_order(house: House, source: Source) -> list[str]:
+    """Imports go down the table, never up it or across."""
+    layer = layer_of(source.module)
+    if layer is None:
+        return [source.at(1, f"{source.module} has no place in LAYER_OF (tests/house_rules.py): give it one")]
+    return [
+        source.at(found, complaint)
+        for found in house.imports(source)
+        if _is_ours(found.target) and (complaint := _import_complaint(source.module, layer, found))
+    ]
+
+
+def _import_complaint(module: str, layer: str, found: Import) -> str | None:
+    target_layer = layer_of(found.target)
+    if target_layer == "devices" and layer != "devices":
+        return f"imports {found.target}: devices are found by name"
+    if layer == "devices" and target_layer != "devices":
+        allowed = found.target in DEVICES_MAY_IMPORT
+        return None if allowed else f"a device may not import {found.target}, only {sorted(DEVICES_MAY_IMPORT)}"
+    if target_layer == layer or target_layer in MAY_IMPORT[layer]:
+        return None
+    if found.typing_only and (layer, target_layer) not in NOT_EVEN_FOR_TYPES:
+        return None
+    return f"{module} ({layer}) may not import {found.target} ({target_layer or 'no layer'})"
+
+
+def numpy_in_engine(house: House, source: Source) -> list[str]:
+    """The engine knows no NumPy, not even in its type hints."""
+    return [
+        source.at(found, f"the engine imports {found.target}: ask graph/values.py instead")
+        for found in house.imports(source)
+        if found.target.split(".")[0] == "numpy"
+    ]
+
+
+def import_cycles(house: House) -> list[str]:
+    """Groups of modules that import one another, each as `a -> b -> a`."""
+    edges = {
+        source.module: sorted(
+            {found.target for found in house.imports(source) if not found.typing_only and found.target in house.modules}
+            - {source.module}
+        )
+        for source in house.package
+    }
+    done: set[str] = set()
+    cycles: list[str] = []
+
+    def visit(module: str, path: list[str]) -> None:
+        if module in path:
+            cycles.append(" -> ".join([*path[path.index(module) :], module]))
+        elif module not in done:
+            for target in edges.get(module, ()):
+                visit(target, [*path, module])
+            done.add(module)
+
+    for module in edges:
+        visit(module, [])
+    return cycles
+
+
+def deferred_imports(house: House, source: Source) -> list[str]:
+    """No import inside a function, save of a third-party package that may be missing."""
+    return [
+        source.at(found, f"imports {found.target} inside a function: import it at the top")
+        for found in house.imports(source)
+        if found.deferred and found.target.split(".")[0] not in OPTIONAL
+    ]
+
+
+def sizes(source: Source) -> list[str]:
+    """A file and its functions fit in a reader's head; decorators do not count."""
+    lines = len(source.text.splitlines())
+    found = [source.at(1, f"{lines} lines, of at most {FILE_LINES}")] if lines > FILE_LINES else []
+    for function in source.functions():
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if lines > FUNCTION_LINES:
+            found.append(source.at(function, f"{function.name} has {lines} lines, of at most {FUNCTION_LINES}"))
+    return found
+
+
+def task_creation(source: Source) -> list[str]:
+    """asyncio tasks are made in one place, and loops are started in few."""
+    found: list[str] = []
+    for node in ast.walk(source.tree):
+        for name in _names_used(node):
+            if source.module not in MAKES_TASKS and _makes_tasks(name):
+                found.append(source.at(node, f"{name} makes an asyncio task: only {sorted(MAKES_TASKS)} may"))
+            if source.module not in STARTS_LOOPS and name in LOOP_STARTERS:
+                found.append(source.at(node, f"{name} starts an event loop: only {sorted(STARTS_LOOPS)} may"))
+    return found
+
+
+def _makes_tasks(name: str) -> bool:
+    owner, _, last = name.rpartition(".")
+    return last in TASK_MAKERS or (owner == "asyncio" and last in TASK_MAKERS_OF_ASYNCIO) or name == "asyncio.Task()"
+
+
+def _names_used(node: ast.AST) -> Iterator[str]:
+    """`asyncio.gather` for that attribute and for `from asyncio import gather`; a call of Task as `asyncio.Task()`."""
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Attribute):
+        yield ast.unparse(node)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"asyncio.Task", "Task"}:
+        yield "asyncio.Task()"
+
+
+def suspension(house: House, source: Source) -> list[str]:
+    """A pure module neither awaits nor imports asyncio."""
+    awaits = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    found = [source.at(node, "awaits") for node in ast.walk(source.tree) if isinstance(node, awaits)]
+    imports = [found for found in house.imports(source) if found.target.split(".")[0] == "asyncio"]
+    return found + [source.at(one, "imports asyncio") for one in imports]
+
+
+def door(source: Source) -> list[str]:
+    """A door holds a docstring, `from .x import y as y`, and a sorted and complete `__all__`."""
+    found: list[str] = []
+    imported: list[str] = []
+    exported: list[str] | None = None
+    line = 1
+    for statement in source.tree.body:
+        if isinstance(statement, ast.ImportFrom):
+            if statement.module == "__future__":
+                continue
+            found.extend(_aliases(source, statement))
+            imported.extend(alias.asname or alias.name for alias in statement.names)
+        elif (names := _all_of(statement)) is not None:
+            exported, line = names, statement.lineno
+        elif not _is_docstring(statement):
+            found.append(source.at(statement, "a door holds only `from .x import y as y` and `__all__`"))
+    found.extend(source.at(line, complaint) for complaint in _export_complaints(imported, exported))
+    return found
+
+
+def _aliases(source: Source, statement: ast.ImportFrom) -> Iterator[str]:
+    dots = "." * statement.level + (statement.module or "")
+    for alias in statement.names:
+        if alias.asname != alias.name:
+            yield source.at(statement, f"write `from {dots} import {alias.name} as {alias.name}`")
+
+
+def _export_complaints(imported: list[str], exported: list[str] | None) -> Iterator[str]:
+    public = {name for name in imported if not name.startswith("_")}
+    if exported is None:
+        if public:
+            yield "no __all__"
+        return
+    if exported != sorted(exported):
+        yield "__all__ is not sorted"
+    if twice := sorted({name for name in exported if exported.count(name) > 1}):
+        yield f"__all__ repeats {twice}"
+    if missing := sorted(public - set(exported)):
+        yield f"__all__ lacks {missing}"
+    if unknown := sorted(set(exported) - set(imported)):
+        yield f"__all__ names {unknown}, which the door does not import"
+
+
+def _all_of(statement: ast.stmt) -> list[str] | None:
+    """The names in `__all__ = [...]`; None for any other statement."""
+    if not (isinstance(statement, ast.Assign) and isinstance(statement.value, (ast.List, ast.Tuple))):
+        return None
+    if [ast.unparse(target) for target in statement.targets] != ["__all__"]:
+        return None
+    constants = (item for item in statement.value.elts if isinstance(item, ast.Constant))
+    return [str(item.value) for item in constants]
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def exported_names(source: Source) -> list[str]:
+    """What a door lists in `__all__`."""
+    return next((names for statement in source.tree.body if (names := _all_of(statement)) is not None), [])
+
+
+#: Bases that make a class neither abstract nor final, by what they are.
+OPEN_BASES = {"Enum", "Flag", "IntEnum", "IntFlag", "StrEnum", "NamedTuple", "Protocol", "TypedDict"}
+
+
+def unsealed_classes(house: House, source: Source) -> list[str]:
+    """Every class is abstract, and its docstring's first line says so, or `@final`.
+
+    Exceptions, protocols, enums and named tuples are what they are.
+    """
+    bases = {cls.name: _bases(cls) for one in house.package for cls in one.classes()}
+
+    def is_open(name: str, seen: frozenset[str] = frozenset()) -> bool:
+        builtin = getattr(builtins, name, None)
+        if name in OPEN_BASES or (inspect.isclass(builtin) and issubclass(builtin, BaseException)):
+            return True
+        return name not in seen and any(is_open(base, seen | {name}) for base in bases.get(name, ()))
+
+    return [
+        source.at(cls, f"class {cls.name} is neither @final nor called abstract in its docstring's first line")
+        for cls in source.classes()
+        if not (_is_final(cls) or _says_abstract(cls) or any(is_open(base) for base in _bases(cls)))
+    ]
+
+
+def _bases(cls: ast.ClassDef) -> list[str]:
+    """Names of the bases: `Error` of `errors.Error`, `Protocol` of `Protocol[T]`."""
+    plain = (base.value if isinstance(base, ast.Subscript) else base for base in cls.bases)
+    return [ast.unparse(base).rpartition(".")[2] for base in plain]
+
+
+def _is_final(cls: ast.ClassDef) -> bool:
+    return any(ast.unparse(decorator) in {"final", "typing.final"} for decorator in cls.decorator_list)
+
+
+def _says_abstract(cls: ast.ClassDef) -> bool:
+    return "abstract" in (ast.get_docstring(cls) or "").partition("\n")[0].lower()
+
+
+def undocumented(name: str, thing: object) -> list[str]:
+    """What the docstrings of a public function or class lack; its public methods need one each.
+
+    The function or class itself also shows a doctest, unless it is an exception.
+    """
+    if not callable(thing):
+        return []  # a module or a constant
+    is_exception = inspect.isclass(thing) and issubclass(thing, BaseException)
+    found = []
+    if not thing.__doc__:
+        found.append(f"{name} has no docstring")
+    elif ">>>" not in thing.__doc__ and not is_exception:
+        found.append(f"{name} has no example (>>>) in its docstring")
+    if inspect.isclass(thing):
+        found.extend(f"{name}.{method} has no docstring" for method in _bare_methods(thing))
+    return found
+
+
+def _bare_methods(cls: type) -> Iterable[str]:
+    """Public methods and properties without a docstring, inherited ones of the package's own among them."""
+    names = {name for base in cls.__mro__ if _is_ours(base.__module__) for name in vars(base)}
+    for name in sorted(names):
+        member = inspect.getattr_static(cls, name)
+        is_method = inspect.isroutine(member) or isinstance(member, (property, classmethod, staticmethod))
+        if is_method and not name.startswith("_") and not inspect.getdoc(getattr(cls, name)):
+            yield name

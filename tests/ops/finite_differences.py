@@ -1,0 +1,170 @@
+"""An independent checker of derivative rules: central differences, and nothing of the library's own gradcheck.
+
+First order: the differences of `sum(v * f(x))`, with NumPy alone, against the gradient at x. Second order: the
+differences of `sum(w * gradient(x, v))` in x and in v against the gradient of that gradient. The first check
+makes the gradient a function to be trusted; the second asks whether the graph it recorded is right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import asyncgrad as ag
+
+#: Step, relative to the size of each element. The differences are then good to about ten digits.
+STEP = 1e-5
+RTOL = 1e-5
+ATOL = 1e-7
+
+
+class Case(NamedTuple):
+    """One call of a NumPy function at a point where it can be differentiated."""
+
+    #: Positional arguments: float64 arrays, away from kinks; lists or tuples of them; anything else as it is.
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+    #: Which arguments to differentiate with respect to: positions, or names of keyword arguments. All float64
+    #: arrays in them, also inside lists and tuples, are differentiated.
+    differentiate: tuple[int | str, ...] = (0,)
+    #: False where there is a kink at the point, or a derivative of infinity: values and dtypes are still
+    #: checked, differences would say nothing.
+    smooth: bool = True
+
+
+def leaves_of(case: Case) -> list[np.ndarray]:
+    """Return the arrays that the case is to be differentiated with respect to, in order."""
+    found: list[np.ndarray] = []
+    _substitute(case, lambda leaf: found.append(leaf))
+    return found
+
+
+def call(function: Callable[..., Any], case: Case, leaves: Sequence[Any]) -> list[Any]:
+    """Call the function with `leaves` in the place of the case's own; return its outputs as a flat list."""
+    remaining = iter(leaves)
+    args, kwargs = _substitute(case, lambda leaf: next(remaining))
+    return flat(function(*args, **kwargs))
+
+
+def flat(outputs: Any) -> list[Any]:
+    """Return the outputs of a function, one or many, as a list."""
+    if isinstance(outputs, (tuple, list)):
+        return [output for part in outputs for output in flat(part)]
+    return [outputs]
+
+
+def map_arrays(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
+    """Return `value` with every float64 array in it, also in nested lists and tuples, changed."""
+    if isinstance(value, np.ndarray):
+        return change(value) if value.dtype == np.float64 else value
+    if type(value) in (list, tuple):
+        return type(value)(map_arrays(item, change) for item in value)
+    return value
+
+
+def _substitute(case: Case, change: Callable[[np.ndarray], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args = tuple(
+        map_arrays(value, change) if index in case.differentiate else value for index, value in enumerate(case.args)
+    )
+    kwargs = {
+        name: map_arrays(value, change) if name in case.differentiate else value for name, value in case.kwargs.items()
+    }
+    return args, kwargs
+
+
+def check_derivatives(function: Callable[..., Any], case: Case, *, order: int = 2, seed: int = 0) -> None:
+    """Compare the derivatives of `function` with central differences, to first or second order.
+
+    Raises:
+        AssertionError: names the function, the order and the array whose derivative is wrong.
+    """
+    asyncio.run(_check(function, case, order, np.random.default_rng(seed)))
+
+
+async def _check(function: Callable[..., Any], case: Case, order: int, generator: np.random.Generator) -> None:
+    name = getattr(function, "__name__", repr(function))
+    points = leaves_of(case)
+    assert points, f"{name}: there is no float64 array in the arguments {case.differentiate} of the case"
+    tensors = [ag.tensor(point, requires_grad=True) for point in points]
+    outputs = call(function, case, tensors)
+    chosen = [index for index, output in enumerate(outputs) if getattr(output, "requires_grad", False)]
+    assert chosen, f"{name}: no output requires grad"
+    weights = [generator.uniform(0.5, 1.5, outputs[index].shape) for index in chosen]
+
+    async def weighted_sum(values: Sequence[np.ndarray]) -> float:
+        results = call(function, case, values)
+        return _inner((results[index] for index in chosen), weights)
+
+    async def gradient(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        inputs = [ag.tensor(value, requires_grad=True) for value in values[: len(points)]]
+        results = call(function, case, inputs)
+        grads = await ag.grad([results[i] for i in chosen], inputs, list(values[len(points) :]), allow_unused=True)
+        return _arrays(grads, points)
+
+    first = await gradient([*points, *weights])
+    _compare(f"{name}, first order", first, await _differences(weighted_sum, points))
+    if order < 2:
+        return
+
+    cotangents = [ag.tensor(weight, requires_grad=True) for weight in weights]
+    grads = await ag.grad([outputs[i] for i in chosen], tensors, cotangents, create_graph=True, allow_unused=True)
+    _compare(f"{name}, first order, recorded", _arrays(grads, points), first)
+    second_weights = [generator.uniform(0.5, 1.5, point.shape) for point in points]
+    recorded = [
+        (grad, weight)
+        for grad, weight in zip(grads, second_weights, strict=True)
+        if grad is not None and grad.requires_grad
+    ]
+    assert recorded, f"{name}, second order: the gradient was not recorded, yet it depends on the incoming one"
+    roots, root_grads = zip(*recorded, strict=True)
+    second = await ag.grad(roots, [*tensors, *cotangents], root_grads, allow_unused=True)
+
+    async def weighted_gradient(values: Sequence[np.ndarray]) -> float:
+        return _inner(await gradient(values), second_weights)
+
+    everything = [*points, *weights]
+    expected = await _differences(weighted_gradient, everything)
+    _compare(f"{name}, second order", _arrays(second, everything), expected)
+
+
+def _inner(values: Any, weights: Sequence[np.ndarray]) -> float:
+    return float(sum(np.sum(value * weight) for value, weight in zip(values, weights, strict=True)))
+
+
+def _arrays(grads: Sequence[Any], like: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return gradients as arrays; zeros where an input was not used."""
+    return [
+        np.zeros_like(point) if grad is None else grad.numpy() for grad, point in zip(grads, like, strict=True)
+    ]
+
+
+async def _differences(
+    function: Callable[[Sequence[np.ndarray]], Awaitable[float]], points: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Return the central differences of a function of arrays in every element of every array."""
+    moved = [point.copy() for point in points]
+    slopes = [np.zeros_like(point) for point in points]
+    for array, slope in zip(moved, slopes, strict=True):
+        for index in np.ndindex(array.shape):
+            value = float(array[index])
+            step = STEP * max(1.0, abs(value))
+            array[index] = value + step
+            above = await function(moved)
+            array[index] = value - step
+            below = await function(moved)
+            array[index] = value
+            slope[index] = (above - below) / (2 * step)
+    return slopes
+
+
+def _compare(what: str, actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    for index, (have, want) in enumerate(zip(actual, expected, strict=True)):
+        # Differences of large sums are good to a share of the largest slope, not of each.
+        scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
+        np.testing.assert_allclose(
+            have, want, rtol=RTOL, atol=ATOL * scale, err_msg=f"{what}, array {index}: derivative and differences"
+        )

@@ -1,0 +1,86 @@
+"""The shape of the house, held as laws: who may import whom, how long a thing may be, what a door may hold.
+
+The rules and their tables are in `house_rules.py`; `test_house_rules.py` shows that each of them can fail.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from tests import house_rules as rules
+from tests.house import PACKAGE, ROOT, House, Source
+
+HOUSE = House.read(ROOT)
+
+
+def each(sources: list[Source]) -> pytest.MarkDecorator:
+    """Run the test on each file, and name the run for it."""
+    return pytest.mark.parametrize("source", sources, ids=[source.name for source in sources])
+
+
+def public_names() -> list[str]:
+    return rules.exported_names(HOUSE[PACKAGE]) if PACKAGE in HOUSE.modules else []
+
+
+def law_holds(violations: list[str]) -> bool:
+    """True, or a failure that lists every violation on a line of its own."""
+    if violations:
+        pytest.fail("\n".join(violations), pytrace=False)
+    return True
+
+
+def test_the_package_has_a_door():
+    assert PACKAGE in HOUSE.modules
+
+
+@each(HOUSE.package)
+def test_imports_go_down_the_layers_and_never_across_the_columns(source: Source):
+    assert law_holds(rules.import_order(HOUSE, source))
+
+
+@each([source for source in HOUSE.package if source.module.startswith(f"{PACKAGE}.engine")])
+def test_the_engine_knows_no_numpy(source: Source):
+    assert law_holds(rules.numpy_in_engine(HOUSE, source))
+
+
+def test_no_modules_import_one_another():
+    assert law_holds(rules.import_cycles(HOUSE))
+
+
+@each(HOUSE.sources)
+def test_imports_stand_at_the_top(source: Source):
+    assert law_holds(rules.deferred_imports(HOUSE, source))
+
+
+@each(HOUSE.sources)
+def test_files_and_functions_stay_short(source: Source):
+    assert law_holds(rules.sizes(source))
+
+
+@each(HOUSE.package)
+def test_only_the_engine_makes_asyncio_tasks(source: Source):
+    assert law_holds(rules.task_creation(source))
+
+
+@pytest.mark.parametrize("module", rules.PURE)
+def test_the_state_machines_never_suspend(module: str):
+    assert law_holds(rules.suspension(HOUSE, HOUSE[module]))
+
+
+@each(HOUSE.doors)
+def test_doors_hold_names_only(source: Source):
+    assert law_holds(rules.door(source))
+
+
+@each(HOUSE.package)
+def test_classes_are_abstract_or_final(source: Source):
+    assert law_holds(rules.unsealed_classes(HOUSE, source))
+
+
+@pytest.mark.parametrize("name", public_names())
+def test_public_names_are_documented_by_example(name: str):
+    thing = getattr(importlib.import_module(PACKAGE), name)
+
+    assert law_holds(rules.undocumented(name, thing))

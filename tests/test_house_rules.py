@@ -1,0 +1,336 @@
+"""The rules of the house can fail: each is shown a small package that breaks it, and names the line."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import house_rules as rules
+from tests.house import House
+
+
+@pytest.fixture
+def build(tmp_path: Path):
+    """Write files, given as `{path: text}`, and read them as a house."""
+
+    def write(files: dict[str, str]) -> House:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return House.read(tmp_path)
+
+    return write
+
+
+#: The modules that the imports below name, so that a submodule is told from a name.
+MODULES = {
+    f"asyncgrad/{path}": ""
+    for path in (
+        "__init__.py",
+        "context.py",
+        "engine/__init__.py",
+        "engine/device.py",
+        "engine/engine.py",
+        "errors.py",
+        "function.py",
+        "graph/__init__.py",
+        "graph/node.py",
+        "graph/tracked.py",
+        "graph/values.py",
+        "nn/__init__.py",
+        "ops/__init__.py",
+        "ops/sums.py",
+        "sync.py",
+        "tensor.py",
+        "views.py",
+    )
+} | {"devices/__init__.py": "", "devices/cpu.py": ""}
+
+
+def name_of(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".").replace("devices", "asyncgrad.devices")
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "message"),
+    [
+        ("errors.py", "from .context import x", "asyncgrad.errors (errors) may not import asyncgrad.context (ground)"),
+        ("context.py", "from .graph import node", "may not import asyncgrad.graph.node (graph)"),
+        ("graph/values.py", "from .node import Node", "may not import asyncgrad.graph.node (graph)"),
+        ("graph/node.py", "from ..ops.sums import sum", "may not import asyncgrad.ops.sums (forward)"),
+        ("graph/node.py", "from ..engine import engine", "may not import asyncgrad.engine.engine (backward)"),
+        ("graph/node.py", "from . import Node", "may not import asyncgrad.graph (user)"),
+        ("ops/sums.py", "from ..engine.engine import Engine", "may not import asyncgrad.engine.engine (backward)"),
+        ("views.py", "import asyncgrad.engine.engine", "may not import asyncgrad.engine.engine (backward)"),
+        ("function.py", "from asyncgrad.tensor import Tensor", "may not import asyncgrad.tensor (tensor)"),
+        ("engine/engine.py", "from ..views import CopySlices", "may not import asyncgrad.views (forward)"),
+        ("engine/engine.py", "from ..ops import sums", "may not import asyncgrad.ops.sums (forward)"),
+        ("tensor.py", "from .sync import backward", "may not import asyncgrad.sync (user)"),
+        ("tensor.py", "from . import Tensor", "may not import asyncgrad (door)"),
+        ("sync.py", "import asyncgrad as ag", "may not import asyncgrad (door)"),
+        ("sync.py", "from . import devices", "imports asyncgrad.devices: devices are found by name"),
+        ("__init__.py", "from .devices.cpu import Cpu as Cpu", "imports asyncgrad.devices.cpu: devices are found"),
+    ],
+)
+def test_an_import_against_the_order_is_named(build: Any, path: str, line: str, message: str):
+    house = build(MODULES | {f"asyncgrad/{path}": f"import os\n{line}\n"})
+
+    (violation,) = rules.import_order(house, house[name_of(f"asyncgrad/{path}")])
+
+    assert violation.startswith(f"asyncgrad/{path}:2: ")
+    assert message in violation
+
+
+@pytest.mark.parametrize(
+    "line", ["from ..tensor import T", "from asyncgrad.graph.node import T", "from ..engine import T"]
+)
+def test_a_device_imports_only_what_devices_may(build: Any, line: str):
+    allowed = (
+        "from ..engine.device import Device\nfrom ..graph import values\nfrom .. import errors\nfrom . import cpu\n"
+    )
+    house = build(MODULES | {"devices/thread.py": allowed + line})
+
+    (violation,) = rules.import_order(house, house["asyncgrad.devices.thread"])
+
+    assert violation.startswith("devices/thread.py:5: a device may not import")
+
+
+def test_imports_down_the_layers_are_no_violation(build: Any):
+    house = build(
+        MODULES
+        | {
+            "asyncgrad/__init__.py": "from .sync import backward as backward\nfrom .graph import Node as Node",
+            "asyncgrad/graph/__init__.py": "from ..views import CopySlices as CopySlices",
+            "asyncgrad/views.py": "import numpy\nfrom .graph.node import Node\nfrom .ops.sums import sum",
+            "asyncgrad/tensor.py": "from .engine.engine import Engine\nfrom .views import view",
+            "asyncgrad/sync.py": "from .engine import Engine\nfrom .nn import relu",
+        }
+    )
+
+    assert [line for source in house.package for line in rules.import_order(house, source)] == []
+
+
+def test_a_type_hint_may_name_what_lies_above_but_not_across(build: Any):
+    hints = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .{0} import X\n"
+    house = build(
+        MODULES
+        | {
+            "asyncgrad/context.py": hints.format("engine.engine"),
+            "asyncgrad/views.py": hints.format("engine.engine"),
+        }
+    )
+
+    assert rules.import_order(house, house["asyncgrad.context"]) == []
+    assert len(rules.import_order(house, house["asyncgrad.views"])) == 1
+
+
+def test_a_module_without_a_layer_is_named(build: Any):
+    house = build({"asyncgrad/helpers.py": ""})
+
+    (violation,) = rules.import_order(house, house["asyncgrad.helpers"])
+
+    assert violation.startswith("asyncgrad/helpers.py:1: asyncgrad.helpers has no place")
+
+
+@pytest.mark.parametrize("line", ["import numpy as np", "from numpy.linalg import norm", "import numpy.random"])
+def test_numpy_in_the_engine_is_named(build: Any, line: str):
+    house = build({"asyncgrad/engine/engine.py": line})
+
+    (violation,) = rules.numpy_in_engine(house, house["asyncgrad.engine.engine"])
+
+    assert violation.startswith("asyncgrad/engine/engine.py:1: the engine imports numpy")
+
+
+def test_a_cycle_is_named_from_end_to_end(build: Any):
+    house = build(
+        MODULES
+        | {
+            "asyncgrad/errors.py": "from . import context",
+            "asyncgrad/context.py": "from .graph.node import Node",
+            "asyncgrad/graph/node.py": "from ..errors import Error",
+        }
+    )
+
+    (cycle,) = rules.import_cycles(house)
+
+    assert cycle == "asyncgrad.context -> asyncgrad.graph.node -> asyncgrad.errors -> asyncgrad.context"
+
+
+def test_a_type_hint_closes_no_cycle(build: Any):
+    house = build(
+        MODULES
+        | {
+            "asyncgrad/graph/node.py": "import typing\nif typing.TYPE_CHECKING:\n    from .values import Value",
+            "asyncgrad/graph/values.py": "from .node import Node",
+        }
+    )
+
+    assert rules.import_cycles(house) == []
+
+
+def test_an_import_inside_a_function_is_named_unless_it_may_be_missing(build: Any):
+    house = build({"examples/draw.py": "def f():\n    import torch\n    import matplotlib.pyplot\n    import json\n"})
+
+    assert rules.deferred_imports(house, house["examples.draw"]) == [
+        "examples/draw.py:4: imports json inside a function: import it at the top"
+    ]
+
+
+def test_a_long_file_and_a_long_function_are_named(build: Any):
+    fits = "@cache\ndef fits():\n" + "    x = 1\n" * 59
+    too_long = "async def too_long():\n" + "    x = 1\n" * 60
+    house = build({"asyncgrad/sync.py": fits + too_long, "benchmarks/wide.py": "x = 1\n" * 401})
+
+    assert rules.sizes(house["asyncgrad.sync"]) == [
+        "asyncgrad/sync.py:62: too_long has 61 lines, of at most 60",
+    ]
+    assert rules.sizes(house["benchmarks.wide"]) == ["benchmarks/wide.py:1: 401 lines, of at most 400"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "asyncio.create_task(f())",
+        "self.loop.create_task(f())",
+        "make = loop.create_task",
+        "asyncio.gather(a, b)",
+        "asyncio.Task(f())",
+        "asyncio.TaskGroup()",
+        "from asyncio import ensure_future",
+        "asyncio.run(f())",
+        "loop.run_until_complete(f())",
+    ],
+)
+def test_an_asyncio_task_made_outside_the_engine_is_named(build: Any, code: str):
+    house = build({"asyncgrad/engine/node_task.py": f"x = 1\n{code}\n", "asyncgrad/engine/stepping.py": code})
+
+    (violation,) = rules.task_creation(house["asyncgrad.engine.node_task"])
+
+    assert violation.startswith("asyncgrad/engine/node_task.py:2: ")
+    assert rules.task_creation(house["asyncgrad.engine.stepping"]) == []
+
+
+def test_waiting_and_naming_a_task_is_no_task_creation(build: Any):
+    code = "from asyncio import Task\ndef f(t: Task[None], u: asyncio.Task[None]): event.wait(); asyncio.timeout(1)"
+    house = build({"devices/cpu.py": code})
+
+    assert rules.task_creation(house["asyncgrad.devices.cpu"]) == []
+
+
+@pytest.mark.parametrize("code", ["import asyncio", "from asyncio import Event", "async def f():\n    pass"])
+def test_a_state_machine_that_could_suspend_is_named(build: Any, code: str):
+    house = build({"asyncgrad/engine/ready_queue.py": code})
+
+    (violation,) = rules.suspension(house, house["asyncgrad.engine.ready_queue"])
+
+    assert violation.startswith("asyncgrad/engine/ready_queue.py:1: ")
+
+
+GOOD_DOOR = """\
+'''A door.'''
+from . import nn as nn
+from .a import b as b
+__all__ = ["b", "nn"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("b as b", "b", "3: write `from .a import b as b`"),
+        ("b as b", "c as b", "3: write `from .a import c as c`"),
+        ('["b", "nn"]', '["nn", "b"]', "4: __all__ is not sorted"),
+        ('["b", "nn"]', '["b"]', "4: __all__ lacks ['nn']"),
+        ('["b", "nn"]', '["b", "c", "nn"]', "4: __all__ names ['c'], which the door does not import"),
+        ('["b", "nn"]', '["b", "b", "nn"]', "4: __all__ repeats ['b']"),
+        ('__all__ = ["b", "nn"]', "", "1: no __all__"),
+        ('__all__ = ["b", "nn"]', '__all__ = ["b", "nn"]\nx = 1', "5: a door holds only"),
+        ("'''A door.'''\n", "import os\n", "1: a door holds only"),
+    ],
+)
+def test_a_door_that_holds_more_than_names_is_named(build: Any, old: str, new: str, message: str):
+    good = build({"asyncgrad/__init__.py": GOOD_DOOR})
+    bad = build({"asyncgrad/__init__.py": GOOD_DOOR.replace(old, new)})
+
+    assert rules.door(good["asyncgrad"]) == []
+    assert [line for line in rules.door(bad["asyncgrad"]) if f"asyncgrad/__init__.py:{message}" in line]
+
+
+CLASSES = """\
+class Loose: 'A class.'
+class Seemingly(Loose): ...
+@final
+class Closed: ...
+class Base: 'Abstract: a thing.'
+class Wrong(Mine): ...
+class Pair(NamedTuple): ...
+class Able(Protocol[T]): ...
+class Kind(enum.Enum): ...
+"""
+
+
+def test_a_class_neither_abstract_nor_final_is_named(build: Any):
+    house = build(
+        {
+            "asyncgrad/errors.py": "class Mine(RuntimeError): ...\n",
+            "asyncgrad/sync.py": CLASSES,
+        }
+    )
+
+    assert [line.partition(" is neither")[0] for line in rules.unsealed_classes(house, house["asyncgrad.sync"])] == [
+        "asyncgrad/sync.py:1: class Loose",
+        "asyncgrad/sync.py:2: class Seemingly",
+    ]
+
+
+def test_public_names_without_words_or_examples_are_named():
+    def mute(): ...
+
+    def told():
+        """Tell, without an example."""
+
+    def shown():
+        """Show.
+
+        >>> 1 + 1
+        2
+        """
+
+    assert rules.undocumented("mute", mute) == ["mute has no docstring"]
+    assert rules.undocumented("told", told) == ["told has no example (>>>) in its docstring"]
+    assert rules.undocumented("shown", shown) == []
+    assert rules.undocumented("enum", enum) == []
+
+
+def test_public_methods_without_words_are_named():
+    class Thing:
+        """A thing.
+
+        >>> 1 + 1
+        2
+        """
+
+        def said(self):
+            """Say."""
+
+        def unsaid(self): ...
+
+        @property
+        def bare(self): ...
+
+        @classmethod
+        def made(cls): ...
+
+        def _private(self): ...
+
+    Thing.__module__ = "asyncgrad.thing"
+
+    assert rules.undocumented("Thing", Thing) == [
+        "Thing.bare has no docstring",
+        "Thing.made has no docstring",
+        "Thing.unsaid has no docstring",
+    ]

@@ -202,7 +202,7 @@ def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[
         raise InvalidRootError("there is nothing to run backward from: pass at least one tensor")
     if given is None:
         given = (None,) * len(roots)
-    elif isinstance(given, (Tracked, np.ndarray)) and len(roots) == 1 or not isinstance(given, (Sequence, np.ndarray)):
+    elif isinstance(given, Tracked) or not isinstance(given, Sequence):
         given = (given,)
     if len(given) != len(roots):
         raise InvalidGradientError(f"{len(roots)} roots need as many gradients to start from, not {len(given)}")
@@ -216,7 +216,12 @@ def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[
                 "compute it from a tensor made with requires_grad=True, outside of no_grad()"
             )
         metadata = edge.node.input_metadata[edge.input_nr]
-        assert metadata is not None
+        if metadata is None:
+            if gradient is None:
+                raise InvalidRootError(f"root {index} ({_called(root)}) has no known shape: pass a gradient for it")
+            edges.append(edge)
+            grads.append(gradient if create_graph else values.raw(gradient))
+            continue
         value = _ones(index, root, metadata) if gradient is None else _checked(index, root, gradient, metadata)
         grads.append(values.wrap(value, edge.node.device) if create_graph else values.raw(value))
         edges.append(edge)

@@ -15,6 +15,7 @@ from .graph import values
 from .graph.leaf import gradient_edge
 from .graph.metadata import InputMetadata
 from .graph.node import Edge, Node, Special
+from .graph.saved import output_alias
 from .graph.tracked import Tracked
 
 if TYPE_CHECKING:
@@ -192,9 +193,7 @@ class _Call:
         if not is_input and value._grad_fn is None and value._meta is None:
             value._grad_fn, value._output_nr = node, index if node is not None else 0
             return value
-        alias = type(value)(value._data, node, index if node is not None else 0, value._device)
-        alias._version = value._shared_version()
-        return alias
+        return output_alias(value, node, index if node is not None else 0)
 
 
 def _wrapped(output: Any, device: Any) -> Any:

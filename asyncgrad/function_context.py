@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from .errors import GradientTypeError, GraphError, InPlaceError
-from .graph.saved import check_version, released, save_output, version_of
+from .graph.saved import check_version, output_alias, released, version_of
 from .graph.tracked import Tracked
 from .graph.values import describe
 
@@ -102,8 +102,7 @@ class FunctionContext:
         check_version(node, tensor, saved.version)
         if saved.output_nr is None:
             return tensor
-        output = type(tensor)(tensor._data, node, saved.output_nr, tensor._device)
-        return save_output(output, tensor)
+        return output_alias(tensor, node, saved.output_nr)
 
     # What Function.apply asks.
 
@@ -140,8 +139,7 @@ class FunctionContext:
             if value is None:
                 saved.append(_Saved(None, 0, None))
             elif output is not None and output._grad_fn is node and not (_among(value, inputs) and not _among(value, dirty)):
-                alias = save_output(type(output)(output._data, None, 0, output._device), output)
-                saved.append(_Saved(alias, version_of(output), output._output_nr))
+                saved.append(_Saved(output_alias(output), version_of(output), output._output_nr))
             else:
                 saved.append(_Saved(value, version_of(value), None))
         self._saved = tuple(saved)
@@ -168,7 +166,7 @@ def dirty_output(value: Tracked, node: Node | None, index: int) -> Tracked:
                 "forward wrote into a leaf that requires grad, whose old value is what its gradient belongs to: "
                 "write into a copy"
             )
-        if value._data.base is not None or value._version is not None:
+        if value._data.base is not None or value._counter is not None:
             raise InPlaceError("forward wrote into a tensor that shares its memory with others: that is not supported yet")
         value._grad_fn, value._output_nr, value._meta = node, index, None
     value._bump_version()

@@ -9,7 +9,6 @@ import numpy as np
 
 from .array_methods import ArrayMethods
 from .backward import backward
-from .context import GRAD_MODE
 from .engine.device import Device, device
 from .errors import GradientTypeError, HookError, InvalidGradientError, RequiresGradError
 from .graph.hooks import HookList, RemovableHandle
@@ -119,7 +118,7 @@ class Tensor(ArrayMethods):
 
     @property
     def _version_number(self) -> int:
-        return 0 if self._version is None else self._version.value
+        return 0 if self._counter is None else self._counter.value
 
     def to(self, target: str | Device) -> Tensor:
         """Return this tensor on a device; itself where it is there already."""
@@ -130,7 +129,7 @@ class Tensor(ArrayMethods):
     def detach(self) -> Tensor:
         """Return a tensor on the same memory, without history, that does not require grad."""
         detached = Tensor(self._data, None, 0, self._device)
-        detached._version = self._shared_version()
+        detached._counter = self._shared_version()
         return detached
 
     def detach_(self) -> Tensor:
@@ -145,7 +144,8 @@ class Tensor(ArrayMethods):
 
         A write through it changes the tensor, unseen by the graph: a gradient may then be wrong without an error.
         """
-        return self._data.view()
+        view: np.ndarray = self._data.view()
+        return view
 
     def item(self, *index: int) -> Any:
         """Return the one element as a Python number."""

@@ -65,9 +65,10 @@ class Engine:
             inputs: limits the backward to what leads there; empty runs all.
         """
         graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs)
-        if BLOCKING.get():
-            return _drive_blocking(graph_task)
-        return await _drive(graph_task)
+        try:
+            return _drive_blocking(graph_task) if BLOCKING.get() else await _drive(graph_task)
+        finally:
+            graph_task.close()
 
 
 def _new_task(
@@ -78,10 +79,10 @@ def _new_task(
     accumulate: bool,
     inputs: Sequence[Edge],
 ) -> GraphTask:
-    root: Node
+    root: Node | None
     if len(roots) == 1:
-        assert roots[0].node is not None
         (root, input_nr), grad = roots[0], grads[0]
+        assert root is not None
     else:
         root, input_nr, grad = GraphRoot(roots, grads), 0, None
     outer: GraphTask | None = CURRENT_GRAPH_TASK.get()

@@ -13,10 +13,10 @@ __all__ = ["Capture", "ExecInfo", "init_to_execute", "should_execute"]
 
 
 class Capture(NamedTuple):
-    """Gradient `input_nr` of a node is result `index` of the backward."""
+    """Gradient `input_nr` of a node is result `result_nr` of the backward."""
 
     input_nr: int
-    index: int
+    result_nr: int
 
 
 @final

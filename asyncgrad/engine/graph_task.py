@@ -10,6 +10,7 @@ remaining nodes still wait for and goes on in the *counted* gait, in the order P
 from __future__ import annotations
 
 import enum
+from contextvars import Context
 from heapq import heappop, heappush
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
@@ -21,8 +22,6 @@ from .counted import CountedGait, NodeTurn
 from .exec_info import ExecInfo, should_execute
 
 if TYPE_CHECKING:
-    from contextvars import Context
-
     from ..graph.node import Node
 
 __all__ = ["Gait", "GraphTask"]
@@ -118,18 +117,22 @@ class GraphTask:
         """
         if self.counted is not None:
             return Gait.COUNT
-        heap, buffers, owned = self._heap, self._buffers, self._owned
+        heap: list[tuple[int, Any]] = self._heap
+        buffers, owned = self._buffers, self._owned
         exec_info, keep_graph, in_place = self.exec_info, self.keep_graph, not self.create_graph
-        node: Any = None
+        create_graph = self.create_graph
         while heap:
             order, node = heappop(heap)
             self.failed_node = node
-            if exec_info is None:
-                outputs = node.apply((buffers.pop(node),))
-            else:
-                outputs = self._apply_wanted(node, buffers.pop(node), exec_info)
+            grad = buffers.pop(node)
+            if exec_info is not None:
+                outputs = self._apply_wanted(node, grad, exec_info)
                 if outputs is None:
                     continue
+            elif create_graph:
+                outputs = node.apply_carefully(grad)
+            else:
+                outputs = node.plan.run(node, grad)
             if not keep_graph:
                 node.release_variables()
             edge = -1
@@ -137,7 +140,7 @@ class GraphTask:
                 edge += 1
                 if consumer is None:
                     continue
-                if consumer.special is not None or order >= consumer.order != LEAF_ORDER:
+                if consumer.special is not None or (order >= consumer.order != LEAF_ORDER):
                     self._start_counting(node, edge, outputs)
                     return Gait.COUNT
                 if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
@@ -187,7 +190,9 @@ class GraphTask:
                 counted.skip(node)
                 continue
             if self.exec_info is None:
-                outputs = node.apply((turn.grads.pop(),))
+                grad = turn.grads.pop()
+                outputs = node.apply_carefully(grad) if self.create_graph else node.plan.run(node, grad)
+                del grad
             else:
                 outputs = self._apply_wanted(node, turn.grads.pop(), self.exec_info)
                 if outputs is None:
@@ -218,7 +223,7 @@ class GraphTask:
             return True
         info = self.exec_info[node]
         for capture in info.captures:
-            self.captured_grads[capture.index] = grads[capture.input_nr]
+            self.captured_grads[capture.result_nr] = grads[capture.input_nr]
         return info.needed
 
     def accumulate(self, leaf: Any, grads: list[Any]) -> None:
@@ -236,6 +241,10 @@ class GraphTask:
         """Let go of all gradients under way."""
         self._heap, self._buffers, self._leaves, self._owned = [], {}, [], set()
         self.counted = self.turn = None
+
+    def close(self) -> None:
+        """Part from the context, which refers to this task: together they would be left to the garbage collector."""
+        self.context = Context()
 
     def _run_leaf(self, leaf: Any, grads: list[Any]) -> None:
         if self.exec_info is None or self.capture(leaf, grads):

@@ -75,9 +75,7 @@ class NodeTask:
         outputs: tuple[Any, ...] | None = await self._run_body()
         if special.post_hooks and outputs is not None:
             for hook in special.post_hooks.snapshot():
-                outputs = tuple(
-                    self._checked(await self._call(hook, self._wrapped(outputs), inputs), outputs, hook)
-                )
+                outputs = tuple(self._checked(await self._call(hook, self._wrapped(outputs), inputs), outputs, hook))
         return outputs
 
     async def _run_body(self) -> tuple[Any, ...]:
@@ -137,9 +135,10 @@ class NodeTask:
             if tensor is None or grad is None:
                 continue
             meta = tensor._autograd_meta()
-            self.graph_task.before.append(GradBefore(tensor, meta.grad, None if meta.grad is None else meta.grad._data, 0))
+            self.graph_task.before.append(GradBefore.of(tensor))
             if meta.grad is None:
-                meta.grad = grad if self.graph_task.create_graph else values.wrap(values.clone_like(grad, tensor._data), tensor._device)
+                copy = grad if self.graph_task.create_graph else values.clone_like(grad, tensor._data)
+                meta.grad = values.wrap(copy, tensor._device)
             elif self.graph_task.create_graph:
                 meta.grad = values.add(meta.grad, grad)
             else:
@@ -172,7 +171,9 @@ class NodeTask:
         if not hasattr(result, "dtype"):
             raise HookTypeError(f"{where} must return None or a tensor, not {values.describe(result)}")
         if result.shape != old.shape or result.dtype != old.dtype:
-            raise HookError(f"{where} returned {values.describe(result)} for a gradient of shape {old.shape}, dtype {old.dtype}")
+            raise HookError(
+                f"{where} returned {values.describe(result)} for a gradient of shape {old.shape} and dtype {old.dtype}"
+            )
         return result if self.graph_task.create_graph else values.raw(result)
 
 

@@ -9,7 +9,7 @@ coroutine find this task, and not the one that started it.
 from __future__ import annotations
 
 import asyncio
-from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task  # type: ignore[attr-defined]
+from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class SteppedTask(asyncio.Future[Any]):
         self._cancels_requested = 0
         self._registered = False
 
+    @property
+    def _as_task(self) -> Any:
+        # asyncio takes any task that speaks its protocol; its type hints name its own class.
+        return self
+
     def start(self) -> bool:
         """Run the first step now; tell whether that was all."""
         outer = asyncio.current_task(self._loop_of_task)
@@ -56,7 +61,7 @@ class SteppedTask(asyncio.Future[Any]):
                 _enter_task(self._loop_of_task, outer)
         if not self.done():
             self._registered = True
-            _register_task(self)
+            _register_task(self._as_task)
         return self.done()
 
     def _step(self, error: BaseException | None) -> None:
@@ -66,7 +71,7 @@ class SteppedTask(asyncio.Future[Any]):
                 error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
             self._must_cancel = False
         self._waiter = None
-        _enter_task(self._loop_of_task, self)
+        _enter_task(self._loop_of_task, self._as_task)
         try:
             if error is None:
                 awaited = self._coro.send(None)
@@ -91,11 +96,11 @@ class SteppedTask(asyncio.Future[Any]):
         else:
             self._wait_for(awaited)
         finally:
-            _leave_task(self._loop_of_task, self)
+            _leave_task(self._loop_of_task, self._as_task)
 
     def _finish(self) -> None:
         if self._registered:
-            _unregister_task(self)
+            _unregister_task(self._as_task)
 
     def _wait_for(self, awaited: Any) -> None:
         """Arrange for the next step: after a future that the coroutine awaits, or in the loop's next turn."""
@@ -119,8 +124,6 @@ class SteppedTask(asyncio.Future[Any]):
             self._step(error)
         else:
             self._step(None)
-        # The frame of a step must not keep a cycle through the future alive.
-        self = None  # type: ignore[assignment]
 
     def cancel(self, msg: Any = None) -> bool:
         """Throw CancelledError into the coroutine at its next step."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ..errors import RequiresGradError
 from . import values
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
+from .saved import version_of
 from .tracked import Tracked
 
 if TYPE_CHECKING:
@@ -36,14 +37,22 @@ class GradBefore(NamedTuple):
     data: Any
     version: int
 
+    @classmethod
+    def of(cls, tensor: Tracked) -> GradBefore:
+        """Note what `tensor` has now."""
+        grad = tensor._autograd_meta().grad
+        if grad is None:
+            return cls(tensor, None, None, 0)
+        return cls(tensor, grad, grad._data, version_of(grad))
+
     def put_back(self) -> None:
         """Give the tensor the gradient that it had, the very same object and array."""
         meta = self.tensor._autograd_meta()
         meta.grad = self.grad
         if self.grad is not None:
             self.grad._data = self.data
-            if self.grad._version is not None:
-                self.grad._version.value = self.version
+            if self.grad._counter is not None:
+                self.grad._counter.value = self.version
 
 
 def _may_take(grad: Any, variable: np.ndarray) -> bool:
@@ -109,8 +118,8 @@ class AccumulateGrad(Node):
         make = type(variable)
         with self._lock:
             old = meta.grad
+            before = GradBefore.of(variable)
             if old is None:
-                before = GradBefore(variable, None, None, 0)
                 if isinstance(grad, Tracked):
                     meta.grad = values.add(grad, 0) if grad._requires_grad() else make(grad._data.copy())
                 elif _count_references(grad) <= _SOLE and _may_take(grad, variable._data):
@@ -118,8 +127,6 @@ class AccumulateGrad(Node):
                 else:
                     meta.grad = make(values.clone_like(grad, variable._data), None, 0, variable._device)
                 return before
-            version = 0 if old._version is None else old._version.value
-            before = GradBefore(variable, old, old._data, version)
             if isinstance(grad, Tracked):
                 meta.grad = values.add(old, grad)
             elif old._grad_fn is not None:

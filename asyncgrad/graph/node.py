@@ -7,6 +7,7 @@ others through slots only, never through closures or frames, so that dropping a 
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -60,6 +61,7 @@ class Special:
 
     __slots__ = (
         "creation_stack",
+        "input_metadata",
         "metadata",
         "parent",
         "post_hooks",
@@ -68,7 +70,9 @@ class Special:
         "tensor_pre_hooks",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
+        #: Of a node with several inputs, or one made by `Node.__init__`; None where the node's own slots say it.
+        self.input_metadata = input_metadata
         self.metadata: dict[Any, Any] | None = None
         #: Tensor hooks by input, as (input_nr, hooks of that tensor), in order of first registration.
         self.tensor_pre_hooks: list[tuple[int, HookList]] = []
@@ -88,6 +92,21 @@ class Node:
     Args:
         edges: for each forward input, the edge that its gradient flows along (None drops it).
         input_metadata: for each forward output, what its gradient must look like (None accepts anything).
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad.graph import Edge, GradientEdge, Node
+        >>> class Negate(Node):
+        ...     async def apply(self, grads):
+        ...         return (-grads[0],)
+        >>> async def main():
+        ...     x = ag.tensor([1.0, 2.0], requires_grad=True)
+        ...     leaf = ag.graph.get_gradient_edge(x)
+        ...     node = Negate([Edge(*leaf)], [leaf.node.input_metadata[0]])
+        ...     await ag.backward(GradientEdge(node, 0), np.ones(2))
+        ...     return x.grad.tolist()
+        >>> ag.run(main())
+        [-1.0, -1.0]
     """
 
     __slots__ = (
@@ -116,16 +135,30 @@ class Node:
     shape: tuple[int, ...] | None
     dtype: Any
     device: Any
+    #: None on a *plain* node: one with a single input, whose body is `node.plan.run(node, grad)`, a synchronous
+    #: function that no user wrote. The engine calls that directly; every other node runs as a NodeTask.
     special: Special | None
+
+    def __init__(
+        self, edges: Sequence[Edge | None] = (), input_metadata: Sequence[InputMetadata | None] = (None,)
+    ) -> None:
+        self._connect(edges)
+        self.shape = None
+        self.dtype = None
+        self.device = next((metadata.device for metadata in input_metadata if metadata is not None), None)
+        self.special = Special(tuple(input_metadata))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "apply" in cls.__dict__ and "is_async" not in cls.__dict__:
+            cls.is_async = inspect.iscoroutinefunction(cls.apply)
 
     def _connect(self, edges: Sequence[Edge | None]) -> None:
         """Set the edges and the numbers that follow from them."""
         self.next_nodes = tuple(None if edge is None else edge.node for edge in edges)
         self.input_nrs = tuple(0 if edge is None else edge.input_nr for edge in edges)
         self.order = next_order()
-        self.topological_nr = 1 + max(
-            (node.topological_nr for node in self.next_nodes if node is not None), default=-1
-        )
+        self.topological_nr = 1 + max((node.topological_nr for node in self.next_nodes if node is not None), default=-1)
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the forward inputs, one for each edge, or an awaitable of them.
@@ -159,6 +192,9 @@ class Node:
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
         """For each forward output, what its gradient must look like."""
+        special = self.special
+        if special is not None and special.input_metadata is not None:
+            return special.input_metadata
         return (None if self.shape is None else InputMetadata(self.shape, self.dtype, self.device),)
 
     @property

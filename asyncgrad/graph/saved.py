@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ChangedTensorError, ReleasedGraphError
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from .node import Node
     from .tracked import Tracked
 
-__all__ = ["check_version", "released", "save_output", "version_of"]
+__all__ = ["check_version", "output_alias", "released", "version_of"]
 
 
 def version_of(tensor: Tracked) -> int:
     """Return how many in-place writes the tensor's memory has seen."""
-    return 0 if tensor._version is None else tensor._version.value
+    return 0 if tensor._counter is None else tensor._counter.value
 
 
 def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
@@ -45,10 +45,11 @@ def released(node: Node) -> ReleasedGraphError:
     )
 
 
-def save_output(alias: Tracked, output: Tracked) -> Any:
-    """Return `alias`, a detached tensor on the memory of `output`, with the version counter shared.
+def output_alias(output: Tracked, grad_fn: Node | None = None, output_nr: int = 0) -> Tracked:
+    """Return a tensor on the memory of `output`, version counter shared, with another place in the graph.
 
-    A node saves its own output through such an alias, since the output itself refers to the node.
+    A node saves its own output through a detached alias, since the output itself refers to the node.
     """
-    alias._version = output._shared_version()
+    alias = type(output)(output._data, grad_fn, output_nr, output._device)
+    alias._counter = output._shared_version()
     return alias

@@ -49,7 +49,7 @@ class AutogradMeta:
 class Tracked:
     """Abstract base of `Tensor`: an array with a place in a graph."""
 
-    __slots__ = ("__weakref__", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_version")
+    __slots__ = ("__weakref__", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_counter")
 
     def __init__(self, data: Any, grad_fn: Node | None = None, output_nr: int = 0, device: Any = None) -> None:
         self._data = data
@@ -57,7 +57,7 @@ class Tracked:
         self._output_nr = output_nr
         self._meta: AutogradMeta | None = None
         #: None until the first in-place write, or until the memory is shared with another tensor.
-        self._version: VersionCounter | None = None
+        self._counter: VersionCounter | None = None
         self._device = device
 
     def _requires_grad(self) -> bool:
@@ -74,9 +74,9 @@ class Tracked:
 
     def _shared_version(self) -> VersionCounter:
         """Return the counter of this memory, made now if this is the first to ask."""
-        version = self._version
+        version = self._counter
         if version is None:
-            version = self._version = VersionCounter()
+            version = self._counter = VersionCounter()
         return version
 
     def _bump_version(self) -> None:

@@ -13,23 +13,35 @@ import numpy as np
 
 from .tracked import Tracked
 
-__all__ = ["add", "add_into", "cast", "clone_like", "describe", "ones_like", "raw", "register_tensor", "sum_to", "wrap", "zeros"]
+__all__ = [
+    "add",
+    "add_into",
+    "cast",
+    "clone_like",
+    "describe",
+    "ones_like",
+    "raw",
+    "register_tensor",
+    "sum_to",
+    "wrap",
+    "zeros",
+]
 
 
-_tensor_class: type[Tracked] = Tracked
+#: The class that `wrap` makes; its one entry is set when `Tensor` registers itself.
+_registered: list[type[Tracked]] = [Tracked]
 
 
 def register_tensor(tensor_class: type[Tracked]) -> None:
     """Make `tensor_class` what `wrap` makes; `Tensor` calls this once."""
-    global _tensor_class
-    _tensor_class = tensor_class
+    _registered[0] = tensor_class
 
 
 def wrap(value: Any, device: Any) -> Any:
     """Return a gradient as hooks and users see it: a Tensor on `device` for an array, anything else as it is."""
     if isinstance(value, np.ndarray):
-        return _tensor_class(value, None, 0, device)
-    return _tensor_class(np.asarray(value), None, 0, device) if isinstance(value, np.generic) else value
+        return _registered[0](value, None, 0, device)
+    return _registered[0](np.asarray(value), None, 0, device) if isinstance(value, np.generic) else value
 
 
 def add(first: Any, second: Any) -> Any:

@@ -4,6 +4,10 @@ Importing this package fills the table `RULES`, which says what runs when a NumP
 """
 
 from . import arithmetic as arithmetic
+from . import exponential as exponential
+from . import extremes as extremes
+from . import nondifferentiable as nondifferentiable
+from . import trigonometric as trigonometric
 from .dispatch import call_function as call_function
 from .dispatch import call_ufunc as call_ufunc
 from .primitive import RULES as RULES

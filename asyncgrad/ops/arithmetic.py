@@ -1,17 +1,183 @@
-"""Elementwise arithmetic."""
+"""Elementwise arithmetic: the four operations, powers and roots, remainders, and the parts of a number."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from .primitive import RULES, differentiable
+from .nondifferentiable import NonDifferentiable
+from .primitive import RULES, derivative, differentiable, primitive
 
-__all__ = ["add", "divide", "multiply", "negative", "power", "subtract"]
+__all__ = [
+    "add",
+    "cbrt",
+    "conjugate",
+    "copysign",
+    "divide",
+    "divmod_",
+    "exponent",
+    "float_power",
+    "fmod",
+    "fraction",
+    "frexp",
+    "imag",
+    "ldexp",
+    "mantissa",
+    "modf",
+    "multiply",
+    "negative",
+    "positive",
+    "power",
+    "real",
+    "reciprocal",
+    "remainder",
+    "sqrt",
+    "square",
+    "subtract",
+]
 
 add = differentiable(np.add, "x y", x=lambda g: g, y=lambda g: g)
 subtract = differentiable(np.subtract, "x y", x=lambda g: g, y=lambda g: -g)
 multiply = differentiable(np.multiply, "x y", x=lambda g, y: g * y, y=lambda g, x: g * x)
-divide = differentiable(np.divide, "x y", x=lambda g, y: g / y, y=lambda g, x, y: -g * x / (y * y))
+# Not x / (y * y): the square of a divisor of 1e-170 is 0.
+divide = differentiable(np.divide, "x y", x=lambda g, y: g / y, y=lambda g, x, y: g * (x / y) / -y)
 negative = differentiable(np.negative, "x", x=lambda g: -g)
 positive = differentiable(np.positive, "x", x=lambda g: g)
-power = differentiable(np.power, "x y", x=lambda g, x, y: g * y * x ** (y - 1), y=lambda g, x, out: g * out * np.log(x))
+reciprocal = differentiable(np.reciprocal, "x", x=lambda g, out: -g * out * out)
+square = differentiable(np.square, "x", x=lambda g, x: g * (2 * x))
+sqrt = differentiable(np.sqrt, "x", x=lambda g, out: g / (2 * out))
+cbrt = differentiable(np.cbrt, "x", x=lambda g, out: g / (3 * out * out))
+conjugate = differentiable(np.conjugate, "x", x=lambda g: np.conjugate(g))
+
+
+# Powers.
+
+
+def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return the derivative of `raised(x, y)`, x to the power of y, with respect to x."""
+
+    def formula(g: Any, x: Any, y: Any) -> Any:
+        if isinstance(y, (int, float)):
+            if y == 2:
+                return g * (2 * x)
+            if y == 0:
+                return np.zeros_like(g)
+            return g * (y * raised(x, y - 1))
+        # Where x and y are both 0 the exponent is 0 and not -1: 0 times 0**0 is 0, as it must be there, and
+        # no warning of a division by zero is due. Where only y is 0, the -1 matters to the second derivative.
+        return g * (y * raised(x, y - np.logical_or(x, y)))
+
+    return formula
+
+
+def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
+    """Return the derivative of x to the power of y with respect to y: 0 where x is 0 and y is not negative."""
+    if isinstance(x, (int, float)) and x > 0:
+        return g * (out * math.log(x))
+    flat = np.logical_and(x == 0, y >= 0)
+    return g * (out * np.log(np.where(flat, 1.0, x)))
+
+
+@primitive(np.power)
+def power(x: Any, y: Any, /) -> Any:
+    """Return x to the power of y; by the operator, which NumPy makes faster for 2, 0.5 and -1."""
+    return x**y
+
+
+power.add_formulas({"x": base_formula(lambda x, y: x**y), "y": exponent_formula})
+float_power = differentiable(np.float_power, "x y", x=base_formula(np.float_power), y=exponent_formula)
+
+
+# Remainders: the quotient is constant between its steps.
+
+remainder = differentiable(np.remainder, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.floor_divide(x, y))
+fmod = differentiable(np.fmod, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.trunc(x / y))
+
+
+def divmod_(x: Any, y: Any, /) -> tuple[Any, Any]:
+    """Return the quotient, which has no derivative, and the remainder."""
+    return np.floor_divide(x, y), remainder(x, y)
+
+
+RULES[np.divmod] = divmod_
+
+
+@primitive()
+def fraction(x: Any, /) -> Any:
+    """Return the part of x behind the point, with the sign of x."""
+    return np.modf(x)[0]
+
+
+@derivative(fraction, "x")
+def _(g: Any) -> Any:
+    return g
+
+
+def modf(x: Any, /) -> tuple[Any, Any]:
+    """Return the part of x behind the point, and the part before it, which has no derivative."""
+    return fraction(x), np.trunc(x)
+
+
+RULES[np.modf] = modf
+
+
+# Mantissa and exponent, sign, complex parts.
+
+
+@primitive()
+def mantissa(x: Any, /) -> Any:
+    """Return x over a power of two, so that it lies between 0.5 and 1 in size."""
+    return np.frexp(x)[0]
+
+
+@derivative(mantissa, "x")
+def _(g: Any, x: Any) -> Any:
+    return np.ldexp(g, -exponent(x))
+
+
+@NonDifferentiable
+def exponent(x: Any, /) -> Any:
+    """Return the power of two that goes with the mantissa."""
+    return np.frexp(x)[1]
+
+
+def frexp(x: Any, /) -> tuple[Any, Any]:
+    """Return the mantissa of x and its power of two, which has no derivative."""
+    return mantissa(x), exponent(x)
+
+
+RULES[np.frexp] = frexp
+
+# The power of two is an integer; its formula is there so that it may be a Tensor.
+ldexp = differentiable(np.ldexp, "x power", x=lambda g, power: np.ldexp(g, power), power=lambda g: None)
+copysign = differentiable(
+    np.copysign,
+    "x y",
+    x=lambda g, x, out: g * (np.sign(x) * np.sign(out)),
+    y=lambda g: np.zeros_like(g),
+)
+
+
+@primitive(np.real, views=True)
+def real(val: Any) -> Any:
+    """Return the real part, a view; of a real array all of it."""
+    return np.real(val).view()
+
+
+@derivative(real, "val")
+def _(g: Any) -> Any:
+    return g
+
+
+@primitive(np.imag, views=True)
+def imag(val: Any) -> Any:
+    """Return the imaginary part, a view; zeros for a real array."""
+    return np.imag(val)
+
+
+@derivative(imag, "val")
+def _(g: Any) -> Any:
+    return g * 1j

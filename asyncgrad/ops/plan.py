@@ -6,10 +6,10 @@ generated function of a few lines, for example of `np.multiply` with two tensors
 
     def run(node, g):
         saved = node.saved
-        if saved is None or g is None or isinstance(g, Tracked):
+        if saved is None or g is None:
             return node.apply_carefully(g)
         s0, s1, = saved
-        if s0._version is not None or s1._version is not None:
+        if not (s0._counter is None and s1._counter is None):
             node.check_versions()
         return (f0(g, s0._data), f1(g, s1._data), )
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ..graph.tracked import Tracked
+from ..graph.saved import output_alias, version_of
 
 if TYPE_CHECKING:
     from .primitive import Primitive
@@ -30,55 +30,58 @@ __all__ = ["Plan", "Slot"]
 
 
 class Slot(NamedTuple):
-    """One value to save: argument `position` (`out` where it is None), or its attribute (shape or dtype)."""
+    """One value to save: the argument named `owner` (or `out`, the result), or its shape or dtype."""
 
-    position: int | None
+    owner: str
     attribute: str | None
     is_tensor: bool
 
-    def expression(self) -> str:
-        """Return the source that fetches the value; `args` as passed, `raw` as arrays, `out` the result."""
-        if self.attribute is not None:
-            owner = "out" if self.position is None else f"raw[{self.position}]"
-            return f"{owner}.{self.attribute}" if self.position is None else f"{self.attribute}_of({owner})"
-        return "alias(out)" if self.position is None else f"args[{self.position}]"
+    def expression(self, tracked: bool) -> str:
+        """Return the source that fetches the value."""
+        if self.attribute is None:
+            return "alias(_out)" if self.owner == "out" else self.owner
+        if self.owner == "out":
+            return f"_out._data.{self.attribute}"
+        return f"_raw_{self.owner}.{self.attribute}" if tracked else f"getattr({self.owner}, {self.attribute!r}, ())"
 
-
-def _shape_of(value: Any) -> tuple[int, ...]:
-    return getattr(value, "shape", ())
-
-
-def _dtype_of(value: Any) -> Any:
-    return getattr(value, "dtype", None)
+    def is_unchanged(self, name: str) -> str:
+        """Return the source of a quick test that the memory of the tensor `name` has never been written into."""
+        return f"not {name}._counter.value" if self.owner == "out" else f"{name}._counter is None"
 
 
 @final
 class Plan:
     """What to save for, and how to run, the backward of one kind of call of one primitive."""
 
-    __slots__ = ("calls", "gather", "holds_tensors", "no_edges", "primitive", "run", "slots", "tensor_slots", "zeros")
+    __slots__ = (
+        "_tracked",
+        "calls",
+        "gather",
+        "holds_tensors",
+        "no_edges",
+        "primitive",
+        "run",
+        "slots",
+        "tensor_slots",
+        "zeros",
+    )
 
     def __init__(self, primitive: Primitive, requires: int, tracked: int) -> None:
         self.primitive = primitive
-        slots: dict[tuple[int | None, str | None], int] = {}
+        slots: dict[tuple[str, str | None], int] = {}
         #: For each edge, its formula and which saved values it takes; None where no gradient is wanted.
         self.calls: list[tuple[Callable[..., Any], tuple[int, ...]] | None] = []
-        for edge, position in enumerate(primitive.tensor_positions):
-            formula = primitive.formulas.get(position)
-            if not requires >> edge & 1 or formula is None:
+        for edge, name in enumerate(primitive.tensor_names):
+            if not requires >> edge & 1:
                 self.calls.append(None)
                 continue
-            keys = [primitive.slot_key(name) for name in formula.needs]
+            formula = primitive.formulas[name]
+            keys = [primitive.slot_key(need) for need in formula.needs]
             self.calls.append((formula.function, tuple(slots.setdefault(key, len(slots)) for key in keys)))
-        edge_of = {position: edge for edge, position in enumerate(primitive.tensor_positions)}
+        self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
         self.slots = tuple(
-            Slot(
-                position,
-                attribute,
-                attribute is None
-                and (position is None or (position in edge_of and bool(tracked >> edge_of[position] & 1))),
-            )
-            for position, attribute in slots
+            Slot(owner, attribute, attribute is None and (owner == "out" or owner in self._tracked))
+            for owner, attribute in slots
         )
         self.tensor_slots = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
         self.holds_tensors = bool(self.tensor_slots)
@@ -87,29 +90,38 @@ class Plan:
         self.gather, self.run = self._generate()
 
     def _generate(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Write and compile `gather`, which fetches what to save, and `run`, the node's body."""
+        primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
         values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
         results = [
             "None" if call is None else f"f{edge}(g{''.join(', ' + values[index] for index in call[1])})"
             for edge, call in enumerate(self.calls)
         ]
-        lines = [
-            f"def gather(args, raw, out, alias): return ({_commas(slot.expression() for slot in self.slots)})",
+        unchanged = [self.slots[index].is_unchanged(names[index]) for index in self.tensor_slots]
+        parameters = [*primitive.parameters, *(f"_raw_{name}" for name in primitive.tensor_names), "_out"]
+        lines = [f"def gather({', '.join(parameters)}):"]
+        lines += [
+            f"    {name} = {slot.expression(slot.owner in self._tracked)}"
+            for name, slot in zip(names, self.slots, strict=True)
+        ]
+        versions = _commas(f"version_of({names[index]})" for index in self.tensor_slots)
+        versions = f"None if {' and '.join(unchanged)} else ({versions})" if unchanged else "None"
+        lines += [
+            f"    return ({_commas(names)}), {versions}",
             "def run(node, g):",
             "    saved = node.saved",
-            "    if saved is None or g is None or isinstance(g, Tracked):",
+            "    if saved is None or g is None:",
             "        return node.apply_carefully(g)",
         ]
         if names:
             lines.append(f"    {_commas(names)} = saved")
-        if self.tensor_slots:
-            changed = " or ".join(f"{names[index]}._version is not None" for index in self.tensor_slots)
-            lines += [f"    if {changed}:", "        node.check_versions()"]
+        if unchanged:
+            lines += [f"    if not ({' and '.join(unchanged)}):", "        node.check_versions()"]
         lines.append(f"    return ({_commas(results)})")
-        namespace: dict[str, Any] = {"Tracked": Tracked, "shape_of": _shape_of, "dtype_of": _dtype_of}
+        namespace: dict[str, Any] = {"alias": output_alias, "version_of": version_of}
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
-        source = "\n".join(lines)
-        exec(compile(source, f"<derivative of {self.primitive.name}>", "exec"), namespace)  # noqa: S102
+        exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
         return namespace["gather"], namespace["run"]
 
     def compute(self, g: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> tuple[Any, ...]:

@@ -18,10 +18,11 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..errors import DeviceError
 from ..graph.leaf import accumulator
-from ..graph.node import Node, Special, next_order
-from ..graph.saved import check_version, released, save_output, version_of
+from ..graph.node import Node, next_order
+from ..graph.saved import check_version, output_alias, released
 from ..graph.tracked import Tracked
 from .plan import Plan
+from .recording import generate_call
 
 __all__ = ["RULES", "Formula", "Primitive", "PrimitiveNode", "derivative", "differentiable", "primitive"]
 
@@ -29,9 +30,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: What runs when a NumPy function is called on a Tensor: its primitive, or a function built on others.
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
-
-_grad_mode = GRAD_MODE.get
-_ndarray = np.ndarray
 
 
 class Formula(NamedTuple):
@@ -47,24 +45,16 @@ class PrimitiveNode(Node):
 
     __slots__ = ("plan", "saved", "versions")
 
-    def __init__(self, plan: Plan, next_nodes: tuple[Node | None, ...], nrs: tuple[int, ...], out: Any, device: Any):
-        self.plan = plan
-        self.next_nodes = next_nodes
-        self.input_nrs = nrs
-        self.order = next_order()
-        number = 0
-        for node in next_nodes:
-            if node is not None and node.topological_nr >= number:
-                number = node.topological_nr + 1
-        self.topological_nr = number
-        self.shape = out.shape
-        self.dtype = out.dtype
-        self.device = device
-        self.special: Special | None = None
-        #: What the plan's formulas need; None once released.
-        self.saved: tuple[Any, ...] | None = ()
-        #: Of the saved tensors; None where none of them had been written into.
-        self.versions: tuple[int, ...] | None = None
+    #: Set by the generated driver, which makes the node without a constructor: that would cost a call.
+    plan: Plan
+    #: What the plan's formulas need; None once released.
+    saved: tuple[Any, ...] | None
+    #: Of the saved tensors; None where none of them had been written into.
+    versions: tuple[int, ...] | None
+
+    def connect_input(self, edge: int, input_nr: int) -> None:
+        """Let an edge lead to another input of its node than the first."""
+        self.input_nrs = (*self.input_nrs[:edge], input_nr, *self.input_nrs[edge + 1 :])
 
     @property
     def name(self) -> str:
@@ -73,7 +63,11 @@ class PrimitiveNode(Node):
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the primitive's tensor arguments."""
-        return self.plan.run(self, grads[0])  # type: ignore[no-any-return]
+        (grad,) = grads
+        outputs: tuple[Any, ...] = (
+            self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run(self, grad)
+        )
+        return outputs
 
     def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
         """Return the gradients of the wanted arguments only; the work for the others is not done."""
@@ -97,9 +91,8 @@ class PrimitiveNode(Node):
             tensor = saved[index]
             if not as_tensors:
                 values[index] = tensor._data
-            elif self.plan.slots[index].position is None:
-                output = type(tensor)(tensor._data, self, 0, tensor._device)
-                values[index] = save_output(output, tensor)
+            elif self.plan.slots[index].owner == "out":
+                values[index] = output_alias(tensor, self)
         return values
 
     def check_versions(self) -> None:
@@ -125,117 +118,93 @@ class Primitive:
     """
 
     __slots__ = (
-        "_bind",
-        "arity",
-        "edges",
+        "call",
         "formulas",
         "function",
         "name",
         "node_name",
+        "numpy_functions",
         "parameters",
         "plans",
-        "tensor_positions",
+        "signature",
+        "tensor_names",
         "views",
     )
 
-    def __init__(self, function: Callable[..., Any], name: str, signature: inspect.Signature, *, views: bool) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        signature: inspect.Signature,
+        numpy_functions: Sequence[Callable[..., Any]],
+        *,
+        views: bool,
+    ) -> None:
         self.function = function
         self.name = name
         self.node_name = "".join(part.capitalize() for part in name.split("_")) + "Backward"
+        self.signature = signature
         self.parameters = tuple(signature.parameters)
-        self.arity = len(self.parameters)
-        self.formulas: dict[int, Formula] = {}
-        #: Positions of the arguments that may be tensors, in order; each has an edge.
-        self.tensor_positions: tuple[int, ...] = ()
-        #: Those positions, each with its bit.
-        self.edges: tuple[tuple[int, int], ...] = ()
+        #: The NumPy functions that it stands for.
+        self.numpy_functions = numpy_functions
+        self.formulas: dict[str, Formula] = {}
+        #: The parameters that may be tensors, in order; each has an edge.
+        self.tensor_names: tuple[str, ...] = ()
+        #: By which arguments are tensors (low bits) and which require grad (high bits).
         self.plans: dict[int, Plan] = {}
         #: Whether the result may be a view of the first argument's memory.
         self.views = views
-        self._bind = _binder(name, signature)
+        #: The generated driver: what a call of the primitive does.
+        self.call: Callable[..., Any] = function
 
     def add_formulas(self, formulas: dict[str, Callable[..., Any]]) -> None:
         """Give the derivative with respect to the named arguments."""
         for name, function in formulas.items():
-            needs = tuple(inspect.signature(function).parameters)[1:]
-            self.formulas[self.parameters.index(name)] = Formula(function, needs)
-        self.tensor_positions = tuple(sorted(self.formulas))
-        self.edges = tuple((position, 1 << edge) for edge, position in enumerate(self.tensor_positions))
+            if name not in self.parameters:
+                raise TypeError(f"{self.name} has no parameter {name!r}: it takes {', '.join(self.parameters)}")
+            formula = Formula(function, tuple(inspect.signature(function).parameters)[1:])
+            for need in formula.needs:
+                self.slot_key(need)
+            self.formulas[name] = formula
+        self.tensor_names = tuple(name for name in self.parameters if name in self.formulas)
         self.plans.clear()
+        namespace = {"_function": self.function, "_plans": self.plans, "_make_plan": self._make_plan, **_DRIVER_NAMES}
+        self.call = generate_call(
+            self.name,
+            self.signature,
+            self.tensor_names,
+            views=self.views,
+            always_floating=isinstance(self.function, np.ufunc),
+            namespace=namespace,
+        )
+        for numpy_function in self.numpy_functions:
+            RULES[numpy_function] = self.call
 
-    def slot_key(self, name: str) -> tuple[int | None, str | None]:
-        """Return (position, attribute) of what a formula names; position None is the result."""
-        attribute = None
-        if name not in self.parameters and name != "out":
-            name, _, attribute = name.rpartition("_")
-            if attribute not in ("shape", "dtype"):
-                raise TypeError(f"a formula of {self.name} asks for {name}_{attribute}, which it has not")
-        return (None if name == "out" else self.parameters.index(name)), attribute
+    def _make_plan(self, key: int) -> Plan:
+        count = len(self.tensor_names)
+        plan = self.plans[key] = Plan(self, key >> count, key & ((1 << count) - 1))
+        return plan
+
+    def slot_key(self, need: str) -> tuple[str, str | None]:
+        """Return (argument or `out`, attribute) of what a formula names."""
+        if need in self.parameters or need == "out":
+            return need, None
+        owner, _, attribute = need.rpartition("_")
+        if attribute not in ("shape", "dtype") or not (
+            owner in self.tensor_names or owner in (*self.parameters, "out")
+        ):
+            raise TypeError(
+                f"a formula of {self.name} asks for {need!r}: there are {', '.join(self.parameters)} and out, "
+                "and their shapes and dtypes, such as out_shape"
+            )
+        return owner, attribute
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; record the call if grad mode is on and an argument requires grad."""
-        if kwargs or len(args) != self.arity:
-            args = self._bind(*args, **kwargs)
-        raw = list(args)
-        template: Tracked | None = None
-        requires = tracked = 0
-        for position, bit in self.edges:
-            value = args[position]
-            if isinstance(value, Tracked):
-                if template is None:
-                    template = value
-                elif value._device is not template._device:
-                    raise mixed_devices(self.name, template, value)
-                raw[position] = value._data
-                tracked |= bit
-                if value._grad_fn is not None or (value._meta is not None and value._meta.requires_grad):
-                    requires |= bit
-        if template is None:
-            return self.function(*args)
-        data = self.function(*raw)
-        if data.__class__ is not _ndarray:
-            data = np.asarray(data)
-        out = template.__class__(data, None, 0, template._device)
-        if self.views and data.base is not None:
-            out._version = template._shared_version()
-        if requires and _grad_mode() and data.dtype.kind in "fc":
-            self._record(out, args, raw, requires, tracked)
-        return out
-
-    def _record(self, out: Tracked, args: tuple[Any, ...], raw: list[Any], requires: int, tracked: int) -> None:
-        """Give `out` a node that knows how the arguments in `requires` get their gradients."""
-        key = requires << len(self.edges) | tracked
-        plan = self.plans.get(key)
-        if plan is None:
-            plan = self.plans[key] = Plan(self, requires, tracked)
-        nodes: list[Node | None] = []
-        nrs = plan.zeros
-        for edge, (position, bit) in enumerate(self.edges):
-            if not requires & bit:
-                nodes.append(None)
-                continue
-            value = args[position]
-            node = value._grad_fn
-            if node is None:
-                node = accumulator(value, value._meta)
-            elif value._output_nr:
-                nrs = (*nrs[:edge], value._output_nr, *nrs[edge + 1 :])
-            nodes.append(node)
-        node = PrimitiveNode(plan, tuple(nodes), nrs, out._data, out._device)
-        if plan.slots:
-            node.saved = saved = plan.gather(args, raw, out, _alias)
-            for index in plan.tensor_slots:
-                if saved[index]._version is not None:
-                    node.versions = tuple(version_of(saved[slot]) for slot in plan.tensor_slots)
-                    break
-        out._grad_fn = node
+        return self.call(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
-
-
-def _alias(output: Tracked) -> Any:
-    return save_output(type(output)(output._data, None, 0, output._device), output)
 
 
 def mixed_devices(name: str, first: Tracked, second: Tracked) -> DeviceError:
@@ -246,29 +215,19 @@ def mixed_devices(name: str, first: Tracked, second: Tracked) -> DeviceError:
     )
 
 
-def _binder(name: str, signature: inspect.Signature) -> Callable[..., tuple[Any, ...]]:
-    """Return a function of that signature that returns its arguments in order, defaults filled in."""
-    defaults = {
-        f"default_{index}": parameter.default
-        for index, parameter in enumerate(signature.parameters.values())
-        if parameter.default is not parameter.empty
-    }
-    parts = []
-    keyword_only = False
-    for index, parameter in enumerate(signature.parameters.values()):
-        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
-            keyword_only = True
-            parts.append("*")
-        has_default = parameter.default is not parameter.empty
-        parts.append(f"{parameter.name}=default_{index}" if has_default else parameter.name)
-        if parameter.kind is parameter.POSITIONAL_ONLY and not any(
-            later.kind is parameter.POSITIONAL_ONLY for later in list(signature.parameters.values())[index + 1 :]
-        ):
-            parts.append("/")
-    values = "".join(f"{parameter}, " for parameter in signature.parameters)
-    source = f"def {name}({', '.join(parts)}): return ({values})"
-    exec(compile(source, f"<signature of {name}>", "exec"), defaults)  # noqa: S102
-    return defaults[name]  # type: ignore[no-any-return]
+#: What the generated drivers refer to.
+_DRIVER_NAMES: dict[str, Any] = {
+    "_Tracked": Tracked,
+    "_PrimitiveNode": PrimitiveNode,
+    "_NOTHING_SAVED": ((), None),
+    "_accumulator": accumulator,
+    "_asarray": np.asarray,
+    "_grad_mode": GRAD_MODE.get,
+    "_mixed_devices": mixed_devices,
+    "_ndarray": np.ndarray,
+    "_new": object.__new__,
+    "_next_order": next_order,
+}
 
 
 def primitive(*numpy_functions: Callable[..., Any], views: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
@@ -295,10 +254,8 @@ def primitive(*numpy_functions: Callable[..., Any], views: bool = False) -> Call
     """
 
     def decorate(function: Callable[..., Any]) -> Primitive:
-        made = Primitive(function, function.__name__.rstrip("_"), inspect.signature(function), views=views)
-        for numpy_function in numpy_functions:
-            RULES[numpy_function] = made
-        return made
+        name = function.__name__.rstrip("_")
+        return Primitive(function, name, inspect.signature(function), numpy_functions, views=views)
 
     return decorate
 
@@ -330,7 +287,6 @@ def derivative(made: Primitive, *arguments: str) -> Callable[[F], F]:
 def differentiable(ufunc: np.ufunc, parameters: str, **formulas: Callable[..., Any]) -> Primitive:
     """Make a NumPy ufunc a primitive: one table row, naming its parameters and a formula for each."""
     names = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in parameters.split()]
-    made = Primitive(ufunc, ufunc.__name__, inspect.Signature(names), views=False)
+    made = Primitive(ufunc, ufunc.__name__, inspect.Signature(names), (ufunc,), views=False)
     made.add_formulas(formulas)
-    RULES[ufunc] = made
     return made

@@ -1,0 +1,11 @@
+"""Transforms: functions of functions, which give a value together with its derivatives."""
+
+from .jacobians import hessian as hessian
+from .jacobians import jacobian as jacobian
+from .products import hvp as hvp
+from .products import jvp as jvp
+from .products import vhp as vhp
+from .products import vjp as vjp
+from .values_and_gradients import value_and_grad as value_and_grad
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"]

@@ -1,0 +1,286 @@
+"""What the transforms share: taking in functions and their arguments, and gradients that may be missing."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+
+from ..backward import grad
+from ..context import BLOCKING, LOOP_BUDGET
+from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
+from ..graph.values import describe
+from ..tensor import Tensor, asarray
+
+__all__ = [
+    "Pace",
+    "as_inputs",
+    "as_outputs",
+    "as_scalar",
+    "as_tensor",
+    "as_vector",
+    "call",
+    "filled",
+    "fresh",
+    "fresh_inputs",
+    "given_back",
+    "gradient_rows",
+    "gradients",
+    "require_history",
+    "zeros_like",
+]
+
+_ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
+
+
+@final
+class Pace:
+    """Lets the event loop breathe between pieces of work that are short, many, and do not suspend themselves."""
+
+    __slots__ = ("_deadline",)
+
+    def __init__(self) -> None:
+        self._deadline = perf_counter() + LOOP_BUDGET.get()
+
+    async def keep(self) -> None:
+        """Suspend if the time budget is spent; never in a blocking call."""
+        if perf_counter() < self._deadline or BLOCKING.get():
+            return
+        # As many turns as a backward takes: a timer needs one to fire, one to set its future, one to wake its task.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self._deadline = perf_counter() + LOOP_BUDGET.get()
+
+
+async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what `fn` returns, awaited where that is an awaitable."""
+    result = fn(*args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+def as_tensor(given: Any, what: str) -> Tensor:
+    """Return a tensor or an array as a tensor; `what` is what an error calls it.
+
+    Raises:
+        GradientTypeError: it is neither.
+    """
+    if not isinstance(given, _ARRAYS):
+        raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}")
+    return asarray(given)
+
+
+def as_inputs(given: Any, where: str, what: str = "inputs") -> tuple[tuple[Tensor, ...], bool]:
+    """Return tensors or arrays, one or a tuple of them, as a tuple of tensors; and whether it was a tuple.
+
+    Raises:
+        GradientTypeError: an entry is neither a tensor nor an array.
+    """
+    is_tuple = isinstance(given, tuple)
+    entries = given if is_tuple else (given,)
+    if not entries:
+        raise GradientTypeError(f"{where}: {what} is empty, and needs at least one tensor")
+    if isinstance(given, list):
+        raise GradientTypeError(f"{where}: {what} must be a tensor, an array or a tuple of them, not a list")
+    names = [f"{where}: {what}[{index}]" for index in range(len(entries))] if is_tuple else [f"{where}: {what}"]
+    return tuple(map(as_tensor, entries, names)), is_tuple
+
+
+def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
+    """Return what a user's function returned, a tensor or a tuple of them, as a tuple; and whether it was one.
+
+    Raises:
+        GradientTypeError: it returned anything else; an array has no history.
+    """
+    is_tuple = isinstance(returned, tuple)
+    entries = returned if is_tuple else (returned,)
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, Tensor):
+            name = f"output {index} of the function" if is_tuple else "the function's output"
+            raise GradientTypeError(f"{where}: {name} must be a Tensor, not {_kind(entry)}")
+    if not entries:
+        raise GradientTypeError(f"{where}: the function returned an empty tuple")
+    return entries, is_tuple
+
+
+def as_scalar(returned: Any, where: str) -> Tensor:
+    """Return what a user's function returned, which has to be one tensor with one element.
+
+    Raises:
+        GradientTypeError, InvalidRootError: it is something else.
+    """
+    (output,), is_tuple = as_outputs(returned if isinstance(returned, Tensor) else (returned,), where)
+    if output.size != 1:
+        raise InvalidRootError(
+            f"{where}: the function must return one number, not a tensor of shape {output.shape}: "
+            "take its .sum() or .mean()"
+        )
+    return output
+
+
+def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tuple[Tensor, ...] | None:
+    """Return the vector of a product as a tuple of the shapes of `like`; None where `like` is one number.
+
+    Raises:
+        InvalidGradientError: it does not fit, or is missing where `like` is not one number.
+    """
+    if v is None:
+        if len(like) != 1 or like[0].size != 1:
+            shapes = ", ".join(str(tensor.shape) for tensor in like)
+            raise InvalidGradientError(
+                f"{where}: v may be left out only where the {like_what} is one tensor of one element, and its shape "
+                f"is {shapes}: pass v of that shape"
+            )
+        return None
+    vector, _ = as_inputs(v, where, "v")
+    if len(vector) != len(like):
+        raise InvalidGradientError(f"{where}: v has {len(vector)} tensors, and the {like_what} has {len(like)}")
+    for index, (part, tensor) in enumerate(zip(vector, like, strict=True)):
+        if part.shape != tensor.shape:
+            raise InvalidGradientError(
+                f"{where}: v[{index}] has shape {part.shape}, and {like_what} {index} has shape {tensor.shape}"
+            )
+    return vector
+
+
+def fresh(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
+    """Return a new tensor on the same data that requires grad; `what` is what an error calls it.
+
+    New, so that the gradient of an argument does not include that of the same tensor where the function captured
+    it. With `create_graph` it keeps the history that it has.
+
+    Raises:
+        RequiresGradError: its dtype cannot require grad.
+    """
+    if create_graph and tensor.requires_grad:
+        return np.reshape(tensor, tensor.shape)  # type: ignore[call-overload, no-any-return]
+    if tensor.dtype.kind not in "fc":
+        raise RequiresGradError(
+            f"{what} has dtype {tensor.dtype}, and only floating and complex tensors can require grad: "
+            "convert it first, for example x.astype(float)"
+        )
+    return tensor.detach().requires_grad_()
+
+
+def fresh_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tensor, ...], bool]:
+    """Return the inputs of a transform, one or a tuple of them, as a tuple of new tensors; and whether it was one."""
+    given, is_tuple = as_inputs(inputs, where)
+    return tuple(
+        fresh(tensor, create_graph, f"{where}: input {index}") for index, tensor in enumerate(given)
+    ), is_tuple
+
+
+def zeros_like(tensor: Tensor) -> Tensor:
+    """Return zeros with the shape, dtype and device of `tensor`."""
+    return asarray(np.zeros(tensor.shape, tensor.dtype), device=tensor.device)
+
+
+async def gradients(
+    outputs: Sequence[Tensor | None],
+    inputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor | None] | None = None,
+    *,
+    create_graph: bool,
+    retain_graph: bool | None = None,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients for `inputs`, None where there is none; outputs without a history count for nothing."""
+    starts = [None] * len(outputs) if grad_outputs is None else grad_outputs
+    roots = [
+        (output, start)
+        for output, start in zip(outputs, starts, strict=True)
+        if output is not None and output.requires_grad
+    ]
+    if not roots:
+        return (None,) * len(inputs)
+    results: tuple[Tensor | None, ...] = await grad(
+        [output for output, _ in roots],
+        list(inputs),
+        [start for _, start in roots],
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+    return results
+
+
+async def gradient_rows(
+    output: Tensor, inputs: Sequence[Tensor], *, create_graph: bool, pace: Pace, unit: complex = 1
+) -> list[tuple[Tensor | None, ...]]:
+    """Return the gradients for `inputs` of each element of `output`, in C order; keeps the graph.
+
+    Args:
+        output: any shape.
+        inputs: what to differentiate with respect to.
+        create_graph: record the gradients.
+        pace: lets the loop breathe between two rows.
+        unit: the gradient that each element starts from.
+    """
+    if not output.requires_grad:
+        return [(None,) * len(inputs)] * output.size
+    rows = []
+    for index in range(output.size):
+        start = np.zeros(output.size, output.dtype)
+        start[index] = unit
+        starts = (asarray(start.reshape(output.shape), device=output.device),)
+        rows.append(await gradients((output,), inputs, starts, create_graph=create_graph, retain_graph=True))
+        await pace.keep()
+    return rows
+
+
+def filled(
+    grads: Sequence[Tensor | None],
+    like: Sequence[Tensor],
+    *,
+    strict: bool,
+    create_graph: bool,
+    missing: str,
+    constant: str,
+) -> tuple[Tensor, ...]:
+    """Return gradients with zeros for those that are missing.
+
+    Args:
+        grads: the gradients.
+        like: what the zeros look like.
+        strict: raise instead; with `create_graph` also for a gradient without a history.
+        create_graph: whether the gradients are to be differentiated.
+        missing: what the error says of a missing gradient; `{}` is its index.
+        constant: what it says of one without a history.
+
+    Raises:
+        UnusedInputError: under `strict`.
+    """
+    if strict:
+        for index, gradient in enumerate(grads):
+            if gradient is None:
+                raise UnusedInputError(f"{missing.format(index)}, which strict=True does not allow")
+            if create_graph and not gradient.requires_grad:
+                raise UnusedInputError(
+                    f"{constant.format(index)}, which strict=True with create_graph=True does not allow"
+                )
+    return tuple(
+        zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(grads, like, strict=True)
+    )
+
+
+def require_history(tensors: Sequence[Tensor | None], message: str) -> None:
+    """Raise unless every tensor requires grad; `{}` in the message is the index of the first that does not.
+
+    Raises:
+        UnusedInputError: names it.
+    """
+    for index, tensor in enumerate(tensors):
+        if tensor is None or not tensor.requires_grad:
+            raise UnusedInputError(f"{message.format(index)}, which strict=True does not allow")
+
+
+def given_back(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) -> Any:
+    """Return results in the structure that was given, without history unless it was asked for."""
+    results = tuple(tensors) if create_graph else tuple(tensor.detach() for tensor in tensors)
+    return results if as_tuple else results[0]
+
+
+def _kind(value: Any) -> str:
+    return describe(value) if hasattr(value, "dtype") else type(value).__name__

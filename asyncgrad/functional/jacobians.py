@@ -1,0 +1,150 @@
+"""Jacobians and Hessians in full: one backward for each element of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..context import enable_grad
+from ..errors import UnusedInputError
+from ..tensor import Tensor, asarray
+from .arguments import (
+    Pace,
+    as_inputs,
+    as_outputs,
+    as_scalar,
+    call,
+    fresh_inputs,
+    gradient_rows,
+    require_history,
+    zeros_like,
+)
+
+__all__ = ["hessian", "jacobian"]
+
+
+async def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False, strict: bool = False) -> Any:
+    """Return the Jacobian of `fn`: for each output and each input, all first derivatives.
+
+    Runs one backward for each element of the outputs, and lets the event loop breathe in between.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        create_graph: let the result be differentiated in its turn. Without it the result has no history.
+        strict: raise where an output does not depend on an input, rather than return zeros.
+
+    Returns:
+        A tensor of shape `(*output.shape, *input.shape)` and the dtype of the input. Where `fn` returns a tuple
+        or `inputs` is one, a tuple with one entry for each; where both are, `jacobian[output][input]`.
+
+    Raises:
+        UnusedInputError: under `strict`.
+
+    Source: torch.autograd.functional.jacobian.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return (await ag.jacobian(lambda x: x * x, np.array([1.0, 2.0]))).numpy()
+        >>> ag.run(main())
+        array([[2., 0.],
+               [0., 4.]])
+    """
+    with enable_grad():
+        points, is_tuple = fresh_inputs(inputs, create_graph, "jacobian")
+        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "jacobian")
+        if strict:
+            require_history(
+                outputs, "jacobian: output {} of the function is not computed from the inputs by recorded operations"
+            )
+        pace = Pace()
+        blocks = []
+        for index, output in enumerate(outputs):
+            rows = await gradient_rows(output, points, create_graph=create_graph, pace=pace)
+            if strict:
+                _check_rows(rows, index, create_graph)
+            block = tuple(
+                _stacked([row[position] for row in rows], output, point, create_graph)
+                for position, point in enumerate(points)
+            )
+            blocks.append(block if is_tuple else block[0])
+        return tuple(blocks) if outputs_are_tuple else blocks[0]
+
+
+async def hessian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False, strict: bool = False) -> Any:
+    """Return the Hessian of `fn`: for each pair of inputs, all second derivatives.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns one number as a tensor.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        create_graph: let the result be differentiated in its turn. Without it the result has no history.
+        strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
+
+    Returns:
+        A tensor of shape `(*input.shape, *input.shape)`; where `inputs` is a tuple, a tuple of tuples, with
+        `hessian[i][j]` of shape `(*inputs[i].shape, *inputs[j].shape)`.
+
+    Raises:
+        InvalidRootError: `fn` does not return one number.
+        UnusedInputError: under `strict`.
+
+    Source: torch.autograd.functional.hessian.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     h = await ag.hessian(lambda x, y: x * x * y, (np.array(3.0), np.array(5.0)))
+        ...     return [[block.item() for block in row] for row in h]
+        >>> ag.run(main())
+        [[10.0, 6.0], [6.0, 0.0]]
+    """
+    given, is_tuple = as_inputs(inputs, "hessian")
+
+    async def value(*points: Tensor) -> Any:
+        output = as_scalar(await call(fn, *points), "hessian")
+        if strict:
+            require_history(
+                (output,), "hessian: the function's output is not computed from the inputs by recorded operations"
+            )
+        return np.reshape(output, ())  # type: ignore[call-overload]
+
+    async def gradient(*points: Tensor) -> Any:
+        first = await jacobian(value, points, create_graph=True)
+        if strict:
+            require_history(first, "hessian: the gradient of the function with respect to input {} is constant")
+        return first
+
+    blocks = await jacobian(gradient, given, create_graph=create_graph, strict=strict)
+    return blocks if is_tuple else blocks[0][0]
+
+
+def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: int, create_graph: bool) -> None:
+    for row in rows:
+        for index, gradient in enumerate(row):
+            if gradient is None:
+                raise UnusedInputError(
+                    f"jacobian: output {output} of the function does not depend on input {index}, "
+                    "which strict=True does not allow"
+                )
+            if create_graph and not gradient.requires_grad:
+                raise UnusedInputError(
+                    f"jacobian: the Jacobian of output {output} of the function with respect to input {index} is "
+                    "constant, which strict=True with create_graph=True does not allow"
+                )
+
+
+def _stacked(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, create_graph: bool) -> Tensor:
+    """Return the rows of one block of a Jacobian as one tensor, zeros for those that are missing."""
+    shape = (*output.shape, *point.shape)
+    if create_graph and any(row is not None and row.requires_grad for row in rows):
+        complete = [zeros_like(point) if row is None else row for row in rows]
+        joined = complete[0] if len(complete) == 1 else np.stack(complete)  # type: ignore[call-overload]
+        return np.reshape(joined, shape)  # type: ignore[no-any-return, call-overload]
+    block = np.zeros((len(rows), *point.shape), point.dtype)
+    for index, row in enumerate(rows):
+        if row is not None:
+            block[index] = row.numpy()
+    return asarray(block.reshape(shape), device=point.device)

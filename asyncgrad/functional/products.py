@@ -1,0 +1,244 @@
+"""Products of a vector with a Jacobian or a Hessian, which never make the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..context import enable_grad
+from ..tensor import Tensor
+from .arguments import (
+    as_outputs,
+    as_scalar,
+    as_vector,
+    call,
+    filled,
+    fresh_inputs,
+    given_back,
+    gradients,
+    require_history,
+    zeros_like,
+)
+
+__all__ = ["hvp", "jvp", "vhp", "vjp"]
+
+_DETACHED = "{}: output {{}} of the function is not computed from the inputs by recorded operations"
+
+
+async def vjp(
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Return the outputs of `fn` and the product of `v` with its Jacobian: one backward.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        v: of the shape of the outputs; may be left out where `fn` returns one number.
+        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        strict: raise where the outputs do not depend on an input, rather than return zeros for it.
+
+    Returns:
+        `(outputs, product)`; the product has the structure and the shapes of `inputs`.
+
+    Raises:
+        InvalidGradientError: `v` does not fit the outputs.
+        UnusedInputError: under `strict`.
+
+    Source: torch.autograd.functional.vjp.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     _, product = await ag.vjp(lambda x: x * x, np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+        ...     return product.numpy()
+        >>> ag.run(main())
+        array([ 2., 40.])
+    """
+    with enable_grad():
+        points, is_tuple = fresh_inputs(inputs, create_graph, "vjp")
+        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "vjp")
+        if strict:
+            require_history(outputs, _DETACHED.format("vjp"))
+        vector = _constant(as_vector(v, outputs, "output", "vjp"), create_graph)
+        product = filled(
+            await gradients(outputs, points, vector, create_graph=create_graph),
+            points,
+            strict=strict,
+            create_graph=create_graph,
+            missing="vjp: the outputs of the function do not depend on input {}",
+            constant="vjp: the Jacobian of the function with respect to input {} is constant",
+        )
+        return given_back(outputs, outputs_are_tuple, create_graph), given_back(product, is_tuple, create_graph)
+
+
+async def jvp(
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Return the outputs of `fn` and the product of its Jacobian with `v`: two backwards, one through the other.
+
+    The gradient is linear in what it starts from, and the derivative of that linear map is the transposed
+    Jacobian: a backward through a recorded backward multiplies from the other side.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        v: of the shape of the inputs; may be left out where that is one number.
+        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        strict: raise where an output does not depend on the inputs, rather than return zeros for it.
+
+    Returns:
+        `(outputs, product)`; the product has the structure and the shapes of the outputs.
+
+    Raises:
+        InvalidGradientError: `v` does not fit the inputs.
+        UnusedInputError: under `strict`.
+
+    Source: torch.autograd.functional.jvp.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     _, product = await ag.jvp(lambda x: x * x, np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+        ...     return product.numpy()
+        >>> ag.run(main())
+        array([ 2., 40.])
+    """
+    with enable_grad():
+        points, is_tuple = fresh_inputs(inputs, create_graph, "jvp")
+        vector = _constant(as_vector(v, points, "input", "jvp"), create_graph)
+        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "jvp")
+        if strict:
+            require_history(outputs, _DETACHED.format("jvp"))
+        starts = _starts(outputs)
+        recorded = await gradients(outputs, points, starts, create_graph=True)
+        if strict:
+            require_history(recorded, "jvp: the outputs of the function do not depend on input {}")
+        product = filled(
+            await gradients(recorded, starts, vector, create_graph=create_graph),
+            outputs,
+            strict=strict,
+            create_graph=create_graph,
+            missing="jvp: output {} of the function does not depend on the inputs",
+            constant="jvp: the Jacobian of output {} of the function is constant",
+        )
+        return given_back(outputs, outputs_are_tuple, create_graph), given_back(
+            product, outputs_are_tuple, create_graph
+        )
+
+
+async def vhp(
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Return the value of `fn` and the product of `v` with its Hessian: two backwards.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns one number as a tensor.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        v: of the shape of the inputs; may be left out where that is one number.
+        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
+
+    Returns:
+        `(value, product)`; the product has the structure and the shapes of `inputs`.
+
+    Raises:
+        InvalidGradientError: `v` does not fit the inputs.
+        InvalidRootError: `fn` does not return one number.
+        UnusedInputError: under `strict`.
+
+    Source: torch.autograd.functional.vhp.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     _, product = await ag.vhp(lambda x, y: x * x * y, (np.array(3.0), np.array(5.0)), (1.0, 10.0))
+        ...     return [part.item() for part in product]
+        >>> ag.run(main())
+        [70.0, 6.0]
+    """
+    with enable_grad():
+        points, is_tuple = fresh_inputs(inputs, create_graph, "vhp")
+        vector = _constant(as_vector(v, points, "input", "vhp"), create_graph)
+        value, gradient = await _recorded_gradient(fn, points, strict, "vhp")
+        product = filled(
+            await gradients(gradient, points, vector, create_graph=create_graph),
+            points,
+            strict=strict,
+            create_graph=create_graph,
+            missing="vhp: the gradient of the function does not depend on input {}",
+            constant="vhp: the Hessian of the function with respect to input {} is constant",
+        )
+        return given_back((value,), False, create_graph), given_back(product, is_tuple, create_graph)
+
+
+async def hvp(
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Return the value of `fn` and the product of its Hessian with `v`: three backwards.
+
+    `vhp` gives the same with one backward fewer wherever the Hessian is symmetric, that is, wherever `fn` is
+    twice continuously differentiable.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns one number as a tensor.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        v: of the shape of the inputs; may be left out where that is one number.
+        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
+
+    Returns:
+        `(value, product)`; the product has the structure and the shapes of `inputs`.
+
+    Raises:
+        InvalidGradientError: `v` does not fit the inputs.
+        InvalidRootError: `fn` does not return one number.
+        UnusedInputError: under `strict`.
+
+    Source: torch.autograd.functional.hvp.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     _, product = await ag.hvp(lambda x: x ** 4, np.array(1.0))
+        ...     return product.item()
+        >>> ag.run(main())
+        12.0
+    """
+    with enable_grad():
+        points, is_tuple = fresh_inputs(inputs, create_graph, "hvp")
+        vector = _constant(as_vector(v, points, "input", "hvp"), create_graph)
+        value, gradient = await _recorded_gradient(fn, points, strict, "hvp")
+        starts = _starts(points)
+        recorded = await gradients(gradient, points, starts, create_graph=True)
+        product = filled(
+            await gradients(recorded, starts, vector, create_graph=create_graph),
+            points,
+            strict=strict,
+            create_graph=create_graph,
+            missing="hvp: the gradient of the function with respect to input {} does not depend on the inputs",
+            constant="hvp: the Hessian of the function is constant in the row of input {}",
+        )
+        return given_back((value,), False, create_graph), given_back(product, is_tuple, create_graph)
+
+
+async def _recorded_gradient(
+    fn: Callable[..., Any], points: Sequence[Tensor], strict: bool, where: str
+) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    """Return the one number that `fn` gives, and its gradient with a history."""
+    value = as_scalar(await call(fn, *points), where)
+    if strict:
+        require_history((value,), _DETACHED.format(where))
+    gradient = await gradients((value,), points, create_graph=True)
+    if strict:
+        require_history(gradient, f"{where}: the gradient of the function with respect to input {{}} is constant")
+    return value, gradient
+
+
+def _starts(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return leaves for a backward to start from whose values do not matter: it is linear in them."""
+    return tuple(zeros_like(tensor).requires_grad_() for tensor in tensors)
+
+
+def _constant(vector: tuple[Tensor, ...] | None, create_graph: bool) -> tuple[Tensor, ...] | None:
+    """Return the vector, which keeps its history only where the results keep theirs."""
+    return vector if vector is None or create_graph else tuple(part.detach() for part in vector)

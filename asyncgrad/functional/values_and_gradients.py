@@ -1,0 +1,88 @@
+"""`value_and_grad`: a function that also returns its own gradient."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ..context import enable_grad
+from ..tensor import Tensor
+from .arguments import as_scalar, as_tensor, call, filled, fresh, given_back, gradients
+
+__all__ = ["value_and_grad"]
+
+
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool = False
+) -> Callable[..., Coroutine[Any, Any, tuple[Tensor, Any]]]:
+    """Return an async function that gives the value of `fn` and its gradient, and touches no `.grad`.
+
+    An argument that the value does not depend on has a gradient of zeros.
+
+    Args:
+        fn: a function or an `async def` that returns one number as a Tensor.
+        argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
+        create_graph: let the value and the gradients be differentiated in their turn, with respect to arguments
+            that require grad and to what `fn` captured. Without it they have no history.
+
+    Returns:
+        An `async def` with the arguments of `fn`, where those that `argnums` names may be tensors or arrays. It
+        returns `(value, gradient)`, the gradient a tuple where `argnums` is one.
+
+    Raises:
+        GradientTypeError: `fn` returns something that is no Tensor.
+        InvalidRootError: it returns a Tensor that is not one real number.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> def loss(w, x):
+        ...     return (w * x) ** 2
+        >>> async def main():
+        ...     value, gradient = await ag.value_and_grad(loss)(np.array(3.0), 2.0)
+        ...     return value.item(), gradient.item()
+        >>> ag.run(main())
+        (36.0, 24.0)
+    """
+    _check(argnums)
+
+    @functools.wraps(fn)
+    async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
+        positions = _positions(argnums, len(args))
+        with enable_grad():
+            arguments = list(args)
+            inputs = []
+            for position in positions:
+                what = f"value_and_grad: argument {position}"
+                inputs.append(fresh(as_tensor(args[position], what), create_graph, what))
+                arguments[position] = inputs[-1]
+            value = as_scalar(await call(fn, *arguments, **kwargs), "value_and_grad")
+            found = await gradients((value,), inputs, create_graph=create_graph)
+            grads = filled(found, inputs, strict=False, create_graph=create_graph, missing="", constant="")
+        return given_back((value,), False, create_graph), given_back(grads, isinstance(argnums, tuple), create_graph)
+
+    return with_gradient
+
+
+def _check(argnums: Any) -> None:
+    """Raise unless `argnums` is an int or a tuple of different ints."""
+    entries = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not entries or not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in entries):
+        raise TypeError(f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}")
+    if len(set(entries)) != len(entries):
+        raise ValueError(f"argnums {argnums!r} names an argument twice")
+
+
+def _positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
+    """Return `argnums` counted from the start, for a call with `count` positional arguments."""
+    entries = argnums if isinstance(argnums, tuple) else (argnums,)
+    for entry in entries:
+        if not -count <= entry < count:
+            raise TypeError(
+                f"argnums names argument {entry}, and the function was called with {count} positional arguments: "
+                "pass what is differentiated by position"
+            )
+    positions = [entry % count for entry in entries]
+    if len(set(positions)) != len(positions):
+        raise ValueError(f"argnums {argnums!r} names an argument twice, of the {count} that were passed")
+    return positions

@@ -1,0 +1,143 @@
+"""The larger, the smaller, the absolute, the chosen: functions with kinks, with PyTorch's subgradients there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import InPlaceError
+from .dispatch import write
+from .nondifferentiable import nonzero
+from .primitive import RULES, derivative, differentiable, primitive
+
+__all__ = ["absolute", "clip", "clip_", "fabs", "fmax", "fmin", "maximum", "minimum", "nan_to_num", "where", "where_"]
+
+absolute = differentiable(np.absolute, "x", x=lambda g, x: g * np.sign(x))
+fabs = differentiable(np.fabs, "x", x=lambda g, x: g * np.sign(x))
+
+
+# maximum and minimum: where the two are equal each gets half, where one is nan both get all.
+
+
+def unless_less(g: Any, x: Any, y: Any) -> Any:
+    """Return g where x is the larger, half of it where x equals y, 0 where x is the smaller."""
+    return np.where(x == y, g * 0.5, np.where(x < y, 0.0, g))
+
+
+maximum = differentiable(
+    np.maximum, "x y", x=lambda g, x, y: unless_less(g, x, y), y=lambda g, x, y: unless_less(g, y, x)
+)
+minimum = differentiable(
+    np.minimum, "x y", x=lambda g, x, y: unless_less(g, y, x), y=lambda g, x, y: unless_less(g, x, y)
+)
+
+# fmax and fmin: the first gets all where the two are equal, and where the second is nan.
+
+fmax = differentiable(
+    np.fmax,
+    "x y",
+    x=lambda g, x, y: np.where(np.logical_or(x >= y, y != y), g, 0.0),
+    y=lambda g, x, y: np.where(np.logical_or(x >= y, y != y), 0.0, g),
+)
+fmin = differentiable(
+    np.fmin,
+    "x y",
+    x=lambda g, x, y: np.where(np.logical_or(x <= y, y != y), g, 0.0),
+    y=lambda g, x, y: np.where(np.logical_or(x <= y, y != y), 0.0, g),
+)
+
+
+# clip: the gradient goes to the bound that is in force, and to `a` at a bound and between them.
+
+
+@primitive()
+def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
+    """Return `a` kept between two bounds, either of which may be None."""
+    return np.clip(a, low, high, dtype=dtype)
+
+
+@derivative(clip_, "a")
+def _(g: Any, a: Any, low: Any, high: Any) -> Any:
+    if low is None:
+        return g if high is None else np.where(a <= high, g, 0.0)
+    if high is None:
+        return np.where(a >= low, g, 0.0)
+    return np.where(np.logical_and(a >= low, a <= high), g, 0.0)
+
+
+@derivative(clip_, "low")
+def _(g: Any, a: Any, low: Any, high: Any) -> Any:
+    below = a < low
+    return np.where(below if high is None else np.logical_and(below, low < high), g, 0.0)
+
+
+@derivative(clip_, "high")
+def _(g: Any, a: Any, low: Any, high: Any) -> Any:
+    above = a > high
+    return np.where(above if low is None else np.logical_or(above, high < low), g, 0.0)
+
+
+def clip(
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+    dtype: Any = None,
+) -> Any:
+    """Return `a` kept between two bounds, given by position or as `min` and `max`."""
+    if (a_min is not None and min is not None) or (a_max is not None and max is not None):
+        raise ValueError("numpy.clip takes a bound by position or as min= and max=, not both ways")
+    result = clip_(a, min if a_min is None else a_min, max if a_max is None else a_max, dtype)
+    return result if out is None else write(out, result)
+
+
+RULES[np.clip] = clip
+
+
+# where.
+
+
+@primitive()
+def where_(condition: Any, x: Any, y: Any) -> Any:
+    """Return x where the condition holds and y elsewhere."""
+    return np.where(condition, x, y)
+
+
+@derivative(where_, "condition")
+def _(g: Any) -> None:
+    """Give no gradient; the formula is there so that the condition may be a Tensor."""
+
+
+@derivative(where_, "x")
+def _(g: Any, condition: Any) -> Any:
+    return np.where(condition, g, 0.0)
+
+
+@derivative(where_, "y")
+def _(g: Any, condition: Any) -> Any:
+    return np.where(condition, 0.0, g)
+
+
+def where(condition: Any, *choices: Any) -> Any:
+    """Return x where the condition holds and y elsewhere; with the condition alone, where it holds."""
+    return where_(condition, *choices) if choices else nonzero(condition)
+
+
+RULES[np.where] = where
+
+
+@primitive(np.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """Return x with its nans and infinities replaced."""
+    if not copy:
+        raise InPlaceError("numpy.nan_to_num(t, copy=False) would write into a tensor: leave copy=False out")
+    return np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
+
+
+@derivative(nan_to_num, "x")
+def _(g: Any, x: Any) -> Any:
+    return np.where(np.isfinite(x), g, 0.0)

@@ -1,0 +1,176 @@
+"""NumPy's functions without a derivative: they give plain tensors, without history, and plain Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from ..context import GRAD_MODE
+from ..errors import MissingDerivativeError
+from ..graph.tracked import Tracked
+from .primitive import RULES, mixed_devices
+
+__all__ = ["NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
+
+#: Constant wherever they have a derivative at all, or not a function of the values.
+NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
+    # comparison
+    np.equal,
+    np.greater,
+    np.greater_equal,
+    np.less,
+    np.less_equal,
+    np.not_equal,
+    np.allclose,
+    np.array_equal,
+    np.array_equiv,
+    np.isclose,
+    # logic and predicates
+    np.all,
+    np.any,
+    np.iscomplex,
+    np.iscomplexobj,
+    np.isfinite,
+    np.isin,
+    np.isinf,
+    np.isnan,
+    np.isneginf,
+    np.isposinf,
+    np.isreal,
+    np.isrealobj,
+    np.logical_and,
+    np.logical_not,
+    np.logical_or,
+    np.logical_xor,
+    np.signbit,
+    # bits and integers
+    np.bitwise_and,
+    np.bitwise_count,
+    np.bitwise_or,
+    np.bitwise_xor,
+    np.gcd,
+    np.invert,
+    np.lcm,
+    np.left_shift,
+    np.right_shift,
+    # rounding and steps
+    np.around,
+    np.ceil,
+    np.fix,
+    np.floor,
+    np.floor_divide,
+    np.heaviside,
+    np.rint,
+    np.round,
+    np.sign,
+    np.spacing,
+    np.trunc,
+    # where to find what, and how many
+    np.argmax,
+    np.argmin,
+    np.argpartition,
+    np.argsort,
+    np.argwhere,
+    np.count_nonzero,
+    np.digitize,
+    np.flatnonzero,
+    np.lexsort,
+    np.nanargmax,
+    np.nanargmin,
+    np.nonzero,
+    np.ravel_multi_index,
+    np.searchsorted,
+    np.unravel_index,
+    # new arrays in the likeness of another
+    np.empty_like,
+    np.ones_like,
+    np.zeros_like,
+    # about the array, not of it
+    np.array2string,
+    np.array_repr,
+    np.array_str,
+    np.can_cast,
+    np.common_type,
+    np.diag_indices_from,
+    np.may_share_memory,
+    np.min_scalar_type,
+    np.ndim,
+    np.result_type,
+    np.shape,
+    np.shares_memory,
+    np.size,
+    np.tril_indices_from,
+    np.triu_indices_from,
+)
+
+
+@final
+class NonDifferentiable:
+    """A NumPy function called on the arrays of its Tensors; arrays that it returns become plain tensors."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function; wrap arrays and NumPy scalars, and return anything else as it is."""
+        tensors: list[Tracked] = []
+        raw = [_bare(value, tensors) for value in args]
+        if kwargs:
+            kwargs = {name: _bare(value, tensors) for name, value in kwargs.items()}
+        result = self.function(*raw, **kwargs)
+        if not tensors:
+            return result
+        template = tensors[0]
+        for other in tensors:
+            if other._device is not template._device:
+                raise mixed_devices(self.function.__name__, template, other)
+        return _wrapped(result, template)
+
+    def __repr__(self) -> str:
+        return f"<non-differentiable {self.function.__name__}>"
+
+
+def _bare(value: Any, tensors: list[Tracked]) -> Any:
+    """Return `value` with its Tensors, also in nested lists and tuples, replaced by their arrays; note them."""
+    if isinstance(value, Tracked):
+        tensors.append(value)
+        return value._data
+    kind = value.__class__
+    if kind is list or kind is tuple:
+        return kind(_bare(item, tensors) for item in value)
+    return value
+
+
+def _wrapped(result: Any, template: Tracked) -> Any:
+    if isinstance(result, (np.ndarray, np.generic)):
+        return template.__class__(np.asarray(result), None, 0, template._device)
+    if result.__class__ is tuple:
+        return tuple(_wrapped(part, template) for part in result)
+    return result
+
+
+RULES.update({function: NonDifferentiable(function) for function in NONDIFFERENTIABLE})
+nonzero = RULES[np.nonzero]
+
+_full_like = NonDifferentiable(np.full_like)
+
+
+def full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a plain tensor in the likeness of `a`, full of a value that must not have history.
+
+    Raises:
+        MissingDerivativeError: `fill_value` requires grad, and its gradient would be lost.
+    """
+    if isinstance(fill_value, Tracked) and fill_value._requires_grad() and GRAD_MODE.get():
+        raise MissingDerivativeError(
+            "numpy.full_like(a, t) would lose the history of t, which requires grad: "
+            "write np.broadcast_to(t, a.shape), or pass t.numpy() as the fill_value"
+        )
+    return _full_like(a, fill_value, *args, **kwargs)
+
+
+RULES[np.full_like] = full_like

@@ -1,0 +1,155 @@
+"""The driver of a primitive: one generated function that takes its arguments, computes, and records the call.
+
+Generated for each primitive since this is the hottest path there is: a driver that loops over its arguments
+costs as much again as what it does. For `np.multiply` it reads, without the names in front::
+
+    def call(x, y):
+        if isinstance(x, Tracked):
+            template, raw_x, key = x, x._data, 1
+        else:
+            template, raw_x, key = None, x, 0
+        if isinstance(y, Tracked):
+            if template is None:
+                template = y
+            elif y._device is not template._device:
+                raise mixed_devices("multiply", template, y)
+            raw_y, key = y._data, key | 2
+        else:
+            raw_y = y
+        if template is None:
+            return function(x, y)
+        data = function(raw_x, raw_y)
+        ...
+
+`key` says which arguments are tensors (low bits) and which require grad (high bits); it finds the plan.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["generate_call"]
+
+
+def generate_call(
+    name: str,
+    signature: inspect.Signature,
+    tensor_names: Sequence[str],
+    *,
+    views: bool,
+    always_floating: bool,
+    namespace: dict[str, Any],
+) -> Callable[..., Any]:
+    """Return the driver of a primitive.
+
+    Args:
+        name: of the primitive, for errors.
+        signature: what the driver takes.
+        tensor_names: the parameters that may be tensors and have a derivative.
+        views: whether the result may share memory with the first tensor.
+        always_floating: whether floating arguments always give a floating result.
+        namespace: what the generated source refers to.
+    """
+    bits = {tensor: 1 << index for index, tensor in enumerate(tensor_names)}
+    count = len(tensor_names)
+    namespace = dict(namespace)
+    lines = [f"def call({_parameters(signature, namespace)}):", "    _template, _key = None, 0"]
+    for tensor, bit in bits.items():
+        lines += [f"    if isinstance({tensor}, _Tracked):"]
+        if bit == 1:
+            lines += [f"        _template, _key = {tensor}, 1"]
+        else:
+            lines += [
+                f"        if _template is None: _template = {tensor}",
+                f"        elif {tensor}._device is not _template._device:",
+                f"            raise _mixed_devices({name!r}, _template, {tensor})",
+                f"        _key |= {bit}",
+            ]
+        lines += [f"        _raw_{tensor} = {tensor}._data", "    else:", f"        _raw_{tensor} = {tensor}"]
+    plain = _arguments(signature, lambda parameter: parameter)
+    raw = _arguments(signature, lambda parameter: f"_raw_{parameter}" if parameter in bits else parameter)
+    lines += [
+        "    if _template is None:",
+        f"        return _function({plain})",
+        f"    _data = _function({raw})",
+        "    if _data.__class__ is not _ndarray: _data = _asarray(_data)",
+        "    _out = _new(_template.__class__)",
+        "    _out._data, _out._output_nr, _out._device = _data, 0, _template._device",
+        "    _out._meta = _out._counter = _out._grad_fn = None",
+    ]
+    if views:
+        lines.append("    if _data.base is not None: _out._counter = _template._shared_version()")
+    floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
+    lines += [f"    if not (_grad_mode(){floating}):", "        return _out", "    _number = 0"]
+    for tensor, bit in bits.items():
+        lines += [
+            f"    _node_{tensor} = None",
+            f"    if _key & {bit}:",
+            f"        _node_{tensor} = {tensor}._grad_fn",
+            f"        if _node_{tensor} is not None:",
+            f"            _key |= {bit << count}",
+            f"            if _node_{tensor}.topological_nr >= _number: _number = _node_{tensor}.topological_nr + 1",
+            f"        elif {tensor}._meta is not None and {tensor}._meta.requires_grad:",
+            f"            _node_{tensor} = _accumulator({tensor}, {tensor}._meta)",
+            f"            _key |= {bit << count}",
+            "            if not _number: _number = 1",
+        ]
+    nodes = "".join(f"_node_{tensor}, " for tensor in tensor_names)
+    values = "".join(f"{parameter}, " for parameter in signature.parameters)
+    raws = "".join(f"_raw_{tensor}, " for tensor in tensor_names)
+    lines += [
+        f"    if _key < {1 << count}:",
+        "        return _out",
+        "    _plan = _plans.get(_key)",
+        "    if _plan is None: _plan = _make_plan(_key)",
+        "    _node = _new(_PrimitiveNode)",
+        "    _node.plan = _plan",
+        f"    _node.next_nodes = ({nodes})",
+        "    _node.input_nrs = _plan.zeros",
+    ]
+    for index, (tensor, bit) in enumerate(bits.items()):
+        lines.append(
+            f"    if _key & {bit << count} and {tensor}._output_nr: _node.connect_input({index}, {tensor}._output_nr)"
+        )
+    lines += [
+        "    _node.order = _next_order()",
+        "    _node.topological_nr = _number",
+        "    _node.shape, _node.dtype, _node.device = _data.shape, _data.dtype, _template._device",
+        "    _node.special = None",
+        f"    _node.saved, _node.versions = _plan.gather({values}{raws}_out) if _plan.slots else _NOTHING_SAVED",
+        "    _out._grad_fn = _node",
+        "    return _out",
+    ]
+    exec(compile("\n".join(lines), f"<call of {name}>", "exec"), namespace)  # noqa: S102
+    call: Callable[..., Any] = namespace["call"]
+    return call
+
+
+def _arguments(signature: inspect.Signature, spelled: Callable[[str], str]) -> str:
+    """Return the source that passes every parameter on."""
+    parts = []
+    for parameter in signature.parameters.values():
+        value = spelled(parameter.name)
+        parts.append(f"{parameter.name}={value}" if parameter.kind is parameter.KEYWORD_ONLY else value)
+    return ", ".join(parts)
+
+
+def _parameters(signature: inspect.Signature, namespace: dict[str, Any]) -> str:
+    """Return the source of the parameter list; defaults go into `namespace`."""
+    parts: list[str] = []
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    for index, parameter in enumerate(signature.parameters.values()):
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.KEYWORD_ONLY not in kinds[:index]:
+            parts.append("*")
+        if parameter.default is parameter.empty:
+            parts.append(parameter.name)
+        else:
+            namespace[f"_default_{parameter.name}"] = parameter.default
+            parts.append(f"{parameter.name}=_default_{parameter.name}")
+        if parameter.kind is parameter.POSITIONAL_ONLY and parameter.POSITIONAL_ONLY not in kinds[index + 1 :]:
+            parts.append("/")
+    return ", ".join(parts)

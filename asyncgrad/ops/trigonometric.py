@@ -1,0 +1,112 @@
+"""Trigonometric and hyperbolic functions, their inverses, and sinc."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .primitive import derivative, differentiable, primitive
+
+__all__ = [
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "degrees",
+    "hypot",
+    "rad2deg",
+    "radians",
+    "sin",
+    "sinc",
+    "sinc_derivative",
+    "sinh",
+    "tan",
+    "tanh",
+]
+
+DEGREE = math.pi / 180
+
+sin = differentiable(np.sin, "x", x=lambda g, x: g * np.cos(x))
+cos = differentiable(np.cos, "x", x=lambda g, x: -g * np.sin(x))
+tan = differentiable(np.tan, "x", x=lambda g, out: g * (1 + out * out))
+arcsin = differentiable(np.arcsin, "x", x=lambda g, x: g / np.sqrt(1 - x * x))
+arccos = differentiable(np.arccos, "x", x=lambda g, x: -g / np.sqrt(1 - x * x))
+arctan = differentiable(np.arctan, "x", x=lambda g, x: g / (1 + x * x))
+
+sinh = differentiable(np.sinh, "x", x=lambda g, x: g * np.cosh(x))
+cosh = differentiable(np.cosh, "x", x=lambda g, x: g * np.sinh(x))
+tanh = differentiable(np.tanh, "x", x=lambda g, out: g * (1 - out * out))
+arcsinh = differentiable(np.arcsinh, "x", x=lambda g, x: g / np.sqrt(1 + x * x))
+# Not x * x - 1, which loses half the digits near 1.
+arccosh = differentiable(np.arccosh, "x", x=lambda g, x: g / np.sqrt((x - 1) * (x + 1)))
+arctanh = differentiable(np.arctanh, "x", x=lambda g, x: g / (1 - x * x))
+
+deg2rad = differentiable(np.deg2rad, "x", x=lambda g: g * DEGREE)
+radians = differentiable(np.radians, "x", x=lambda g: g * DEGREE)
+rad2deg = differentiable(np.rad2deg, "x", x=lambda g: g / DEGREE)
+degrees = differentiable(np.degrees, "x", x=lambda g: g / DEGREE)
+
+hypot = differentiable(np.hypot, "x y", x=lambda g, x, out: g * (x / out), y=lambda g, y, out: g * (y / out))
+
+
+def over_square_distance(value: Any, y: Any, x: Any) -> Any:
+    """Return `value / (x**2 + y**2)`; `value` itself at the origin, where it is 0."""
+    square = x * x + y * y
+    return value / np.where(square == 0, 1.0, square)
+
+
+arctan2 = differentiable(
+    np.arctan2,
+    "y x",
+    y=lambda g, y, x: g * over_square_distance(x, y, x),
+    x=lambda g, y, x: g * over_square_distance(-y, y, x),
+)
+
+
+# sinc. Its derivatives are quotients of differences that vanish at 0, so they are functions of their own.
+
+#: The powers of x**2 in the series of sinc that count while |x| < 1, where pi**(2k) / (2k)! is below 1e-17.
+SERIES = range(20)
+
+
+@primitive(np.sinc)
+def sinc(x: Any) -> Any:
+    """Return sin(pi x) / (pi x), and 1 at 0."""
+    return np.sinc(x)
+
+
+@primitive()
+def sinc_derivative(x: Any, order: int) -> Any:
+    """Return the derivative of sinc of any order, to full precision also near 0."""
+    near = np.abs(x) < 1
+    far = np.where(near, 1.0, x)
+    # From x sinc(x) = sin(pi x) / pi, differentiated again and again; each step divides by x, so not near 0.
+    away = np.sinc(far)
+    for n in range(1, order + 1):
+        away = (math.pi ** (n - 1) * np.sin(math.pi * far + n * math.pi / 2) - n * away) / far
+    inside = np.where(near, x, 0.0)
+    squared = inside * inside
+    series: Any = 0.0
+    for k in reversed(SERIES):
+        if 2 * k >= order:
+            term = (-1) ** k * math.pi ** (2 * k) * math.perm(2 * k, order) / math.factorial(2 * k + 1)
+            series = series * squared + term
+    return np.where(near, series * inside if order % 2 else series, away)
+
+
+@derivative(sinc, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * sinc_derivative(x, 1)
+
+
+@derivative(sinc_derivative, "x")
+def _(g: Any, x: Any, order: int) -> Any:
+    return g * sinc_derivative(x, order + 1)

@@ -1,0 +1,68 @@
+"""A chain of small operations, `y = y*x + x`: what the engine itself costs, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from .peers import PEERS, Array, Problem
+from .runner import ModelBenchmark
+
+__all__ = ["BENCHMARKS", "Chain"]
+
+#: Two nodes each.
+ITERATIONS = 2_000
+
+
+def chain(x: Any) -> Any:
+    """The model, the same for every peer that overloads operators."""
+    y = x
+    for _ in range(ITERATIONS):
+        y = y * x + x
+    return y
+
+
+def floor(x: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
+    """The chain, and its gradient by hand."""
+    saved = []
+    y = x
+    for _ in range(ITERATIONS):
+        saved.append(y)
+        y = y * x + x
+
+    def pullback(g: Array) -> list[Array]:
+        total = np.zeros_like(x)
+        while saved:
+            total += g
+            total += g * saved.pop()
+            g = g * x
+        return [total + g]
+
+    return y, pullback
+
+
+@final
+class Chain(ModelBenchmark):
+    """4,000 nodes, float64."""
+
+    title = "chain of 4,000 nodes, size {}"
+    params = (tuple(PEERS), (16, 10_000))
+    models = {"asyncgrad": chain, "torch": chain, "HIPS": chain, "floor": floor}
+
+    @staticmethod
+    def problem(size: int) -> Problem:
+        """Return an x below 1, for which the chain converges."""
+        return Problem(constants=[], variables=[np.linspace(0.1, 0.9, size)], start=np.ones(size))
+
+    def prepare_forward(self) -> None:
+        """Drop the chain before, so that its end is not part of this one's time."""
+        self.peer.clear()
+
+    def time_forward(self) -> None:
+        """Time the recording."""
+        self.peer.forward()
+
+
+BENCHMARKS = [Chain]

@@ -1,0 +1,174 @@
+"""The peers: asyncgrad and what it is measured against, each behind the same forward and backward.
+
+A topic writes its model once for each peer, as a function of constants and variables that returns one array.
+PyTorch and HIPS autograd take part where they are installed; the floor, NumPy written by hand, always does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+import asyncgrad as ag
+
+try:
+    import torch
+except ImportError:
+    torch = None
+try:
+    import autograd as hips
+    import autograd.numpy as hips_numpy
+except ImportError:
+    hips = hips_numpy = None
+
+__all__ = ["PEERS", "Array", "Peer", "Problem", "hips_numpy", "torch"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Problem(NamedTuple):
+    """What the peers differentiate: an array of each peer's `model(*constants, *variables)`."""
+
+    constants: Sequence[Array]
+    #: Gradients are taken with respect to these.
+    variables: Sequence[Array]
+    #: The gradient to start from; None where the model's result is a scalar.
+    start: Array | None = None
+
+
+class Peer(ABC):
+    """Abstract: one way to differentiate a model.
+
+    Args:
+        model: takes constants and variables as this peer knows them.
+        problem: what to run it on.
+    """
+
+    def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
+        self.model = model
+        self.problem = problem
+
+    @abstractmethod
+    def forward(self) -> None:
+        """Run the model, ready for one backward; let go of the graph before."""
+
+    @abstractmethod
+    def backward(self) -> Awaitable[None] | None:
+        """Compute the gradients of all variables; to be awaited where it returns an awaitable."""
+
+    @abstractmethod
+    def gradients(self) -> list[Array]:
+        """Return what the last backward computed, a gradient for each variable."""
+
+    def clear(self) -> None:  # noqa: B027 - most peers keep nothing between two steps
+        """Forget the gradients and the graph of the last step."""
+
+
+@final
+class Asyncgrad(Peer):
+    """asyncgrad, its backward awaited."""
+
+    def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
+        super().__init__(model, problem)
+        self.leaves = [ag.tensor(array, requires_grad=True) for array in problem.variables]
+        self.output: Any = None
+
+    def forward(self) -> None:
+        self.output = self.model(*self.problem.constants, *self.leaves)
+
+    def backward(self) -> Awaitable[None]:
+        return self.output.backward(self.problem.start)  # type: ignore[no-any-return]
+
+    def gradients(self) -> list[Array]:
+        return [leaf.grad.numpy() for leaf in self.leaves]
+
+    def clear(self) -> None:
+        self.output = None
+        for leaf in self.leaves:
+            leaf.grad = None
+
+
+@final
+class Torch(Peer):
+    """PyTorch, eager."""
+
+    def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
+        super().__init__(model, problem)
+        self.constants = [torch.from_numpy(array.copy()) for array in problem.constants]
+        self.leaves = [torch.from_numpy(array.copy()).requires_grad_() for array in problem.variables]
+        self.start = None if problem.start is None else torch.from_numpy(problem.start.copy())
+        self.output: Any = None
+
+    def forward(self) -> None:
+        self.output = self.model(*self.constants, *self.leaves)
+
+    def backward(self) -> None:
+        self.output.backward(self.start)
+
+    def gradients(self) -> list[Array]:
+        return [leaf.grad.numpy() for leaf in self.leaves]
+
+    def clear(self) -> None:
+        self.output = None
+        for leaf in self.leaves:
+            leaf.grad = None
+
+
+@final
+class Hips(Peer):
+    """HIPS autograd: the trace is the forward."""
+
+    def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
+        super().__init__(model, problem)
+        self.trace = hips.make_vjp(lambda variables: model(*problem.constants, *variables))
+        self.variables = tuple(problem.variables)
+        self.vjp: Any = None
+        self.found: Any = None
+
+    def forward(self) -> None:
+        self.vjp, self.output = self.trace(self.variables)
+
+    def backward(self) -> None:
+        start = self.problem.start
+        self.found = self.vjp(np.ones_like(self.output) if start is None else start)
+
+    def gradients(self) -> list[Array]:
+        return list(self.found)
+
+    def clear(self) -> None:
+        self.vjp = self.output = self.found = None
+
+
+@final
+class Floor(Peer):
+    """NumPy by hand: the model returns its result and a function from its gradient to those of the variables."""
+
+    def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
+        super().__init__(model, problem)
+        self.pullback: Any = None
+        self.found: Any = None
+
+    def forward(self) -> None:
+        _, self.pullback = self.model(*self.problem.constants, *self.problem.variables)
+
+    def backward(self) -> None:
+        start = self.problem.start
+        self.found = self.pullback(1.0 if start is None else start)
+
+    def gradients(self) -> list[Array]:
+        return list(self.found)
+
+    def clear(self) -> None:
+        self.pullback = self.found = None
+
+
+#: Those that are installed, by the name that tables show. asyncgrad comes first, and all else is compared with it.
+PEERS: dict[str, type[Peer]] = {"asyncgrad": Asyncgrad}
+if torch is not None:
+    PEERS["torch"] = Torch
+if hips is not None:
+    PEERS["HIPS"] = Hips
+PEERS["floor"] = Floor

@@ -1,0 +1,216 @@
+"""The runner: every peer of a case is measured in every round, and ratios are taken within a round.
+
+Absolute times drift while a machine does other things; the ratio of two times taken one right after the other
+does not. So a round measures each peer once, the next round in another order, and what is reported is the
+median of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import itertools
+import math
+import statistics
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+import asyncgrad as ag
+
+from .peers import PEERS, Array, Peer, Problem
+
+__all__ = ["Benchmark", "ModelBenchmark", "Result", "StepBenchmark", "run", "table"]
+
+#: Seconds that one peer is measured for in one round; short calls are repeated to fill it.
+SAMPLE_SECONDS = 0.02
+
+
+class Benchmark(ABC):
+    """Abstract: something that each of several peers can do, in asv's form.
+
+    Every method `time_<what>` is timed, after `prepare_<what>` where there is one. It is called for each
+    combination of `params`; what it returns is awaited if it can be, and a number it returns is taken as its time.
+    """
+
+    #: For each parameter its values; the first parameter is always the peer.
+    params: ClassVar[tuple[Sequence[Any], ...]]
+    #: What the table calls it, with a {} for each parameter after the peer.
+    title: ClassVar[str]
+
+    @abstractmethod
+    def setup(self, peer: str, *params: Any) -> None:
+        """Make what is to be timed."""
+
+    @abstractmethod
+    def gradients(self) -> list[Array]:
+        """Return the gradients that were computed last; all peers must agree on them."""
+
+    @staticmethod
+    def start_loop(*params: Any) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+        """Return what runs a coroutine on a new event loop."""
+        return ag.run
+
+
+class ModelBenchmark(Benchmark):
+    """Abstract: the forward and backward of one model, written once for each peer."""
+
+    models: ClassVar[dict[str, Callable[..., Any]]]
+    peer: Peer
+
+    @staticmethod
+    @abstractmethod
+    def problem(*params: Any) -> Problem:
+        """Return the arrays that the models are run on."""
+
+    def setup(self, peer: str, *params: Any) -> None:
+        """Make the peer, and the step's arrays."""
+        self.peer = PEERS[peer](self.models[peer], self.problem(*params))
+
+    def gradients(self) -> list[Array]:
+        """Return what the peer's last backward computed."""
+        return self.peer.gradients()
+
+    def prepare_backward(self) -> None:
+        """Run the forward that is to be differentiated."""
+        self.peer.clear()
+        self.peer.forward()
+
+    def time_backward(self) -> Any:
+        """Time the backward alone."""
+        return self.peer.backward()
+
+
+class StepBenchmark(ModelBenchmark):
+    """Abstract: besides the backward alone, the forward and backward of a training step."""
+
+    def prepare_step(self) -> None:
+        """Clear the gradients, as an optimizer does between two steps."""
+        self.peer.clear()
+
+    def time_step(self) -> Any:
+        """Time forward and backward."""
+        self.peer.forward()
+        return self.peer.backward()
+
+
+@final
+@dataclass
+class Result:
+    """Seconds of every peer in every round, for one row of the table."""
+
+    name: str
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    def microseconds(self) -> float:
+        """Return asyncgrad's median."""
+        return statistics.median(self.seconds["asyncgrad"]) * 1e6
+
+    def ratio(self, peer: str) -> float | None:
+        """Return the median of asyncgrad's time over the peer's, round by round; None where it took no part."""
+        if peer not in self.seconds:
+            return None
+        pairs = zip(self.seconds["asyncgrad"], self.seconds[peer], strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def run(benchmarks: Sequence[type[Benchmark]], rounds: int, *, collect: bool = False) -> Iterator[Result]:
+    """Measure the benchmarks, each case on an event loop of its own.
+
+    Args:
+        benchmarks: the classes.
+        rounds: how often each peer of a case is measured.
+        collect: leave the garbage collector on while measuring. By default it is off, for all peers, and has
+            run just before.
+    """
+    for benchmark in benchmarks:
+        timed = [name.removeprefix("time_") for name in dir(benchmark) if name.startswith("time_")]
+        for params, what in itertools.product(itertools.product(*benchmark.params[1:]), timed):
+            print(f"measuring {_name(benchmark, what, params)} ...", file=sys.stderr)
+            yield benchmark.start_loop(*params)(_measure(benchmark, what, params, rounds, collect))
+
+
+def _name(benchmark: type[Benchmark], what: str, params: Sequence[Any]) -> str:
+    shown = [f"{value:,}" if isinstance(value, int) else value for value in params]
+    return f"{benchmark.title.format(*shown)}: {what.replace('_', ' ')}"
+
+
+async def _measure(
+    benchmark: type[Benchmark], what: str, params: Sequence[Any], rounds: int, collect: bool
+) -> Result:
+    """Return every peer's time in every round, once their gradients have been found equal."""
+    result = Result(_name(benchmark, what, params))
+    measured = {}
+    for peer in benchmark.params[0]:
+        one = measured[peer] = benchmark()
+        one.setup(peer, *params)
+        await _once(one, what)
+    await _check(result.name, measured)
+    calls = {peer: max(1, math.ceil(SAMPLE_SECONDS / await _once(one, what))) for peer, one in measured.items()}
+    order = list(measured)
+    result.seconds = {peer: [] for peer in order}
+    for _ in range(rounds):
+        for peer in order:
+            gc.collect()
+            if not collect:
+                gc.disable()
+            try:
+                total = sum([await _once(measured[peer], what) for _ in range(calls[peer])])
+            finally:
+                gc.enable()
+            result.seconds[peer].append(total / calls[peer])
+        order.append(order.pop(0))
+    return result
+
+
+async def _once(one: Benchmark, what: str) -> float:
+    """Return the seconds that one call takes, its preparation not counted."""
+    prepare = getattr(one, f"prepare_{what}", None)
+    if prepare is not None:
+        prepare()
+    timed = getattr(one, f"time_{what}")
+    begin = perf_counter()
+    outcome = timed()
+    if outcome is not None and inspect.isawaitable(outcome):
+        outcome = await outcome
+    taken = perf_counter() - begin
+    return taken if outcome is None else float(outcome)
+
+
+async def _check(name: str, measured: dict[str, Benchmark]) -> None:
+    """Raise unless all peers compute the same gradients."""
+    found = {}
+    for peer, one in measured.items():
+        await _once(one, "backward")
+        found[peer] = one.gradients()
+    for peer, gradients in found.items():
+        for index, (ours, theirs) in enumerate(zip(found["asyncgrad"], gradients, strict=True)):
+            tolerance = 1e-9 if ours.dtype == np.float64 else 1e-4
+            difference = float(np.max(np.abs(ours - theirs))) / (float(np.max(np.abs(theirs))) or 1.0)
+            if ours.shape != theirs.shape or ours.dtype != theirs.dtype or not difference <= tolerance:
+                raise AssertionError(
+                    f"{name}: gradient {index} of asyncgrad, {ours.dtype}{list(ours.shape)}, is not that of {peer}, "
+                    f"{theirs.dtype}{list(theirs.shape)}; they differ by {difference:.1e} of the largest element"
+                )
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return the results as a table that reads well as text and as Markdown."""
+    peers = list(dict.fromkeys(peer for result in results for peer in result.seconds if peer != "asyncgrad"))
+    rows = [["case", "asyncgrad, µs", *(f"× {peer}" for peer in peers)]]
+    for result in results:
+        ratios = [result.ratio(peer) for peer in peers]
+        cells = ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+        rows.append([result.name, f"{result.microseconds():,.0f}", *cells])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    rows.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,0 +1,116 @@
+"""A thousand nodes that each wait for 10 ms: how close a backward comes to its critical path.
+
+The graph is layered and random: every node takes the outputs of one or two nodes of the layer before, so that
+the longest path has one node of each layer, and nothing ends sooner than all the waits along it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from importlib.util import find_spec
+from typing import Any, final
+
+import numpy as np
+
+import asyncgrad as ag
+
+from .peers import Array
+from .runner import Benchmark
+
+__all__ = ["BENCHMARKS", "Waiting"]
+
+NODES, DEPTH, SECONDS = 1_000, 21, 0.010
+
+
+@final
+class Wait(ag.Function):
+    """The sum of its inputs. Its backward waits, as for an answer from another machine."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        """Add up the inputs."""
+        ctx.count = len(inputs)
+        return sum(tensor.numpy() for tensor in inputs)
+
+    @staticmethod
+    async def backward(ctx: Any, g: Any) -> Any:
+        """Hand on the gradient, 10 ms later."""
+        await asyncio.sleep(SECONDS)
+        return (g,) * ctx.count
+
+
+def layers() -> list[list[tuple[int, ...]]]:
+    """Return, for each layer, which nodes of the layer before each of its nodes takes."""
+    random = np.random.default_rng(0)
+    sizes = [NODES // DEPTH + (layer < NODES % DEPTH) for layer in range(DEPTH)]
+    graph: list[list[tuple[int, ...]]] = [[(0,)] * sizes[0]]
+    for before, size in zip(sizes, sizes[1:], strict=False):
+        first = np.resize(random.permutation(before), size)
+        second = random.integers(0, before, size)
+        graph.append([tuple(sorted({int(one), int(other)})) for one, other in zip(first, second, strict=True)])
+    return graph
+
+
+@final
+class Waiting(Benchmark):
+    """asyncgrad against the nominal critical path, and against that many waits one after another."""
+
+    title = "1,000 nodes of 10 ms, depth 21, on {}"
+    params = (
+        ("asyncgrad", "critical path", "floor"),
+        ("asyncio", "uvloop") if find_spec("uvloop") else ("asyncio",),
+    )
+    peer: str
+    x: ag.Tensor
+    roots: list[ag.Tensor]
+
+    @staticmethod
+    def start_loop(loop: str) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+        """Return what runs a coroutine on that kind of loop."""
+        return asyncio.run if loop == "asyncio" else ag.run
+
+    def setup(self, peer: str, loop: str) -> None:
+        """Make the leaf at the bottom of the graph."""
+        self.peer = peer
+        self.x = ag.tensor(1.0, requires_grad=True)
+
+    def gradients(self) -> list[Array]:
+        """Return the gradient of the leaf: for those that only wait, the number of paths, by hand."""
+        if self.peer == "asyncgrad":
+            assert self.x.grad is not None
+            return [self.x.grad.numpy()]
+        outputs = [1.0]
+        total = 0.0
+        for layer in layers():
+            unused = set(range(len(outputs))) - {index for inputs in layer for index in inputs}
+            total += sum(outputs[index] for index in unused)
+            outputs = [sum(outputs[index] for index in inputs) for inputs in layer]
+        return [np.array(total + sum(outputs))]
+
+    def prepare_backward(self) -> None:
+        """Run the forward, which waits for nothing."""
+        if self.peer != "asyncgrad":
+            return
+        self.x.grad = None
+        self.roots = []
+        outputs = [self.x]
+        for layer in layers():
+            used = {index for inputs in layer for index in inputs}
+            self.roots += [output for index, output in enumerate(outputs) if index not in used]
+            outputs = [Wait.apply(*(outputs[index] for index in inputs)) for inputs in layer]
+        self.roots += outputs
+
+    async def time_backward(self) -> float | None:
+        """Time the backward; the nominal critical path takes what it takes by definition."""
+        if self.peer == "critical path":
+            return DEPTH * SECONDS
+        if self.peer == "floor":
+            for _ in range(DEPTH):
+                await asyncio.sleep(SECONDS)
+        else:
+            await ag.backward(self.roots, [np.ones(())] * len(self.roots))
+        return None
+
+
+BENCHMARKS = [Waiting]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,9 @@ async def backward(
         ...     await ag.backward((x * x).sum())
         ...     return x.grad
         >>> ag.run(main())
-        tensor([2., 4.])
+        tensor([2., 4.], dtype=float64, device='cpu')
     """
-    roots = _as_sequence(tensors)
+    roots = _as_sequence(tensors, "root")
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
@@ -128,12 +128,12 @@ async def grad(
         ...     (g,) = await ag.grad(x * x, [x], create_graph=True)
         ...     return await ag.grad(g, [x])
         >>> ag.run(main())
-        (tensor(2.),)
+        (tensor(2., dtype=float64, device='cpu'),)
     """
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads=True gives zeros for unused inputs: leave out allow_unused=False")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
-    roots = _as_sequence(outputs)
+    roots = _as_sequence(outputs, "root")
     wanted = _as_inputs(inputs)
     if not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
@@ -173,20 +173,30 @@ def _result(
     return zeros
 
 
-def _as_sequence(tensors: Any) -> tuple[Root, ...]:
-    roots = (tensors,) if isinstance(tensors, (Tracked, GradientEdge)) else tuple(tensors)
-    for root in roots:
+def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
+    """Return one tensor or several as a tuple; `role` says in errors what they are."""
+    alone = isinstance(tensors, (Tracked, GradientEdge, np.ndarray, str)) or not isinstance(tensors, Iterable)
+    roots = (tensors,) if alone else tuple(tensors)
+    for index, root in enumerate(roots):
         if not isinstance(root, (Tracked, GradientEdge)):
-            raise GradientTypeError(f"expected a Tensor or GradientEdge, not {values.describe(root)}")
+            raise GradientTypeError(
+                f"{role} {index} must be a Tensor or a GradientEdge, not {values.describe(root)}: "
+                "gradients flow through tensors, made by ag.tensor(..., requires_grad=True)"
+            )
+        if isinstance(root, GradientEdge) and not 0 <= root.output_nr < root.node.num_inputs:
+            raise GraphError(
+                f"{role} {index} is edge {root.output_nr} of {root.node.name}, which made "
+                f"{values.counted(root.node.num_inputs, 'output')}: take it from ag.graph.get_gradient_edge(t)"
+            )
     return roots
 
 
 def _as_inputs(inputs: Any) -> tuple[Root, ...]:
     if type(inputs) is dict:
-        return _as_sequence(inputs.values())
+        return _as_sequence(inputs.values(), "input")
     if isinstance(inputs, Mapping):
         raise TypeError(f"inputs may be a dict, and not another mapping such as {type(inputs).__name__}")
-    return _as_sequence(inputs)
+    return _as_sequence(inputs, "input")
 
 
 def _called(root: Root) -> str:
@@ -205,7 +215,10 @@ def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[
     elif isinstance(given, Tracked) or not isinstance(given, Sequence):
         given = (given,)
     if len(given) != len(roots):
-        raise InvalidGradientError(f"{len(roots)} roots need as many gradients to start from, not {len(given)}")
+        raise InvalidGradientError(
+            f"a backward from {values.counted(len(roots), 'root')} starts from as many gradients, and was given "
+            f"{len(given)}: a tensor or an array is one gradient, a list has one for each root"
+        )
     edges: list[Edge] = []
     grads: list[Any] = []
     for index, (root, gradient) in enumerate(zip(roots, given, strict=True)):
@@ -244,8 +257,16 @@ def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
 def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
     if not isinstance(gradient, Tracked):
         if not isinstance(gradient, (np.ndarray, np.generic, int, float, complex)):
-            raise GradientTypeError(f"the gradient of root {index} must be an array, not {values.describe(gradient)}")
+            raise GradientTypeError(
+                f"the gradient of root {index} ({_called(root)}) must be a tensor or an array, not "
+                f"{values.describe(gradient)}: write np.asarray(...)"
+            )
         gradient = np.asarray(gradient)
+    elif metadata.device not in (None, gradient._device):
+        raise InvalidGradientError(
+            f"the gradient of root {index} is on '{gradient._device}', and the root ({_called(root)}) is on "
+            f"'{metadata.device}': write gradient.to('{metadata.device}')"
+        )
     if gradient.shape != metadata.shape:
         raise InvalidGradientError(
             f"the gradient of root {index} has shape {gradient.shape}, and the root ({_called(root)}) has shape "
@@ -256,7 +277,13 @@ def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> 
             f"the gradient of root {index} has dtype {gradient.dtype}, and the root has dtype {metadata.dtype}: "
             "either both are complex or neither is"
         )
-    return fit(gradient, metadata)
+    fitted = fit(gradient, metadata)
+    if isinstance(fitted, str):
+        raise InvalidGradientError(
+            f"the gradient of root {index} has dtype {gradient.dtype}, and the root ({_called(root)}) has dtype "
+            f"{metadata.dtype}: pass numbers, for example gradient.astype({metadata.dtype})"
+        )
+    return fitted
 
 
 def _input_edges(inputs: Sequence[Root]) -> list[Edge]:

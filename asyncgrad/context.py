@@ -10,7 +10,7 @@ import inspect
 import os
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final, overload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -26,6 +26,7 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "is_grad_enabled",
+    "is_kind",
     "no_grad",
     "set_grad_enabled",
 ]
@@ -55,108 +56,161 @@ LOOP_BUDGET: ContextVar[float] = ContextVar(
 )
 
 
+#: The blocks of this context that are open, outermost first, each with the value to set when it ends. Kept here and
+#: not on the manager, since several tasks may be inside of one manager at a time.
+_OPEN_BLOCKS: ContextVar[tuple[tuple[Mode, Any], ...]] = ContextVar("asyncgrad_open_blocks", default=())
+
+
 class Mode:
     """Abstract base of the mode managers: `with` block, or decorator of any kind of function."""
 
-    __slots__ = ("_previous",)
+    __slots__ = ()
     _variable: ContextVar[Any]
-
-    def __init__(self) -> None:
-        self._previous: list[Any] = []
 
     def _value(self) -> Any:
         """Return the value that the context variable has inside the block."""
         raise NotImplementedError
 
+    def _before(self) -> Any:
+        """Return the value to set when the block that begins now ends."""
+        return self._variable.get()
+
     def _clone(self) -> Mode:
         return type(self)()
 
     def __enter__(self) -> None:
-        self._previous.append(self._variable.get())
+        _OPEN_BLOCKS.set((*_OPEN_BLOCKS.get(), (self, self._before())))
         self._variable.set(self._value())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Set rather than reset by token: a generator may be closed in another context than it was started in.
-        self._variable.set(self._previous.pop())
+        # Set rather than reset by token, and search rather than pop: a block in a generator ends when that is
+        # closed, which may be inside of a later block, or in another context, whose mode is none of its business.
+        blocks = _OPEN_BLOCKS.get()
+        for index in reversed(range(len(blocks))):
+            manager, before = blocks[index]
+            if manager is self:
+                _OPEN_BLOCKS.set(blocks[:index] + blocks[index + 1 :])
+                self._variable.set(before)
+                return
 
     def __call__(self, function: F) -> F:
+        """Return `function` so wrapped that its body runs in the mode."""
         return _under(self._clone, function)
 
 
 def _under(mode: Callable[[], Mode], function: F) -> F:
     """Return `function` so wrapped that its body, and only its body, runs under `mode()`."""
-    wrapper: Any
-    if inspect.isasyncgenfunction(function):
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(_under(mode, function.__func__))
+    if inspect.isclass(function) or not callable(function):
+        hint = ": decorate the methods that it is meant for" if inspect.isclass(function) else ""
+        raise TypeError(f"a mode decorates functions, and not {function!r}{hint}")
+    wrap: Any = _under_call
+    if is_kind(inspect.isasyncgenfunction, function):
+        wrap = _under_async_generator
+    elif is_kind(inspect.iscoroutinefunction, function):
+        wrap = _under_coroutine
+    elif is_kind(inspect.isgeneratorfunction, function):
+        wrap = _under_generator
+    return functools.wraps(function)(wrap(mode, function))  # type: ignore[return-value]
 
-        @functools.wraps(function)
-        async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-            generator = function(*args, **kwargs)
-            step = generator.__anext__
-            arguments: tuple[Any, ...] = ()
-            try:
-                while True:
-                    with mode():
-                        try:
-                            value = await step(*arguments)
-                        except StopAsyncIteration:
-                            return
-                    try:
-                        sent = yield value
-                        step, arguments = generator.asend, (sent,)
-                    except GeneratorExit:
-                        raise
-                    except BaseException as error:
-                        step, arguments = generator.athrow, (error,)
-            finally:
+
+def is_kind(test: Callable[[Any], bool], function: Any) -> bool:
+    """Tell whether a function, or what calling an object calls in the end, passes one of inspect's tests."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return test(function) or test(getattr(type(function), "__call__", None))  # noqa: B004
+
+
+def _under_call(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with mode():
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _under_coroutine(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with mode():
+            return await function(*args, **kwargs)
+
+    return wrapper
+
+
+def _under_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+    # The mode is entered around each step alone: between steps the caller's own holds.
+    def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        generator = function(*args, **kwargs)
+        step: Any = generator.__next__
+        arguments: tuple[Any, ...] = ()
+        try:
+            while True:
                 with mode():
-                    await generator.aclose()
-
-    elif inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with mode():
-                return await function(*args, **kwargs)
-
-    elif inspect.isgeneratorfunction(function):
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            generator = function(*args, **kwargs)
-            step: Any = generator.__next__
-            arguments: tuple[Any, ...] = ()
-            try:
-                while True:
-                    with mode():
-                        try:
-                            value = step(*arguments)
-                        except StopIteration as end:
-                            return end.value
                     try:
-                        sent = yield value
-                        step, arguments = generator.send, (sent,)
-                    except GeneratorExit:
-                        raise
-                    except BaseException as error:
-                        step, arguments = generator.throw, (error,)
-            finally:
-                with mode():
-                    generator.close()
-
-    else:
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+                        value = step(*arguments)
+                    except StopIteration as end:
+                        return end.value
+                try:
+                    sent = yield value
+                    step, arguments = generator.send, (sent,)
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    step, arguments = generator.throw, (error,)
+        finally:
             with mode():
-                return function(*args, **kwargs)
+                generator.close()
 
-    return wrapper  # type: ignore[no-any-return]
+    return wrapper
+
+
+def _under_async_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        generator = function(*args, **kwargs)
+        step = generator.__anext__
+        arguments: tuple[Any, ...] = ()
+        try:
+            while True:
+                with mode():
+                    try:
+                        value = await step(*arguments)
+                    except StopAsyncIteration:
+                        return
+                try:
+                    sent = yield value
+                    step, arguments = generator.asend, (sent,)
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    step, arguments = generator.athrow, (error,)
+        finally:
+            with mode():
+                await generator.aclose()
+
+    return wrapper
+
+
+class GradSwitch(Mode):
+    """Abstract base of `no_grad` and `enable_grad`, which decorate with and without parentheses."""
+
+    __slots__ = ()
+    _variable = GRAD_MODE
+
+    @overload
+    def __new__(cls) -> GradSwitch: ...
+    @overload
+    def __new__(cls, function: F, /) -> F: ...  # type: ignore[misc]
+    def __new__(cls: Any, function: Any = None, /) -> Any:  # type: ignore[misc]
+        """Return a manager; or `function` decorated, where one is given."""
+        manager = object.__new__(cls)
+        return manager if function is None else manager(function)
 
 
 @final
-class no_grad(Mode):
+class no_grad(GradSwitch):
     """Inside, operations record nothing, and their results do not require grad.
 
     A context manager, and a decorator of functions, generators and their async kinds. It holds for the
@@ -172,14 +226,13 @@ class no_grad(Mode):
     """
 
     __slots__ = ()
-    _variable = GRAD_MODE
 
     def _value(self) -> bool:
         return False
 
 
 @final
-class enable_grad(Mode):
+class enable_grad(GradSwitch):
     """Inside, operations record nodes again, also within a `no_grad` block.
 
     Example:
@@ -192,7 +245,6 @@ class enable_grad(Mode):
     """
 
     __slots__ = ()
-    _variable = GRAD_MODE
 
     def _value(self) -> bool:
         return True
@@ -212,31 +264,33 @@ class set_grad_enabled(Mode):
         False
     """
 
-    __slots__ = ("_at_call", "_mode")
+    __slots__ = ("_mode", "_mode_before")
     _variable = GRAD_MODE
 
     def __init__(self, mode: bool) -> None:
-        super().__init__()
         self._mode = bool(mode)
-        self._at_call = GRAD_MODE.get()
+        #: What the constructor switched away from; None once a block has taken over the switching back.
+        self._mode_before: bool | None = GRAD_MODE.get()
         GRAD_MODE.set(self._mode)
 
     def _value(self) -> bool:
         return self._mode
 
+    def _before(self) -> bool:
+        before, self._mode_before = self._mode_before, None
+        return GRAD_MODE.get() if before is None else before
+
     def _clone(self) -> Mode:
-        previous = GRAD_MODE.get()
+        before = GRAD_MODE.get()
         clone = set_grad_enabled(self._mode)
-        GRAD_MODE.set(previous)
+        GRAD_MODE.set(before)
         return clone
 
-    def __enter__(self) -> None:
-        # The constructor has already switched: what the block gives back is the mode before that.
-        self._previous.append(self._at_call if not self._previous else GRAD_MODE.get())
-        GRAD_MODE.set(self._mode)
-
     def __call__(self, function: F) -> F:
-        GRAD_MODE.set(self._at_call)
+        """Return `function`, wrapped; the mode that the constructor set ends here, since this is no block."""
+        if self._mode_before is not None:
+            GRAD_MODE.set(self._mode_before)
+            self._mode_before = None
         return _under(self._clone, function)
 
 
@@ -257,7 +311,6 @@ class detect_anomaly(Mode):
     _variable = ANOMALY_MODE
 
     def __init__(self, check_nan: bool = True) -> None:
-        super().__init__()
         self._mode = AnomalyMode(True, check_nan)
 
     def _value(self) -> AnomalyMode:

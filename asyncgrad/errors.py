@@ -12,6 +12,7 @@
     ├── GradientTypeError(TypeError)        something that is no gradient where one belongs
     ├── HookError(RuntimeError)             a hook that returned what it may not
     ├── HookTypeError(TypeError)            a hook that returned a value of the wrong type
+    ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
     ├── NaNGradientError(RuntimeError)      anomaly mode met a NaN
     ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
     ├── RequiresGradError(RuntimeError)     requires_grad where it cannot be, or is missing
@@ -19,21 +20,26 @@
     ├── NoBackwardRunningError(RuntimeError)  a call that only makes sense inside a backward
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
+    ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
+    ├── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
     └── MissingExtraError(ImportError)      an optional dependency that is not installed
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "ArgumentError",
     "AsyncgradError",
     "BlockingError",
     "ChangedTensorError",
     "DeviceError",
+    "GradcheckError",
     "GradientTypeError",
     "GraphError",
     "HookError",
     "HookTypeError",
     "InPlaceError",
+    "IndexRangeError",
     "InvalidGradientError",
     "InvalidRootError",
     "MissingDerivativeError",
@@ -86,6 +92,10 @@ class HookTypeError(AsyncgradError, TypeError):
     """A hook returned a value of the wrong type."""
 
 
+class GradcheckError(AsyncgradError, RuntimeError):
+    """A gradient that a backward gives is not what finite differences give."""
+
+
 class NaNGradientError(AsyncgradError, RuntimeError):
     """Anomaly mode found a NaN among the gradients that a node returned."""
 
@@ -112,6 +122,14 @@ class MissingDerivativeError(AsyncgradError, TypeError):
 
 class BlockingError(AsyncgradError, RuntimeError):
     """A blocking call would have to suspend while an event loop runs in this thread."""
+
+
+class ArgumentError(AsyncgradError, ValueError):
+    """An argument has a shape, a dtype or a value that the function cannot work with."""
+
+
+class IndexRangeError(AsyncgradError, IndexError):
+    """A label or an index points outside of what it selects from."""
 
 
 class MissingExtraError(AsyncgradError, ImportError):

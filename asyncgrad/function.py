@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import numpy as np
 
 from .context import GRAD_MODE, no_grad
-from .errors import GraphError, InvalidGradientError
-from .function_context import FunctionContext, dirty_output
+from .errors import GradientTypeError, GraphError, InvalidGradientError
+from .function_context import (
+    FunctionContext,
+    check_dirty,
+    dirty_output,
+    is_dirty,
+    is_non_differentiable,
+    release,
+    save,
+)
 from .graph import values
 from .graph.leaf import gradient_edge
 from .graph.metadata import InputMetadata
@@ -63,22 +71,22 @@ class Function:
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; to be written by the subclass."""
-        raise NotImplementedError("a Function needs a static forward(ctx, *args), or forward(*args) and setup_context")
+        raise NotImplementedError("to be written by the subclass")
 
     @staticmethod
     def setup_context(ctx: FunctionContext, inputs: tuple[Any, ...], output: Any) -> Any:
         """Save what backward needs, where `forward` takes no `ctx`."""
-        raise NotImplementedError("setup_context was not overridden")
+        raise NotImplementedError("to be written by the subclass, where forward takes no ctx")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Compute the gradients of the arguments; to be written by the subclass."""
-        raise NotImplementedError("a Function needs a static backward(ctx, *grads) to be differentiated")
+        raise NotImplementedError("to be written by the subclass")
 
     @staticmethod
     def vjp(ctx: Any, *grads: Any) -> Any:
         """Another name for `backward`."""
-        raise NotImplementedError("a Function needs a static backward(ctx, *grads) to be differentiated")
+        raise NotImplementedError("to be written by the subclass")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -89,6 +97,8 @@ class Function:
         two_part = cls.setup_context is not Function.setup_context
         if kwargs or two_part:
             args = _bound(cls.forward, args, kwargs, two_part)
+        if cls.forward is Function.forward:
+            raise NotImplementedError(f"{cls.__name__} has nothing to apply: give it a static forward(ctx, *args)")
         edges = [gradient_edge(value) if isinstance(value, Tracked) else None for value in args]
         executable = GRAD_MODE.get() and any(edge is not None for edge in edges)
         call = _Call(cls, args, edges if executable else [None] * len(args), executable, two_part)
@@ -100,12 +110,22 @@ class Function:
 def _bound(
     forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], two_part: bool
 ) -> tuple[Any, ...]:
-    """Return the arguments of `forward` in order, with keywords and (for setup_context) defaults filled in."""
+    """Return the arguments of `forward` in order.
+
+    Defaults are filled in where a later argument is given; for setup_context, all of them.
+    """
     bound = inspect.signature(forward).bind(*(() if two_part else (None,)), *args, **kwargs)
-    if two_part:
-        bound.apply_defaults()
+    given = list(bound.arguments)
+    bound.apply_defaults()
+    if not two_part:
+        order = list(bound.arguments)
+        for name in order[order.index(given[-1]) + 1 :]:
+            del bound.arguments[name]
     if bound.kwargs:
-        raise TypeError(f"forward takes {', '.join(bound.kwargs)} by keyword only, and apply passes by position")
+        raise TypeError(
+            f"{forward.__qualname__} takes {', '.join(bound.kwargs)} by keyword only, and a Function has a gradient "
+            "for each argument in order: let forward take it by position"
+        )
     return bound.args if two_part else bound.args[1:]
 
 
@@ -169,31 +189,32 @@ class _Call:
         seen: dict[int, Any] = {}
         metadata: list[InputMetadata | None] = []
         results: list[Any] = []
-        ctx.check_dirty(outputs)
+        check_dirty(ctx, self._args, outputs)
         for index, value in enumerate(outputs):
             if not isinstance(value, Tracked):
                 results.append(value)
                 metadata.append(None)
                 continue
-            differentiable = self._executable and value._data.dtype.kind in "fc" and not ctx.is_non_differentiable(value)
+            differentiable = value._data.dtype.kind in "fc" and not is_non_differentiable(ctx, value)
             if id(value) not in seen:
-                seen[id(value)] = self._output(value, node if differentiable else None, index)
+                result = self._output(value, node if differentiable and self._executable else None, index)
+                seen[id(value)] = seen[id(value._data)] = result
             results.append(seen[id(value)])
-            metadata.append(
-                InputMetadata(value._data.shape, value._data.dtype, value._device) if differentiable else None
-            )
+            metadata.append(InputMetadata(value._data.shape, value._data.dtype, value._device))
         node.set_metadata(tuple(metadata))
-        ctx.save(self._args, seen, node if self._executable else None)
+        save(ctx, self._args, seen, node if self._executable else None)
         return tuple(results) if isinstance(output, tuple) else results[0]
 
     def _output(self, value: Tracked, node: Node | None, index: int) -> Tracked:
-        if self._ctx.is_dirty(value):
+        if is_dirty(self._ctx, value):
             return dirty_output(value, node, index)
         is_input = any(value is argument for argument in self._args)
         if not is_input and value._grad_fn is None and value._meta is None:
             value._grad_fn, value._output_nr = node, index if node is not None else 0
             return value
-        return output_alias(value, node, index if node is not None else 0)
+        alias = output_alias(value, node, index if node is not None else 0)
+        alias._become_view_of(value)
+        return alias
 
 
 def _wrapped(output: Any, device: Any) -> Any:
@@ -230,7 +251,7 @@ class FunctionNode(Node):
 
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
-        """For each output of forward, what its gradient must look like; None where it has none."""
+        """For each output of forward, what its gradient must look like; None where it is no tensor."""
         return self._metadata
 
     def set_metadata(self, metadata: tuple[InputMetadata | None, ...]) -> None:
@@ -253,38 +274,42 @@ class FunctionNode(Node):
 
     def _by_edge(self, result: Any) -> tuple[Any, ...]:
         """Check what backward returned, and keep what belongs to tensor arguments."""
-        grads = result if isinstance(result, tuple) else (result,)
+        grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
+        where = f"{self.function.__name__}.backward (node #{self.sequence_nr}) returned"
         if len(grads) != self._arguments:
             raise InvalidGradientError(
-                f"{self.function.__name__}.backward returned {len(grads)} gradients, and forward took "
-                f"{self._arguments} arguments: return one for each, None where there is none"
+                f"{where} {values.counted(len(grads), 'gradient')}, and forward took "
+                f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none"
             )
         for index, grad in enumerate(grads):
             if grad is None:
                 continue
             if index not in self._argument_edges:
                 raise InvalidGradientError(
-                    f"{self.function.__name__}.backward returned a gradient for argument {index + 1} of forward, "
+                    f"{where} {values.describe(grad)} for argument {index + 1} of forward, "
                     "which was no tensor: return None there"
                 )
             if not isinstance(grad, (Tracked, np.ndarray, np.generic)):
-                raise InvalidGradientError(
-                    f"{self.function.__name__}.backward returned {values.describe(grad)} for argument {index + 1}: "
+                raise GradientTypeError(
+                    f"{where} {values.describe(grad)} for argument {index + 1} of forward: "
                     "return a tensor, an array or None"
                 )
         return tuple(grads[index] for index in self._argument_edges)
 
     def release_variables(self) -> None:
         """Let go of saved tensors; what else hangs on the context stays."""
-        self.ctx.release()
+        release(self.ctx)
 
 
 def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., Any]:
     has_vjp = function.vjp is not Function.vjp
-    if checked and has_vjp and function.backward is not Function.backward:
+    has_backward = function.backward is not Function.backward
+    if checked and has_vjp and has_backward:
         raise GraphError(f"{function.__name__} defines both backward and vjp, which mean the same: keep one")
+    if checked and not has_vjp and not has_backward:
+        raise NotImplementedError(f"{function.__name__} has no derivative: give it a static backward(ctx, *grads)")
     return function.vjp if has_vjp else function.backward
 
 
@@ -325,23 +350,24 @@ def once_differentiable(backward: F) -> F:
         >>> Double.apply(ag.tensor(1.0)).item()
         2.0
     """
+    message = (
+        f"{backward.__qualname__} is marked once_differentiable, and its result was to be differentiated: "
+        "remove the mark if its formula is made of differentiable functions"
+    )
 
     def guarded(result: Any, grads: tuple[Any, ...]) -> Any:
         if not GRAD_MODE.get():
             return result
-        edges = [gradient_edge(grad) if isinstance(grad, Tracked) else None for grad in grads]
-        message = (
-            f"{backward.__qualname__} is marked once_differentiable, and its result was to be differentiated: "
-            "remove the mark if its formula is made of differentiable functions"
-        )
+        known = [grad for grad in grads if isinstance(grad, Tracked)]
+        edges = [gradient_edge(grad) for grad in known]
 
-        def fenced(value: Any) -> Any:
-            value = values.wrap(values.raw(value), next(grad._device for grad in grads if isinstance(grad, Tracked)))
-            if isinstance(value, Tracked):
-                value._grad_fn = OnceDifferentiableNode(message, edges, value._data)
-            return value
+        def fenced(grad: Any) -> Any:
+            fence = values.wrap(values.raw(grad), known[0]._device if known else None)
+            if isinstance(fence, Tracked):
+                fence._grad_fn = OnceDifferentiableNode(message, edges, fence._data)
+            return fence
 
-        return tuple(map(fenced, result)) if isinstance(result, tuple) else fenced(result)
+        return tuple(map(fenced, result)) if isinstance(result, (tuple, list)) else fenced(result)
 
     if inspect.iscoroutinefunction(backward):
 

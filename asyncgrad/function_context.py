@@ -5,20 +5,32 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+import numpy as np
+
 from .errors import GradientTypeError, GraphError, InPlaceError
 from .graph.saved import check_version, output_alias, released, version_of
 from .graph.tracked import Tracked
-from .graph.values import describe
+from .graph.values import describe, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .graph.node import Node
 
-__all__ = ["FunctionContext", "dirty_output"]
+__all__ = [
+    "FunctionContext",
+    "Saved",
+    "check_dirty",
+    "dirty_output",
+    "is_dirty",
+    "is_non_differentiable",
+    "release",
+    "save",
+    "unpacked",
+]
 
 
-class _Saved(NamedTuple):
+class Saved(NamedTuple):
     """A saved tensor: an input itself, or a detached alias of output `output_nr` (no cycle through the node)."""
 
     tensor: Tracked | None
@@ -52,14 +64,14 @@ class FunctionContext:
         # Weak, since the node holds the context: together they are freed as soon as the graph is.
         self._node = weakref.ref(node)
         self._to_save: tuple[Any, ...] = ()
-        self._saved: tuple[_Saved, ...] | None = ()
-        self._dirty: tuple[Tracked, ...] = ()
-        self._non_differentiable: tuple[Tracked, ...] = ()
+        self._saved: tuple[Saved, ...] | None = ()
+        self._dirty: tuple[Any, ...] = ()
+        self._non_differentiable: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors for backward: arguments or outputs of forward, or anything between; None stays None.
 
-        They are released after the backward, and checked for writes in place since.
+        They are released after the backward, and checked for writes in place since. An array comes back as a tensor.
         """
         self._to_save = tensors
 
@@ -88,66 +100,88 @@ class FunctionContext:
             raise GraphError("the node of this context is gone, and with it what was saved")
         if self._saved is None:
             raise released(node)
-        return tuple(self._unpacked(node, saved) for saved in self._saved)
+        return tuple(unpacked(node, saved) for saved in self._saved)
 
     async def load_saved(self) -> tuple[Any, ...]:
         """Return `saved_tensors`; suspends where unpacking one does."""
         return self.saved_tensors
 
-    @staticmethod
-    def _unpacked(node: Node, saved: _Saved) -> Any:
-        tensor = saved.tensor
-        if tensor is None:
-            return None
-        check_version(node, tensor, saved.version)
-        if saved.output_nr is None:
-            return tensor
-        return output_alias(tensor, node, saved.output_nr)
 
-    # What Function.apply asks.
+# What Function.apply and its node ask of a context: functions, so that an attribute of any name may be set on it.
 
-    def is_dirty(self, value: Tracked) -> bool:
-        """Tell whether forward marked `value` as written into."""
-        return _among(value, self._dirty)
 
-    def is_non_differentiable(self, value: Tracked) -> bool:
-        """Tell whether forward marked `value` as having no gradient."""
-        return _among(value, self._non_differentiable)
+def unpacked(node: Node, saved: Saved) -> Any:
+    """Return a saved tensor, an output of forward with its place in the graph.
 
-    def check_dirty(self, outputs: Sequence[Any]) -> None:
-        """Raise if a tensor that forward wrote into is not among its outputs."""
-        for dirty in self._dirty:
-            if not _among(dirty, outputs):
-                raise InPlaceError(f"forward marked a tensor of shape {dirty._data.shape} as dirty: it must return it")
+    Raises:
+        ChangedTensorError: it was written into since.
+    """
+    tensor = saved.tensor
+    if tensor is None:
+        return None
+    check_version(node, tensor, saved.version)
+    return tensor if saved.output_nr is None else output_alias(tensor, node, saved.output_nr)
 
-    def save(self, inputs: Sequence[Any], outputs: dict[int, Tracked], node: Node | None) -> None:
-        """Take what forward asked to save, now that its outputs are known by their identity in forward."""
-        to_save, self._to_save = self._to_save, ()
-        dirty, self._dirty = self._dirty, ()
-        self._non_differentiable = ()
-        if node is None:
-            self._saved = None if to_save else ()
-            return
-        saved = []
-        for value in to_save:
-            if value is not None and not isinstance(value, Tracked):
-                raise GradientTypeError(
-                    f"save_for_backward takes tensors and None, not {describe(value)}: keep other values as "
-                    "attributes, ctx.value = value"
-                )
-            output = outputs.get(id(value))
-            if value is None:
-                saved.append(_Saved(None, 0, None))
-            elif output is not None and output._grad_fn is node and not (_among(value, inputs) and not _among(value, dirty)):
-                saved.append(_Saved(output_alias(output), version_of(output), output._output_nr))
-            else:
-                saved.append(_Saved(value, version_of(value), None))
-        self._saved = tuple(saved)
 
-    def release(self) -> None:
-        """Let go of the saved tensors, if there are any."""
-        if self._saved:
-            self._saved = None
+def is_dirty(ctx: FunctionContext, value: Tracked) -> bool:
+    """Tell whether forward marked `value` as written into."""
+    return _among(value, ctx._dirty)
+
+
+def is_non_differentiable(ctx: FunctionContext, value: Tracked) -> bool:
+    """Tell whether forward marked `value`, or the array that it was made of, as having no gradient."""
+    return _among(value, ctx._non_differentiable) or _among(value._data, ctx._non_differentiable)
+
+
+def check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Raise if what forward says that it wrote into is not both an argument and an output."""
+    for dirty in ctx._dirty:
+        if not isinstance(dirty, Tracked):
+            raise GradientTypeError(f"mark_dirty takes the tensors that forward wrote into, not {describe(dirty)}")
+        where = f"a tensor of shape {dirty._data.shape} is marked dirty, that is written into in place"
+        if not _among(dirty, inputs):
+            raise InPlaceError(f"{where}, and is no argument of forward: mark arguments only")
+        if not _among(dirty, outputs):
+            raise InPlaceError(f"{where}, and forward does not return it: add it to what forward returns")
+
+
+def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked], node: Node | None) -> None:
+    """Take what forward asked to save, now that its outputs have their places in the graph.
+
+    Args:
+        ctx: the context.
+        inputs: the arguments of forward.
+        outputs: the tensors that apply returns, by the `id` of what forward returned (of the array, for an array).
+        node: where they are saved; None where nothing is recorded.
+    """
+    to_save, ctx._to_save = ctx._to_save, ()
+    dirty, ctx._dirty = ctx._dirty, ()
+    ctx._non_differentiable = ()
+    if node is None:
+        ctx._saved = None if to_save else ()
+        return
+    saved = []
+    for value in to_save:
+        if value is not None and not isinstance(value, (Tracked, np.ndarray)):
+            raise GradientTypeError(
+                f"save_for_backward takes tensors, arrays and None, not {describe(value)}: keep other values as "
+                "attributes, ctx.value = value"
+            )
+        output = outputs.get(id(value))
+        if value is None:
+            saved.append(Saved(None, 0, None))
+        elif output is not None and output._grad_fn is node and (not _among(value, inputs) or _among(value, dirty)):
+            saved.append(Saved(output_alias(output), version_of(output), output._output_nr))
+        else:
+            tensor = wrap(value, node.device)
+            saved.append(Saved(tensor, version_of(tensor), None))
+    ctx._saved = tuple(saved)
+
+
+def release(ctx: FunctionContext) -> None:
+    """Let go of the saved tensors, if there are any."""
+    if ctx._saved:
+        ctx._saved = None
 
 
 def _among(value: Any, items: Sequence[Any]) -> bool:
@@ -158,16 +192,19 @@ def dirty_output(value: Tracked, node: Node | None, index: int) -> Tracked:
     """Give an argument that forward wrote into its new place in the graph; return it.
 
     Raises:
-        InPlaceError: it is a leaf that requires grad, or other tensors share its memory.
+        InPlaceError: it is a leaf that requires grad, or it is a view or has views, whose histories would change.
     """
     if node is not None:
+        where = f"forward wrote into a tensor of shape {value._data.shape}"
         if value._grad_fn is None and value._requires_grad():
             raise InPlaceError(
-                "forward wrote into a leaf that requires grad, whose old value is what its gradient belongs to: "
-                "write into a copy"
+                f"{where} that is a leaf and requires grad: its gradient belongs to its old value, "
+                "so write into a copy, x = x.copy()"
             )
-        if value._data.base is not None or value._counter is not None:
-            raise InPlaceError("forward wrote into a tensor that shares its memory with others: that is not supported yet")
+        if value._counter is not None and value._counter.has_views:
+            raise InPlaceError(
+                f"{where} that is a view or has views, which is not supported yet: write into a copy, x = x.copy()"
+            )
         value._grad_fn, value._output_nr, value._meta = node, index, None
     value._bump_version()
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
@@ -10,8 +11,9 @@ import numpy as np
 from .array_methods import ArrayMethods
 from .backward import backward
 from .engine.device import Device, device
-from .errors import GradientTypeError, HookError, InvalidGradientError, RequiresGradError
+from .errors import DeviceError, GradientTypeError, HookError, InvalidGradientError, RequiresGradError
 from .graph.hooks import HookList, RemovableHandle
+from .graph.saved import version_of
 from .graph.tracked import Tracked
 from .graph.values import describe, register_tensor
 from .ops import call_function, call_ufunc
@@ -82,17 +84,20 @@ class Tensor(ArrayMethods):
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise GradientTypeError(f"grad must be a Tensor or None, not {describe(value)}")
+                raise GradientTypeError(
+                    f"grad must be a Tensor or None, not {describe(value)}: write t.grad = ag.asarray(value)"
+                )
             if value is self:
-                raise InvalidGradientError("a tensor cannot be its own gradient: assign a copy")
+                raise InvalidGradientError("a tensor cannot be its own gradient: write t.grad = t.detach().copy()")
             if value.shape != self.shape or value.dtype != self.dtype:
                 raise InvalidGradientError(
                     f"a gradient of shape {value.shape} and dtype {value.dtype} does not fit a tensor of "
-                    f"shape {self.shape} and dtype {self.dtype}"
+                    f"shape {self.shape} and dtype {self.dtype}: use .reshape() or .astype() on it first"
                 )
             if value._device is not self._device:
                 raise InvalidGradientError(
-                    f"a gradient on '{value._device}' does not fit a tensor on '{self._device}'"
+                    f"a gradient on '{value._device}' does not fit a tensor on '{self._device}': "
+                    f"write t.grad = value.to('{self._device}')"
                 )
         self._autograd_meta().grad = value
 
@@ -117,14 +122,25 @@ class Tensor(ArrayMethods):
         return self._device  # type: ignore[no-any-return]
 
     @property
-    def _version_number(self) -> int:
-        return 0 if self._counter is None else self._counter.value
+    def is_view(self) -> bool:
+        """Whether a view operation made this tensor, so that it shares the memory of the one it was called on."""
+        return getattr(self, "_is_view", False)
+
+    @property
+    def _version(self) -> int:
+        """How many in-place writes this tensor's memory has seen, through it, its base or any view."""
+        return version_of(self)
 
     def to(self, target: str | Device) -> Tensor:
-        """Return this tensor on a device; itself where it is there already."""
-        if device(target) is self._device:
-            return self
-        raise NotImplementedError
+        """Return this tensor on a device; itself where it is there already.
+
+        Raises:
+            DeviceError: there is no such device, or no way from here to it.
+        """
+        place = device(target)
+        if place is not self._device:
+            raise DeviceError(f"a tensor cannot move from '{self._device}' to '{place}': there is no way between them")
+        return self
 
     def detach(self) -> Tensor:
         """Return a tensor on the same memory, without history, that does not require grad."""
@@ -134,9 +150,14 @@ class Tensor(ArrayMethods):
 
     def detach_(self) -> Tensor:
         """Take this tensor out of its graph: it becomes a leaf that does not require grad."""
+        node, meta = self._grad_fn, self._meta
+        if meta is not None:
+            if node is not None:
+                # Hooks stay with the node that made the tensor, and the gradient is no longer to be kept.
+                node.make_special().retains_grad_hooks.pop(self._output_nr, None)
+                meta.hooks = None
+            meta.requires_grad = meta.retains_grad = False
         self._grad_fn, self._output_nr = None, 0
-        if self._meta is not None:
-            self._meta.requires_grad = self._meta.retains_grad = False
         return self
 
     def numpy(self) -> np.ndarray:
@@ -257,28 +278,43 @@ class Tensor(ArrayMethods):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
             raise RequiresGradError(
-                "converting a tensor that requires grad to an ndarray would drop its history in silence: "
-                "write t.numpy(), or t.detach() first"
+                f"converting a tensor of shape {self.shape} that requires grad to an ndarray would drop its history "
+                "in silence: write t.numpy() or t.detach() if that is meant, and np.stack to join tensors"
             )
         if copy is None:
             return np.asarray(self._data, dtype)
         return np.array(self._data, dtype, copy=copy)
 
+    # Copies.
+
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._grad_fn is not None:
-            raise RequiresGradError(
-                f"only leaves can be pickled or deep-copied, and {self._grad_fn.name} made this one: t.detach() can"
-            )
-        return _rebuild, (self._data, self._requires_grad(), self.grad, self._device)
+        self._needs_no_history("pickled")
+        return _leaf, (self._data, self._requires_grad(), self._device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        self._needs_no_history("deep-copied")
+        copied = _leaf(self._data.copy(order="K"), self._requires_grad(), self._device)
+        copied.grad = copy.deepcopy(self.grad, memo)
+        return copied
 
     def __copy__(self) -> Tensor:
         if self._grad_fn is not None:
             return self.copy()
-        return _rebuild(self._data.copy(), self._requires_grad(), None, self._device)
+        return _leaf(self._data.copy(order="K"), self._requires_grad(), self._device)
+
+    def _needs_no_history(self, done: str) -> None:
+        if self._grad_fn is not None:
+            raise RequiresGradError(
+                f"only a leaf can be {done}, and this tensor of shape {self.shape} was computed by "
+                f"{self._grad_fn.name}: use t.detach()"
+            )
 
     def __repr__(self) -> str:
-        body = np.array2string(self._data, separator=", ", prefix="tensor(")
-        parts = [body, f"dtype={self._data.dtype}", f"device='{self._device}'"]
+        data = self._data
+        parts = [np.array2string(data, separator=", ", prefix="tensor(")]
+        if data.size > np.get_printoptions()["threshold"] or (data.size == 0 and data.ndim > 1):
+            parts.append(f"shape={data.shape}")
+        parts += [f"dtype={data.dtype}", f"device='{self._device}'"]
         if self._grad_fn is not None:
             parts.append(f"grad_fn={self._grad_fn!r}")
         elif self._requires_grad():
@@ -289,32 +325,31 @@ class Tensor(ArrayMethods):
         return id(self)
 
 
-register_tensor(Tensor)
+register_tensor(Tensor, _CPU)
 
 
-def _rebuild(data: np.ndarray, requires_grad: bool, grad: Tensor | None, place: Device) -> Tensor:
-    rebuilt = Tensor(data, None, 0, place)
-    if requires_grad:
-        rebuilt.requires_grad_()
-    if grad is not None:
-        rebuilt.grad = grad
-    return rebuilt
+def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
+    leaf = Tensor(data, None, 0, place)
+    return leaf.requires_grad_() if requires_grad else leaf
 
 
-def _bare(data: Any) -> Any:
-    """Return nested sequences of tensors as arrays."""
-    if isinstance(data, Tracked):
-        return data._data
-    if isinstance(data, (list, tuple)):
-        return [_bare(item) for item in data]
-    return data
+def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
+    """Return a leaf on `array`, which was made of what the user gave as `data`."""
+    if array.dtype.kind in "OSU":
+        raise TypeError(
+            f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
+            "pass numbers, arrays of numbers, or nested sequences of them of equal lengths"
+        )
+    where = device(place) if place is not None else data._device if isinstance(data, Tracked) else _CPU
+    return _leaf(array, requires_grad, where)
 
 
 def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
     """Return a new tensor on a copy of `data`, a leaf without history.
 
     Args:
-        data: an array, a tensor, a number or nested sequences of them.
+        data: an array, a tensor, a number or nested sequences of them. A tensor that requires grad inside of a
+            sequence raises, since its gradient would be lost: `np.stack` joins tensors and keeps it.
         dtype: NumPy's; None keeps that of `data`.
         device: where it lives; None is the default device.
         requires_grad: whether gradients flow to it. Only floating and complex tensors can.
@@ -324,13 +359,14 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         >>> ag.tensor([[1, 2], [3, 4]]).shape
         (2, 2)
     """
-    return _rebuild(np.array(_bare(data), dtype), requires_grad, None, _place(device))
+    array = np.array(data._data if isinstance(data, Tracked) else data, dtype)
+    return _new_leaf(array, data, device, requires_grad)
 
 
 def asarray(
     data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Return a tensor that shares memory with `data` where it can; a tensor as it is.
+    """Return a tensor that shares memory with `data` where it can; a tensor as it is, history included.
 
     Writes into the shared memory from outside cannot be seen by the graph.
 
@@ -338,7 +374,8 @@ def asarray(
         data: as for `tensor`.
         dtype: NumPy's; another dtype than that of `data` makes a copy.
         device: where it lives.
-        requires_grad: whether gradients flow to it.
+        requires_grad: whether gradients flow to it. A tensor that does not require grad is not made to: the result
+            is then another tensor on its memory.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -348,9 +385,6 @@ def asarray(
     """
     if isinstance(data, Tensor):
         converted = data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
-        return converted.requires_grad_() if requires_grad else converted
-    return _rebuild(np.asarray(_bare(data), dtype), requires_grad, None, _place(device))
-
-
-def _place(name: str | Device | None) -> Device:
-    return _CPU if name is None else device(name)
+        placed = converted if device is None else converted.to(device)
+        return placed.detach().requires_grad_() if requires_grad and not placed.requires_grad else placed
+    return _new_leaf(np.asarray(data, dtype), data, device, requires_grad)

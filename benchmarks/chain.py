@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .peers import PEERS, Array, Problem
+from .peers import PEERS, Array, Models, Problem
 from .runner import ModelBenchmark
 
 __all__ = ["BENCHMARKS", "Chain"]
@@ -49,7 +49,7 @@ class Chain(ModelBenchmark):
 
     title = "chain of 4,000 nodes, size {}"
     params = (tuple(PEERS), (16, 10_000))
-    models = {"asyncgrad": chain, "torch": chain, "HIPS": chain, "floor": floor}
+    models: ClassVar[Models] = {"asyncgrad": chain, "torch": chain, "HIPS": chain, "floor": floor}
 
     @staticmethod
     def problem(size: int) -> Problem:

@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.names or TOPICS:
         results.extend(run(import_module(f"benchmarks.{name}").BENCHMARKS, options.rounds, collect=options.gc))
     print(table(results))
-    print(f"\nMedians of {options.rounds} rounds; one thread each;", ", ".join(f"{k} {v}" for k, v in machine().items()))
+    versions = ", ".join(f"{name} {value}" for name, value in machine().items())
+    print(f"\nMedians of {options.rounds} rounds, one thread each; {versions}.")
     if options.json is not None:
         raw = {"machine": machine(), "rounds": options.rounds, "seconds": {one.name: one.seconds for one in results}}
         options.json.write_text(json.dumps(raw, indent=1) + "\n")
     return 0
-

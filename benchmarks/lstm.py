@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from asyncgrad import nn
 
-from .peers import PEERS, Array, Problem, hips_numpy, torch
+from .peers import PEERS, Array, Models, Problem, hips_numpy, torch
 from .runner import StepBenchmark
 
 __all__ = ["BENCHMARKS", "Lstm"]
@@ -88,7 +88,7 @@ class Lstm(StepBenchmark):
 
     title = "LSTM, 100 steps, hidden 32, batch 16"
     params = (tuple(PEERS),)
-    models = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
 
     @staticmethod
     def problem() -> Problem:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .peers import PEERS, Array, Peer, Problem, hips_numpy
+from .peers import PEERS, Array, Models, Peer, Problem, hips_numpy
 from .runner import Benchmark
 
 __all__ = ["BENCHMARKS", "Many"]
@@ -51,7 +51,7 @@ class Many(Benchmark):
 
     title = f"{PASSES:,} small models"
     params = (tuple(PEERS),)
-    models = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
     passes: list[Peer]
 
     def setup(self, peer: str) -> None:

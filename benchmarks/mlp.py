@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from asyncgrad import nn
 
-from .peers import PEERS, Array, Problem, hips_numpy, torch
+from .peers import PEERS, Array, Models, Problem, hips_numpy, torch
 from .runner import StepBenchmark
 
 __all__ = ["BENCHMARKS", "Mlp"]
@@ -75,7 +75,7 @@ class Mlp(StepBenchmark):
 
     title = "MLP, batch 64, 4 layers of 128"
     params = (tuple(PEERS),)
-    models = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
 
     @staticmethod
     def problem() -> Problem:

@@ -24,9 +24,12 @@ try:
 except ImportError:
     hips = hips_numpy = None
 
-__all__ = ["PEERS", "Array", "Peer", "Problem", "hips_numpy", "torch"]
+__all__ = ["PEERS", "Array", "Models", "Peer", "Problem", "hips_numpy", "torch"]
 
 Array = np.ndarray[Any, Any]
+
+#: A model as each peer writes it, by the peer's name.
+Models = dict[str, Callable[..., Any]]
 
 
 class Problem(NamedTuple):
@@ -63,7 +66,7 @@ class Peer(ABC):
     def gradients(self) -> list[Array]:
         """Return what the last backward computed, a gradient for each variable."""
 
-    def clear(self) -> None:  # noqa: B027 - most peers keep nothing between two steps
+    def clear(self) -> None:
         """Forget the gradients and the graph of the last step."""
 
 
@@ -73,7 +76,7 @@ class Asyncgrad(Peer):
 
     def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
         super().__init__(model, problem)
-        self.leaves = [ag.tensor(array, requires_grad=True) for array in problem.variables]
+        self.leaves: list[Any] = [ag.tensor(array, requires_grad=True) for array in problem.variables]
         self.output: Any = None
 
     def forward(self) -> None:

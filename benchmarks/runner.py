@@ -23,7 +23,7 @@ import numpy as np
 
 import asyncgrad as ag
 
-from .peers import PEERS, Array, Peer, Problem
+from .peers import PEERS, Array, Models, Peer, Problem
 
 __all__ = ["Benchmark", "ModelBenchmark", "Result", "StepBenchmark", "run", "table"]
 
@@ -60,7 +60,7 @@ class Benchmark(ABC):
 class ModelBenchmark(Benchmark):
     """Abstract: the forward and backward of one model, written once for each peer."""
 
-    models: ClassVar[dict[str, Callable[..., Any]]]
+    models: ClassVar[Models]
     peer: Peer
 
     @staticmethod
@@ -140,9 +140,7 @@ def _name(benchmark: type[Benchmark], what: str, params: Sequence[Any]) -> str:
     return f"{benchmark.title.format(*shown)}: {what.replace('_', ' ')}"
 
 
-async def _measure(
-    benchmark: type[Benchmark], what: str, params: Sequence[Any], rounds: int, collect: bool
-) -> Result:
+async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any], rounds: int, collect: bool) -> Result:
     """Return every peer's time in every round, once their gradients have been found equal."""
     result = Result(_name(benchmark, what, params))
     measured = {}

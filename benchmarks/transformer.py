@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from asyncgrad import nn
 
-from .peers import PEERS, Array, Problem, hips_numpy, torch
+from .peers import PEERS, Array, Models, Problem, hips_numpy, torch
 from .runner import StepBenchmark
 
 __all__ = ["BENCHMARKS", "Transformer"]
@@ -108,7 +108,8 @@ def floor_gelu(x: Array) -> tuple[Array, Pullback]:
     t = np.tanh(factor * x * (1 + 0.044715 * square))
 
     def pullback(g: Array) -> Array:
-        return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * factor * (1 + 3 * 0.044715 * square))
+        slope: Array = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * factor * (1 + 3 * 0.044715 * square)
+        return g * slope
 
     return 0.5 * x * (1 + t), pullback
 
@@ -145,7 +146,7 @@ class Transformer(StepBenchmark):
 
     title = "transformer block, d 64, T 32, batch 8, 4 heads"
     params = (tuple(PEERS),)
-    models = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
 
     @staticmethod
     def problem() -> Problem:

@@ -7,6 +7,7 @@ the longest path has one node of each layer, and nothing ends sooner than all th
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
 from typing import Any, final
@@ -45,7 +46,7 @@ def layers() -> list[list[tuple[int, ...]]]:
     random = np.random.default_rng(0)
     sizes = [NODES // DEPTH + (layer < NODES % DEPTH) for layer in range(DEPTH)]
     graph: list[list[tuple[int, ...]]] = [[(0,)] * sizes[0]]
-    for before, size in zip(sizes, sizes[1:], strict=False):
+    for before, size in itertools.pairwise(sizes):
         first = np.resize(random.permutation(before), size)
         second = random.integers(0, before, size)
         graph.append([tuple(sorted({int(one), int(other)})) for one, other in zip(first, second, strict=True)])

@@ -21,6 +21,7 @@ LAYER_OF = {
     "asyncgrad.ops": "forward",
     "asyncgrad.views": "forward",
     "asyncgrad.function": "forward",
+    "asyncgrad.function_context": "forward",
     "asyncgrad.engine": "backward",
     "asyncgrad.array_methods": "tensor",
     "asyncgrad.backward": "tensor",
@@ -84,7 +85,13 @@ TASK_MAKERS_OF_ASYNCIO = {"as_completed", "gather", "shield", "wait", "wait_for"
 LOOP_STARTERS = {"asyncio.run", "asyncio.Runner", "asyncio.new_event_loop", "uvloop.run", "uvloop.new_event_loop"}
 
 #: State machines: no await, no asyncio, so that their tests need no loop.
-PURE = ("asyncgrad.engine.graph_task", "asyncgrad.engine.input_buffer", "asyncgrad.engine.ready_queue")
+PURE = (
+    "asyncgrad.engine.counted",
+    "asyncgrad.engine.exec_info",
+    "asyncgrad.engine.graph_task",
+    "asyncgrad.engine.input_buffer",
+    "asyncgrad.engine.ready_queue",
+)
 
 # --- sizes ---------------------------------------------------------------------------------------
 

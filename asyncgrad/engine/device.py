@@ -61,7 +61,8 @@ def device(name: str | Device) -> Device:
     if found is None:
         kind, _, index = str(name).partition(":")
         module = f"asyncgrad.devices.{kind}"
-        if not kind.isidentifier() or find_spec(module) is None or not (index.isdigit() or index == ""):
+        named = kind.isidentifier() and not kind.startswith("_") and (index.isdigit() or not index)
+        if not named or find_spec(module) is None:
             raise DeviceError(f"there is no device {name!r}; there is 'cpu'")
         found = _known[name] = import_module(module).open_device(int(index) if index else None)
     return found

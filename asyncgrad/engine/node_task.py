@@ -53,10 +53,26 @@ class NodeTask:
 
         None where the body is not to run, since this backward only captures here.
         """
-        CURRENT_NODE.set(self.node)
-        graph_task, node, special, grads = self.graph_task, self.node, self.node.special, self.grads
-        if special is None:
-            return await self._run_body()
+        graph_task, node, special = self.graph_task, self.node, self.node.special
+        CURRENT_NODE.set(node)
+        # What the post-hooks see; where there are none, the body is to hold the only reference to its gradients.
+        inputs: tuple[Any, ...] = ()
+        if special is not None:
+            if not await self._run_pre_hooks(special):
+                return None
+            if special.post_hooks:
+                inputs = self._wrapped(self.grads)
+        outputs = await self._run_body()
+        if special is not None and special.post_hooks:
+            for hook in special.post_hooks.snapshot():
+                outputs = tuple(self._checked(await self._call(hook, self._wrapped(outputs), inputs), outputs, hook))
+        if not graph_task.keep_graph:
+            node.release_variables()
+        return outputs
+
+    async def _run_pre_hooks(self, special: Special) -> bool:
+        """Run all that comes before the body, and capture; tell whether the body is to run."""
+        graph_task, node, grads = self.graph_task, self.node, self.grads
         needed = graph_task.exec_info is None or graph_task.exec_info[node].needed
         # PyTorch captures the raw gradient of a node whose body runs too, and the hooked one otherwise.
         if needed:
@@ -65,18 +81,11 @@ class NodeTask:
         self._retain_grads(special)
         if not needed:
             graph_task.capture(node, grads)
-            return None
+            return False
         if special.pre_hooks:
             for hook in special.pre_hooks.snapshot():
                 grads[:] = self._checked(await self._call(hook, self._wrapped(grads)), grads, hook)
-        if not special.post_hooks:
-            return await self._run_body()
-        inputs = self._wrapped(grads)
-        outputs: tuple[Any, ...] | None = await self._run_body()
-        if special.post_hooks and outputs is not None:
-            for hook in special.post_hooks.snapshot():
-                outputs = tuple(self._checked(await self._call(hook, self._wrapped(outputs), inputs), outputs, hook))
-        return outputs
+        return True
 
     async def _run_body(self) -> tuple[Any, ...]:
         graph_task, node = self.graph_task, self.node
@@ -89,6 +98,8 @@ class NodeTask:
                     if result is not None and result is not node.variable:
                         raise HookError(f"a post-accumulate-grad hook must return None, not {values.describe(result)}")
             return ()
+        if not graph_task.keep_graph:
+            node.will_release_variables()
         grads = tuple(self.grads)
         self.grads.clear()
         outputs = node.apply(grads)
@@ -100,8 +111,6 @@ class NodeTask:
                 f"{node.name} (node #{node.sequence_nr}) returned {values.describe(outputs)}: "
                 "apply must return a tuple with a gradient for each input"
             )
-        if not graph_task.keep_graph:
-            node.release_variables()
         return self._conforming(outputs)
 
     def _conforming(self, outputs: Any) -> tuple[Any, ...]:
@@ -168,13 +177,16 @@ class NodeTask:
         where = f"{_called(hook)} of {self.node.name} (node #{self.node.sequence_nr})"
         if old is None:
             raise HookError(f"{where} returned a gradient where there was none")
+        result = values.wrap(result, self.node.device) if self.graph_task.create_graph else values.raw(result)
+        if not hasattr(old, "dtype") and type(result) is type(old):
+            return result
         if not hasattr(result, "dtype"):
             raise HookTypeError(f"{where} must return None or a tensor, not {values.describe(result)}")
         if result.shape != old.shape or result.dtype != old.dtype:
             raise HookError(
                 f"{where} returned {values.describe(result)} for a gradient of shape {old.shape} and dtype {old.dtype}"
             )
-        return result if self.graph_task.create_graph else values.raw(result)
+        return result
 
 
 def _called(hook: Callable[..., Any]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
+from ..errors import BlockingError
 
 __all__ = ["run"]
 
@@ -22,7 +22,8 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         debug: asyncio's debug mode; None leaves asyncio's own default.
 
     Raises:
-        RuntimeError: an event loop is already running in this thread.
+        BlockingError: an event loop is already running in this thread.
+        TypeError: `main` is no coroutine.
 
     Example:
         >>> import asyncgrad as ag
@@ -31,6 +32,16 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         >>> ag.run(main())
         42
     """
+    if not isinstance(main, Coroutine):
+        hint = ": call it, as in ag.run(main())" if callable(main) else ""
+        raise TypeError(f"ag.run runs a coroutine, and this is {main!r}{hint}")
+    if asyncio._get_running_loop() is not None:
+        main.close()
+        name = getattr(main, "__name__", "main")
+        raise BlockingError(
+            f"ag.run({name}(...)) would start an event loop, and one is running in this thread already. "
+            f"Await it instead: await {name}(...)"
+        )
     factory = None
     if find_spec("uvloop") is not None:
         import uvloop

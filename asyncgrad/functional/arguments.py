@@ -112,13 +112,14 @@ def as_scalar(returned: Any, where: str) -> Tensor:
     Raises:
         GradientTypeError, InvalidRootError: it is something else.
     """
-    (output,), is_tuple = as_outputs(returned if isinstance(returned, Tensor) else (returned,), where)
-    if output.size != 1:
+    if not isinstance(returned, Tensor):
+        raise GradientTypeError(f"{where}: the function must return one number as a Tensor, not {_kind(returned)}")
+    if returned.size != 1:
         raise InvalidRootError(
-            f"{where}: the function must return one number, not a tensor of shape {output.shape}: "
+            f"{where}: the function must return one number, not a tensor of shape {returned.shape}: "
             "take its .sum() or .mean()"
         )
-    return output
+    return returned
 
 
 def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tuple[Tensor, ...] | None:
@@ -156,7 +157,7 @@ def fresh(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
         RequiresGradError: its dtype cannot require grad.
     """
     if create_graph and tensor.requires_grad:
-        return np.reshape(tensor, tensor.shape)  # type: ignore[call-overload, no-any-return]
+        return tensor.reshape(tensor.shape)
     if tensor.dtype.kind not in "fc":
         raise RequiresGradError(
             f"{what} has dtype {tensor.dtype}, and only floating and complex tensors can require grad: "

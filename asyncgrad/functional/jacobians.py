@@ -53,25 +53,7 @@ async def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = 
         array([[2., 0.],
                [0., 4.]])
     """
-    with enable_grad():
-        points, is_tuple = fresh_inputs(inputs, create_graph, "jacobian")
-        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "jacobian")
-        if strict:
-            require_history(
-                outputs, "jacobian: output {} of the function is not computed from the inputs by recorded operations"
-            )
-        pace = Pace()
-        blocks = []
-        for index, output in enumerate(outputs):
-            rows = await gradient_rows(output, points, create_graph=create_graph, pace=pace)
-            if strict:
-                _check_rows(rows, index, create_graph)
-            block = tuple(
-                _stacked([row[position] for row in rows], output, point, create_graph)
-                for position, point in enumerate(points)
-            )
-            blocks.append(block if is_tuple else block[0])
-        return tuple(blocks) if outputs_are_tuple else blocks[0]
+    return await _jacobian(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
 
 
 async def hessian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False, strict: bool = False) -> Any:
@@ -101,38 +83,58 @@ async def hessian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = F
         >>> ag.run(main())
         [[10.0, 6.0], [6.0, 0.0]]
     """
+    output_name = "hessian: the gradient of the function with respect to input {}"
     given, is_tuple = as_inputs(inputs, "hessian")
 
     async def value(*points: Tensor) -> Any:
         output = as_scalar(await call(fn, *points), "hessian")
         if strict:
             require_history(
-                (output,), "hessian: the function's output is not computed from the inputs by recorded operations"
+                (output,), "hessian: output {} of the function is not computed from the inputs by recorded operations"
             )
-        return np.reshape(output, ())  # type: ignore[call-overload]
+        return output.reshape(())
 
     async def gradient(*points: Tensor) -> Any:
-        first = await jacobian(value, points, create_graph=True)
+        first = await _jacobian(value, points, True, False, "hessian: output {} of the function")
         if strict:
-            require_history(first, "hessian: the gradient of the function with respect to input {} is constant")
+            require_history(first, f"{output_name} is constant")
         return first
 
-    blocks = await jacobian(gradient, given, create_graph=create_graph, strict=strict)
+    blocks = await _jacobian(gradient, given, create_graph, strict, output_name)
     return blocks if is_tuple else blocks[0][0]
 
 
-def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: int, create_graph: bool) -> None:
+async def _jacobian(fn: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool, output_name: str) -> Any:
+    """Return the Jacobian; `output_name` is what an error calls output `{}` of `fn`, after the transform's name."""
+    where = output_name.partition(":")[0]
+    with enable_grad():
+        points, is_tuple = fresh_inputs(inputs, create_graph, where)
+        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
+        if strict:
+            require_history(outputs, f"{output_name} is not computed from the inputs by recorded operations")
+        pace = Pace()
+        blocks = []
+        for index, output in enumerate(outputs):
+            rows = await gradient_rows(output, points, create_graph=create_graph, pace=pace)
+            if strict:
+                _check_rows(rows, output_name.format(index), create_graph)
+            block = tuple(
+                _stacked([row[position] for row in rows], output, point, create_graph)
+                for position, point in enumerate(points)
+            )
+            blocks.append(block if is_tuple else block[0])
+        return tuple(blocks) if outputs_are_tuple else blocks[0]
+
+
+def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_graph: bool) -> None:
     for row in rows:
         for index, gradient in enumerate(row):
             if gradient is None:
-                raise UnusedInputError(
-                    f"jacobian: output {output} of the function does not depend on input {index}, "
-                    "which strict=True does not allow"
-                )
+                raise UnusedInputError(f"{output} does not depend on input {index}, which strict=True does not allow")
             if create_graph and not gradient.requires_grad:
                 raise UnusedInputError(
-                    f"jacobian: the Jacobian of output {output} of the function with respect to input {index} is "
-                    "constant, which strict=True with create_graph=True does not allow"
+                    f"{output} has a constant Jacobian with respect to input {index}, "
+                    "which strict=True with create_graph=True does not allow"
                 )
 
 
@@ -141,8 +143,8 @@ def _stacked(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, creat
     shape = (*output.shape, *point.shape)
     if create_graph and any(row is not None and row.requires_grad for row in rows):
         complete = [zeros_like(point) if row is None else row for row in rows]
-        joined = complete[0] if len(complete) == 1 else np.stack(complete)  # type: ignore[call-overload]
-        return np.reshape(joined, shape)  # type: ignore[no-any-return, call-overload]
+        joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
+        return joined.reshape(shape)  # type: ignore[no-any-return]
     block = np.zeros((len(rows), *point.shape), point.dtype)
     for index, row in enumerate(rows):
         if row is not None:

@@ -104,7 +104,7 @@ async def jvp(
         array([ 2., 40.])
     """
     with enable_grad():
-        points, is_tuple = fresh_inputs(inputs, create_graph, "jvp")
+        points, _ = fresh_inputs(inputs, create_graph, "jvp")
         vector = _constant(as_vector(v, points, "input", "jvp"), create_graph)
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "jvp")
         if strict:

@@ -121,7 +121,8 @@ class AccumulateGrad(Node):
             before = GradBefore.of(variable)
             if old is None:
                 if isinstance(grad, Tracked):
-                    meta.grad = values.add(grad, 0) if grad._requires_grad() else make(grad._data.copy())
+                    recorded = grad._requires_grad()
+                    meta.grad = values.add(grad, 0) if recorded else make(grad._data.copy(), None, 0, variable._device)
                 elif _count_references(grad) <= _SOLE and _may_take(grad, variable._data):
                     meta.grad = make(grad, None, 0, variable._device)
                 else:

@@ -11,6 +11,7 @@ import inspect
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from ..context import CURRENT_GRAPH_TASK
 from .metadata import InputMetadata
 
 if TYPE_CHECKING:
@@ -219,6 +220,18 @@ class Node:
     def should_compute_output(self, index: int) -> bool:
         """Tell whether the gradient of forward input `index` flows anywhere."""
         return self.next_nodes[index] is not None
+
+    def task_should_compute_output(self, index: int) -> bool:
+        """Tell whether the backward that runs now has a use for the gradient of forward input `index`.
+
+        Outside of a backward, whether the gradient flows anywhere.
+        """
+        target = self.next_nodes[index]
+        graph_task = CURRENT_GRAPH_TASK.get()
+        if target is None or graph_task is None or graph_task.exec_info is None:
+            return target is not None
+        info = graph_task.exec_info.get(target)
+        return bool(info is not None and info.should_execute)
 
     def release_variables(self) -> None:
         """Let go of what was saved for the backward."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .node import Node
     from .tracked import Tracked
 
-__all__ = ["check_version", "output_alias", "released", "version_of"]
+__all__ = ["check_version", "detached", "output_alias", "released", "version_of"]
 
 
 def version_of(tensor: Tracked) -> int:
@@ -33,6 +33,14 @@ def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
         f"{node.name} (node #{node.sequence_nr}) needs a tensor of shape {tensor._data.shape} and dtype "
         f"{tensor._data.dtype}{origin} that was changed in place since the forward call: it is at version "
         f"{version}, and version {saved_version} was saved. Change a copy instead: t = t.copy(); t += ..."
+    )
+
+
+def detached(node: Node, tensor: Tracked) -> ChangedTensorError:
+    """Return the error for a saved tensor whose history was cut off since, where that history is needed."""
+    return ChangedTensorError(
+        f"{node.name} (node #{node.sequence_nr}) needs the history of a tensor of shape {tensor._data.shape} and dtype "
+        f"{tensor._data.dtype}, and detach_() has cut it since the forward call: use t.detach(), which leaves t alone"
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 if TYPE_CHECKING:
     import weakref
 
@@ -22,10 +24,12 @@ __all__ = ["AutogradMeta", "Tracked", "VersionCounter"]
 class VersionCounter:
     """Counts the in-place writes into one piece of memory; a base and all its views share one."""
 
-    __slots__ = ("value",)
+    __slots__ = ("has_views", "value")
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
+        #: Whether a view operation has been called on a tensor in this memory.
+        self.has_views = False
 
 
 @final
@@ -49,7 +53,10 @@ class AutogradMeta:
 class Tracked:
     """Abstract base of `Tensor`: an array with a place in a graph."""
 
-    __slots__ = ("__weakref__", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_counter")
+    __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_is_view", "_meta", "_output_nr")
+
+    #: Set on views only: an operation need not spend time on setting it on each of its results.
+    _is_view: bool
 
     def __init__(self, data: Any, grad_fn: Node | None = None, output_nr: int = 0, device: Any = None) -> None:
         self._data = data
@@ -78,6 +85,17 @@ class Tracked:
         if version is None:
             version = self._counter = VersionCounter()
         return version
+
+    def _become_view_of(self, base: Tracked) -> None:
+        """Share the version counter of `base` if the memory is shared.
+
+        A result of reshape, or of indexing with arrays, may have a base and still be a copy.
+        """
+        data, of = self._data, base._data
+        root = data.base
+        if data is of or root is of or root is of.base or np.may_share_memory(data, of):
+            counter = self._counter = base._shared_version()
+            counter.has_views = self._is_view = True
 
     def _bump_version(self) -> None:
         self._shared_version().value += 1

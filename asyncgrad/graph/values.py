@@ -7,6 +7,7 @@ operators and NumPy functions that each of these answers to.
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "add_into",
     "cast",
     "clone_like",
+    "counted",
     "describe",
     "ones_like",
     "raw",
@@ -28,20 +30,24 @@ __all__ = [
 ]
 
 
-#: The class that `wrap` makes; its one entry is set when `Tensor` registers itself.
-_registered: list[type[Tracked]] = [Tracked]
+#: The class that `wrap` makes and the device it takes where none is known; set when `Tensor` registers itself.
+_registered: list[Any] = [Tracked, None]
 
 
-def register_tensor(tensor_class: type[Tracked]) -> None:
+def register_tensor(tensor_class: type[Tracked], default_device: Any) -> None:
     """Make `tensor_class` what `wrap` makes; `Tensor` calls this once."""
-    _registered[0] = tensor_class
+    _registered[:] = tensor_class, default_device
 
 
 def wrap(value: Any, device: Any) -> Any:
-    """Return a gradient as hooks and users see it: a Tensor on `device` for an array, anything else as it is."""
-    if isinstance(value, np.ndarray):
-        return _registered[0](value, None, 0, device)
-    return _registered[0](np.asarray(value), None, 0, device) if isinstance(value, np.generic) else value
+    """Return a gradient as hooks and users see it: a Tensor on `device` for an array, anything else as it is.
+
+    The device is None where nothing says it, as in a Function applied to no tensor; then it is the default one.
+    """
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    tensor_class, default_device = _registered
+    return tensor_class(np.asarray(value), None, 0, default_device if device is None else device)
 
 
 def add(first: Any, second: Any) -> Any:
@@ -111,5 +117,10 @@ def describe(value: Any) -> str:
     """Say what a value is, for an error message."""
     shape = getattr(value, "shape", None)
     if shape is None:
-        return f"{type(value).__name__} {value!r}"
+        return f"{type(value).__name__} {reprlib.repr(value)}"
     return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"
+
+
+def counted(number: int, what: str) -> str:
+    """Say how many there are, for an error message."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -4,9 +4,22 @@ Importing this package fills the table `RULES`, which says what runs when a NumP
 """
 
 from . import arithmetic as arithmetic
+from . import contractions as contractions
+from . import convolution as convolution
+from . import cumulative as cumulative
+from . import diagonals as diagonals
 from . import exponential as exponential
 from . import extremes as extremes
+from . import indexing as indexing
+from . import joining as joining
+from . import linear_algebra as linear_algebra
 from . import nondifferentiable as nondifferentiable
+from . import norms as norms
+from . import rearranging as rearranging
+from . import reductions as reductions
+from . import shaping as shaping
+from . import solving as solving
+from . import statistics as statistics
 from . import trigonometric as trigonometric
 from .dispatch import call_function as call_function
 from .dispatch import call_ufunc as call_ufunc

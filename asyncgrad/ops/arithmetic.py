@@ -47,8 +47,8 @@ divide = differentiable(np.divide, "x y", x=lambda g, y: g / y, y=lambda g, x, y
 negative = differentiable(np.negative, "x", x=lambda g: -g)
 positive = differentiable(np.positive, "x", x=lambda g: g)
 reciprocal = differentiable(np.reciprocal, "x", x=lambda g, out: -g * out * out)
-square = differentiable(np.square, "x", x=lambda g, x: g * (2 * x))
-sqrt = differentiable(np.sqrt, "x", x=lambda g, out: g / (2 * out))
+square = differentiable(np.square, "x", x=lambda g, x: g * (x + x))
+sqrt = differentiable(np.sqrt, "x", x=lambda g, out: g / (out + out))
 cbrt = differentiable(np.cbrt, "x", x=lambda g, out: g / (3 * out * out))
 conjugate = differentiable(np.conjugate, "x", x=lambda g: np.conjugate(g))
 
@@ -62,7 +62,7 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
     def formula(g: Any, x: Any, y: Any) -> Any:
         if isinstance(y, (int, float)):
             if y == 2:
-                return g * (2 * x)
+                return g * (x + x)
             if y == 0:
                 return np.zeros_like(g)
             return g * (y * raised(x, y - 1))
@@ -164,7 +164,7 @@ copysign = differentiable(
 @primitive(np.real, views=True)
 def real(val: Any) -> Any:
     """Return the real part, a view; of a real array all of it."""
-    return np.real(val).view()
+    return np.real(val)
 
 
 @derivative(real, "val")

@@ -12,7 +12,7 @@ from ..errors import InPlaceError, MissingDerivativeError
 from ..graph.tracked import Tracked
 from .primitive import RULES
 
-__all__ = ["call_function", "call_ufunc", "write"]
+__all__ = ["call_function", "call_ufunc", "refuse_history", "write"]
 
 #: What `ufunc.reduce` and `ufunc.accumulate` are called when they have a name of their own.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
@@ -59,13 +59,15 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     out = kwargs.pop("out", None)
     where = kwargs.pop("where", True)
     dtype = kwargs.pop("dtype", None)
+    # Of ufuncs, only those on vectors (vecdot) have an axis.
+    axis = {"axis": kwargs.pop("axis")} if ufunc.signature is not None and "axis" in kwargs else {}
     if kwargs:
         raise TypeError(f"numpy.{ufunc.__name__} on a Tensor does not take {', '.join(kwargs)}")
     if where is not True and out is None:
         raise TypeError(f"numpy.{ufunc.__name__} with where= leaves the rest undefined: pass out= as well")
     if dtype is not None:
         inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
-    result = rule(*inputs)
+    result = rule(*inputs, **axis)
     return result if out is None else write(out[0] if isinstance(out, tuple) else out, result, where)
 
 
@@ -76,7 +78,21 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
     out = kwargs.pop("out", None)
     result = rule(*args, **kwargs)
-    return result if out is None else write(out, result)
+    return result if out is None else write(out[0] if isinstance(out, tuple) else out, result)
+
+
+def refuse_history(out: Any, *sources: Any) -> None:
+    """Raise if a write into `out`, from `sources`, would have to be recorded.
+
+    Raises:
+        InPlaceError: grad mode is on and one of them requires grad, or `out` is an array and a source does.
+    """
+    recorded = any(isinstance(value, Tracked) and value._requires_grad() for value in (out, *sources))
+    if recorded and (GRAD_MODE.get() or not isinstance(out, Tracked)):
+        raise InPlaceError(
+            "writing in place into, or from, a tensor that requires grad is not supported yet: compute a new tensor "
+            "(x = x + y, np.where(mask, new, old)), or write inside `with ag.no_grad():` if no gradient is to flow"
+        )
 
 
 def write(out: Any, result: Any, where: Any = True) -> Any:
@@ -85,13 +101,8 @@ def write(out: Any, result: Any, where: Any = True) -> Any:
     Raises:
         InPlaceError: the write would have to be recorded.
     """
+    refuse_history(out, result, where)
     tracked = isinstance(out, Tracked)
-    recorded = [value for value in (out, result, where) if isinstance(value, Tracked) and value._requires_grad()]
-    if recorded and (GRAD_MODE.get() or not tracked):
-        raise InPlaceError(
-            "writing in place into, or from, a tensor that requires grad is not supported yet: compute a new tensor "
-            "(x = x + y, np.where(mask, new, old)), or write inside `with ag.no_grad():` if no gradient is to flow"
-        )
     raw_result, raw_where = (value._data if isinstance(value, Tracked) else value for value in (result, where))
     np.copyto(out._data if tracked else out, raw_result, where=raw_where)
     if tracked:

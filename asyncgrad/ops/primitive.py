@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from ..context import GRAD_MODE
+from ..context import CURRENT_GRAPH_TASK, GRAD_MODE
 from ..errors import DeviceError
 from ..graph.leaf import accumulator
-from ..graph.node import Node, next_order
-from ..graph.saved import check_version, output_alias, released
+from ..graph.node import LEAF_ORDER, Node, next_order
+from ..graph.saved import check_version, detached, output_alias, released
 from ..graph.tracked import Tracked
 from .plan import Plan
 from .recording import generate_call
@@ -62,8 +62,11 @@ class PrimitiveNode(Node):
         return self.plan.primitive.node_name
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradients of the primitive's tensor arguments."""
+        """Return the gradients of the primitive's tensor arguments, as far as the backward that runs needs them."""
         (grad,) = grads
+        graph_task = CURRENT_GRAPH_TASK.get()
+        if graph_task is not None and graph_task.exec_info is not None:
+            return self.apply_wanted(grad, [self.task_should_compute_output(edge) for edge in range(self.num_outputs)])
         outputs: tuple[Any, ...] = (
             self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run(self, grad)
         )
@@ -93,7 +96,15 @@ class PrimitiveNode(Node):
                 values[index] = tensor._data
             elif self.plan.slots[index].owner == "out":
                 values[index] = output_alias(tensor, self)
+            elif self._has_lost_history(self.plan.slots[index].owner, tensor):
+                raise detached(self, tensor)
         return values
+
+    def _has_lost_history(self, owner: str, tensor: Tracked) -> bool:
+        """Tell whether a saved argument was taken out of the graph since, so that its use would go unrecorded."""
+        names = self.plan.primitive.tensor_names
+        producer = self.next_nodes[names.index(owner)] if owner in names else None
+        return producer is not None and producer.order != LEAF_ORDER and tensor._grad_fn is not producer
 
     def check_versions(self) -> None:
         """Raise if a saved tensor was changed in place since."""

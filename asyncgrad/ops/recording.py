@@ -54,25 +54,42 @@ def generate_call(
         always_floating: whether floating arguments always give a floating result.
         namespace: what the generated source refers to.
     """
-    bits = {tensor: 1 << index for index, tensor in enumerate(tensor_names)}
-    count = len(tensor_names)
     namespace = dict(namespace)
-    lines = [f"def call({_parameters(signature, namespace)}):", "    _template, _key = None, 0"]
-    for tensor, bit in bits.items():
-        lines += [f"    if isinstance({tensor}, _Tracked):"]
-        if bit == 1:
-            lines += [f"        _template, _key = {tensor}, 1"]
+    lines = [
+        f"def call({_parameters(signature, namespace)}):",
+        *_unwrap(name, tensor_names),
+        *_compute(signature, tensor_names, views),
+        *_find_edges(tensor_names, always_floating),
+        *_make_node(signature, tensor_names),
+    ]
+    exec(compile("\n".join(lines), f"<call of {name}>", "exec"), namespace)  # noqa: S102
+    call: Callable[..., Any] = namespace["call"]
+    return call
+
+
+def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
+    """Take the arrays out of the tensors; `_template` is the first tensor, the low bits of `_key` say which are."""
+    lines = ["    _template, _key = None, 0"]
+    for index, tensor in enumerate(tensor_names):
+        lines.append(f"    if isinstance({tensor}, _Tracked):")
+        if index == 0:
+            lines.append(f"        _template, _key = {tensor}, 1")
         else:
             lines += [
                 f"        if _template is None: _template = {tensor}",
                 f"        elif {tensor}._device is not _template._device:",
                 f"            raise _mixed_devices({name!r}, _template, {tensor})",
-                f"        _key |= {bit}",
+                f"        _key |= {1 << index}",
             ]
         lines += [f"        _raw_{tensor} = {tensor}._data", "    else:", f"        _raw_{tensor} = {tensor}"]
+    return lines
+
+
+def _compute(signature: inspect.Signature, tensor_names: Sequence[str], views: bool) -> list[str]:
+    """Call the function, and put its result into a tensor without a constructor, which would cost a call."""
     plain = _arguments(signature, lambda parameter: parameter)
-    raw = _arguments(signature, lambda parameter: f"_raw_{parameter}" if parameter in bits else parameter)
-    lines += [
+    raw = _arguments(signature, lambda parameter: f"_raw_{parameter}" if parameter in tensor_names else parameter)
+    lines = [
         "    if _template is None:",
         f"        return _function({plain})",
         f"    _data = _function({raw})",
@@ -82,40 +99,51 @@ def generate_call(
         "    _out._meta = _out._counter = _out._grad_fn = None",
     ]
     if views:
-        lines.append("    if _data.base is not None: _out._counter = _template._shared_version()")
+        first = f"_raw_{tensor_names[0]}"
+        lines.append(f"    if _key & 1 and (_data.base is not None or _data is {first}): _out._become_view_of(_template)")
+    return lines
+
+
+def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]:
+    """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    lines += [f"    if not (_grad_mode(){floating}):", "        return _out", "    _number = 0"]
-    for tensor, bit in bits.items():
+    lines = [f"    if not (_grad_mode(){floating}):", "        return _out", "    _number = 0"]
+    count = len(tensor_names)
+    for index, tensor in enumerate(tensor_names):
+        node = f"_node_{tensor}"
         lines += [
-            f"    _node_{tensor} = None",
-            f"    if _key & {bit}:",
-            f"        _node_{tensor} = {tensor}._grad_fn",
-            f"        if _node_{tensor} is not None:",
-            f"            _key |= {bit << count}",
-            f"            if _node_{tensor}.topological_nr >= _number: _number = _node_{tensor}.topological_nr + 1",
+            f"    {node} = None",
+            f"    if _key & {1 << index}:",
+            f"        {node} = {tensor}._grad_fn",
+            f"        if {node} is not None:",
+            f"            _key |= {1 << index + count}",
+            f"            if {node}.topological_nr >= _number: _number = {node}.topological_nr + 1",
             f"        elif {tensor}._meta is not None and {tensor}._meta.requires_grad:",
-            f"            _node_{tensor} = _accumulator({tensor}, {tensor}._meta)",
-            f"            _key |= {bit << count}",
+            f"            {node} = _accumulator({tensor}, {tensor}._meta)",
+            f"            _key |= {1 << index + count}",
             "            if not _number: _number = 1",
         ]
+    return [*lines, f"    if _key < {1 << count}:", "        return _out"]
+
+
+def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
+    """Make the node, and let it save what its plan names."""
+    count = len(tensor_names)
     nodes = "".join(f"_node_{tensor}, " for tensor in tensor_names)
     values = "".join(f"{parameter}, " for parameter in signature.parameters)
     raws = "".join(f"_raw_{tensor}, " for tensor in tensor_names)
-    lines += [
-        f"    if _key < {1 << count}:",
-        "        return _out",
+    return [
         "    _plan = _plans.get(_key)",
         "    if _plan is None: _plan = _make_plan(_key)",
         "    _node = _new(_PrimitiveNode)",
         "    _node.plan = _plan",
         f"    _node.next_nodes = ({nodes})",
         "    _node.input_nrs = _plan.zeros",
-    ]
-    for index, (tensor, bit) in enumerate(bits.items()):
-        lines.append(
-            f"    if _key & {bit << count} and {tensor}._output_nr: _node.connect_input({index}, {tensor}._output_nr)"
-        )
-    lines += [
+        *(
+            f"    if _key & {1 << index + count} and {tensor}._output_nr: "
+            f"_node.connect_input({index}, {tensor}._output_nr)"
+            for index, tensor in enumerate(tensor_names)
+        ),
         "    _node.order = _next_order()",
         "    _node.topological_nr = _number",
         "    _node.shape, _node.dtype, _node.device = _data.shape, _data.dtype, _template._device",
@@ -124,9 +152,6 @@ def generate_call(
         "    _out._grad_fn = _node",
         "    return _out",
     ]
-    exec(compile("\n".join(lines), f"<call of {name}>", "exec"), namespace)  # noqa: S102
-    call: Callable[..., Any] = namespace["call"]
-    return call
 
 
 def _arguments(signature: inspect.Signature, spelled: Callable[[str], str]) -> str:

@@ -28,8 +28,8 @@ class Case(NamedTuple):
     #: Positional arguments: float64 arrays, away from kinks; lists or tuples of them; anything else as it is.
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = MappingProxyType({})
-    #: Which arguments to differentiate with respect to: positions, or names of keyword arguments. All float64
-    #: arrays in them, also inside lists and tuples, are differentiated.
+    #: Which arguments to differentiate with respect to: positions, or names of keyword arguments. All floating
+    #: arrays in them, also inside lists and tuples, are.
     differentiate: tuple[int | str, ...] = (0,)
     #: False where there is a kink at the point, or a derivative of infinity: values and dtypes are still
     #: checked, differences would say nothing.
@@ -58,12 +58,18 @@ def flat(outputs: Any) -> list[Any]:
 
 
 def map_arrays(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
-    """Return `value` with every float64 array in it, also in nested lists and tuples, changed."""
+    """Return `value` with every floating array in it, also in nested lists and tuples, changed."""
     if isinstance(value, np.ndarray):
-        return change(value) if value.dtype == np.float64 else value
+        return change(value) if value.dtype.kind == "f" else value
     if type(value) in (list, tuple):
         return type(value)(map_arrays(item, change) for item in value)
     return value
+
+
+def in_dtype(case: Case, dtype: Any) -> Case:
+    """Return the case with its floating arrays in another dtype, those that are not differentiated too."""
+    kwargs = {name: map_arrays(value, lambda array: array.astype(dtype)) for name, value in case.kwargs.items()}
+    return case._replace(args=map_arrays(case.args, lambda array: array.astype(dtype)), kwargs=kwargs)
 
 
 def _substitute(case: Case, change: Callable[[np.ndarray], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -88,7 +94,7 @@ def check_derivatives(function: Callable[..., Any], case: Case, *, order: int = 
 async def _check(function: Callable[..., Any], case: Case, order: int, generator: np.random.Generator) -> None:
     name = getattr(function, "__name__", repr(function))
     points = leaves_of(case)
-    assert points, f"{name}: there is no float64 array in the arguments {case.differentiate} of the case"
+    assert points, f"{name}: there is no floating array in the arguments {case.differentiate} of the case"
     tensors = [ag.tensor(point, requires_grad=True) for point in points]
     outputs = call(function, case, tensors)
     chosen = [index for index, output in enumerate(outputs) if getattr(output, "requires_grad", False)]
@@ -138,9 +144,7 @@ def _inner(values: Any, weights: Sequence[np.ndarray]) -> float:
 
 def _arrays(grads: Sequence[Any], like: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return gradients as arrays; zeros where an input was not used."""
-    return [
-        np.zeros_like(point) if grad is None else grad.numpy() for grad, point in zip(grads, like, strict=True)
-    ]
+    return [np.zeros_like(point) if grad is None else grad.numpy() for grad, point in zip(grads, like, strict=True)]
 
 
 async def _differences(

@@ -1,0 +1,189 @@
+"""Python's operators and conversions, as an array has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from .graph.tracked import Tracked
+from .graph.values import raw
+from .ops.arithmetic import add, divide, multiply, negative, positive, power, remainder, subtract
+from .ops.dispatch import write
+from .ops.extremes import absolute
+from .ops.indexing import getitem, part, setitem
+from .ops.linear_algebra import matmul
+from .ops.primitive import RULES
+
+__all__ = ["ArrayOperators"]
+
+T = TypeVar("T", bound=Tracked)
+Operator = Callable[[T, Any], T]
+
+
+def _deferred(other: Any, error: TypeError) -> Any:
+    """Leave an operation to an operand that asks for that; raise the error for any other.
+
+    Asked only after NumPy refused the operand, since asking each one would cost on the hottest path there is.
+    """
+    if getattr(type(other), "__array_ufunc__", error) is None:
+        return NotImplemented
+    raise error
+
+
+def _asked_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that refuses such an operand, for those that would not notice it."""
+
+    def careful(x: Any, y: Any) -> Any:
+        for operand in (x, y):
+            if getattr(type(operand), "__array_ufunc__", careful) is None:
+                raise TypeError(f"operand of type {type(operand).__name__} does not support ufuncs")
+        return function(x, y)
+
+    return careful
+
+
+def _operators(function: Callable[..., Any]) -> tuple[Operator[Any], Operator[Any], Operator[Any]]:
+    """Return the operator of a function of two arrays, its reflected form and its in-place form."""
+
+    def operator(self: T, other: Any) -> T:
+        try:
+            return function(self, other)  # type: ignore[no-any-return]
+        except TypeError as error:
+            return _deferred(other, error)  # type: ignore[no-any-return]
+
+    def reflected(self: T, other: Any) -> T:
+        try:
+            return function(other, self)  # type: ignore[no-any-return]
+        except TypeError as error:
+            return _deferred(other, error)  # type: ignore[no-any-return]
+
+    def in_place(self: T, other: Any) -> T:
+        return write(self, function(self, other))  # type: ignore[no-any-return]
+
+    return operator, reflected, in_place
+
+
+def _comparison(function: Callable[..., Any]) -> Operator[Any]:
+    """Return the operator of a comparison, whose reflected form is another comparison."""
+    return _operators(function)[0]
+
+
+_equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.divmod]
+_invert = RULES[np.invert]
+
+
+class ArrayOperators(Tracked):
+    """Abstract: what Python's syntax asks of an array."""
+
+    __slots__ = ()
+
+    # One line each, made by `_operators`: what a tensor does here it does at full speed or not at all.
+
+    __add__, __radd__, __iadd__ = _operators(add.call)
+    __sub__, __rsub__, __isub__ = _operators(subtract.call)
+    __mul__, __rmul__, __imul__ = _operators(multiply.call)
+    __truediv__, __rtruediv__, __itruediv__ = _operators(divide.call)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators(RULES[np.floor_divide])
+    __mod__, __rmod__, __imod__ = _operators(remainder.call)
+    __pow__, __rpow__, __ipow__ = _operators(_asked_first(power.call))
+    __matmul__, __rmatmul__, __imatmul__ = _operators(_asked_first(matmul))
+    __and__, __rand__, __iand__ = _operators(RULES[np.bitwise_and])
+    __or__, __ror__, __ior__ = _operators(RULES[np.bitwise_or])
+    __xor__, __rxor__, __ixor__ = _operators(RULES[np.bitwise_xor])
+    __lshift__, __rlshift__, __ilshift__ = _operators(RULES[np.left_shift])
+    __rshift__, __rrshift__, __irshift__ = _operators(RULES[np.right_shift])
+
+    __lt__ = _comparison(RULES[np.less])
+    __le__ = _comparison(RULES[np.less_equal])
+    __gt__ = _comparison(RULES[np.greater])
+    __ge__ = _comparison(RULES[np.greater_equal])
+
+    def __eq__(self, other: object) -> Any:
+        try:
+            return _equal(self, other)
+        except TypeError as error:
+            # NumPy answers for what it cannot compare, such as a string: no element is equal to it.
+            return _compared(self, self._data.__eq__(raw(other)), error)
+
+    def __ne__(self, other: object) -> Any:
+        try:
+            return _not_equal(self, other)
+        except TypeError as error:
+            return _compared(self, self._data.__ne__(raw(other)), error)
+
+    # Its elements can change, and == gives an array: what is kept in sets and dicts is which tensor it is.
+    __hash__ = object.__hash__
+
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+        try:
+            return _divmod(self, other)  # type: ignore[no-any-return]
+        except TypeError as error:
+            return _deferred(other, error)  # type: ignore[no-any-return]
+
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+        try:
+            return _divmod(other, self)  # type: ignore[no-any-return]
+        except TypeError as error:
+            return _deferred(other, error)  # type: ignore[no-any-return]
+
+    def __neg__(self) -> Self:
+        return negative.call(self)  # type: ignore[no-any-return]
+
+    def __pos__(self) -> Self:
+        return positive.call(self)  # type: ignore[no-any-return]
+
+    def __abs__(self) -> Self:
+        return absolute.call(self)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Self:
+        return _invert(self)  # type: ignore[no-any-return]
+
+    # As a container.
+
+    def __getitem__(self, index: Any) -> Self:
+        return getitem(self, index)  # type: ignore[no-any-return]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        setitem(self, index, value)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Self]:
+        if self._data.ndim == 0:
+            raise TypeError("a tensor without axes cannot be iterated over: t.item() is its one element")
+        return (part(self, index) for index in range(len(self._data)))
+
+    def __contains__(self, value: object) -> bool:
+        return bool(np.any(self._data == raw(value)))
+
+    # As a Python number.
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __float__(self) -> float:
+        return float(self._data)
+
+    def __complex__(self) -> complex:
+        return complex(self._data)
+
+    def __index__(self) -> int:
+        return self._data.__index__()  # type: ignore[no-any-return]
+
+    def __format__(self, spec: str) -> str:
+        return format(self._data.item(), spec) if self._data.ndim == 0 else object.__format__(self, spec)
+
+
+def _compared(tensor: Tracked, result: Any, error: TypeError) -> Any:
+    """Return what NumPy's own comparison said, as a plain tensor."""
+    if result is NotImplemented:
+        return result
+    if not isinstance(result, (np.ndarray, np.generic)):
+        raise error
+    return type(tensor)(np.asarray(result), None, 0, tensor._device)

@@ -1,0 +1,55 @@
+"""The functional layer of neural networks, with the names, argument order and layouts of torch.nn.functional.
+
+Where PyTorch says `dim` it is `axis`, as in NumPy. What chooses at random takes a NumPy generator. Called on
+bare arrays, each function gives a bare array.
+"""
+
+from .activations import elu as elu
+from .activations import leaky_relu as leaky_relu
+from .activations import relu as relu
+from .activations import sigmoid as sigmoid
+from .activations import silu as silu
+from .activations import softplus as softplus
+from .activations import tanh as tanh
+from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .convolution import conv2d as conv2d
+from .entropy import cross_entropy as cross_entropy
+from .entropy import nll_loss as nll_loss
+from .regularization import dropout as dropout
+from .gaussian_units import gelu as gelu
+from .normalization import layer_norm as layer_norm
+from .linear_maps import embedding as embedding
+from .linear_maps import linear as linear
+from .losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from .losses import l1_loss as l1_loss
+from .losses import mse_loss as mse_loss
+from .pooling import avg_pool2d as avg_pool2d
+from .pooling import max_pool2d as max_pool2d
+from .softmaxes import log_softmax as log_softmax
+from .softmaxes import softmax as softmax
+
+__all__ = [
+    "avg_pool2d",
+    "binary_cross_entropy_with_logits",
+    "conv2d",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "max_pool2d",
+    "mse_loss",
+    "nll_loss",
+    "relu",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "tanh",
+]

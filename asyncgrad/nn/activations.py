@@ -1,0 +1,340 @@
+"""Activation functions, elementwise.
+
+Where a backward takes more than a few NumPy calls it is a primitive of its own, which works in place in
+one array and has its derivatives beneath it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ops.primitive import derivative, primitive
+from ..ops.trigonometric import tanh as tanh_
+from .arguments import floating
+
+__all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus", "tanh"]
+
+
+def _empty(x: Any) -> Any:
+    """Return an array to compute into; unlike a result of NumPy's, it is an array for a 0-d `x` too."""
+    return np.empty(x.shape, x.dtype)
+
+
+# relu
+
+
+@primitive()
+def relu_(x: Any) -> Any:
+    """Return max(x, 0)."""
+    x = np.asarray(x)
+    # Compared with an array of zeros, and not with the number, since NumPy does that with vector instructions.
+    zeros = np.zeros(x.shape, x.dtype)
+    return np.maximum(x, zeros, out=zeros)
+
+
+@derivative(relu_, "x")
+def _(g: Any, out: Any) -> Any:
+    return relu_grad(g, out)
+
+
+@primitive()
+def relu_grad_(g: Any, y: Any) -> Any:
+    """Return g where the result y of relu is positive (or a NaN), and 0 elsewhere."""
+    return np.multiply(g, np.logical_not(y <= 0))
+
+
+@derivative(relu_grad_, "g")
+def _(h: Any, y: Any) -> Any:
+    return relu_grad(h, y)
+
+
+@derivative(relu_grad_, "y")
+def _(h: Any, y_shape: tuple[int, ...], y_dtype: Any) -> Any:
+    return np.zeros(y_shape, y_dtype)
+
+
+_relu = relu_.call
+relu_grad = relu_grad_.call
+
+
+def relu(x: Any) -> Any:
+    """Return `max(x, 0)`; its derivative at 0 is 0.
+
+    Args:
+        x: any shape.
+
+    Source: torch.nn.functional.relu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.relu(np.array([-1.0, 0.0, 2.0]))
+        array([0., 0., 2.])
+    """
+    return _relu(x)
+
+
+@primitive()
+def leaky_relu_(x: Any, negative_slope: float) -> Any:
+    """Return x where it is positive, and negative_slope * x elsewhere."""
+    return np.multiply(x, leaky_slope(x, negative_slope))
+
+
+@derivative(leaky_relu_, "x")
+def _(g: Any, x: Any, negative_slope: float) -> Any:
+    return g * leaky_slope(x, negative_slope)
+
+
+@primitive()
+def leaky_slope_(x: Any, negative_slope: float) -> Any:
+    """Return the derivative of leaky_relu: 1 where x is positive, and negative_slope elsewhere."""
+    x = floating(np.asarray(x))
+    slope = np.greater(x, 0).astype(x.dtype)
+    slope *= 1 - negative_slope
+    slope += negative_slope
+    return slope
+
+
+@derivative(leaky_slope_, "x")
+def _(h: Any, x_shape: tuple[int, ...], x_dtype: Any) -> Any:
+    return np.zeros(x_shape, x_dtype)
+
+
+_leaky_relu = leaky_relu_.call
+leaky_slope = leaky_slope_.call
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+    """Return x where it is positive, and `negative_slope * x` elsewhere; its derivative at 0 is `negative_slope`.
+
+    Args:
+        x: any shape.
+        negative_slope: a number.
+
+    Source: torch.nn.functional.leaky_relu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.leaky_relu(np.array([-1.0, 2.0]), 0.1)
+        array([-0.1,  2. ])
+    """
+    return _leaky_relu(x, negative_slope)
+
+
+# sigmoid, tanh, silu, softplus, elu
+
+
+@np.errstate(over="ignore")  # exp(-x) may become infinite: the result is 0, as it should be
+def logistic(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x)) of an array."""
+    x = floating(np.asarray(x))
+    value = np.negative(x, out=_empty(x))
+    np.exp(value, out=value)
+    value += 1
+    return np.reciprocal(value, out=value)
+
+
+@primitive()
+def sigmoid_(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x))."""
+    return logistic(x)
+
+
+@derivative(sigmoid_, "x")
+def _(g: Any, out: Any) -> Any:
+    return g * (out * (1 - out))
+
+
+_sigmoid = sigmoid_.call
+
+
+def sigmoid(x: Any) -> Any:
+    """Return `1 / (1 + exp(-x))`, without overflow.
+
+    Args:
+        x: any shape.
+
+    Source: torch.nn.functional.sigmoid.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.sigmoid(np.array([-1000.0, 0.0, 1000.0]))
+        array([0. , 0.5, 1. ])
+    """
+    return _sigmoid(x)
+
+
+_tanh = tanh_.call
+
+
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent; the same as `np.tanh`.
+
+    Args:
+        x: any shape.
+
+    Source: torch.nn.functional.tanh.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.tanh(np.array([0.0, 1.0]))
+        array([0.        , 0.76159416])
+    """
+    return _tanh(x)
+
+
+@primitive()
+def silu_(x: Any) -> Any:
+    """Return x * sigmoid(x)."""
+    value = logistic(x)
+    value *= x
+    return value
+
+
+@derivative(silu_, "x")
+def _(g: Any, x: Any) -> Any:
+    return silu_grad(g, x)
+
+
+@primitive()
+def silu_grad_(g: Any, x: Any) -> Any:
+    """Return g times the derivative of silu, s (1 + x (1 - s)) where s = sigmoid(x)."""
+    s = logistic(x)
+    value = np.subtract(1, s, out=_empty(s))
+    value *= x
+    value += 1
+    value *= s
+    value *= g
+    return value
+
+
+@derivative(silu_grad_, "g")
+def _(h: Any, x: Any) -> Any:
+    return silu_grad(h, x)
+
+
+@derivative(silu_grad_, "x")
+def _(h: Any, g: Any, x: Any) -> Any:
+    s = _sigmoid(x)
+    return h * g * s * (1 - s) * (2 + x * (1 - 2 * s))
+
+
+_silu = silu_.call
+silu_grad = silu_grad_.call
+
+
+def silu(x: Any) -> Any:
+    """Return `x * sigmoid(x)`, also known as swish.
+
+    Args:
+        x: any shape.
+
+    Source: torch.nn.functional.silu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.silu(np.array([0.0, 1.0]))
+        array([0.        , 0.73105858])
+    """
+    return _silu(x)
+
+
+@primitive()
+def softplus_(x: Any, beta: float, threshold: float) -> Any:
+    """Return log(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
+    x = floating(np.asarray(x))
+    scaled = x * beta
+    value = np.log1p(np.exp(-np.abs(scaled)))
+    value += np.maximum(scaled, 0)
+    return np.where(scaled > threshold, x, value / beta)
+
+
+@derivative(softplus_, "x")
+def _(g: Any, x: Any, beta: float, threshold: float) -> Any:
+    return g * softplus_slope(x, beta, threshold)
+
+
+@primitive()
+def softplus_slope_(x: Any, beta: float, threshold: float) -> Any:
+    """Return the derivative of softplus: sigmoid(beta x), and 1 where beta x is above the threshold."""
+    scaled = x * beta
+    return np.where(scaled > threshold, 1, logistic(scaled)).astype(x.dtype, copy=False)
+
+
+@derivative(softplus_slope_, "x")
+def _(g: Any, out: Any, beta: float) -> Any:
+    return g * (beta * out * (1 - out))
+
+
+_softplus = softplus_.call
+softplus_slope = softplus_slope_.call
+
+
+def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """Return `log(1 + exp(beta * x)) / beta`, a smooth relu, without overflow.
+
+    Args:
+        x: any shape.
+        beta: how sharply it bends; not 0.
+        threshold: where `beta * x` is above it, the result is x itself.
+
+    Source: torch.nn.functional.softplus.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.softplus(np.array([0.0, 1000.0]))
+        array([6.93147181e-01, 1.00000000e+03])
+    """
+    return _softplus(x, beta, threshold)
+
+
+@primitive()
+def elu_(x: Any, alpha: float) -> Any:
+    """Return x where it is positive, and alpha (exp(x) - 1) elsewhere."""
+    x = floating(np.asarray(x))
+    return np.where(x > 0, x, np.multiply(alpha, np.expm1(np.minimum(x, 0))))
+
+
+@derivative(elu_, "x")
+def _(g: Any, x: Any, alpha: float) -> Any:
+    return g * elu_slope(x, alpha, 1)
+
+
+@primitive()
+def elu_slope_(x: Any, alpha: float, positive: float) -> Any:
+    """Return `positive` where x is positive, and alpha exp(x) elsewhere: with 1, the derivative of elu."""
+    return np.where(x > 0, positive, alpha * np.exp(np.minimum(x, 0))).astype(x.dtype, copy=False)
+
+
+@derivative(elu_slope_, "x")
+def _(g: Any, x: Any, alpha: float) -> Any:
+    return g * elu_slope(x, alpha, 0)
+
+
+_elu = elu_.call
+elu_slope = elu_slope_.call
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """Return x where it is positive, and `alpha * (exp(x) - 1)` elsewhere.
+
+    Args:
+        x: any shape.
+        alpha: minus the limit at minus infinity.
+
+    Source: torch.nn.functional.elu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.elu(np.array([-1000.0, 2.0]))
+        array([-1.,  2.])
+    """
+    return _elu(x, alpha)

@@ -1,0 +1,60 @@
+"""What functions of this layer do with their arguments before they compute: take arrays out, check, name what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..context import GRAD_MODE
+from ..errors import ArgumentError
+from ..graph.tracked import Tracked
+
+__all__ = ["REDUCTIONS", "array_of", "check_reduction", "floating", "kept", "pair", "records"]
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def array_of(value: Any) -> Any:
+    """Return the bare array under a tensor, and anything else as an array."""
+    return value._data if isinstance(value, Tracked) else np.asarray(value)
+
+
+def floating(array: Any) -> Any:
+    """Return a floating or complex array as it is, and any other in float64."""
+    return array if array.dtype.kind in "fc" else array.astype(np.float64)
+
+
+def records(value: Any) -> bool:
+    """Tell whether a call on `value` is recorded: it requires grad, and grad mode is on."""
+    return isinstance(value, Tracked) and value._requires_grad() and GRAD_MODE.get()
+
+
+def kept(array: Any, like: Any) -> Any:
+    """Return what a forward computed and a backward needs as a tensor without history, beside the tensor `like`.
+
+    As a tensor it is saved as all saved tensors are: released with the graph, and seen by saved-tensor hooks.
+    """
+    return type(like)(array, None, 0, like._device)
+
+
+def pair(name: str, value: Any, least: int) -> tuple[int, int]:
+    """Return a height and a width from one int for both or from two; each is at least `least`.
+
+    Raises:
+        ArgumentError: it is neither; the message names the argument.
+    """
+    both = (value, value) if isinstance(value, (int, np.integer)) else value
+    if not isinstance(both, (tuple, list)) or len(both) != 2 or any(int(one) != one or one < least for one in both):
+        raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
+    return int(both[0]), int(both[1])
+
+
+def check_reduction(reduction: str) -> None:
+    """Raise unless `reduction` is one of those that losses take.
+
+    Raises:
+        ArgumentError: names what it was and what it may be.
+    """
+    if reduction not in REDUCTIONS:
+        raise ArgumentError(f"reduction must be one of {', '.join(REDUCTIONS)}, not {reduction!r}")

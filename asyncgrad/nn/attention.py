@@ -1,0 +1,147 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of
+from .regularization import dropout
+from .softmaxes import exponentials, softmax_grad
+
+__all__ = ["scaled_dot_product_attention"]
+
+
+@primitive()
+def attention_scores_(query: Any, key: Any, scale: float) -> Any:
+    """Return scale * query @ key.T, the last two axes of each as a matrix."""
+    # The queries are scaled and not the scores, of which there are more.
+    return (query * scale) @ key.swapaxes(-1, -2)
+
+
+@derivative(attention_scores_, "query")
+def _(g: Any, key: Any, scale: float) -> Any:
+    return (g @ key) * scale
+
+
+@derivative(attention_scores_, "key")
+def _(g: Any, query: Any, scale: float) -> Any:
+    return g.swapaxes(-1, -2) @ (query * scale)
+
+
+@primitive()
+def attention_weights_(scores: Any, mask: Any) -> Any:
+    """Return the softmax of scores + mask along the last axis; zeros for a row that is masked as a whole."""
+    if mask is None:
+        values, sums = exponentials(scores, -1)
+    else:
+        values, sums = exponentials(scores + mask, -1, empty=True)
+        sums[sums == 0] = 1
+    values /= sums
+    return values
+
+
+@derivative(attention_weights_, "scores", "mask")
+def _(g: Any, out: Any) -> Any:
+    return softmax_grad(g, out, -1)
+
+
+@primitive()
+def attended_(weights: Any, value: Any) -> Any:
+    """Return weights @ value, the last two axes of each as a matrix."""
+    return weights @ value
+
+
+@derivative(attended_, "weights")
+def _(g: Any, value: Any) -> Any:
+    return g @ value.swapaxes(-1, -2)
+
+
+@derivative(attended_, "value")
+def _(g: Any, weights: Any) -> Any:
+    return weights.swapaxes(-1, -2) @ g
+
+
+_attention_scores = attention_scores_.call
+_attention_weights = attention_weights_.call
+_attended = attended_.call
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    rng: np.random.Generator | None = None,
+) -> Any:
+    """Return `softmax(query @ key.T * scale + mask) @ value`: for each query, a mean of values.
+
+    Args:
+        query: shape `(..., targets, features)`.
+        key: shape `(..., sources, features)`.
+        value: shape `(..., sources, value features)`.
+        attn_mask: of a shape that broadcasts to `(..., targets, sources)`: booleans, true where a target may
+            attend to a source, or numbers to add to the scores. A target that may attend to nothing gets zeros.
+        dropout_p: the probability with which a weight is dropped.
+        is_causal: let target i attend to the sources 0 to i only; not together with `attn_mask`.
+        scale: what the scores are multiplied by; None for `features ** -0.5`.
+        rng: a NumPy generator, needed with `dropout_p`.
+
+    Returns:
+        A tensor of shape `(..., targets, value features)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.scaled_dot_product_attention; A. Vaswani et al., "Attention is all you need" (2017).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> query, key = np.zeros((2, 4)), np.ones((2, 4))
+        >>> nn.scaled_dot_product_attention(query, key, np.array([[1.0], [3.0]]), is_causal=True)
+        array([[1.],
+               [2.]])
+    """
+    shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
+    asked, offered, held = shapes
+    if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:
+        raise ArgumentError(
+            "scaled_dot_product_attention takes query (..., targets, features), key (..., sources, features) and "
+            f"value (..., sources, value features), not {asked}, {offered} and {held}"
+        )
+    if scale is None:
+        scale = 1 / math.sqrt(asked[-1]) if asked[-1] else 1.0
+    scores = _attention_scores(query, key, scale)
+    weights = _attention_weights(scores, _mask(attn_mask, is_causal, scores.shape, scores.dtype))
+    if dropout_p:
+        weights = dropout(weights, dropout_p, rng=rng)
+    return _attended(weights, value)
+
+
+def _mask(attn_mask: Any, is_causal: bool, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return what is added to the scores: 0 where a target may attend, and minus infinity elsewhere."""
+    if is_causal:
+        if attn_mask is not None:
+            raise ArgumentError("scaled_dot_product_attention takes attn_mask or is_causal=True, not both")
+        attn_mask = np.tri(shape[-2], shape[-1], dtype=bool)
+    if attn_mask is None:
+        return None
+    data = array_of(attn_mask)
+    try:
+        fits = np.broadcast_shapes(data.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ArgumentError(f"attn_mask of shape {data.shape} does not broadcast to the scores' shape, {shape}")
+    if data.dtype.kind == "b":
+        return np.where(data, 0.0, -np.inf).astype(dtype)
+    return attn_mask

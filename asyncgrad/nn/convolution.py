@@ -1,0 +1,203 @@
+"""Convolution of images, as products of matrices.
+
+The windows over a few images at a time are copied into a matrix with a row for each weight of a filter and
+a column for each place, and multiplied. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are the three
+ways to contract two of the three arrays of one trilinear form, so each one's derivatives are the other two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of, pair
+from .windows import Window, add_shifted, crop, pad, sliding
+
+__all__ = ["conv2d"]
+
+#: Bytes of windows that are copied at a time: they should stay in the cache until they are multiplied.
+CHUNK = 1 << 20
+
+
+def _chunks(count: int, bytes_each: int) -> Iterator[slice]:
+    """Yield slices of `count` images, of as many as the chunk has room for."""
+    step = max(1, min(count, CHUNK // max(1, bytes_each)))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
+
+
+def _by_group(weight: Any, groups: int) -> Any:
+    """Return the filters as a matrix for each group, shape (groups, filters, weights)."""
+    return weight.reshape(groups, weight.shape[0] // groups, -1)
+
+
+def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]:
+    """Yield the windows over a few images at a time, shape (images, groups, weights, places)."""
+    n, channels = x.shape[:2]
+    views = sliding(pad(x, window.padding), window)
+    weights = channels // groups * window.kernel[0] * window.kernel[1]
+    places = window.size[0] * window.size[1]
+    buffer: Any = None
+    for chunk in _chunks(n, groups * weights * places * x.itemsize):
+        part = views[chunk]
+        if buffer is None:
+            buffer = np.empty(part.shape, x.dtype)
+        columns = buffer[: len(part)]
+        columns[...] = part
+        yield chunk, columns.reshape(len(part), groups, weights, places)
+
+
+@primitive()
+def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
+    """Return the filters' products with the windows over x, plus the bias of each filter."""
+    n, filters, places = x.shape[0], weight.shape[0], window.size[0] * window.size[1]
+    result = np.empty((n, filters, *window.size), np.result_type(x, weight))
+    products = result.reshape(n, groups, filters // groups, places)
+    matrices = _by_group(weight, groups)
+    for chunk, columns in _columns(x, window, groups):
+        np.matmul(matrices, columns, out=products[chunk])
+    if bias is None:
+        return result
+    column = bias.reshape(-1, 1, 1)
+    return np.add(result, column, out=result if result.dtype == bias.dtype else None)
+
+
+@derivative(conv2d_, "x")
+def _(g: Any, x_shape: tuple[int, ...], weight: Any, window: Window, groups: int) -> Any:
+    return conv2d_input_grad(g, weight, x_shape, window, groups)
+
+
+@derivative(conv2d_, "weight")
+def _(g: Any, x: Any, weight_shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    return conv2d_weight_grad(g, x, weight_shape, window, groups)
+
+
+@derivative(conv2d_, "bias")
+def _(g: Any) -> Any:
+    return np.sum(g, axis=(0, 2, 3))
+
+
+@primitive()
+def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    """Return what conv2d gives back to its images: each window's share is added in its place."""
+    n, places = g.shape[0], window.size[0] * window.size[1]
+    (above, below), (left, right) = window.padding
+    padded = np.zeros((n, shape[1], above + shape[2] + below, left + shape[3] + right), np.result_type(g, weight))
+    matrices = _by_group(weight, groups).swapaxes(1, 2)
+    g = g.reshape(n, groups, -1, places)
+    for chunk in _chunks(n, groups * matrices.shape[1] * places * padded.itemsize):
+        columns = np.matmul(matrices, g[chunk])
+        columns = columns.reshape(-1, shape[1], *window.kernel, *window.size)
+        for row, column in window.offsets:
+            add_shifted(padded[chunk], window, row, column, columns[:, :, row, column])
+    return crop(padded, window.padding, shape[2:])
+
+
+@derivative(conv2d_input_grad_, "g")
+def _(h: Any, weight: Any, window: Window, groups: int) -> Any:
+    return _conv2d(h, weight, None, window, groups)
+
+
+@derivative(conv2d_input_grad_, "weight")
+def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    return conv2d_weight_grad(g, h, weight_shape, window, groups)
+
+
+@primitive()
+def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    """Return what conv2d gives back to its filters."""
+    places = window.size[0] * window.size[1]
+    result = np.zeros(shape, np.result_type(g, x))
+    total = _by_group(result, groups)
+    g = g.reshape(g.shape[0], groups, -1, places)
+    for chunk, columns in _columns(x, window, groups):
+        total += np.matmul(g[chunk], columns.swapaxes(2, 3)).sum(axis=0)
+    return result
+
+
+@derivative(conv2d_weight_grad_, "g")
+def _(h: Any, x: Any, window: Window, groups: int) -> Any:
+    return _conv2d(x, h, None, window, groups)
+
+
+@derivative(conv2d_weight_grad_, "x")
+def _(h: Any, g: Any, x_shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    return conv2d_input_grad(g, h, x_shape, window, groups)
+
+
+_conv2d = conv2d_.call
+conv2d_input_grad = conv2d_input_grad_.call
+conv2d_weight_grad = conv2d_weight_grad_.call
+
+
+def conv2d(
+    x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Return the cross-correlation of images with filters, as neural networks convolve.
+
+    Args:
+        x: images, shape `(n, channels, height, width)`, or one of shape `(channels, height, width)`.
+        weight: filters, shape `(filters, channels // groups, kernel height, kernel width)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps of the window, an int or a pair (down, right).
+        padding: rows and columns of zeros on each side, an int or a pair; or "valid" (none), or "same" (as many
+            as keep the size; the stride must be 1).
+        dilation: steps between the elements of the window, an int or a pair.
+        groups: into how many groups channels and filters are divided; a filter sees the channels of its own.
+
+    Returns:
+        A tensor of shape `(n, filters, rows, columns)`, without n where x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv2d(np.arange(9.0).reshape(1, 1, 3, 3), np.ones((1, 1, 2, 2)))
+        array([[[[ 8., 12.],
+                 [20., 24.]]]])
+    """
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    if len(shape) not in (3, 4) or len(filters) != 4:
+        raise ArgumentError(
+            f"conv2d takes x of shape (n, channels, height, width) and a weight of shape (filters, channels, height, "
+            f"width), not {shape} and {filters}"
+        )
+    if shape[-3] != filters[1] * groups or filters[0] % groups:
+        raise ArgumentError(
+            f"conv2d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels "
+            f"and a number of filters that {groups} divides: x has shape {shape}"
+        )
+    if bias is not None and array_of(bias).shape != filters[:1]:
+        raise ArgumentError(
+            f"conv2d with a weight of shape {filters} needs a bias of shape {filters[:1]}, not {array_of(bias).shape}"
+        )
+    steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
+    around = _padding(padding, filters[2:], steps, dilations)
+    window = Window.over("conv2d", shape[-2:], filters[2:], steps, around, dilations)
+    if len(shape) == 4:
+        return _conv2d(x, weight, bias, window, groups)
+    return _conv2d(np.reshape(x, (1, *shape)), weight, bias, window, groups)[0]
+
+
+def _padding(
+    padding: Any, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    if padding == "valid":
+        return (0, 0), (0, 0)
+    if padding == "same":
+        if stride != (1, 1):
+            raise ArgumentError(f"conv2d with padding='same' needs stride 1, not {stride}")
+        down, right = (step * (length - 1) for step, length in zip(dilation, kernel, strict=True))
+        return (down // 2, down - down // 2), (right // 2, right - right // 2)
+    if isinstance(padding, str):
+        raise ArgumentError(f"padding must be 'valid', 'same', an int or a pair, not {padding!r}")
+    height, width = pair("padding", padding, 0)
+    return (height, height), (width, width)

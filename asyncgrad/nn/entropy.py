@@ -1,0 +1,223 @@
+"""Cross entropy, from scores or from log-probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of, check_reduction, floating
+from .labels import Selection, at_labels, places, select
+from .rows import maximum_along, sum_along
+from .softmaxes import log_softmax, softmax, softmax_grad
+
+__all__ = ["cross_entropy", "nll_loss"]
+
+
+@np.errstate(invalid="ignore")  # of a row that holds an infinity: the loss is a NaN
+def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, Any, Any]:
+    """Return the cross entropy of an array of scores, and the maxima and the sums of exponentials of its rows."""
+    labels, ignored, coefficient, _ = selection
+    maxima = maximum_along(scores, 1)
+    values = scores - maxima
+    picked = values[places(labels)]
+    sums = sum_along(np.exp(values, out=values), 1)
+    losses = np.log(sums).reshape(labels.shape)
+    losses -= picked
+    if ignored is not None:
+        losses[ignored] = 0
+    losses *= coefficient
+    return losses if reduction == "none" else np.asarray(np.add.reduce(losses, axis=None)), maxima, sums
+
+
+@primitive()
+def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+    """Return `value`, the cross entropy, computed before for the maxima and sums that the derivative needs."""
+    return value
+
+
+@derivative(cross_entropy_, "logits")
+def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+    return cross_entropy_grad(g, logits, selection, maxima, sums)
+
+
+@primitive()
+def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+    """Return g times the coefficients times (softmax - 1 at the label): what cross_entropy gives back."""
+    labels, ignored, coefficient, _ = selection
+    scale = np.asarray(g * coefficient)
+    values = np.subtract(logits, maxima)
+    np.exp(values, out=values)
+    values *= (np.expand_dims(scale, 1) if scale.ndim else scale) / sums
+    values[places(labels)] -= scale
+    if ignored is not None:
+        np.moveaxis(values, 1, -1)[ignored] = 0
+    return values
+
+
+@derivative(cross_entropy_grad_, "g")
+def _(h: Any, logits: Any, selection: Selection) -> Any:
+    labels, ignored, coefficient, _ = selection
+    expected = np.sum(h * softmax(logits, 1), axis=1)
+    value = (expected - at_labels(h, labels, None)) * coefficient
+    return value if ignored is None else value * ~ignored
+
+
+@derivative(cross_entropy_grad_, "logits")
+def _(h: Any, g: Any, logits: Any, selection: Selection) -> Any:
+    scale = g * selection.coefficient
+    if selection.ignored is not None:
+        scale = scale * ~selection.ignored
+    if scale.ndim:
+        scale = np.expand_dims(scale, 1)
+    return softmax_grad(h * scale, softmax(logits, 1), 1)
+
+
+_cross_entropy = cross_entropy_.call
+cross_entropy_grad = cross_entropy_grad_.call
+
+
+def cross_entropy(
+    logits: Any,
+    labels: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Return how far the softmax of scores is from the labels: minus the logarithm of what it gives the right class.
+
+    Args:
+        logits: scores, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
+        labels: integers from 0 to `classes - 1`, of the same shape without the classes; or the probability of
+            each class, of the shape of `logits`.
+        weight: of each class, shape `(classes,)`; None weighs them alike.
+        ignore_index: a label that counts for nothing.
+        reduction: "mean" (by weight, ignored labels left out), "sum" or "none".
+        label_smoothing: the share, from 0 to 1, of the labels that is spread evenly over all classes.
+
+    Returns:
+        A scalar; with reduction "none" the losses, in the shape of integer labels.
+
+    Raises:
+        ArgumentError: shapes or options do not fit.
+        IndexRangeError: a label is no class.
+
+    Source: torch.nn.functional.cross_entropy.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> logits = np.array([[2.0, 0.0], [0.0, 0.0]])
+        >>> nn.cross_entropy(logits, np.array([0, 1]), reduction="none")
+        array([0.12692801, 0.69314718])
+    """
+    check_reduction(reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"label_smoothing must be from 0 to 1, not {label_smoothing}")
+    truth = array_of(labels)
+    if truth.dtype.kind in "fc":
+        return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
+    scores, samples = _canonical("cross_entropy", logits, truth)
+    data = floating(array_of(scores))
+    selection = select("cross_entropy", truth, data.shape, data.dtype, weight, ignore_index, reduction)
+    if label_smoothing:
+        losses = _smoothed(log_softmax(scores, 1), selection, weight, label_smoothing)
+        return _reduced(losses, samples, "none" if reduction == "none" else "sum")
+    value, maxima, sums = _compute(data, selection, reduction)
+    result = _cross_entropy(scores, value, selection, maxima, sums)
+    return result if result.shape in ((), samples) else result.reshape(samples)
+
+
+def _smoothed(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
+    labels, ignored, coefficient, scale = selection
+    certain = at_labels(log_probabilities, labels, ignored) * coefficient
+    weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities.ndim)
+    even = np.sum(weighted, axis=1) * (scale / log_probabilities.shape[1])
+    if ignored is not None:
+        even = np.where(ignored, 0, even)
+    return certain * (smoothing - 1) - even * smoothing
+
+
+def _against_probabilities(logits: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
+    shape = array_of(logits).shape
+    if array_of(target).shape != shape:
+        raise ArgumentError(
+            f"cross_entropy of logits of shape {shape} takes integer labels, or probabilities of that shape, "
+            f"not floating labels of shape {array_of(target).shape}"
+        )
+    axis = min(1, len(shape) - 1)
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / shape[axis]
+    product = log_softmax(logits, axis) * target
+    if weight is not None:
+        product = product * _by_class(weight, len(shape))
+    losses = -np.sum(product, axis=axis)
+    if reduction == "none":
+        return losses
+    return np.sum(losses) if reduction == "sum" else np.mean(losses)
+
+
+def _by_class(weight: Any, ndim: int) -> Any:
+    """Return the weights so that they broadcast along the class axis."""
+    return array_of(weight).reshape(-1, *(1,) * max(0, ndim - 2))
+
+
+def _canonical(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return scores in the shape (n, classes) or (n, classes, d), and the shape of the losses."""
+    shape = array_of(logits).shape
+    if not shape:
+        raise ArgumentError(f"{function} needs scores of shape (n, classes) or (n, classes, d...), not a scalar")
+    expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
+    if labels.shape != expected or labels.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"{function} of scores of shape {shape} takes integer labels of shape {expected} (the classes are on "
+            f"axis 1), not labels of shape {labels.shape} and dtype {labels.dtype}"
+        )
+    if len(shape) == 1:
+        logits = np.reshape(logits, (1, *shape))
+    elif len(shape) > 3:
+        logits = np.reshape(logits, (*shape[:2], -1))
+    return logits, expected
+
+
+def _reduced(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
+    return np.reshape(losses, samples) if reduction == "none" else np.sum(losses)
+
+
+def nll_loss(
+    input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
+) -> Any:
+    """Return minus the log-probabilities of the right classes.
+
+    Args:
+        input: log-probabilities, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
+        target: integers from 0 to `classes - 1`, of the same shape without the classes.
+        weight: of each class, shape `(classes,)`; None weighs them alike.
+        ignore_index: a label that counts for nothing.
+        reduction: "mean" (by weight, ignored labels left out), "sum" or "none".
+
+    Returns:
+        A scalar; with reduction "none" the losses, in the shape of `target`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit.
+        IndexRangeError: a label is no class.
+
+    Source: torch.nn.functional.nll_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.nll_loss(np.array([[-1.0, -2.0], [-3.0, -4.0]]), np.array([0, 1]), reduction="none")
+        array([1., 4.])
+    """
+    check_reduction(reduction)
+    labels = array_of(target)
+    scores, samples = _canonical("nll_loss", input, labels)
+    data = array_of(scores)
+    selection = select("nll_loss", labels, data.shape, floating(data).dtype, weight, ignore_index, reduction)
+    losses = at_labels(scores, selection.labels, selection.ignored) * -selection.coefficient
+    return _reduced(losses, samples, reduction)

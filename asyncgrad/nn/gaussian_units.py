@@ -1,0 +1,164 @@
+"""The Gaussian error linear unit, exact and by its tanh approximation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of, floating, kept, records
+from .error_function import normal_cdf, normal_pdf_into
+
+__all__ = ["gelu"]
+
+
+# Exact: x cdf(x), where cdf is the normal distribution's. The cdf costs the most by far, so it is kept.
+
+
+@primitive()
+def gelu_(x: Any, cdf: Any) -> Any:
+    """Return x * cdf, which is gelu where cdf is the normal distribution at x."""
+    return x * cdf
+
+
+@derivative(gelu_, "x")
+def _(g: Any, x: Any, cdf: Any) -> Any:
+    return gelu_grad(g, x, cdf)
+
+
+@derivative(gelu_, "cdf")
+def _(g: Any) -> None:
+    """Return nothing: a cdf is no variable of its own, and what it owes to x is in the derivative by x."""
+
+
+@primitive()
+def gelu_grad_(g: Any, x: Any, cdf: Any) -> Any:
+    """Return g (cdf + x pdf(x))."""
+    value = normal_pdf_into(x)
+    value *= x
+    value += cdf
+    value *= g
+    return value
+
+
+@derivative(gelu_grad_, "g")
+def _(h: Any, x: Any, cdf: Any) -> Any:
+    return gelu_grad(h, x, cdf)
+
+
+@derivative(gelu_grad_, "x")
+def _(h: Any, g: Any, x: Any) -> Any:
+    square = x * x
+    return h * g * (2 - square) * np.exp(square * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+@derivative(gelu_grad_, "cdf")
+def _(h: Any) -> None:
+    """Return nothing, as above."""
+
+
+_gelu = gelu_.call
+gelu_grad = gelu_grad_.call
+
+
+# By tanh: x (1 + tanh(a (x + b x**3))) / 2.
+
+INNER = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+
+
+def _bend(x: Any) -> Any:
+    """Return tanh(a (x + b x**3)) of an array, in an array of its own."""
+    value = np.square(x, out=np.empty(x.shape, x.dtype))
+    value *= INNER * CUBIC
+    value += INNER
+    value *= x
+    return np.tanh(value, out=value)
+
+
+@primitive()
+def gelu_tanh_(x: Any, bend: Any) -> Any:
+    """Return x (1 + bend) / 2, where `bend` is that tanh."""
+    value = np.add(bend, 1, out=np.empty(bend.shape, bend.dtype))
+    value *= x
+    value *= 0.5
+    return value
+
+
+@derivative(gelu_tanh_, "x")
+def _(g: Any, x: Any, bend: Any) -> Any:
+    return gelu_tanh_grad(g, x, bend)
+
+
+@derivative(gelu_tanh_, "bend")
+def _(g: Any) -> None:
+    """Return nothing, as for the cdf above."""
+
+
+@primitive()
+def gelu_tanh_grad_(g: Any, x: Any, bend: Any) -> Any:
+    """Return g (1 + t + x (1 - t**2) a (1 + 3 b x**2)) / 2, where t is the tanh."""
+    value = np.square(x, out=np.empty(x.shape, x.dtype))
+    value *= 0.5 * INNER * CUBIC * 3
+    value += 0.5 * INNER
+    value *= x
+    value *= 1 - bend
+    value += 0.5
+    # (1 + t) (1/2 + x (1 - t) a (1 + 3 b x**2) / 2)
+    value *= 1 + bend
+    value *= g
+    return value
+
+
+@derivative(gelu_tanh_grad_, "g")
+def _(h: Any, x: Any, bend: Any) -> Any:
+    return gelu_tanh_grad(h, x, bend)
+
+
+@derivative(gelu_tanh_grad_, "x")
+def _(h: Any, g: Any, x: Any) -> Any:
+    square = x * x
+    inner_slope = INNER + INNER * CUBIC * 3 * square
+    bend = np.tanh(x * (INNER + INNER * CUBIC * square))
+    curve = 2 * inner_slope + square * (6 * INNER * CUBIC) - 2 * x * bend * inner_slope * inner_slope
+    return h * g * 0.5 * (1 - bend * bend) * curve
+
+
+@derivative(gelu_tanh_grad_, "bend")
+def _(h: Any) -> None:
+    """Return nothing, as above."""
+
+
+_gelu_tanh = gelu_tanh_.call
+gelu_tanh_grad = gelu_tanh_grad_.call
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    """Return x times the share of a normal distribution that lies below x.
+
+    Args:
+        x: any shape.
+        approximate: "none" for the exact function, "tanh" for `x * (1 + tanh(...)) / 2`.
+
+    Raises:
+        ArgumentError: `approximate` is neither.
+
+    Source: torch.nn.functional.gelu; D. Hendrycks and K. Gimpel, "Gaussian error linear units" (2016).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.gelu(np.array([-1.0, 0.0, 1.0]))
+        array([-0.15865525,  0.        ,  0.84134475])
+    """
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f"gelu takes approximate='none' or 'tanh', not {approximate!r}")
+    data = floating(array_of(x))
+    if approximate == "none":
+        cdf = normal_cdf(data)
+        return _gelu(x, kept(cdf, x) if records(x) else cdf)
+    bend = _bend(data)
+    return _gelu_tanh(x, kept(bend, x) if records(x) else bend)

@@ -1,0 +1,214 @@
+"""Linear maps of feature vectors, and rows picked from a table.
+
+`linear`, `linear_input_grad` and `linear_weight_grad` are the three ways to contract two of the three arrays
+of one trilinear form, so each one's derivatives are the other two. Arrays of more than two axes are seen as
+matrices: NumPy would multiply a stack of small matrices one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, IndexRangeError
+from ..graph.tracked import Tracked
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of
+from .rows import leading_sum
+
+__all__ = ["embedding", "linear"]
+
+
+@primitive()
+def linear_(x: Any, weight: Any, bias: Any) -> Any:
+    """Return `x @ weight.T + bias`."""
+    shape = x.shape
+    if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1]:
+        raise _misfit(x, weight)
+    if len(shape) == 2:
+        product = x @ weight.T
+    else:
+        rows = x.reshape(math.prod(shape[:-1]), shape[-1])
+        product = (rows @ weight.T).reshape(*shape[:-1], weight.shape[0])
+    if bias is None:
+        return product
+    if bias.shape != weight.shape[:1]:
+        raise ArgumentError(
+            f"linear with a weight of shape {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}"
+        )
+    if product.dtype != bias.dtype:
+        return product + bias
+    product += bias
+    return product
+
+
+def _misfit(x: Any, weight: Any) -> ArgumentError:
+    if weight.ndim != 2:
+        return ArgumentError(f"linear needs a weight of shape (out, in), not {weight.shape}")
+    hint = ". Is the weight transposed? It is (out, in)" if x.shape[-1:] == weight.shape[:1] else ""
+    return ArgumentError(
+        f"linear with a weight of shape {weight.shape} takes x of shape (..., {weight.shape[1]}), not {x.shape}{hint}"
+    )
+
+
+@derivative(linear_, "x")
+def _(g: Any, weight: Any) -> Any:
+    return linear_input_grad(g, weight)
+
+
+@derivative(linear_, "weight")
+def _(g: Any, x: Any) -> Any:
+    return linear_weight_grad(g, x)
+
+
+@derivative(linear_, "bias")
+def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
+    return leading_sum(g, bias_shape)
+
+
+@primitive()
+def linear_input_grad_(g: Any, weight: Any) -> Any:
+    """Return `g @ weight`: what `linear` gives back to x."""
+    if g.ndim == 2:
+        return g @ weight
+    rows = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
+    return (rows @ weight).reshape(*g.shape[:-1], weight.shape[1])
+
+
+@derivative(linear_input_grad_, "g")
+def _(g: Any, weight: Any) -> Any:
+    return _linear(g, weight, None)
+
+
+# A parameter named g is the gradient that linear_input_grad was given; here it is asked for under another name.
+@derivative(linear_input_grad_, "weight")
+def _(h: Any, g: Any) -> Any:
+    return linear_weight_grad(g, h)
+
+
+@primitive()
+def linear_weight_grad_(g: Any, x: Any) -> Any:
+    """Return `g.T @ x`, summed over all leading axes: what `linear` gives back to its weight."""
+    if g.ndim != 2:
+        g = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
+        x = x.reshape(len(g), x.shape[-1])
+    return g.T @ x
+
+
+@derivative(linear_weight_grad_, "g")
+def _(h: Any, x: Any) -> Any:
+    return _linear(x, h, None)
+
+
+@derivative(linear_weight_grad_, "x")
+def _(h: Any, g: Any) -> Any:
+    return linear_input_grad(g, h)
+
+
+_linear = linear_.call
+linear_input_grad = linear_input_grad_.call
+linear_weight_grad = linear_weight_grad_.call
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """Return `x @ weight.T + bias`, a linear map of the last axis.
+
+    Args:
+        x: shape `(..., in)`.
+        weight: shape `(out, in)`.
+        bias: shape `(out,)`, or None.
+
+    Returns:
+        A tensor of shape `(..., out)`.
+
+    Raises:
+        ArgumentError: the shapes do not fit; the message names them.
+
+    Source: torch.nn.functional.linear.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.linear(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([0.0, 0.0, 10.0]))
+        array([[ 1.,  2., 13.]])
+    """
+    return _linear(x, weight, bias)
+
+
+# Rows of a table.
+
+
+@primitive()
+def rows_at_(weight: Any, indices: Any, padding_index: int | None) -> Any:
+    """Return the rows of a table that an array of indices names."""
+    return weight[indices]
+
+
+@derivative(rows_at_, "weight")
+def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None) -> Any:
+    return rows_added(g, indices, weight_shape, padding_index)
+
+
+@primitive()
+def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Any:
+    """Return a table of zeros with each row of `g` added to the row that its index names, save the padding row."""
+    table = np.zeros(shape, g.dtype)
+    # np.add.at is fast in one dimension only.
+    places = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
+    np.add.at(table.reshape(-1), places.reshape(-1), g.reshape(-1))
+    if padding_index is not None:
+        table[padding_index] = 0
+    return table
+
+
+@derivative(rows_added_, "g")
+def _(h: Any, indices: Any, padding_index: int | None) -> Any:
+    rows = rows_at_(h, indices, padding_index)
+    return rows if padding_index is None else rows * (indices != padding_index)[..., np.newaxis]
+
+
+_rows_at = rows_at_.call
+rows_added = rows_added_.call
+
+
+def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
+    """Return the rows of `weight` that `indices` name.
+
+    Args:
+        indices: integers from 0 to `rows - 1`, of any shape `(...)`.
+        weight: a table, shape `(rows, features)`.
+        padding_idx: a row that gets no gradient, or None; a negative one counts from the end.
+
+    Returns:
+        A tensor of shape `(..., features)`.
+
+    Raises:
+        IndexRangeError: an index names no row.
+        ArgumentError: the indices are no integers, or the weight is no table.
+
+    Source: torch.nn.functional.embedding.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.embedding(np.array([2, 0]), np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+        array([[5., 6.],
+               [1., 2.]])
+    """
+    places = array_of(indices)
+    table = weight if isinstance(weight, Tracked) else np.asarray(weight)
+    if table.ndim != 2:
+        raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {table.shape}")
+    if places.dtype.kind not in "iu":
+        raise ArgumentError(f"embedding needs integer indices, not {places.dtype}: its arguments are (indices, weight)")
+    rows = table.shape[0]
+    if places.size and not (0 <= places.min() and places.max() < rows):
+        worst = places.min() if places.min() < 0 else places.max()
+        raise IndexRangeError(f"embedding got index {worst}, and the weight has {rows} rows: 0 to {rows - 1}")
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise IndexRangeError(f"padding_idx is {padding_idx}, and the weight has {rows} rows: 0 to {rows - 1}")
+        padding_idx %= rows
+    return _rows_at(table, places, padding_idx)

@@ -1,0 +1,130 @@
+"""Losses that compare element by element."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..ops.primitive import derivative, primitive
+from .activations import softplus
+from .arguments import array_of, check_reduction
+
+__all__ = ["binary_cross_entropy_with_logits", "l1_loss", "mse_loss"]
+
+
+def _warn_of_broadcasting(function: str, input: Any, target: Any) -> None:
+    """Warn where two arrays of different shapes are compared: (n,) with (n, 1) gives n * n differences."""
+    first, second = array_of(input).shape, array_of(target).shape
+    if first != second:
+        warnings.warn(
+            f"{function} compares an input of shape {first} with a target of shape {second}, so they are broadcast: "
+            "reshape one of them if that is not what you mean",
+            stacklevel=3,
+        )
+
+
+def _reduced(losses: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return losses
+    return np.mean(losses) if reduction == "mean" else np.sum(losses)
+
+
+@primitive()
+def squared_error_(input: Any, target: Any, factor: float | None) -> Any:
+    """Return the squares of the differences; their sum times `factor` where that is given."""
+    difference = np.subtract(input, target)
+    squares = difference * difference
+    return squares if factor is None else np.add.reduce(squares, axis=None) * factor
+
+
+@derivative(squared_error_, "input")
+def _(g: Any, input: Any, target: Any, factor: float | None) -> Any:
+    return (input - target) * (g * (2.0 if factor is None else 2.0 * factor))
+
+
+@derivative(squared_error_, "target")
+def _(g: Any, input: Any, target: Any, factor: float | None) -> Any:
+    return (input - target) * (g * (-2.0 if factor is None else -2.0 * factor))
+
+
+_squared_error = squared_error_.call
+
+
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+    """Return the mean of the squared differences.
+
+    Args:
+        input: any shape.
+        target: the same shape; another one is broadcast, with a warning.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.functional.mse_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> float(nn.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
+        2.0
+    """
+    check_reduction(reduction)
+    _warn_of_broadcasting("mse_loss", input, target)
+    factor = None if reduction == "none" else 1.0
+    if reduction == "mean":
+        count = math.prod(np.broadcast_shapes(array_of(input).shape, array_of(target).shape))
+        factor = 1 / count if count else math.nan
+    return _squared_error(input, target, factor)
+
+
+def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+    """Return the mean of the absolute differences; its derivative where they are 0 is 0.
+
+    Args:
+        input: any shape.
+        target: the same shape; another one is broadcast, with a warning.
+        reduction: "mean", "sum" or "none".
+
+    Source: torch.nn.functional.l1_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> float(nn.l1_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
+        1.0
+    """
+    check_reduction(reduction)
+    _warn_of_broadcasting("l1_loss", input, target)
+    return _reduced(np.abs(input - target), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+) -> Any:
+    """Return the cross entropy of yes-or-no answers, from scores: -t log(s) - (1 - t) log(1 - s), s = sigmoid(input).
+
+    Args:
+        input: scores, any shape.
+        target: probabilities of yes, the same shape; another one is broadcast, with a warning.
+        weight: of each answer, of a shape that broadcasts; None weighs them alike.
+        reduction: "mean", "sum" or "none".
+        pos_weight: of a yes, of a shape that broadcasts.
+
+    Source: torch.nn.functional.binary_cross_entropy_with_logits.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.binary_cross_entropy_with_logits(np.array([0.0, 1000.0]), np.array([1.0, 1.0]), reduction="none")
+        array([0.69314718, 0.        ])
+    """
+    check_reduction(reduction)
+    _warn_of_broadcasting("binary_cross_entropy_with_logits", input, target)
+    surprise = softplus(-input, 1.0, math.inf)
+    losses = (1 - target) * input
+    if pos_weight is None:
+        losses = losses + surprise
+    else:
+        losses = losses + surprise * (1 + (pos_weight - 1) * target)
+    return _reduced(losses if weight is None else losses * weight, reduction)

@@ -1,0 +1,200 @@
+"""Layer normalization.
+
+With n numbers in a row, mean m and inverse deviation s = (variance + eps) ** -0.5, the row becomes
+y = (x - m) s. What y gives back to x is the product with a symmetric matrix,
+
+    J(x) g = s (g - mean(g) - y mean(g y)),
+
+which is a primitive here, `standardize_grad`. Its own derivative by x, with cotangent h, follows from
+ds/dx = -s**2 y / n and dy/dx = J(x):
+
+    -s**2 y (mean(g h) - mean(g) mean(h) - b c) - s (c J(x) h + b J(x) g),   b = mean(h y), c = mean(g y).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of, floating
+from .rows import leading_sum, sum_rows
+
+__all__ = ["layer_norm"]
+
+
+def _standardized(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return the rows (x - mean) * inverse of a matrix, in an array of its own."""
+    value = x - mean
+    value *= inverse
+    return value
+
+
+def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
+    length = x.shape[1]
+    mean = sum_rows(x).reshape(-1, 1)
+    mean /= length
+    value = x - mean
+    inverse = sum_rows(value * value).reshape(-1, 1)
+    inverse /= length
+    inverse += eps
+    np.sqrt(inverse, out=inverse)
+    np.reciprocal(inverse, out=inverse)
+    value *= inverse
+    if weight is not None:
+        value = value * weight if weight.dtype != value.dtype else np.multiply(value, weight, out=value)
+    if bias is not None:
+        value = value + bias if bias.dtype != value.dtype else np.add(value, bias, out=value)
+    return value, mean, inverse
+
+
+@primitive()
+def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: Any) -> Any:
+    """Return `value`, the layer norm, computed before for the means and inverse deviations of the rows."""
+    return value
+
+
+@derivative(layer_norm_, "x")
+def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+    return standardize_grad(g if weight is None else g * weight, x, mean, inverse)
+
+
+@derivative(layer_norm_, "weight")
+def _(g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+    return layer_norm_weight_grad(g, x, weight_shape, mean, inverse)
+
+
+@derivative(layer_norm_, "bias")
+def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
+    return leading_sum(g, bias_shape)
+
+
+@primitive()
+def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+    """Return the sum over rows of g times the standardized x."""
+    matrix = (mean.shape[0], math.prod(shape))
+    value = _standardized(x.reshape(matrix), mean, inverse)
+    value *= g.reshape(matrix)
+    total = np.ones(matrix[0], value.dtype) @ value
+    return total if len(shape) == 1 else total.reshape(shape)
+
+
+@derivative(layer_norm_weight_grad_, "g")
+def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return h * standardize(x, mean, inverse)
+
+
+@derivative(layer_norm_weight_grad_, "x")
+def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return standardize_grad(h * g, x, mean, inverse)
+
+
+@primitive()
+def standardize_(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return (x - mean) * inverse, where these are the means and inverse deviations of the rows of x."""
+    return _standardized(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
+
+
+@derivative(standardize_, "x")
+def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return standardize_grad(g, x, mean, inverse)
+
+
+@primitive()
+def inverse_deviation_(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return `inverse`, the inverse deviations of the rows of x, as a column."""
+    return inverse
+
+
+@derivative(inverse_deviation_, "x")
+def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+    rows = np.reshape(standardize(x, mean, inverse), (mean.shape[0], -1))
+    scale = inverse_deviation(x, mean, inverse)
+    return np.reshape(-g * scale * scale * rows / rows.shape[1], x_shape)
+
+
+@primitive()
+def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    """Return inverse * (g - mean(g) - y mean(g y)) row by row, where y is the standardized x."""
+    shape = x.shape
+    length = math.prod(shape) // mean.shape[0] if mean.shape[0] else 0
+    g = g.reshape(mean.shape[0], length)
+    y = _standardized(x.reshape(g.shape), mean, inverse)
+    value = g * y
+    shared = sum_rows(value).reshape(-1, 1)
+    shared /= length
+    y *= shared
+    np.subtract(g, y, out=value)
+    shared = sum_rows(g).reshape(-1, 1)
+    shared /= length
+    value -= shared
+    value *= inverse
+    return value.reshape(shape)
+
+
+@derivative(standardize_grad_, "g")
+def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return standardize_grad(h, x, mean, inverse)
+
+
+@derivative(standardize_grad_, "x")
+def _(h: Any, g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+    matrix = (mean.shape[0], -1)
+    to_h = np.reshape(standardize_grad(h, x, mean, inverse), matrix)
+    to_g = np.reshape(standardize_grad(g, x, mean, inverse), matrix)
+    y = np.reshape(standardize(x, mean, inverse), matrix)
+    scale = inverse_deviation(x, mean, inverse)
+    h, g = np.reshape(h, matrix), np.reshape(g, matrix)
+    along = {"axis": 1, "keepdims": True}
+    b, c = np.mean(h * y, **along), np.mean(g * y, **along)
+    covariance = np.mean(g * h, **along) - np.mean(g, **along) * np.mean(h, **along) - b * c
+    return np.reshape(-scale * (scale * covariance * y + c * to_h + b * to_g), x_shape)
+
+
+_layer_norm = layer_norm_.call
+layer_norm_weight_grad = layer_norm_weight_grad_.call
+standardize = standardize_.call
+inverse_deviation = inverse_deviation_.call
+standardize_grad = standardize_grad_.call
+
+
+def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Return x, over its last axes, with mean 0 and variance 1, times a weight and plus a bias.
+
+    Args:
+        x: shape `(..., *normalized_shape)`.
+        normalized_shape: the last axes, an int or a sequence of them.
+        weight: shape `normalized_shape`, or None.
+        bias: shape `normalized_shape`, or None.
+        eps: added to the variance.
+
+    Raises:
+        ArgumentError: the shapes do not fit; the message names them.
+
+    Source: torch.nn.functional.layer_norm; J. L. Ba, J. R. Kiros and G. E. Hinton, "Layer normalization" (2016).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.layer_norm(np.array([[1.0, 3.0], [5.0, 5.0]]), 2, eps=0.0001)
+        array([[-0.99995,  0.99995],
+               [ 0.     ,  0.     ]])
+    """
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    data = floating(array_of(x))
+    if not shape or data.shape[data.ndim - len(shape) :] != shape or data.ndim < len(shape):
+        raise ArgumentError(f"layer_norm with normalized_shape {shape} takes x of shape (..., *{shape}), not {data.shape}")
+    affine = []
+    for name, value in (("weight", weight), ("bias", bias)):
+        array = None if value is None else array_of(value)
+        if array is not None and array.shape != shape:
+            raise ArgumentError(f"layer_norm with normalized_shape {shape} needs a {name} of that shape, not {array.shape}")
+        affine.append(array if array is None or len(shape) == 1 else array.reshape(-1))
+    length = math.prod(shape)
+    rows = data.reshape(data.size // length if length else 0, length)
+    value, mean, inverse = _compute(rows, *affine, eps)
+    return _layer_norm(x, weight, bias, value.reshape(data.shape), mean, inverse)

@@ -1,0 +1,234 @@
+"""Pooling: the largest element, or the mean, of each window over an image."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of, pair
+from .windows import Window, add_shifted, crop, pad, shifted
+
+__all__ = ["avg_pool2d", "max_pool2d"]
+
+
+def _zeros_around(shape: tuple[int, ...], window: Window, dtype: Any) -> Any:
+    """Return zeros for a padded image of which `shape` is the inner part."""
+    (above, below), (left, right) = window.padding
+    return np.zeros((*shape[:-2], above + shape[-2] + below, left + shape[-1] + right), dtype)
+
+
+# Maxima. Which element of its window each came from is found with them, and the rest is linear in x.
+
+
+def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
+    """Return the maximum of each window, and which of its elements that is, the first of several."""
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    padded = pad(x, window.padding, lowest)
+    maxima: Any = None
+    choice: Any = None
+    for number, (row, column) in enumerate(window.offsets):
+        seen = shifted(padded, window, row, column)
+        if maxima is None:
+            maxima = seen.copy()
+            choice = np.zeros(maxima.shape, np.min_scalar_type(math.prod(window.kernel)))
+        else:
+            # Offsets grow, so the largest that was ever chosen is the last one. A NaN is above all.
+            above = np.logical_not(seen <= maxima)
+            np.maximum(choice, above * choice.dtype.type(number), out=choice)
+            np.maximum(maxima, seen, out=maxima)
+    return maxima, choice
+
+
+@primitive()
+def max_pool2d_(x: Any, maxima: Any, choice: Any, window: Window) -> Any:
+    """Return `maxima`, which were found before, together with the choice that the derivative needs."""
+    return maxima
+
+
+@derivative(max_pool2d_, "x")
+def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
+    return scatter_chosen(g, choice, x_shape, window)
+
+
+@primitive()
+def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
+    """Return images of zeros with each element of g added to the element that its window chose."""
+    padded = _zeros_around(shape, window, g.dtype)
+    for number, (row, column) in enumerate(window.offsets):
+        add_shifted(padded, window, row, column, g * (choice == number))
+    return crop(padded, window.padding, shape[-2:])
+
+
+@derivative(scatter_chosen_, "g")
+def _(h: Any, choice: Any, window: Window) -> Any:
+    return gather_chosen(h, choice, window)
+
+
+@primitive()
+def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
+    """Return the element of x that each window chose."""
+    padded = pad(x, window.padding)
+    total = np.zeros(choice.shape, x.dtype)
+    for number, (row, column) in enumerate(window.offsets):
+        total += shifted(padded, window, row, column) * (choice == number)
+    return total
+
+
+@derivative(gather_chosen_, "x")
+def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
+    return scatter_chosen(g, choice, x_shape, window)
+
+
+_max_pool2d = max_pool2d_.call
+scatter_chosen = scatter_chosen_.call
+gather_chosen = gather_chosen_.call
+
+
+def _pooling_window(
+    function: str, shape: tuple[int, ...], kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Window:
+    if len(shape) not in (3, 4):
+        raise ArgumentError(f"{function} takes x of shape (n, channels, height, width), not {shape}")
+    kernel = pair("kernel_size", kernel_size, 1)
+    steps = kernel if stride is None else pair("stride", stride, 1)
+    height, width = pair("padding", padding, 0)
+    if 2 * height > kernel[0] or 2 * width > kernel[1]:
+        raise ArgumentError(f"{function}: a padding of {(height, width)} is more than half of the kernel, {kernel}")
+    dilations = pair("dilation", dilation, 1)
+    around = ((height, height), (width, width))
+    return Window.over(function, shape[-2:], kernel, steps, around, dilations, ceil_mode=ceil_mode)
+
+
+def max_pool2d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
+    """Return the largest element of each window; of several the first gets the gradient.
+
+    Args:
+        x: images, shape `(n, channels, height, width)` or `(channels, height, width)`.
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: rows and columns of minus infinity on each side, an int or a pair, at most half the kernel.
+        dilation: steps between the elements of the window, an int or a pair.
+        ceil_mode: let the last windows reach beyond the image, if they begin inside.
+
+    Returns:
+        A tensor of shape `(n, channels, rows, columns)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.max_pool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.max_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+        array([[[[ 5.,  7.],
+                 [13., 15.]]]])
+    """
+    data = array_of(x)
+    window = _pooling_window("max_pool2d", data.shape, kernel_size, stride, padding, dilation, ceil_mode)
+    maxima, choice = _find_maxima(data, window)
+    return _max_pool2d(x, maxima, choice, window)
+
+
+# Means.
+
+
+@primitive()
+def window_sums_(x: Any, window: Window) -> Any:
+    """Return the sum of each window."""
+    padded = pad(x, window.padding)
+    total: Any = None
+    for row, column in window.offsets:
+        seen = shifted(padded, window, row, column)
+        if total is None:
+            total = seen.copy()
+        else:
+            total += seen
+    return total
+
+
+@derivative(window_sums_, "x")
+def _(g: Any, x_shape: tuple[int, ...], window: Window) -> Any:
+    return window_sums_grad(g, x_shape, window)
+
+
+@primitive()
+def window_sums_grad_(g: Any, shape: tuple[int, ...], window: Window) -> Any:
+    """Return images of zeros with each element of g added to all of its window."""
+    padded = _zeros_around(shape, window, g.dtype)
+    for row, column in window.offsets:
+        add_shifted(padded, window, row, column, g)
+    return crop(padded, window.padding, shape[-2:])
+
+
+@derivative(window_sums_grad_, "g")
+def _(h: Any, window: Window) -> Any:
+    return window_sums(h, window)
+
+
+window_sums = window_sums_.call
+window_sums_grad = window_sums_grad_.call
+
+
+def avg_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: float | None = None,
+) -> Any:
+    """Return the mean of each window.
+
+    Args:
+        x: images, shape `(n, channels, height, width)` or `(channels, height, width)`.
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: rows and columns of zeros on each side, an int or a pair, at most half the kernel.
+        ceil_mode: let the last windows reach beyond the image, if they begin inside.
+        count_include_pad: count the padding's zeros in the mean.
+        divisor_override: divide each sum by this in place of the count.
+
+    Returns:
+        A tensor of shape `(n, channels, rows, columns)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.avg_pool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.avg_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+        array([[[[ 2.5,  4.5],
+                 [10.5, 12.5]]]])
+    """
+    data = array_of(x)
+    window = _pooling_window("avg_pool2d", data.shape, kernel_size, stride, padding, 1, ceil_mode)
+    if divisor_override is not None:
+        if not divisor_override:
+            raise ArgumentError("avg_pool2d cannot divide by divisor_override=0")
+        return window_sums(x, window) * (1 / divisor_override)
+    heights, widths = pair("padding", padding, 0)
+    counts = [
+        _counts(data.shape[-2 + axis], around if count_include_pad else 0, window, axis, around)
+        for axis, around in ((0, heights), (1, widths))
+    ]
+    shares = 1 / np.multiply.outer(*counts).astype(data.dtype if data.dtype.kind in "fc" else np.float64)
+    return window_sums(x, window) * shares
+
+
+def _counts(length: int, counted: int, window: Window, axis: int, around: int) -> Any:
+    """Return how many elements of each window lie in the image, or in `counted` places around it."""
+    starts = np.arange(window.size[axis]) * window.stride[axis] - around
+    ends = starts + window.kernel[axis]
+    return np.minimum(ends, length + counted) - np.maximum(starts, -counted)

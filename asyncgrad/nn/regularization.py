@@ -1,0 +1,59 @@
+"""Dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of
+
+__all__ = ["dropout"]
+
+
+@primitive()
+def masked_(x: Any, keep: Any, scale: float) -> Any:
+    """Return x times `scale` where `keep` is true, and 0 elsewhere."""
+    value = np.multiply(x, keep)
+    value *= scale
+    return value
+
+
+@derivative(masked_, "x")
+def _(g: Any, keep: Any, scale: float) -> Any:
+    return masked(g, keep, scale)
+
+
+masked = masked_.call
+
+
+def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True) -> Any:
+    """Return x with each element dropped, set to 0, with probability p, and the others divided by 1 - p.
+
+    Args:
+        x: any shape.
+        p: from 0 to 1.
+        rng: a NumPy generator that decides; needed where something may be dropped, so that runs can be repeated.
+        training: without it, x itself is returned.
+
+    Raises:
+        ArgumentError: p is no probability, or `rng` is missing.
+
+    Source: torch.nn.functional.dropout.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.dropout(np.ones(6), 0.5, rng=np.random.default_rng(0))
+        array([2., 0., 0., 0., 2., 2.])
+    """
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
+    if not training or p == 0:
+        return x
+    if rng is None:
+        raise ArgumentError("dropout needs a generator: pass rng=np.random.default_rng(seed)")
+    keep = rng.random(array_of(x).shape, np.float32) >= p
+    return masked(x, keep, 1 / (1 - p) if p < 1 else 0.0)

@@ -1,0 +1,158 @@
+"""Softmax and its logarithm, for any size of the inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ops.primitive import derivative, primitive
+from .arguments import floating
+from .rows import maximum_along, sum_along
+
+__all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad"]
+
+#: By dtype: the largest input whose exponential, and a sum of many, is finite with room to spare, and the
+#: smallest sum of exponentials that none of any weight has vanished from.
+MODERATE = {np.dtype(np.float32): (60.0, 1e-18), np.dtype(np.float64): (600.0, 1e-200)}
+
+
+@np.errstate(invalid="ignore")  # a row of minus infinities is a row of NaNs, as is one with an infinity
+def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
+    """Return `exp(x - c)` and its sums along `axis`, where c keeps both within range.
+
+    Most inputs are moderate, and then c is 0: the maxima of the rows, which cost more than all the rest,
+    are not needed, and nothing is rounded off in a difference.
+
+    Args:
+        x: a floating array.
+        axis: along which to sum; the sums keep it with length 1.
+        empty: give zeros, and a sum of 0, for a row of minus infinities; without it they are NaNs.
+    """
+    bounds = MODERATE.get(x.dtype)
+    if bounds is not None and x.size:
+        largest, least_sum = bounds
+        if x.max() <= largest:
+            values = np.exp(x, out=np.empty(x.shape, x.dtype))
+            sums = sum_along(values, axis)
+            if sums.min() >= least_sum:
+                return values, sums
+    maxima = maximum_along(x, axis)
+    if empty:
+        maxima[maxima == -np.inf] = 0
+    values = x - maxima
+    np.exp(values, out=values)
+    return values, sum_along(values, axis)
+
+
+@primitive()
+def softmax_(x: Any, axis: int) -> Any:
+    """Return exp(x) / sum(exp(x)) along an axis."""
+    values, sums = exponentials(floating(np.asarray(x)), axis)
+    values /= sums
+    return values
+
+
+@derivative(softmax_, "x")
+def _(g: Any, out: Any, axis: int) -> Any:
+    return softmax_grad(g, out, axis)
+
+
+@primitive()
+def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
+    """Return y (g - sum(g y)): what softmax with the result y gives back."""
+    value = g * y
+    np.subtract(g, sum_along(value, axis), out=value)
+    value *= y
+    return value
+
+
+# The Jacobian of softmax is symmetric.
+@derivative(softmax_grad_, "g")
+def _(h: Any, y: Any, axis: int) -> Any:
+    return softmax_grad(h, y, axis)
+
+
+@derivative(softmax_grad_, "y")
+def _(h: Any, g: Any, y: Any, axis: int) -> Any:
+    along = {"axis": axis, "keepdims": True}
+    return h * g - g * np.sum(h * y, **along) - h * np.sum(g * y, **along)
+
+
+_softmax = softmax_.call
+softmax_grad = softmax_grad_.call
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    """Return `exp(x) / sum(exp(x))` along an axis, whatever the size of x.
+
+    A row of minus infinities alone has no softmax: it gives NaNs.
+
+    Args:
+        x: any shape with at least one axis.
+        axis: along which the results sum to 1.
+
+    Source: torch.nn.functional.softmax.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.softmax(np.array([1000.0, 1000.0, -np.inf]))
+        array([0.5, 0.5, 0. ])
+    """
+    return _softmax(x, axis)
+
+
+@primitive()
+@np.errstate(invalid="ignore")
+def log_softmax_(x: Any, axis: int) -> Any:
+    """Return x - log(sum(exp(x))) along an axis."""
+    x = floating(np.asarray(x))
+    values = np.subtract(x, maximum_along(x, axis), out=np.empty(x.shape, x.dtype))
+    values -= np.log(sum_along(np.exp(values), axis))
+    return values
+
+
+@derivative(log_softmax_, "x")
+def _(g: Any, out: Any, axis: int) -> Any:
+    return log_softmax_grad(g, out, axis)
+
+
+@primitive()
+def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
+    """Return g - exp(y) sum(g): what log_softmax with the result y gives back."""
+    value = np.exp(y)
+    value *= sum_along(g, axis)
+    return np.subtract(g, value, out=value)
+
+
+@derivative(log_softmax_grad_, "g")
+def _(h: Any, y: Any, axis: int) -> Any:
+    return h - np.sum(h * np.exp(y), axis=axis, keepdims=True)
+
+
+@derivative(log_softmax_grad_, "y")
+def _(h: Any, g: Any, y: Any, axis: int) -> Any:
+    return -h * np.exp(y) * np.sum(g, axis=axis, keepdims=True)
+
+
+_log_softmax = log_softmax_.call
+log_softmax_grad = log_softmax_grad_.call
+
+
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """Return the logarithm of `softmax(x, axis)`, precise also where that is nearly 0 or 1.
+
+    Args:
+        x: any shape with at least one axis.
+        axis: along which the exponentials of the results sum to 1.
+
+    Source: torch.nn.functional.log_softmax.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.log_softmax(np.array([0.0, 1000.0]))
+        array([-1000.,     0.])
+    """
+    return _log_softmax(x, axis)

@@ -1,0 +1,127 @@
+"""Windows that slide over images: their geometry, and the views of an image that they give."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+__all__ = ["Window", "add_shifted", "crop", "pad", "shifted", "sliding"]
+
+
+class Window(NamedTuple):
+    """A window of some height and width and the steps in which it slides over an image; pairs are (height, width)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    #: Rows above and below, columns left and right.
+    padding: tuple[tuple[int, int], tuple[int, int]]
+    dilation: tuple[int, int]
+    #: How many places it has.
+    size: tuple[int, int]
+
+    @classmethod
+    def over(
+        cls,
+        function: str,
+        image: tuple[int, int],
+        kernel: tuple[int, int],
+        stride: tuple[int, int],
+        padding: tuple[tuple[int, int], tuple[int, int]],
+        dilation: tuple[int, int],
+        *,
+        ceil_mode: bool = False,
+    ) -> Window:
+        """Return the window over an image of the given height and width.
+
+        Args:
+            function: the caller, for the error.
+            image: height and width.
+            kernel: height and width of the window.
+            stride: steps down and to the right.
+            padding: as in the class; with `ceil_mode` more may be added below and to the right.
+            dilation: steps between the elements of the window.
+            ceil_mode: let the last window reach beyond the padded image, if it begins inside.
+
+        Raises:
+            ArgumentError: the window is larger than the padded image.
+        """
+        sizes = []
+        paddings = []
+        for axis in (0, 1):
+            before, after = padding[axis]
+            length, span = image[axis] + before + after, dilation[axis] * (kernel[axis] - 1) + 1
+            if length < span:
+                raise ArgumentError(
+                    f"{function}: a kernel of {kernel} with dilation {dilation} does not fit into an image of {image} "
+                    f"with padding {padding}"
+                )
+            count = (length - span) // stride[axis] + 1
+            if ceil_mode and (length - span) % stride[axis] and count * stride[axis] < image[axis] + before:
+                count += 1
+            sizes.append(count)
+            paddings.append((before, max(after, (count - 1) * stride[axis] + span - image[axis] - before)))
+        return cls(kernel, stride, (paddings[0], paddings[1]), dilation, (sizes[0], sizes[1]))
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Where in the window each of its elements is, row by row."""
+        return [(row, column) for row in range(self.kernel[0]) for column in range(self.kernel[1])]
+
+
+def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0) -> Any:
+    """Return an array with rows and columns of `value` around its last two axes; itself where there are none."""
+    (above, below), (left, right) = padding
+    if not (above or below or left or right):
+        return np.ascontiguousarray(x)
+    height, width = x.shape[-2:]
+    shape = (*x.shape[:-2], above + height + below, left + width + right)
+    padded = np.full(shape, value, x.dtype) if value else np.zeros(shape, x.dtype)
+    padded[..., above : above + height, left : left + width] = x
+    return padded
+
+
+def crop(padded: Any, padding: tuple[tuple[int, int], tuple[int, int]], image: tuple[int, int]) -> Any:
+    """Return what `pad` had put rows and columns around, the image of that height and width."""
+    (above, _), (left, _) = padding
+    return padded[..., above : above + image[0], left : left + image[1]]
+
+
+def shifted(padded: Any, window: Window, row: int, column: int) -> Any:
+    """Return the view of a padded image that one element of the window sees, shape (..., *window.size)."""
+    top, left = row * window.dilation[0], column * window.dilation[1]
+    down, right = window.stride
+    return padded[
+        ..., top : top + (window.size[0] - 1) * down + 1 : down, left : left + (window.size[1] - 1) * right + 1 : right
+    ]
+
+
+def add_shifted(padded: Any, window: Window, row: int, column: int, values: Any) -> None:
+    """Add values to the view that one element of the window sees."""
+    view = shifted(padded, window, row, column)
+    view += values
+
+
+def sliding(padded: Any, window: Window) -> Any:
+    """Return the view of padded images that holds the window at all its places.
+
+    Args:
+        padded: contiguous, shape (n, channels, height, width).
+        window: over them.
+
+    Returns:
+        A view of shape (n, channels, *window.kernel, *window.size).
+    """
+    n, channels = padded.shape[:2]
+    image, channel, row, column = padded.strides
+    (step_down, step_right), (down, right) = window.dilation, window.stride
+    # As np.lib.stride_tricks.as_strided does, in a tenth of its time.
+    return np.ndarray(
+        (n, channels, *window.kernel, *window.size),
+        padded.dtype,
+        padded,
+        0,
+        (image, channel, row * step_down, column * step_right, row * down, column * right),
+    )

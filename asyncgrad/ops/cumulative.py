@@ -1,0 +1,215 @@
+"""Running sums and products, and the differences and products of neighbours that go with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..graph.values import raw
+from .axes import array_like, axis_index, inverse_permutation
+from .dispatch import write
+from .primitive import RULES, derivative, primitive
+from .shaping import reshape
+
+__all__ = [
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "diff",
+    "product_of_others",
+    "recurrence",
+    "trapezoid",
+]
+
+
+def _rows(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
+    """Return the index of a range along one axis, counted from the front."""
+    return (*(slice(None),) * axis, slice(start, stop))
+
+
+def _line(a: Any, axis: int | None) -> tuple[Any, int]:
+    """Return an array and the axis to run along; axis None makes one row of it."""
+    a = array_like(a)
+    if axis is None:
+        return (a if a.ndim == 1 else reshape(a, -1)), 0
+    return a, axis_index(axis, a.ndim)
+
+
+# cumsum.
+
+
+@primitive()
+def cumsum_(a: Any, axis: int, dtype: Any = None) -> Any:
+    """Return the running sum along an axis."""
+    return np.cumsum(a, axis, dtype)
+
+
+def _sum_from_here(g: Any, axis: int) -> Any:
+    return np.flip(np.cumsum(np.flip(g, axis), axis), axis)
+
+
+@derivative(cumsum_, "a")
+def _(g: Any, axis: int) -> Any:
+    return _sum_from_here(g, axis)
+
+
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running sum along an axis, of all elements in a row where it is None."""
+    result = cumsum_(*_line(a, axis), dtype)
+    return result if out is None else write(out, result)
+
+
+RULES[np.cumsum] = cumsum
+
+
+# cumprod.
+
+
+@primitive()
+def cumprod_(a: Any, axis: int, dtype: Any = None) -> Any:
+    """Return the running product along an axis."""
+    return np.cumprod(a, axis, dtype)
+
+
+@derivative(cumprod_, "a")
+def _(g: Any, a: Any, out: Any, axis: int) -> Any:
+    if np.all(raw(a)):
+        return _sum_from_here(g * out, axis) / a
+    return _product_before(a, axis) * recurrence(g, a, axis)
+
+
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running product along an axis, of all elements in a row where it is None."""
+    result = cumprod_(*_line(a, axis), dtype)
+    return result if out is None else write(out, result)
+
+
+RULES[np.cumprod] = cumprod
+
+
+# What cumprod's derivative is made of where an element is 0, so that it cannot be divided by.
+
+
+@primitive()
+def recurrence(g: Any, a: Any, axis: int) -> Any:
+    """Return s with s[k] = g[k] + a[k+1] * s[k+1] along an axis; a[0] plays no part."""
+    total = np.array(np.moveaxis(g, axis, 0))
+    factors = np.moveaxis(a, axis, 0)
+    for k in range(len(total) - 2, -1, -1):
+        total[k] += factors[k + 1] * total[k + 1]
+    return np.moveaxis(total, 0, axis)
+
+
+def _forward(h: Any, a: Any, axis: int) -> Any:
+    """Return t with t[k] = h[k] + a[k] * t[k-1] along an axis: the transpose of `recurrence`, itself run backwards."""
+    return np.flip(recurrence(np.flip(h, axis), np.roll(np.flip(a, axis), 1, axis), axis), axis)
+
+
+@derivative(recurrence, "g")
+def _(h: Any, a: Any, axis: int) -> Any:
+    return _forward(h, a, axis)
+
+
+@derivative(recurrence, "a")
+def _(h: Any, a: Any, out: Any, axis: int) -> Any:
+    earlier = _forward(h, a, axis)[_rows(axis, None, -1)]
+    return np.concatenate([np.zeros_like(h[_rows(axis, None, 1)]), earlier], axis) * out
+
+
+def _product_before(a: Any, axis: int) -> Any:
+    """Return for each element the product of those before it along an axis."""
+    ones = np.ones_like(a[_rows(axis, None, 1)])
+    return np.concatenate([ones, np.cumprod(a[_rows(axis, None, -1)], axis)], axis)
+
+
+def product_of_others(a: Any, axes: tuple[int, ...]) -> Any:
+    """Return for each element the product of all others along the axes together, right where some are 0."""
+    kept = [axis for axis in range(a.ndim) if axis not in axes]
+    order = (*kept, *axes)
+    moved = np.transpose(a, order)
+    rows = np.reshape(moved, (*(a.shape[axis] for axis in kept), -1)) if a.size else moved
+    last = len(kept)
+    after = np.flip(_product_before(np.flip(rows, last), last), last)
+    others = np.reshape(_product_before(rows, last) * after, moved.shape)
+    return np.transpose(others, inverse_permutation(order))
+
+
+# The array API's names.
+
+
+def _cumulative(name: str, running: Any, first: int) -> Any:
+    """Return cumulative_sum or cumulative_prod; `first` is what `include_initial` puts in front."""
+
+    def cumulative(
+        x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+    ) -> Any:
+        if axis is None and x.ndim != 1:
+            raise ValueError(f"{name} of an array with {x.ndim} axes needs an axis")
+        line, along = _line(x, axis)
+        result = running(line, along, dtype)
+        if include_initial:
+            shape = (*line.shape[:along], 1, *line.shape[along + 1 :])
+            result = np.concatenate([np.full(shape, first, result.dtype), result], along)
+        return result if out is None else write(out, result)
+
+    cumulative.__name__ = name
+    cumulative.__doc__ = f"Return the running {'sum' if first == 0 else 'product'} along an axis, as NumPy does."
+    return cumulative
+
+
+cumulative_sum = _cumulative("cumulative_sum", cumsum_, 0)
+cumulative_prod = _cumulative("cumulative_prod", cumprod_, 1)
+if hasattr(np, "cumulative_sum"):  # since NumPy 2.1
+    RULES[np.cumulative_sum] = cumulative_sum
+    RULES[np.cumulative_prod] = cumulative_prod
+
+
+# Neighbours.
+
+_ABSENT: Any = object()
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _ABSENT, append: Any = _ABSENT) -> Any:
+    """Return the differences of neighbours along an axis, taken `n` times."""
+    a = array_like(a)
+    if n < 0:
+        raise ValueError(f"diff is taken n times, and n={n} is negative")
+    if a.ndim == 0:
+        raise ValueError("diff needs at least one axis, and this array has none")
+    axis = axis_index(axis, a.ndim)
+    if n == 0:
+        return a
+    ends = [prepend, append]
+    for index, end in enumerate(ends):
+        if end is not _ABSENT and np.ndim(end) == 0:
+            ends[index] = np.broadcast_to(end, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
+    parts = [part for part in (ends[0], a, ends[1]) if part is not _ABSENT]
+    if len(parts) > 1:
+        a = np.concatenate(parts, axis)
+    difference = np.not_equal if a.dtype.kind == "b" else np.subtract
+    for _ in range(n):
+        a = difference(a[_rows(axis, 1, None)], a[_rows(axis, None, -1)])
+    return a
+
+
+RULES[np.diff] = diff
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Return the integral along an axis by the trapezoidal rule."""
+    y = array_like(y)
+    axis = axis_index(axis, y.ndim)
+    if x is None:
+        steps = dx
+    else:
+        x = array_like(x)
+        steps = diff(x, axis=axis if x.ndim > 1 else 0)
+        if x.ndim == 1:
+            steps = reshape(steps, [-1 if one == axis else 1 for one in range(y.ndim)])
+    means = (y[_rows(axis, 1, None)] + y[_rows(axis, None, -1)]) / 2.0
+    return np.sum(steps * means, axis=axis)
+
+
+RULES[np.trapezoid] = trapezoid

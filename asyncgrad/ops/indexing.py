@@ -1,0 +1,324 @@
+"""Parts of an array: by slices (views), by arrays of indices and masks, along an axis, in order of size.
+
+The derivative of picking is putting: each of the two is a primitive, and the other's derivative.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..graph.tracked import Tracked
+from ..graph.values import raw
+from .axes import array_beside, array_like, axis_index
+from .dispatch import refuse_history, write
+from .primitive import RULES, derivative, primitive
+from .shaping import reshape
+
+__all__ = [
+    "choose",
+    "compress",
+    "delete",
+    "extract",
+    "getitem",
+    "part",
+    "partition",
+    "pick",
+    "put",
+    "put_part",
+    "raw_index",
+    "select",
+    "setitem",
+    "sort",
+    "take",
+    "take_along_axis",
+]
+
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
+# Basic indexing: a view; its derivative writes into zeros.
+
+
+@primitive(views=True)
+def part_(a: Any, index: Any) -> Any:
+    """Return the view that ints, slices, None and Ellipsis make."""
+    return a[index]
+
+
+@primitive()
+def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
+    """Return zeros of a shape with `g` where a basic index leads."""
+    total = np.zeros(shape, g.dtype)
+    total[index] = g
+    return total
+
+
+@derivative(part_, "a")
+def _(g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
+    return put_part(g, index, a_shape)
+
+
+@derivative(put_part_, "g")
+def _(h: Any, index: Any) -> Any:
+    return part(h, index)
+
+
+part, put_part = part_.call, put_part_.call
+
+
+# Advanced indexing: a copy; its derivative adds, since an element may be picked more than once.
+
+
+@primitive()
+def pick_(a: Any, index: Any) -> Any:
+    """Return the elements that integer arrays and masks lead to."""
+    return a[index]
+
+
+@primitive()
+def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
+    """Return zeros of a shape with `g` added where an advanced index leads."""
+    total = np.zeros(shape, g.dtype)
+    if isinstance(index, np.ndarray) and index.dtype.kind == "b":
+        total[index] = g
+        return total
+    leading = _axes_led_by(index, len(shape))
+    if leading == len(shape):
+        np.add.at(total, index, g)
+        return total
+    # np.add.at is several times as fast on rows of single elements as on rows of rows.
+    rows = math.prod(shape[leading:])
+    places = _places(index, shape[:leading])[..., np.newaxis] * rows + np.arange(rows)
+    np.add.at(total.reshape(-1), places.reshape(-1), g.reshape(-1))
+    return total
+
+
+@derivative(pick_, "a")
+def _(g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
+    return put(g, index, a_shape)
+
+
+@derivative(put_, "g")
+def _(h: Any, index: Any) -> Any:
+    return pick(h, index)
+
+
+pick, put = pick_.call, put_.call
+
+
+def _axes_led_by(index: Any, ndim: int) -> int:
+    """Return how many leading axes an index says something about; beyond them it takes everything."""
+    count = 0
+    for item in index if isinstance(index, tuple) else (index,):
+        if item is Ellipsis:
+            return ndim
+        if item is None or isinstance(item, (bool, np.bool_)):
+            continue
+        is_mask = isinstance(item, np.ndarray) and item.dtype.kind == "b"
+        count += item.ndim if is_mask else 1
+    return count
+
+
+def _places(index: Any, shape: tuple[int, ...]) -> Any:
+    """Return where in the flattened array of that shape an index leads."""
+    places: Any = 0
+    step = math.prod(shape)
+    for axis, length in enumerate(shape):
+        step //= max(length, 1)
+        along = (np.arange(length) * step).reshape(-1, *(1,) * (len(shape) - axis - 1))
+        places = places + np.broadcast_to(along, shape)[index]
+    return np.asarray(places)
+
+
+def raw_index(index: Any) -> Any:
+    """Return an index without Tensors in it; its arrays are copies, so that nobody changes what a node saved."""
+    if isinstance(index, tuple):
+        return tuple(raw_index(item) for item in index)
+    if index.__class__ in _BASIC:
+        return index
+    if isinstance(index, (Tracked, np.ndarray)):
+        array = raw(index)
+        if array.ndim == 0 and array.dtype.kind in "iu":
+            return int(array)
+        return np.array(array)
+    if isinstance(index, list):
+        array = np.array(_bare(index))
+        return array if array.size else array.astype(np.intp)
+    return int(index) if isinstance(index, np.integer) else index
+
+
+def _bare(nested: Any) -> Any:
+    return [_bare(item) for item in nested] if isinstance(nested, list) else raw(nested)
+
+
+def getitem(a: Any, index: Any) -> Any:
+    """Return the part of `a` that an index of any kind makes: what `a[index]` is."""
+    kind = index.__class__
+    if kind in _BASIC:
+        return part(a, index)
+    if kind is tuple:
+        for item in index:
+            if item.__class__ not in _BASIC:
+                break
+        else:
+            return part(a, index)
+    index = raw_index(index)
+    items = index if isinstance(index, tuple) else (index,)
+    return (part if all(item.__class__ in _BASIC for item in items) else pick)(a, index)
+
+
+def setitem(a: Any, index: Any, value: Any) -> None:
+    """Write a value into a part of a tensor, in place, with NumPy's casting.
+
+    Raises:
+        InPlaceError: the write would have to be recorded.
+    """
+    refuse_history(a, value)
+    a._data[raw_index(index)] = raw(value)
+    a._bump_version()
+
+
+# take, and what can be said by it.
+
+
+@primitive()
+def take_(a: Any, indices: Any, axis: int, mode: str) -> Any:
+    """Return the elements at indices along an axis."""
+    return np.take(a, indices, axis, mode=mode)  # type: ignore[call-overload]
+
+
+@derivative(take_, "a")
+def _(g: Any, a_shape: tuple[int, ...], indices: Any, axis: int, mode: str) -> Any:
+    places = np.asarray(raw(indices))
+    length = a_shape[axis]
+    if mode == "wrap":
+        places = places % length
+    elif mode == "clip":
+        places = places.clip(0, length - 1)
+    return put(g, (*(slice(None),) * axis, places), a_shape)
+
+
+@derivative(take_, "indices")
+def _(g: Any) -> None:
+    """Give no gradient; the formula is there so that the indices may be a Tensor."""
+
+
+def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+    """Return the elements at indices along an axis; None counts them in one row."""
+    a = array_like(a)
+    if axis is None:
+        a, axis = reshape(a, -1), 0
+    indices = array_like(indices)
+    if indices.dtype.kind == "f" and not indices.size:
+        indices = indices.astype(np.intp)
+    result = take_(a, indices, axis_index(axis, a.ndim), mode)
+    return result if out is None else write(out, result)
+
+
+RULES[np.take] = take
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    """Return for each row of `arr` along an axis the elements at its own row of indices."""
+    arr, places = array_beside(arr, indices), np.array(raw(indices))
+    if places.dtype.kind not in "iu":
+        raise IndexError(f"take_along_axis needs indices of an integer dtype, not {places.dtype}")
+    if axis is None:
+        arr, axis = reshape(arr, -1), 0
+    axis = axis_index(axis, arr.ndim)
+    if places.ndim != arr.ndim:
+        raise ValueError(f"take_along_axis needs indices with {arr.ndim} axes, as the array has, not {places.ndim}")
+    grid = [
+        places if one == axis else np.arange(length).reshape(-1, *(1,) * (arr.ndim - one - 1))
+        for one, length in enumerate(arr.shape)
+    ]
+    return pick(arr, tuple(grid))
+
+
+RULES[np.take_along_axis] = take_along_axis
+
+
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
+    """Return the elements along an axis where a row of conditions holds."""
+    chosen = np.asarray(raw(condition))
+    if chosen.ndim != 1:
+        raise ValueError(f"compress needs conditions in one row, and these have {chosen.ndim} axes")
+    return take(array_beside(a, condition), np.flatnonzero(chosen), axis, out)
+
+
+RULES[np.compress] = compress
+
+
+def extract(condition: Any, arr: Any) -> Any:
+    """Return in one row the elements where the condition holds."""
+    return take(array_beside(arr, condition), np.flatnonzero(np.asarray(raw(condition))))
+
+
+RULES[np.extract] = extract
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    """Return `arr` without the elements at `obj` along an axis."""
+    arr = array_beside(arr, obj)
+    length = math.prod(arr.shape) if axis is None else arr.shape[axis_index(axis, arr.ndim)]
+    obj = obj if isinstance(obj, slice) else raw(obj)
+    return take(arr, np.delete(np.arange(length), obj), axis)
+
+
+RULES[np.delete] = delete
+
+
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """Return for each element the first choice whose condition holds, else the default."""
+    if len(condlist) != len(choicelist) or not len(condlist):
+        raise ValueError(f"select needs a choice for each condition: {len(condlist)} and {len(choicelist)} were given")
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        condition = array_like(condition)  # noqa: PLW2901
+        if condition.dtype.kind != "b":
+            raise TypeError(f"select needs conditions of dtype bool, not {condition.dtype}")
+        result = np.where(condition, choice, result)
+    return result
+
+
+RULES[np.select] = select
+
+
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    """Return for each element that one of the choices which `a` names."""
+    names = np.asarray(raw(a))
+    arrays = list(choices)
+    shape = np.broadcast_shapes(names.shape, *(np.shape(raw(choice)) for choice in arrays))
+    number = np.choose(names, np.arange(len(arrays)), mode=mode)  # type: ignore[call-overload]
+    together = np.stack([np.broadcast_to(array_beside(choice, a), shape) for choice in arrays])
+    result = take_along_axis(together, np.broadcast_to(number, shape)[np.newaxis], 0)[0]
+    return result if out is None else write(out, result)
+
+
+RULES[np.choose] = choose
+
+
+# In order: the gradient goes back the way the elements came.
+
+
+def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
+    """Return the elements along an axis in ascending order."""
+    if axis is None:
+        a, axis = reshape(a, -1), 0
+    return take_along_axis(a, np.argsort(raw(a), axis, kind, order, stable=stable), axis)
+
+
+RULES[np.sort] = sort
+
+
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None) -> Any:
+    """Return the elements along an axis with those in their place that would be at `kth` in order."""
+    if axis is None:
+        a, axis = reshape(a, -1), 0
+    return take_along_axis(a, np.argpartition(raw(a), raw(kth), axis, kind, order), axis)
+
+
+RULES[np.partition] = partition

@@ -1,0 +1,198 @@
+"""Products of vectors and matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import multiply
+from .axes import array_like
+from .contractions import tensordot
+from .dispatch import write
+from .primitive import RULES, derivative, primitive
+from .reductions import sum_
+from .shaping import expand_dims, moveaxis, reshape, squeeze
+
+__all__ = [
+    "cross",
+    "dot",
+    "inner",
+    "kron",
+    "matmul",
+    "matvec",
+    "outer",
+    "product",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
+
+
+# matmul.
+
+
+@primitive()
+def matmul_(x: Any, y: Any) -> Any:
+    """Return the matrix product, of stacks of matrices too."""
+    if x.ndim > 2 and y.ndim == 2 and x.size:
+        # One large product: NumPy would loop over the stack, with a small one each.
+        return (x.reshape(-1, x.shape[-1]) @ y).reshape((*x.shape[:-1], y.shape[1]))
+    return np.matmul(x, y)
+
+
+@derivative(matmul_, "x")
+def _(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
+    if y.ndim == 2 and len(x_shape) > 1:
+        return product(g, y.T)
+    if y.ndim == 1:
+        return g * y if len(x_shape) == 1 else expand_dims(g, -1) * y
+    if len(x_shape) == 1:
+        return squeeze(product(y, expand_dims(g, -1)), -1)
+    return product(g, y.mT)
+
+
+@derivative(matmul_, "y")
+def _(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
+    if x.ndim == 2 and len(y_shape) <= 2:
+        return product(x.T, g)
+    if x.ndim == 1:
+        return g * x if len(y_shape) == 1 else expand_dims(x, -1) * expand_dims(g, -2)
+    if len(y_shape) == 1:
+        return product(x.reshape((-1, x.shape[-1])).T, g.reshape(-1))
+    if len(y_shape) == 2 and x.size:
+        # The sum over the stack is one large product too.
+        return product(x.reshape((-1, x.shape[-1])).T, g.reshape((-1, g.shape[-1])))
+    return product(x.mT, g)
+
+
+#: The matrix product of arrays and tensors; `matmul` takes nested lists too.
+product = matmul_.call
+
+
+def matmul(x1: Any, x2: Any, /) -> Any:
+    """Return the matrix product, of stacks of matrices too."""
+    return product(array_like(x1), array_like(x2))
+
+
+RULES[np.matmul] = RULES[np.linalg.matmul] = matmul
+
+
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the sum of products over the last axis of `a` and the last but one (or the only one) of `b`."""
+    a, b = array_like(a), array_like(b)
+    if a.ndim == 0 or b.ndim == 0:
+        result = multiply.call(a, b)
+    elif b.ndim <= 2:
+        result = product(a, b)
+    else:
+        result = tensordot(a, b, (-1, -2))
+    return result if out is None else write(out, result)
+
+
+RULES[np.dot] = dot
+
+
+def inner(a: Any, b: Any, /) -> Any:
+    """Return the sum of products over the last axes."""
+    a, b = array_like(a), array_like(b)
+    if a.ndim == 0 or b.ndim == 0:
+        return multiply.call(a, b)
+    return product(a, b) if b.ndim == 1 else tensordot(a, b, (-1, -1))
+
+
+RULES[np.inner] = inner
+
+
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the products of each element of `a` with each of `b`."""
+    result = reshape(array_like(a), (-1, 1)) * reshape(array_like(b), (1, -1))
+    return result if out is None else write(out, result)
+
+
+RULES[np.outer] = outer
+
+
+def linalg_outer(x1: Any, x2: Any, /) -> Any:
+    """Return the products of each element of one vector with each of another."""
+    x1, x2 = array_like(x1), array_like(x2)
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ValueError(f"linalg.outer takes two vectors, and these have {x1.ndim} and {x2.ndim} axes: see np.outer")
+    return outer(x1, x2)
+
+
+RULES[np.linalg.outer] = linalg_outer
+
+
+def vdot(a: Any, b: Any, /) -> Any:
+    """Return the sum of products of all elements, the first conjugated."""
+    a, b = reshape(array_like(a), -1), reshape(array_like(b), -1)
+    return product(np.conjugate(a) if a.dtype.kind == "c" else a, b)
+
+
+RULES[np.vdot] = vdot
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Return the sum of products along an axis, the first conjugated."""
+    x1, x2 = array_like(x1), array_like(x2)
+    if axis != -1:
+        x1, x2 = moveaxis(x1, axis, -1), moveaxis(x2, axis, -1)
+    if x1.ndim == 0 or x2.ndim == 0 or x1.shape[-1] != x2.shape[-1]:
+        raise ValueError(f"vecdot needs vectors of one length, and the shapes are {x1.shape} and {x2.shape}")
+    return sum_.call((np.conjugate(x1) if x1.dtype.kind == "c" else x1) * x2, -1)
+
+
+RULES[np.vecdot] = RULES[np.linalg.vecdot] = vecdot
+
+
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Return the products of a stack of matrices with a stack of vectors."""
+    return squeeze(product(array_like(x1), expand_dims(array_like(x2), -1)), -1)
+
+
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Return the products of a stack of vectors, conjugated, with a stack of matrices."""
+    x1 = array_like(x1)
+    x1 = np.conjugate(x1) if x1.dtype.kind == "c" else x1
+    return squeeze(product(expand_dims(x1, -2), array_like(x2)), -2)
+
+
+if hasattr(np, "matvec"):  # since NumPy 2.2
+    RULES[np.matvec] = matvec
+    RULES[np.vecmat] = vecmat
+
+
+def kron(a: Any, b: Any) -> Any:
+    """Return the array of blocks that are `b` times each element of `a`."""
+    a, b = array_like(a), array_like(b)
+    ndim = max(a.ndim, b.ndim)
+    first, second = (1,) * (ndim - a.ndim) + a.shape, (1,) * (ndim - b.ndim) + b.shape
+    blocks = reshape(a, [length for one in first for length in (one, 1)])
+    inside = reshape(b, [length for one in second for length in (1, one)])
+    return reshape(blocks * inside, tuple(one * other for one, other in zip(first, second, strict=True)))
+
+
+RULES[np.kron] = kron
+
+
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    """Return the vectors that stand upright on two vectors of three elements each."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = moveaxis(array_like(a), axisa, 0), moveaxis(array_like(b), axisb, 0)
+    if a.shape[0] != 3 or b.shape[0] != 3:
+        raise ValueError(f"cross takes vectors of three elements, not of {a.shape[0]} and {b.shape[0]}")
+    parts = [a[left] * b[right] - a[right] * b[left] for left, right in ((1, 2), (2, 0), (0, 1))]
+    return moveaxis(np.stack(parts), 0, axisc)
+
+
+RULES[np.cross] = cross
+
+
+def linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Return the vectors that stand upright on two vectors of three elements each."""
+    return cross(x1, x2, axis=axis)
+
+
+RULES[np.linalg.cross] = linalg_cross

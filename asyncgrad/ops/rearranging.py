@@ -1,0 +1,191 @@
+"""Elements in other places: turned, shifted, repeated, and with a border around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import MissingDerivativeError
+from ..graph.tracked import Tracked
+from ..graph.values import raw
+from .axes import array_like, axis_index, axis_tuple
+from .indexing import take
+from .primitive import RULES, derivative, primitive
+from .shaping import broadcast_to, reshape, swapaxes
+
+__all__ = ["flip", "fliplr", "flipud", "pad", "repeat", "roll", "rot90", "tile"]
+
+
+@primitive(np.flip, views=True)
+def flip_(m: Any, axis: Any = None) -> Any:
+    """Return a view with the elements along axes in reverse; None reverses all."""
+    return np.flip(m, axis)
+
+
+@derivative(flip_, "m")
+def _(g: Any, axis: Any) -> Any:
+    return np.flip(g, axis)
+
+
+flip = flip_.call
+
+
+def flipud(m: Any) -> Any:
+    """Return a view with the rows in reverse."""
+    if m.ndim < 1:
+        raise ValueError("flipud needs at least one axis, and this tensor has none")
+    return flip(m, 0)
+
+
+def fliplr(m: Any) -> Any:
+    """Return a view with the columns in reverse."""
+    if m.ndim < 2:
+        raise ValueError(f"fliplr needs at least two axes, and this tensor has {m.ndim}")
+    return flip(m, 1)
+
+
+RULES[np.flipud] = flipud
+RULES[np.fliplr] = fliplr
+
+
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    """Return a view turned by `k` times 90 degrees, from the first axis towards the second."""
+    if len(axes) != 2:
+        raise ValueError(f"rot90 turns in the plane of two axes, not of {len(axes)}")
+    first, second = axis_tuple(axes, m.ndim)
+    turns = k % 4
+    if turns == 0:
+        return flip(m, ())
+    if turns == 2:
+        return flip(m, (first, second))
+    if turns == 1:
+        return swapaxes(flip(m, second), first, second)
+    return flip(swapaxes(m, first, second), second)
+
+
+RULES[np.rot90] = rot90
+
+
+@primitive(np.roll)
+def roll_(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Return the elements shifted along axes, those beyond the end coming in again at the beginning."""
+    return np.roll(a, shift, axis)
+
+
+@derivative(roll_, "a")
+def _(g: Any, shift: Any, axis: Any) -> Any:
+    return np.roll(g, np.negative(shift), axis)
+
+
+roll = roll_.call
+
+
+# Repetition.
+
+
+@primitive()
+def repeat_(a: Any, repeats: int, axis: int) -> Any:
+    """Return each element along an axis so many times."""
+    return np.repeat(a, repeats, axis)
+
+
+@derivative(repeat_, "a")
+def _(g: Any, a_shape: tuple[int, ...], repeats: int, axis: int) -> Any:
+    return np.sum(g.reshape((*a_shape[: axis + 1], repeats, *a_shape[axis + 1 :])), axis=axis + 1)
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Return each element along an axis several times: all as often, or each as often as its own count says."""
+    a, counts = array_like(a), np.asarray(raw(repeats))
+    if axis is None:
+        a, axis = reshape(a, -1), 0
+    axis = axis_index(axis, a.ndim)
+    if counts.size == 1:
+        return repeat_(a, int(counts.reshape(())), axis)
+    return take(a, np.repeat(np.arange(a.shape[axis]), counts), axis)
+
+
+RULES[np.repeat] = repeat
+
+
+def tile(A: Any, reps: Any) -> Any:
+    """Return the whole array side by side with itself, so many times along each axis."""
+    A = array_like(A)
+    counts = tuple(int(count) for count in np.ravel(raw(reps)))
+    counts = (1,) * (A.ndim - len(counts)) + counts
+    shape = (1,) * (len(counts) - A.ndim) + A.shape
+    beside = [length for pair in zip(counts, shape, strict=True) for length in pair]
+    spaced = reshape(A, [length for one in shape for length in (1, one)])
+    whole = tuple(count * length for count, length in zip(counts, shape, strict=True))
+    return reshape(broadcast_to(spaced, tuple(beside)), whole, copy=True)
+
+
+RULES[np.tile] = tile
+
+
+# pad.
+
+#: Modes whose border consists of elements of the array.
+_BORDERS_OF_ELEMENTS = ("edge", "reflect", "symmetric", "wrap")
+
+
+@primitive()
+def pad_constant(array: Any, pad_width: tuple[tuple[int, int], ...], constant_values: Any) -> Any:
+    """Return the array with a border of constants around it."""
+    return np.pad(array, pad_width, constant_values=constant_values)
+
+
+@derivative(pad_constant, "array")
+def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...]) -> Any:
+    return g[tuple(slice(before, before + length) for (before, _), length in zip(pad_width, array_shape, strict=True))]
+
+
+def _pad_width(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
+    """Return how much to add before and after each axis."""
+    if isinstance(pad_width, dict):
+        widths: list[Any] = [(0, 0)] * ndim
+        for axis, width in pad_width.items():
+            widths[axis] = width if isinstance(width, tuple) else (width, width)
+        pad_width = widths
+    pairs = np.broadcast_to(raw(pad_width), (ndim, 2))
+    if pairs.dtype.kind not in "iu":
+        raise TypeError(f"pad needs widths of an integer dtype, not {pairs.dtype}")
+    if (pairs < 0).any():
+        raise ValueError(f"pad cannot add fewer than no elements: pad_width is {pad_width}")
+    return tuple((int(before), int(after)) for before, after in pairs)
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """Return the array with a border around it, of constants or of its own elements."""
+    array = array_like(array)
+    widths = _pad_width(pad_width, array.ndim)
+    if mode == "constant":
+        values = kwargs.pop("constant_values", 0)
+        _no_more(mode, kwargs)
+        if isinstance(values, Tracked) and values._requires_grad():
+            raise MissingDerivativeError(
+                "numpy.pad gives no gradient to constant_values, and these require grad: pass constant_values.numpy(), "
+                "or lay them beside the array with np.concatenate"
+            )
+        return pad_constant(array, widths, raw(values))
+    if mode not in _BORDERS_OF_ELEMENTS:
+        raise MissingDerivativeError(
+            f"numpy.pad with mode={mode!r} has no derivative rule: there are 'constant', "
+            f"{', '.join(map(repr, _BORDERS_OF_ELEMENTS))}"
+        )
+    if kwargs.pop("reflect_type", "even") != "even":
+        raise MissingDerivativeError("numpy.pad has no derivative rule for reflect_type='odd', only for 'even'")
+    _no_more(mode, kwargs)
+    for axis, width in enumerate(widths):
+        if width != (0, 0):
+            array = take(array, np.pad(np.arange(array.shape[axis]), width, mode), axis)
+    return array
+
+
+def _no_more(mode: str, kwargs: dict[str, Any]) -> None:
+    if kwargs:
+        raise ValueError(f"numpy.pad with mode={mode!r} does not take {', '.join(kwargs)}")
+
+
+RULES[np.pad] = pad

@@ -1,0 +1,322 @@
+"""Functions that fold axes away: sums, products, means, spreads and extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graph.values import raw
+from .axes import (
+    array_like,
+    kept_shape,
+    largest_over,
+    product_over,
+    reduced_axes,
+    reduced_count,
+    smallest_over,
+    spread,
+    sum_over,
+)
+from .cumulative import product_of_others
+from .dispatch import write
+from .primitive import RULES, derivative, primitive
+from .shaping import reshape
+
+__all__ = [
+    "amax",
+    "amin",
+    "average",
+    "max",
+    "mean",
+    "mean_",
+    "min",
+    "prod",
+    "ptp",
+    "std",
+    "sum",
+    "sum_",
+    "var",
+]
+
+
+def _into(out: Any, result: Any) -> Any:
+    """Return a result, written into `out` where there is one."""
+    return result if out is None else write(out, result)
+
+
+# sum and mean.
+
+
+@primitive()
+def sum_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Return the sum over axes."""
+    return sum_over(a, axis, dtype, None, keepdims)
+
+
+@derivative(sum_, "a")
+def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
+    return spread(g, a_shape, axis, keepdims)
+
+
+_sum = sum_.call
+
+
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = 0,
+    where: Any = True,
+) -> Any:
+    """Return the sum over axes, of the elements where `where` holds, and of `initial`."""
+    result = _sum(a if where is True else np.where(where, a, 0), axis, dtype, keepdims)
+    if not (isinstance(initial, (int, float)) and initial == 0):
+        result = result + initial
+    return _into(out, result)
+
+
+RULES[np.sum] = sum
+
+
+@primitive()
+def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Return the mean over axes."""
+    if dtype is None and a.dtype.kind == "f" and a.dtype.itemsize > 2 and a.size:
+        return sum_over(a, axis, None, None, keepdims) / reduced_count(a.shape, axis)
+    return np.mean(a, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+@derivative(mean_, "a")
+def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
+    # There is no element to give a gradient to where there is none to count.
+    return spread(g / (reduced_count(a_shape, axis) or 1), a_shape, axis, keepdims)
+
+
+_mean = mean_.call
+
+
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+) -> Any:
+    """Return the mean over axes, of the elements where `where` holds."""
+    if where is True:
+        return _into(out, _mean(a, axis, dtype, keepdims))
+    return _into(out, _sum(np.where(where, a, 0), axis, dtype, keepdims) / _chosen(where, a, axis, keepdims))
+
+
+RULES[np.mean] = mean
+
+
+def _chosen(where: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    """Return how many elements `where` chooses, as an array of a dtype that keeps that of `a`."""
+    dtype = a.dtype if a.dtype.kind in "fc" else None
+    return np.sum(np.broadcast_to(raw(where), a.shape), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
+    """Return the mean over axes, weighted."""
+    a = array_like(a)
+    if weights is None:
+        result = _mean(a, axis, None, keepdims)
+        total: Any = result * 0 + a.size / (result.size or 1)
+    else:
+        weights = _along(array_like(weights), a, axis)
+        total = _sum(np.broadcast_to(weights, a.shape), axis, None, keepdims)
+        if np.any(raw(total) == 0):
+            raise ZeroDivisionError("the weights of an average sum to zero: it cannot be normalized")
+        result = _sum(a * weights, axis, None, keepdims) / total
+    return (result, total) if returned else result
+
+
+RULES[np.average] = average
+
+
+def _along(weights: Any, a: Any, axis: Any) -> Any:
+    """Return weights of the shape of `a`, or one for each element along `axis`, so that they broadcast to `a`."""
+    if weights.shape == a.shape:
+        return weights
+    if axis is None:
+        raise TypeError(f"weights of shape {weights.shape} for an array of shape {a.shape}: name the axis they are for")
+    axes = reduced_axes(axis, a.ndim)
+    if weights.shape != tuple(a.shape[one] for one in axes):
+        raise ValueError(f"weights of shape {weights.shape} do not fit axis {axis} of an array of shape {a.shape}")
+    ordered = np.transpose(weights, sorted(range(len(axes)), key=axes.__getitem__))
+    return reshape(ordered, tuple(length if one in axes else 1 for one, length in enumerate(a.shape)))
+
+
+# var and std.
+
+
+@primitive()
+def var_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool) -> Any:
+    """Return the mean squared distance from the mean."""
+    return np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
+
+
+def _var_gradient(g: Any, a: Any, axis: Any, ddof: Any, keepdims: bool) -> Any:
+    freedom = reduced_count(a.shape, axis) - ddof
+    factor = 2 / freedom if freedom > 0 else float("inf")
+    return spread(g * factor, a.shape, axis, keepdims) * (a - np.mean(a, axis=axis, keepdims=True))
+
+
+derivative(var_, "a")(_var_gradient)
+
+
+@primitive()
+def std_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool) -> Any:
+    """Return the square root of the variance."""
+    return np.std(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
+
+
+@derivative(std_, "a")
+def _(g: Any, a: Any, out: Any, axis: Any, ddof: Any, keepdims: bool) -> Any:
+    # Where all elements are equal there is a kink, and 0 is a subgradient.
+    flat = raw(out) == 0
+    g = np.where(flat, 0, g / (2 * np.where(flat, 1, out)))
+    return _var_gradient(g, a, axis, ddof, keepdims)
+
+
+def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any]:
+    """Return var, or std where `root` is set, with all that NumPy's takes."""
+
+    def spread_function(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: bool = False,
+        *,
+        where: Any = True,
+        mean: Any = None,
+        correction: Any = None,
+    ) -> Any:
+        if correction is not None:
+            if ddof != 0:
+                raise ValueError("ddof and correction are two names of one argument: pass one of them")
+            ddof = correction
+        if where is True and mean is None:
+            return _into(out, plain(a, axis, dtype, ddof, keepdims))
+        if dtype is not None:
+            a = a.astype(dtype)
+        count = _chosen(where, a, axis, keepdims) - ddof
+        center = RULES[np.mean](a, axis, keepdims=True, where=where) if mean is None else mean
+        result = sum(np.square(a - center), axis, None, None, keepdims, where=where) / np.maximum(count, 0)
+        return _into(out, np.sqrt(result) if root else result)
+
+    spread_function.__name__ = "std" if root else "var"
+    spread_function.__doc__ = f"Return the {'standard deviation' if root else 'variance'} over axes, as NumPy does."
+    return spread_function
+
+
+var = RULES[np.var] = _spread_function(var_.call, root=False)
+std = RULES[np.std] = _spread_function(std_.call, root=True)
+
+
+# prod.
+
+
+@primitive()
+def prod_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Return the product over axes."""
+    return product_over(a, axis, dtype, None, keepdims)
+
+
+@derivative(prod_, "a")
+def _(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+    if np.all(raw(a)):
+        return spread(g * out, a.shape, axis, keepdims) / a
+    return spread(g, a.shape, axis, keepdims) * product_of_others(a, reduced_axes(axis, a.ndim))
+
+
+_prod = prod_.call
+
+
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = 1,
+    where: Any = True,
+) -> Any:
+    """Return the product over axes, of the elements where `where` holds, and of `initial`."""
+    result = _prod(a if where is True else np.where(where, a, 1), axis, dtype, keepdims)
+    if not (isinstance(initial, (int, float)) and initial == 1):
+        result = result * initial
+    return _into(out, result)
+
+
+RULES[np.prod] = prod
+
+
+# max and min: equal extremes share the gradient evenly.
+
+
+@primitive()
+def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the largest element along axes."""
+    return largest_over(a, axis, None, None, keepdims)
+
+
+@primitive()
+def min_(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the smallest element along axes."""
+    return smallest_over(a, axis, None, None, keepdims)
+
+
+def _extreme_gradient(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+    elements, kept = raw(a), kept_shape(a.shape, axis)
+    extremes = raw(out).reshape(kept)
+    chosen = elements == extremes
+    if np.any(np.isnan(extremes)):
+        chosen |= np.isnan(elements)
+    count = sum_over(chosen, axis, g.dtype, None, True)
+    return np.broadcast_to(g.reshape(kept) / count, a.shape) * chosen
+
+
+derivative(max_, "a")(_extreme_gradient)
+derivative(min_, "a")(_extreme_gradient)
+
+
+def _extreme_function(
+    name: str, plain: Callable[..., Any], pair: Callable[..., Any], outermost: float
+) -> Callable[..., Any]:
+    """Return max or min with all that NumPy's takes; `outermost` is what never is the extreme."""
+
+    def extreme(
+        a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+    ) -> Any:
+        if where is not True:
+            if initial is None:
+                raise ValueError(f"{name} of a selection (where=) may be of nothing: pass initial= as well")
+            a = np.where(where, a, outermost if a.dtype.kind == "f" else initial)
+        if initial is None:
+            return _into(out, plain(a, axis, keepdims))
+        if reduced_count(a.shape, axis) == 0:
+            shape = sum_over(raw(a), axis, keepdims=keepdims).shape
+            return _into(out, np.broadcast_to(initial, shape) + _sum(a, axis, None, keepdims))
+        return _into(out, pair(plain(a, axis, keepdims), initial))
+
+    extreme.__name__ = name
+    extreme.__doc__ = f"Return the {'largest' if name == 'max' else 'smallest'} element along axes, as NumPy does."
+    return extreme
+
+
+max = amax = RULES[np.max] = RULES[np.amax] = _extreme_function("max", max_.call, np.maximum, -np.inf)
+min = amin = RULES[np.min] = RULES[np.amin] = _extreme_function("min", min_.call, np.minimum, np.inf)
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    """Return the distance from the smallest to the largest element along axes."""
+    return _into(out, max(a, axis, None, keepdims) - min(a, axis, None, keepdims))
+
+
+RULES[np.ptp] = ptp

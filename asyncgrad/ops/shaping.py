@@ -1,0 +1,306 @@
+"""The same elements in another shape, order of axes or dtype: mostly views of the same memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import DeviceError
+from ..graph.tracked import Tracked
+from .axes import array_like, axis_index, axis_tuple, inverse_permutation
+from .primitive import RULES, derivative, primitive
+
+__all__ = [
+    "astype",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_arrays",
+    "broadcast_to",
+    "copy",
+    "expand_dims",
+    "matrix_transpose",
+    "meshgrid",
+    "moveaxis",
+    "ravel",
+    "reshape",
+    "rollaxis",
+    "squeeze",
+    "swapaxes",
+    "transpose",
+]
+
+
+# reshape and ravel.
+
+
+@primitive(views=True)
+def reshape_(a: Any, shape: Any, order: str) -> Any:
+    """Return the elements in another shape; a view where that can be."""
+    return a.reshape(shape, order=order)
+
+
+@derivative(reshape_, "a")
+def _(g: Any, a_shape: tuple[int, ...], order: str) -> Any:
+    return g.reshape(a_shape, order=order)
+
+
+_reshape = reshape_.call
+
+
+def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    """Return the elements of `a` in another shape, read and written in the given order."""
+    if order == "A":
+        # What "A" means hangs on the memory of `a`, which the gradient need not share: settle it here.
+        flags = _flags(a)
+        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+    result = _reshape(a, shape, order)
+    if copy is not None and np.may_share_memory(_raw(a), _raw(result)) is not (not copy):
+        if not copy:
+            raise ValueError(f"reshaping to {shape} has to copy here, and copy=False forbids it")
+        return copy_(result, "K")
+    return result
+
+
+RULES[np.reshape] = reshape
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    """Return the elements of `a` in one row."""
+    if order == "K":
+        # As they lie in memory: the longest stride first.
+        strides = _raw(a).strides
+        axes = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis]))
+        if axes != list(range(len(axes))):
+            a = transpose_(a, tuple(axes))
+        order = "C"
+    return reshape(a, -1, order)
+
+
+RULES[np.ravel] = ravel
+
+
+def _raw(a: Any) -> Any:
+    return a._data if isinstance(a, Tracked) else a
+
+
+def _flags(a: Any) -> Any:
+    return np.asarray(_raw(a)).flags
+
+
+# The order of axes.
+
+
+@primitive(np.transpose, views=True)
+def transpose_(a: Any, axes: Any = None) -> Any:
+    """Return a view with the axes in another order; None reverses them."""
+    return a.transpose(axes)
+
+
+@derivative(transpose_, "a")
+def _(g: Any, a_shape: tuple[int, ...], axes: Any) -> Any:
+    return g.transpose(None if axes is None else inverse_permutation(axis_tuple(axes, len(a_shape))))
+
+
+transpose = transpose_.call
+
+
+@primitive(np.swapaxes, views=True)
+def swapaxes_(a: Any, axis1: int, axis2: int) -> Any:
+    """Return a view with two axes in each other's place."""
+    return a.swapaxes(axis1, axis2)
+
+
+@derivative(swapaxes_, "a")
+def _(g: Any, axis1: int, axis2: int) -> Any:
+    return g.swapaxes(axis1, axis2)
+
+
+swapaxes = swapaxes_.call
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """Return a view with the last two axes in each other's place."""
+    if x.ndim < 2:
+        raise ValueError(f"matrix_transpose needs at least two axes, and this tensor has {x.ndim}")
+    return swapaxes(x, -1, -2)
+
+
+RULES[np.matrix_transpose] = RULES[np.linalg.matrix_transpose] = matrix_transpose
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """Return a view with some axes moved to other places, the rest in their order."""
+    sources, destinations = axis_tuple(source, a.ndim), axis_tuple(destination, a.ndim)
+    if len(sources) != len(destinations):
+        raise ValueError(f"moveaxis got {len(sources)} axes to move and {len(destinations)} places to move them to")
+    order = [axis for axis in range(a.ndim) if axis not in sources]
+    for place, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(place, axis)
+    return transpose(a, tuple(order))
+
+
+RULES[np.moveaxis] = moveaxis
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """Return a view with one axis moved to stand before another."""
+    axis = axis_index(axis, a.ndim)
+    if not -a.ndim <= start <= a.ndim:
+        raise np.exceptions.AxisError(f"start={start} is out of bounds for an array with {a.ndim} axes")
+    start += a.ndim if start < 0 else 0
+    return moveaxis(a, axis, start - 1 if axis < start else start)
+
+
+RULES[np.rollaxis] = rollaxis
+
+
+# Axes of length 1.
+
+
+@primitive(np.expand_dims, views=True)
+def expand_dims_(a: Any, axis: Any) -> Any:
+    """Return a view with new axes of length 1."""
+    return np.expand_dims(a, axis)
+
+
+@derivative(expand_dims_, "a")
+def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+    return g.reshape(a_shape)
+
+
+expand_dims = expand_dims_.call
+
+
+@primitive(np.squeeze, views=True)
+def squeeze_(a: Any, axis: Any = None) -> Any:
+    """Return a view without the axes of length 1, or without those named."""
+    return a.squeeze(axis)
+
+
+@derivative(squeeze_, "a")
+def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+    return g.reshape(a_shape)
+
+
+squeeze = squeeze_.call
+
+
+def _at_least(arys: tuple[Any, ...], missing: dict[int, tuple[int, ...]]) -> Any:
+    """Return each array with the axes that `missing` names for its number of axes; one array as itself."""
+    arrays = [array_like(ary) for ary in arys]
+    results = tuple(expand_dims(a, missing[a.ndim]) if a.ndim in missing else a for a in arrays)
+    return results[0] if len(results) == 1 else results
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """Return each array with at least one axis."""
+    return _at_least(arys, {0: (0,)})
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """Return each array with at least two axes, new ones in front."""
+    return _at_least(arys, {0: (0, 1), 1: (0,)})
+
+
+def atleast_3d(*arys: Any) -> Any:
+    """Return each array with at least three axes: a row lies along the middle one."""
+    return _at_least(arys, {0: (0, 1, 2), 1: (0, 2), 2: (2,)})
+
+
+RULES[np.atleast_1d] = atleast_1d
+RULES[np.atleast_2d] = atleast_2d
+RULES[np.atleast_3d] = atleast_3d
+
+
+# Broadcasting: the driver of a primitive sums its gradient back to the shape that the argument had.
+
+
+@primitive(views=True)
+def broadcast_to_(array: Any, shape: Any) -> Any:
+    """Return a read-only view in a larger shape."""
+    return np.broadcast_to(array, shape)
+
+
+@derivative(broadcast_to_, "array")
+def _(g: Any) -> Any:
+    return g
+
+
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    """Return a read-only view of `array` in a larger shape."""
+    return broadcast_to_(array, shape)
+
+
+RULES[np.broadcast_to] = broadcast_to
+
+
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    """Return the arrays as read-only views in their common shape."""
+    shape = np.broadcast_shapes(*(np.shape(_raw(array)) for array in args))
+    return tuple(broadcast_to_(array_like(array), shape) for array in args)
+
+
+RULES[np.broadcast_arrays] = broadcast_arrays
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
+    """Return the coordinates of a grid, one array for each axis."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid takes indexing='xy' or 'ij', not {indexing!r}")
+    rows = [reshape(array_like(x), -1) for x in xi]
+    axes = list(range(len(rows)))
+    if indexing == "xy":
+        axes[:2] = axes[:2][::-1]
+    lengths = [0] * len(rows)
+    for axis, row in zip(axes, rows, strict=True):
+        lengths[axis] = row.shape[0]
+    grids = []
+    for axis, row in zip(axes, rows, strict=True):
+        grid = reshape(row, [-1 if other == axis else 1 for other in range(len(rows))])
+        grid = grid if sparse else broadcast_to_(grid, tuple(lengths))
+        grids.append(copy_(grid, "C") if copy else grid)
+    return tuple(grids)
+
+
+RULES[np.meshgrid] = meshgrid
+
+
+# Copies, and other dtypes.
+
+
+@primitive(np.copy)
+def copy_(a: Any, order: str = "K", subok: bool = False) -> Any:
+    """Return a copy; gradients flow through it."""
+    return np.array(a, order=order, copy=True)  # type: ignore[call-overload]
+
+
+@derivative(copy_, "a")
+def _(g: Any) -> Any:
+    return g
+
+
+copy = copy_.call
+
+
+@primitive(views=True)
+def astype_(a: Any, dtype: Any, order: str, casting: str, copy: bool) -> Any:
+    """Return the elements in another dtype; the driver brings the gradient back to the old one."""
+    result = a.astype(dtype, order, casting, True, copy)
+    return result.view() if result is a else result
+
+
+@derivative(astype_, "a")
+def _(g: Any) -> Any:
+    return g
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:
+    """Return the elements of `x` in another dtype."""
+    if device not in (None, "cpu"):
+        raise DeviceError(f"astype does not move a tensor to {device!r}: write x.astype(dtype).to({device!r})")
+    return astype_(x, dtype, "K", "unsafe", copy)
+
+
+RULES[np.astype] = astype

@@ -1,0 +1,142 @@
+"""Linear systems: inverses, solutions, determinants, Cholesky factors, of stacks of matrices too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..graph.values import raw
+from .axes import array_like
+from .linear_algebra import product
+from .primitive import RULES, derivative, primitive
+from .shaping import expand_dims, squeeze
+
+__all__ = ["cholesky", "det", "inv", "slogdet", "solve"]
+
+
+@primitive(np.linalg.inv)
+def inv_(a: Any) -> Any:
+    """Return the inverses."""
+    return np.linalg.inv(a)
+
+
+@derivative(inv_, "a")
+def _(g: Any, out: Any) -> Any:
+    transposed = out.mT
+    return -product(product(transposed, g), transposed)
+
+
+inv = inv_.call
+
+
+@primitive()
+def solve_(a: Any, b: Any) -> Any:
+    """Return x with a @ x = b, for matrices b."""
+    return np.linalg.solve(a, b)
+
+
+@derivative(solve_, "a")
+def _(g: Any, a: Any, out: Any) -> Any:
+    return -product(_solve(a.mT, g), out.mT)
+
+
+@derivative(solve_, "b")
+def _(g: Any, a: Any) -> Any:
+    return _solve(a.mT, g)
+
+
+_solve = solve_.call
+
+
+def solve(a: Any, b: Any) -> Any:
+    """Return x with a @ x = b; a `b` with one axis is a vector."""
+    a, b = array_like(a), array_like(b)
+    return squeeze(_solve(a, expand_dims(b, -1)), -1) if b.ndim == 1 else _solve(a, b)
+
+
+RULES[np.linalg.solve] = solve
+
+
+# Determinants.
+
+
+def slogdet(a: Any) -> tuple[Any, Any]:
+    """Return the signs, which have no derivative, and the logarithms of the absolute values of determinants."""
+    a = array_like(a)
+    result = np.linalg.slogdet(raw(a))
+    sign = type(a)(np.asarray(result.sign), None, 0, a._device)
+    return type(result)(sign, logarithm_of_determinant.call(a))
+
+
+RULES[np.linalg.slogdet] = slogdet
+
+
+@primitive()
+def logarithm_of_determinant(a: Any) -> Any:
+    """Return the logarithms of the absolute values of determinants."""
+    return np.linalg.slogdet(a).logabsdet
+
+
+@derivative(logarithm_of_determinant, "a")
+def _(g: Any, a: Any) -> Any:
+    return g.reshape((*g.shape, 1, 1)) * np.linalg.inv(a).mT
+
+
+@primitive(np.linalg.det)
+def det_(a: Any) -> Any:
+    """Return the determinants."""
+    return np.linalg.det(a)
+
+
+@derivative(det_, "a")
+def _(g: Any, a: Any, out: Any) -> Any:
+    if np.all(raw(out)):
+        return (g * out).reshape((*g.shape, 1, 1)) * np.linalg.inv(a).mT
+    return g.reshape((*g.shape, 1, 1)) * _cofactors(a)
+
+
+det = det_.call
+
+
+def _cofactors(a: Any) -> Any:
+    """Return the determinants of what is left without each row and column, signed: right for singular matrices."""
+    side = a.shape[-1]
+    rows = []
+    for row in range(side):
+        others = [index for index in range(side) if index != row]
+        left = a[..., others, :]
+        rows.append(
+            np.stack([(-1) ** (row + column) * det(_without(left, column)) for column in range(side)], axis=-1)
+        )
+    return np.stack(rows, axis=-2)
+
+
+def _without(a: Any, column: int) -> Any:
+    return a[..., [index for index in range(a.shape[-1]) if index != column]]
+
+
+# Cholesky.
+
+
+@primitive()
+def cholesky_(a: Any, upper: bool) -> Any:
+    """Return the triangular factors of positive definite matrices."""
+    return np.linalg.cholesky(a, upper=upper) if upper else np.linalg.cholesky(a)
+
+
+@derivative(cholesky_, "a")
+def _(g: Any, out: Any, upper: bool) -> Any:
+    lower, g = (out.mT, g.mT) if upper else (out, g)
+    inner = np.tril(product(lower.mT, g))
+    inner = inner - 0.5 * inner * np.eye(out.shape[-1], dtype=out.dtype)
+    gradient = _solve(lower.mT, _solve(lower.mT, inner.mT).mT)
+    return (gradient + gradient.mT) / 2
+
+
+def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    """Return the triangular factors of positive definite matrices."""
+    return cholesky_(array_like(a), upper)
+
+
+RULES[np.linalg.cholesky] = cholesky

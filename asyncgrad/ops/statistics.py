@@ -1,0 +1,88 @@
+"""Medians, and reductions that leave nans out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graph.values import raw
+from .axes import array_like, kept_shape, reduced_axes
+from .dispatch import write
+from .indexing import sort
+from .primitive import RULES
+from .reductions import max, mean, min, prod, std, sum, var
+from .shaping import reshape
+
+__all__ = ["median", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
+
+
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """Return the middle element along axes, or the mean of the two in the middle."""
+    a = array_like(a)
+    axes = reduced_axes(axis, a.ndim)
+    kept = [one for one in range(a.ndim) if one not in axes]
+    rows = reshape(np.transpose(a, (*kept, *axes)), (*(a.shape[one] for one in kept), -1))
+    ordered, middle = sort(rows), rows.shape[-1] // 2
+    if rows.shape[-1] % 2:
+        result = ordered[..., middle]
+    else:
+        result = (ordered[..., middle - 1] + ordered[..., middle]) / 2
+    if a.dtype.kind == "f":
+        # In order a nan comes last, and the median of what holds one is nan.
+        result = np.where(np.isnan(raw(ordered)[..., -1]), np.nan, result)
+    if keepdims:
+        result = reshape(result, kept_shape(a.shape, axes))
+    return result if out is None else write(out, result)
+
+
+RULES[np.median] = median
+
+
+def _without_nans(plain: Callable[..., Any], filling: float) -> Callable[..., Any]:
+    """Return a reduction to which each nan is `filling`."""
+
+    def reduction(a: Any, *args: Any, **kwargs: Any) -> Any:
+        return plain(np.where(np.isnan(raw(a)), filling, a), *args, **kwargs)
+
+    reduction.__name__ = f"nan{plain.__name__}"
+    reduction.__doc__ = f"Return numpy.{plain.__name__} of what is no nan, each of which counts as {filling}."
+    return reduction
+
+
+def _of_others(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction of the elements that are no nan."""
+
+    def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
+        return plain(a, *args, where=np.logical_and(~np.isnan(raw(a)), raw(where)), **kwargs)
+
+    reduction.__name__ = f"nan{plain.__name__}"
+    reduction.__doc__ = f"Return numpy.{plain.__name__} of the elements that are no nan."
+    return reduction
+
+
+nansum = RULES[np.nansum] = _without_nans(sum, 0)
+nanprod = RULES[np.nanprod] = _without_nans(prod, 1)
+nanmean = RULES[np.nanmean] = _of_others(mean)
+nanvar = RULES[np.nanvar] = _of_others(var)
+nanstd = RULES[np.nanstd] = _of_others(std)
+
+
+def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[..., Any]:
+    """Return an extreme of the elements that are no nan; of nothing else than nans it is nan."""
+
+    def reduction(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, **kwargs: Any) -> Any:
+        absent = np.isnan(raw(a))
+        result = plain(np.where(absent, outermost, a), axis, None, keepdims, **kwargs)
+        nothing = np.all(absent, axis=axis, keepdims=keepdims)
+        result = np.where(nothing, np.nan, result) if np.any(nothing) else result
+        return result if out is None else write(out, result)
+
+    reduction.__name__ = f"nan{plain.__name__}"
+    reduction.__doc__ = f"Return numpy.{plain.__name__} of the elements that are no nan."
+    return reduction
+
+
+nanmax = RULES[np.nanmax] = _extreme_of_others(max, -np.inf)
+nanmin = RULES[np.nanmin] = _extreme_of_others(min, np.inf)

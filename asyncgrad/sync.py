@@ -1,0 +1,282 @@
+"""The blocking door: the functions of asyncgrad that are awaited, as plain calls, for code without an event loop.
+
+A graph of plain nodes is driven to the end without any event loop, whether or not one is running; a graph with a
+node that may suspend gets a loop of its own. Where a loop is already running, a call that would have to suspend
+raises `BlockingError` and names the line to await instead.
+
+Nothing is computed here. Each function below is a name and a docstring; its decorator gives it the signature of
+the awaitable function and a body that steps that function's coroutine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+from . import functional as _functional
+from . import testing as _testing
+from .backward import backward as _backward
+from .backward import grad as _grad
+from .context import BLOCKING, is_kind
+from .engine.running import run
+from .errors import BlockingError
+from .tensor import Tensor
+
+__all__ = [
+    "backward",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "value_and_grad",
+    "vhp",
+    "vjp",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callable[[], None]], Callable[P, T]]:
+    """Make a bodiless function the blocking form of `awaitable`."""
+    signature = inspect.signature(awaitable)
+    takes_function = "fn" in signature.parameters
+
+    def decorate(described: Callable[[], None]) -> Callable[P, T]:
+        name = described.__name__
+
+        @functools.wraps(described)
+        def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
+            if not takes_function:
+                return _stepped(awaitable(*args, **kwargs), name)
+            fn = args[0] if args else kwargs.get("fn")
+            if is_kind(inspect.iscoroutinefunction, fn):
+                return _on_a_loop(awaitable(*args, **kwargs), name)
+            bound = signature.bind(*args, **kwargs)
+            bound.arguments["fn"] = _without_suspension(fn, name)
+            return _stepped(awaitable(*bound.args, **bound.kwargs), name)
+
+        # What inspect would find by itself is the bare `described`.
+        del blocking.__wrapped__
+        blocking.__signature__ = signature  # type: ignore[attr-defined]
+        blocking.__annotations__ = dict(awaitable.__annotations__)
+        return blocking
+
+    return decorate
+
+
+def _stepped(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+    """Return the result of a coroutine that does not suspend while BLOCKING is set."""
+    token = BLOCKING.set(True)
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    except BlockingError as error:
+        # The engine names the node, and knows only of backward and grad.
+        if f"ag.{name}(" not in str(error):
+            error.add_note(f"in asyncgrad.sync.{name}(...): await ag.{name}(...) instead")
+        raise
+    finally:
+        BLOCKING.reset(token)
+    coroutine.close()
+    raise _would_suspend(name)
+
+
+def _on_a_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+    """Return the result of a coroutine that may suspend, run on an event loop of its own."""
+    if asyncio._get_running_loop() is not None:
+        coroutine.close()
+        raise _would_suspend(name)
+    token = BLOCKING.set(False)
+    try:
+        return run(coroutine)
+    finally:
+        BLOCKING.reset(token)
+
+
+def _without_suspension(fn: Any, name: str) -> Callable[..., Any]:
+    """Return the user's function, made to run outside of the blocking call and to wait for what it returns."""
+
+    @functools.wraps(fn)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        # Tasks that the function starts copy this context, and they may suspend.
+        token = BLOCKING.set(False)
+        try:
+            result = fn(*args, **kwargs)
+        finally:
+            BLOCKING.reset(token)
+        if not inspect.isawaitable(result):
+            return result
+        return _on_a_loop(result if inspect.iscoroutine(result) else _awaited(result), name)
+
+    return plain
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def _would_suspend(name: str) -> BlockingError:
+    return BlockingError(
+        f"asyncgrad.sync.{name}(...) would have to suspend, and an event loop is running in this thread, which that "
+        f"would stall. Await it instead: await ag.{name}(...)"
+    )
+
+
+@_blocks(_backward)
+def backward() -> None:
+    """Add the gradients of `tensors` to the leaves' `.grad`; the blocking form of `ag.backward`.
+
+    Raises:
+        BlockingError: a node would have to suspend, and an event loop is running in this thread.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor(3.0, requires_grad=True)
+        >>> ag.sync.backward(x * x)
+        >>> x.grad.item()
+        6.0
+    """
+
+
+@_blocks(_grad)
+def grad() -> None:
+    """Return the gradients of `outputs` with respect to `inputs`; the blocking form of `ag.grad`.
+
+    Raises:
+        BlockingError: a node would have to suspend, and an event loop is running in this thread.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor(3.0, requires_grad=True)
+        >>> (g,) = ag.sync.grad(x * x, [x])
+        >>> g.item()
+        6.0
+    """
+
+
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool = False
+) -> Callable[..., tuple[Tensor, Any]]:
+    """Return a function that gives the value of `fn` and its gradient; the blocking form of `ag.value_and_grad`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> value, gradient = ag.sync.value_and_grad(lambda x: x * x)(np.array(3.0))
+        >>> gradient.item()
+        6.0
+    """
+    name = "value_and_grad"
+    if is_kind(inspect.iscoroutinefunction, fn):
+        drive, wrapped = _on_a_loop, fn
+    else:
+        drive, wrapped = _stepped, _without_suspension(fn, name)
+    awaitable = _functional.value_and_grad(wrapped, argnums, create_graph=create_graph)
+
+    @functools.wraps(fn)
+    def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
+        return drive(awaitable(*args, **kwargs), name)
+
+    return with_gradient
+
+
+@_blocks(_functional.vjp)
+def vjp() -> None:
+    """Return the outputs of `fn` and the product of `v` with its Jacobian; the blocking form of `ag.vjp`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> _, product = ag.sync.vjp(lambda x: x * x, np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+        >>> product.numpy()
+        array([ 2., 40.])
+    """
+
+
+@_blocks(_functional.jvp)
+def jvp() -> None:
+    """Return the outputs of `fn` and the product of its Jacobian with `v`; the blocking form of `ag.jvp`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> _, product = ag.sync.jvp(lambda x: x * x, np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+        >>> product.numpy()
+        array([ 2., 40.])
+    """
+
+
+@_blocks(_functional.vhp)
+def vhp() -> None:
+    """Return the value of `fn` and the product of `v` with its Hessian; the blocking form of `ag.vhp`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> _, product = ag.sync.vhp(lambda x: x ** 3, np.array(2.0))
+        >>> product.item()
+        12.0
+    """
+
+
+@_blocks(_functional.hvp)
+def hvp() -> None:
+    """Return the value of `fn` and the product of its Hessian with `v`; the blocking form of `ag.hvp`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> _, product = ag.sync.hvp(lambda x: x ** 3, np.array(2.0))
+        >>> product.item()
+        12.0
+    """
+
+
+@_blocks(_functional.jacobian)
+def jacobian() -> None:
+    """Return the Jacobian of `fn`; the blocking form of `ag.jacobian`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.jacobian(lambda x: x * x, np.array([1.0, 2.0])).numpy()
+        array([[2., 0.],
+               [0., 4.]])
+    """
+
+
+@_blocks(_functional.hessian)
+def hessian() -> None:
+    """Return the Hessian of `fn`; the blocking form of `ag.hessian`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.hessian(lambda x: x ** 3, np.array(2.0)).item()
+        12.0
+    """
+
+
+@_blocks(_testing.gradcheck)
+def gradcheck() -> None:
+    """Return True if the gradients of `fn` agree with finite differences; the blocking form of `ag.gradcheck`.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> ag.sync.gradcheck(lambda x: x ** 3, x)
+        True
+    """
+
+
+@_blocks(_testing.gradgradcheck)
+def gradgradcheck() -> None:
+    """Return True if the second derivatives of `fn` agree with finite differences; blocks, as `ag.gradgradcheck`.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> ag.sync.gradgradcheck(lambda x: x ** 3, x)
+        True
+    """

@@ -1,0 +1,148 @@
+"""`gradcheck` and `gradgradcheck`: the derivatives that a backward gives, held against finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..context import enable_grad
+from ..errors import InvalidGradientError
+from ..functional.arguments import gradients, zeros_like
+from ..tensor import Tensor, asarray
+from .jacobian_check import JacobianCheck, Tolerance, as_tuple, copies, outputs_of, requiring
+
+__all__ = ["gradcheck", "gradgradcheck"]
+
+
+async def gradcheck(
+    fn: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+) -> bool:
+    """Return True if the gradients of `fn` agree with finite differences, and raise if they do not.
+
+    Every derivative of every output that requires grad is checked, for every input that does. A complex input
+    is moved along both axes; of a complex output, both parts are checked.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns a tensor or a tuple of them. It is called many
+            times, with copies of the inputs.
+        inputs: its arguments, one or a tuple. Tensors that require grad are checked; float64 is needed for the
+            default tolerances. Anything else is passed on as it is.
+        eps: how far an element is moved, each way.
+        atol: tolerated difference.
+        rtol: tolerated difference, relative to the finite difference.
+        raise_exception: raise on disagreement, rather than return False.
+        nondet_tol: tolerated difference between two backwards of one graph.
+        check_undefined_grad: also check that undefined gradients are taken for zeros.
+
+    Raises:
+        GradcheckError: names the output and the input, and shows both Jacobians.
+        RequiresGradError: no input requires grad.
+
+    Source: torch.autograd.gradcheck.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> ag.run(ag.gradcheck(lambda x: x ** 3, x))
+        True
+    """
+    check = JacobianCheck(fn, as_tuple(inputs), Tolerance(eps, atol, rtol, nondet_tol))
+    return await check.verdict(check_undefined_grad, raise_exception)
+
+
+async def gradgradcheck(
+    fn: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+) -> bool:
+    """Return True if the second derivatives of `fn` agree with finite differences of the first; else raise.
+
+    Checks the gradients of `fn` as a function of its inputs and of the gradients that they start from.
+
+    Args:
+        fn: as for `gradcheck`, like all the rest.
+        inputs: its arguments.
+        grad_outputs: for each output that requires grad, the gradient to start from; None takes random ones.
+        eps: how far an element is moved, each way.
+        atol: tolerated difference.
+        rtol: tolerated difference, relative to the finite difference.
+        raise_exception: raise on disagreement, rather than return False.
+        nondet_tol: tolerated difference between two backwards of one graph.
+        check_undefined_grad: also check that undefined gradients are taken for zeros.
+
+    Raises:
+        GradcheckError: names the gradient and the input, and shows both Jacobians.
+        RequiresGradError: no input requires grad.
+
+    Source: torch.autograd.gradgradcheck.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> ag.run(ag.gradgradcheck(lambda x: x ** 3, x))
+        True
+    """
+    entries = as_tuple(inputs)
+    count, wanted = len(entries), requiring(entries)
+    if grad_outputs is None:
+        with enable_grad():
+            grad_outputs = _random_starts(await _differentiable_outputs(fn, copies(entries)))
+
+    async def first_gradients(*arguments: Any) -> tuple[Tensor, ...]:
+        outputs = await _differentiable_outputs(fn, arguments[:count])
+        if len(outputs) != len(arguments) - count:
+            raise InvalidGradientError(
+                f"grad_outputs has {len(arguments) - count} gradients, and {len(outputs)} outputs require grad"
+            )
+        points = [arguments[index] for index in wanted]
+        found = await gradients(outputs, points, arguments[count:], create_graph=True)
+        return tuple(
+            zeros_like(point) if gradient is None else gradient
+            for gradient, point in zip(found, points, strict=True)
+        )
+
+    check = JacobianCheck(
+        first_gradients,
+        (*entries, *as_tuple(grad_outputs)),
+        Tolerance(eps, atol, rtol, nondet_tol),
+        every_output=True,
+        output_names=[f"the gradient for input {index}" for index in wanted],
+        input_names=[
+            *(f"input {index}" for index in range(count)),
+            *(f"grad_outputs[{index}]" for index in range(len(as_tuple(grad_outputs)))),
+        ],
+    )
+    return await check.verdict(check_undefined_grad, raise_exception)
+
+
+async def _differentiable_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:
+    return [output for output in await outputs_of(fn, arguments) if output.requires_grad]
+
+
+def _random_starts(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return gradients to start from, between -1 and 1, the same on every call."""
+    rng = np.random.default_rng(0)
+    starts = []
+    for output in outputs:
+        data = rng.uniform(-1, 1, output.shape)
+        if output.dtype.kind == "c":
+            data = data + 1j * rng.uniform(-1, 1, output.shape)
+        starts.append(asarray(np.asarray(data, output.dtype), device=output.device, requires_grad=True))
+    return tuple(starts)

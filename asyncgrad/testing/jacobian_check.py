@@ -1,0 +1,328 @@
+"""JacobianCheck: one function's Jacobians from its backward, held against those from finite differences.
+
+The function is called with copies of its inputs, one element moved at a time, so that the inputs themselves never
+change: other tasks may use them, or check them, meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from ..backward import grad
+from ..context import enable_grad
+from ..errors import GradcheckError, GradientTypeError, RequiresGradError
+from ..functional.arguments import Pace, call, gradient_rows, gradients, zeros_like
+from ..graph.node import Edge, Node, Special
+from ..graph.values import describe
+from ..tensor import Tensor, asarray
+
+__all__ = ["JacobianCheck", "Tolerance", "as_tuple", "copies", "outputs_of", "requiring"]
+
+
+class Tolerance(NamedTuple):
+    """How far elements are moved, and what may differ."""
+
+    eps: float
+    atol: float
+    rtol: float
+    #: Between two backwards of one graph.
+    nondeterminism: float
+
+
+class _Part(NamedTuple):
+    """Which part of an output is checked: the gradient that selects it, and how to take it from a difference."""
+
+    name: str
+    unit: complex
+    of: Callable[[Any], Any]
+
+
+_REAL = (_Part("", 1, np.real),)
+_COMPLEX = (_Part("the real part of ", 1, np.real), _Part("the imaginary part of ", 1j, np.imag))
+
+
+@final
+class _Undefined(Node):
+    """An identity whose gradient is undefined."""
+
+    __slots__ = ()
+
+    def __init__(self, output: Tensor) -> None:
+        assert output.grad_fn is not None
+        self._connect((Edge(output.grad_fn, output.output_nr),))
+        self.shape, self.dtype, self.device = output.shape, output.dtype, output.device
+        self.special = Special()
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[None]:
+        """Return no gradient, whatever arrives."""
+        return (None,)
+
+
+@final
+class JacobianCheck:
+    """One gradcheck.
+
+    Args:
+        fn: what is checked.
+        entries: its arguments.
+        tolerance: what may differ.
+        every_output: whether outputs that do not require grad may not change; if False, they may where others do.
+        output_names: what errors call the outputs.
+        input_names: what they call the inputs.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        entries: tuple[Any, ...],
+        tolerance: Tolerance,
+        *,
+        every_output: bool = False,
+        output_names: Sequence[str] | None = None,
+        input_names: Sequence[str] | None = None,
+    ) -> None:
+        self._fn = fn
+        self._entries = entries
+        self._wanted = requiring(entries)
+        self._tolerance = tolerance
+        self._every_output = every_output
+        self._output_names = output_names
+        self._input_names = input_names
+        self._pace = Pace()
+
+    async def verdict(self, check_undefined_grad: bool, raise_exception: bool) -> bool:
+        """Return whether all agrees, or raise."""
+        try:
+            with enable_grad():
+                await self._run(check_undefined_grad)
+        except GradcheckError:
+            if raise_exception:
+                raise
+            return False
+        return True
+
+    async def _run(self, check_undefined_grad: bool) -> None:
+        arguments = copies(self._entries)
+        points = [arguments[index] for index in self._wanted]
+        outputs = await outputs_of(self._fn, arguments)
+        differences = [await self._differences(index, outputs) for index in self._wanted]
+        checked = [index for index, output in enumerate(outputs) if output.requires_grad]
+        if not checked or self._every_output:
+            self._expect_constants(set(range(len(outputs))).difference(checked), differences)
+        if not checked:
+            return
+        await self._expect_no_captured_inputs([outputs[index] for index in checked])
+        for index in checked:
+            for part in _COMPLEX if outputs[index].dtype.kind == "c" else _REAL:
+                jacobians = await self._analytical(index, outputs[index], points, part)
+                for position, analytical in enumerate(jacobians):
+                    self._compare(index, position, part, analytical, differences[position][index])
+        await self._expect_zeros([outputs[index] for index in checked], points)
+        if check_undefined_grad:
+            await self._expect_undefined_allowed(checked, arguments, points)
+
+    # The two Jacobians, each of shape (output size, input size).
+
+    async def _differences(self, index: int, outputs: Sequence[Tensor]) -> list[tuple[Any, Any]]:
+        """Return, for each output, the difference quotients along the real and the imaginary axis of an input."""
+        point = self._entries[index]
+        eps = self._tolerance.eps
+        steps = (eps, eps * 1j) if point.dtype.kind == "c" else (eps,)
+        quotients = [
+            [np.zeros((output.size, point.size), np.result_type(output.dtype, np.float64)) for _ in steps]
+            for output in outputs
+        ]
+        for element in range(point.size):
+            for axis, step in enumerate(steps):
+                above = await self._moved(index, element, step, outputs)
+                below = await self._moved(index, element, -step, outputs)
+                for number, (high, low) in enumerate(zip(above, below, strict=True)):
+                    with np.errstate(invalid="ignore"):
+                        quotients[number][axis][:, element] = (high - low) / (2 * eps)
+                await self._pace.keep()
+        return [(both[0], both[1] if len(both) == 2 else None) for both in quotients]
+
+    async def _moved(self, index: int, element: int, step: complex, outputs: Sequence[Tensor]) -> list[Any]:
+        """Return the outputs, flat and in double precision, with one element of one input moved."""
+        arguments = copies(self._entries)
+        data = arguments[index].numpy()
+        data[np.unravel_index(element, data.shape)] += step
+        moved = await outputs_of(self._fn, arguments)
+        if [(one.shape, one.dtype) for one in moved] != [(one.shape, one.dtype) for one in outputs]:
+            raise GradcheckError(
+                f"the function returned {', '.join(map(describe, outputs))}, and after a change of {step} in an "
+                f"element of {self._input(index)} {', '.join(map(describe, moved))}: shapes and dtypes may not "
+                "depend on the values of the inputs"
+            )
+        return [one.numpy().astype(np.result_type(one.dtype, np.float64)).reshape(-1) for one in moved]
+
+    async def _analytical(self, index: int, output: Tensor, points: Sequence[Tensor], part: _Part) -> list[Any]:
+        """Return the Jacobian of one output that its backward gives, for each input."""
+        first: list[Any] = []
+        second: list[Any] = []
+        for jacobians in (first, second):
+            rows = await gradient_rows(output, points, create_graph=False, pace=self._pace, unit=part.unit)
+            jacobians.extend(_matrix([row[position] for row in rows], point) for position, point in enumerate(points))
+        tolerated = self._tolerance.nondeterminism
+        for position, (one, other) in enumerate(zip(first, second, strict=True)):
+            if not np.allclose(one, other, rtol=0, atol=tolerated, equal_nan=True):
+                raise GradcheckError(
+                    f"the backward of {self._output(index)} is not deterministic: run twice, its gradients for "
+                    f"{self._input(self._wanted[position])} differ by {np.abs(one - other).max()}, and "
+                    f"nondet_tol is {tolerated}"
+                )
+        return first
+
+    def _compare(
+        self, output: int, position: int, part: _Part, analytical: Any, quotients: tuple[Any, Any]
+    ) -> None:
+        along_real, along_imaginary = quotients
+        numerical = part.of(along_real)
+        if along_imaginary is not None:
+            numerical = numerical + 1j * part.of(along_imaginary)
+        _, atol, rtol, _ = self._tolerance
+        if np.allclose(analytical, numerical, rtol, atol):
+            return
+        with np.errstate(invalid="ignore"):
+            excess = np.abs(analytical - numerical) - rtol * np.abs(numerical)
+        row, column = np.unravel_index(np.argmax(excess), excess.shape)
+        index = self._wanted[position]
+        raise GradcheckError(
+            f"Jacobian mismatch for {part.name}{self._output(output)} with respect to {self._input(index)}, most at "
+            f"output element {row}, input element {column}: the backward gives {analytical[row, column]}, finite "
+            f"differences give {numerical[row, column]} (atol={atol}, rtol={rtol})\n"
+            f"numerical:\n{numerical}\nanalytical:\n{analytical}{self._hint()}"
+        )
+
+    def _hint(self) -> str:
+        coarse = [
+            f"{self._input(index)} ({self._entries[index].dtype})"
+            for index in self._wanted
+            if np.finfo(self._entries[index].dtype).eps > np.finfo(np.float64).eps
+        ]
+        if not coarse:
+            return ""
+        return (
+            f"\nToo coarse for finite differences of {self._tolerance.eps}: {', '.join(coarse)}. Pass float64 or "
+            "complex128, for example x.astype(float)."
+        )
+
+    # What a Jacobian cannot show.
+
+    def _expect_constants(self, unchecked: set[int], differences: list[list[tuple[Any, Any]]]) -> None:
+        """Raise if an output that does not require grad changes with an input."""
+        for position, of_outputs in enumerate(differences):
+            for output in sorted(unchecked):
+                if any(quotients is not None and quotients.any() for quotients in of_outputs[output]):
+                    raise GradcheckError(
+                        f"{self._output(output)} does not require grad, but changes with "
+                        f"{self._input(self._wanted[position])}: its history was lost on the way"
+                    )
+
+    async def _expect_no_captured_inputs(self, outputs: Sequence[Tensor]) -> None:
+        """Raise if the outputs depend on the inputs themselves, which never change, and not on the copies."""
+        captured = await gradients(
+            outputs,
+            [self._entries[index] for index in self._wanted],
+            [zeros_like(output) for output in outputs],
+            create_graph=False,
+            retain_graph=True,
+        )
+        for index, gradient in zip(self._wanted, captured, strict=True):
+            if gradient is not None:
+                raise GradcheckError(
+                    f"the function uses {self._input(index)} from outside: it is called with changed copies of its "
+                    "inputs, so let it compute with its arguments alone"
+                )
+
+    async def _expect_zeros(self, outputs: Sequence[Tensor], points: Sequence[Tensor]) -> None:
+        """Raise unless a backward that starts from zeros gives zeros."""
+        starts = [zeros_like(output) for output in outputs]
+        found = await gradients(outputs, points, starts, create_graph=False, retain_graph=True)
+        self._require_zeros(found, "all gradients that the backward starts from are zero")
+
+    async def _expect_undefined_allowed(
+        self, checked: Sequence[int], arguments: Sequence[Any], points: Sequence[Tensor]
+    ) -> None:
+        """Raise unless a backward takes undefined gradients for zeros: all of them, and each one alone."""
+        undefined = [set(checked)] if len(checked) == 1 else [set(checked), *({index} for index in checked)]
+        for chosen in undefined:
+            outputs = await outputs_of(self._fn, arguments)
+            roots = [
+                Tensor(outputs[index].numpy(), _Undefined(outputs[index]), 0, outputs[index].device)
+                if index in chosen and outputs[index].grad_fn is not None
+                else outputs[index]
+                for index in checked
+            ]
+            what = f"the gradient of {', '.join(map(self._output, sorted(chosen)))} is undefined and no other is set"
+            try:
+                found = await grad(roots, points, list(map(zeros_like, roots)), allow_unused=True)
+            except Exception as error:
+                raise GradcheckError(f"the backward failed where {what}: {error}") from error
+            self._require_zeros(found, what)
+
+    def _require_zeros(self, found: Sequence[Tensor | None], when: str) -> None:
+        for index, gradient in zip(self._wanted, found, strict=True):
+            if gradient is not None and gradient.numpy().any():
+                raise GradcheckError(f"the gradient for {self._input(index)} is not zero where {when}")
+
+    def _output(self, index: int) -> str:
+        return f"output {index}" if self._output_names is None else self._output_names[index]
+
+    def _input(self, index: int) -> str:
+        return f"input {index}" if self._input_names is None else self._input_names[index]
+
+
+def as_tuple(given: Any) -> tuple[Any, ...]:
+    """Return a tuple or list as a tuple, and anything else as the one entry of one."""
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
+def requiring(entries: Sequence[Any]) -> list[int]:
+    """Return the indices of the tensors that require grad.
+
+    Raises:
+        RequiresGradError: none does.
+    """
+    wanted = [index for index, entry in enumerate(entries) if isinstance(entry, Tensor) and entry.requires_grad]
+    if not wanted:
+        raise RequiresGradError(
+            "gradcheck differentiates with respect to the inputs that require grad, and none does: "
+            "make them with requires_grad=True"
+        )
+    return wanted
+
+
+def copies(entries: Sequence[Any]) -> tuple[Any, ...]:
+    """Return leaves on copies of the tensors' data, laid out as it is; anything else as it is."""
+    return tuple(
+        asarray(entry.numpy().copy(order="K"), device=entry.device, requires_grad=entry.requires_grad)
+        if isinstance(entry, Tensor)
+        else entry
+        for entry in entries
+    )
+
+
+async def outputs_of(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...]:
+    """Return what the function returns, as a tuple.
+
+    Raises:
+        GradientTypeError: it returns something that is no Tensor.
+    """
+    outputs = as_tuple(await call(fn, *arguments))
+    for index, output in enumerate(outputs):
+        if not isinstance(output, Tensor):
+            raise GradientTypeError(f"output {index} of the function must be a Tensor, not {type(output).__name__}")
+    return outputs
+
+
+def _matrix(rows: Sequence[Tensor | None], point: Tensor) -> Any:
+    """Return gradients as the rows of a matrix, zeros for those that are missing."""
+    matrix = np.zeros((len(rows), point.size), point.dtype)
+    for index, row in enumerate(rows):
+        if row is not None:
+            matrix[index] = row.numpy().reshape(-1)
+    return matrix

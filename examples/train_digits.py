@@ -1,0 +1,252 @@
+"""Train a small convolutional network on real images, with a backward that is awaited.
+
+    python examples/train_digits.py
+
+The images are scikit-learn's digits: 1,797 scans of 8 x 8 pixels. While the network learns, a second coroutine
+on the same event loop asks to be woken every millisecond and notes how late that happens: this is what a web
+server's other requests would feel. A backward that blocks would hold all of them up; this one lets the loop
+breathe as it goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+import asyncgrad as ag
+from asyncgrad import nn, optim
+
+try:
+    import matplotlib
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[demo]'")
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+TARGET = 0.97
+TICK = 0.001
+LEARNING_RATE = 3e-3
+PICTURE = Path(__file__).parent / "output" / "train_digits.png"
+
+Array = np.ndarray[Any, Any]
+
+
+class Split(NamedTuple):
+    """Images, of shape (count, 1, 8, 8) and between 0 and 1, and the digit that each one shows."""
+
+    images: Array
+    labels: Array
+
+    def batches(self, size: int, order: Array) -> Iterator[Split]:
+        """Cut the images, taken in this order, into batches."""
+        for begin in range(0, len(order), size):
+            chosen = order[begin : begin + size]
+            yield Split(self.images[chosen], self.labels[chosen])
+
+
+def load(seed: int) -> tuple[Split, Split]:
+    """Return the digits to learn from and, a fifth of each digit, those to be tested on."""
+    digits = load_digits()
+    images = (digits.images[:, None] / 16).astype(np.float32)
+    parts = train_test_split(images, digits.target, test_size=0.2, stratify=digits.target, random_state=seed)
+    return Split(parts[0], parts[2]), Split(parts[1], parts[3])
+
+
+@final
+class Model:
+    """Two convolutions and two linear layers; weights as (out, in, ...), small and random at first."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        def layer(*shape: int) -> tuple[ag.Tensor, ag.Tensor]:
+            scale = math.sqrt(2 / math.prod(shape[1:]))
+            weight = (rng.standard_normal(shape) * scale).astype(np.float32)
+            bias = np.zeros(shape[0], np.float32)
+            return ag.tensor(weight, requires_grad=True), ag.tensor(bias, requires_grad=True)
+
+        self.layers = [layer(16, 1, 3, 3), layer(32, 16, 3, 3), layer(64, 32 * 4 * 4), layer(10, 64)]
+        self.parameters = [parameter for pair in self.layers for parameter in pair]
+        self.rng = rng
+
+    def __call__(self, images: Array, *, training: bool = False) -> ag.Tensor:
+        """Return ten scores for each image: the higher, the likelier that digit."""
+        first, second, third, fourth = self.layers
+        x = nn.relu(nn.max_pool2d(nn.conv2d(images, *first, padding=1), 2))  # (count, 16, 4, 4)
+        x = nn.relu(nn.conv2d(x, *second, padding=1)).reshape(len(images), -1)  # (count, 32 * 4 * 4)
+        if training:
+            x = nn.dropout(x, 0.25, rng=self.rng)
+        return nn.linear(nn.relu(nn.linear(x, *third)), *fourth)
+
+
+@final
+@dataclass
+class History:
+    """What happened: for each step, for each epoch, and for each tick of the loop."""
+
+    losses: list[float] = field(default_factory=list)
+    train_accuracy: list[float] = field(default_factory=list)
+    test_accuracy: list[float] = field(default_factory=list)
+    lateness: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+async def train(options: argparse.Namespace, training: Split, testing: Split) -> History:
+    """Learn from each training image once an epoch, and test after each; watch the loop meanwhile."""
+    history = History()
+    rng = np.random.default_rng(options.seed)
+    model = Model(rng)
+    optimizer = optim.Adam(model.parameters)
+    steps = math.ceil(len(training.labels) / options.batch_size)
+    watcher = asyncio.create_task(watch_loop(history.lateness))
+    began = time.perf_counter()
+    with tqdm(total=options.epochs * steps, unit="step", disable=options.quiet) as bar:
+        for epoch in range(options.epochs):
+            optimizer.lr = LEARNING_RATE / 2 * (1 + math.cos(math.pi * epoch / options.epochs))
+            right = 0
+            for batch in training.batches(options.batch_size, rng.permutation(len(training.labels))):
+                right += await step(model, optimizer, batch, history)
+                bar.update()
+            history.train_accuracy.append(right / len(training.labels))
+            history.test_accuracy.append(await accuracy(model, testing))
+            bar.set_postfix(loss=f"{np.mean(history.losses[-steps:]):.4f}", accuracy=f"{history.test_accuracy[-1]:.1%}")
+    history.seconds = time.perf_counter() - began
+    watcher.cancel()
+    return history
+
+
+async def step(model: Model, optimizer: optim.Adam, batch: Split, history: History) -> int:
+    """Learn from one batch; return how many of its digits were right."""
+    logits = model(batch.images, training=True)
+    loss = nn.cross_entropy(logits, batch.labels)
+    await breathe()
+    optimizer.zero_grad()
+    await loss.backward()
+    optimizer.step()
+    await breathe()
+    history.losses.append(loss.item())
+    return int((logits.numpy().argmax(axis=1) == batch.labels).sum())
+
+
+@ag.no_grad()
+async def accuracy(model: Model, split: Split) -> float:
+    """Return the share of images whose digit the model tells."""
+    right = 0
+    for images, labels in split.batches(64, np.arange(len(split.labels))):
+        right += int((model(images).numpy().argmax(axis=1) == labels).sum())
+        await breathe()
+    return right / len(split.labels)
+
+
+async def breathe() -> None:
+    """Let the loop run what is due: it takes a timer three turns to wake the task that sleeps on it."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def watch_loop(lateness: list[float]) -> None:
+    """Ask for a tick every millisecond, for ever, and note by how many seconds each one is late."""
+    while True:
+        asked = time.perf_counter()
+        await asyncio.sleep(TICK)
+        lateness.append(time.perf_counter() - asked - TICK)
+
+
+def percentiles(lateness: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median, the 99th percentile and the maximum, in milliseconds."""
+    p50, p99, most = np.percentile(np.asarray(lateness) * 1000, [50, 99, 100])
+    return float(p50), float(p99), float(most)
+
+
+# --- the picture ---------------------------------------------------------------------------------
+
+BLUE, ORANGE, GREY = "#2a6fbb", "#e07b39", "#9aa5b1"
+STYLE = {"axes.grid": True, "axes.axisbelow": True, "axes.edgecolor": GREY, "grid.color": "#e6eaee"}
+STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
+STYLE |= {"axes.titlelocation": "left", "axes.titleweight": "bold"}
+
+
+def draw(history: History, path: Path) -> None:
+    """Write a picture of the loss, the accuracy and the lateness of the loop."""
+    epochs = np.arange(1, len(history.test_accuracy) + 1)
+    steps = np.linspace(0, len(epochs), len(history.losses))
+    with plt.rc_context(STYLE):
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+
+        left.plot(steps, history.losses, color=BLUE, alpha=0.25, linewidth=0.8, label="each step")
+        means = np.reshape(history.losses, (len(epochs), -1)).mean(axis=1)
+        left.plot(epochs - 0.5, means, color=BLUE, linewidth=2, label="mean of the epoch")
+        left.set(title="Loss", xlabel="epoch", yscale="log")
+
+        middle.plot(epochs, 100 * np.array(history.train_accuracy), color=BLUE, label="training images")
+        middle.plot(epochs, 100 * np.array(history.test_accuracy), color=ORANGE, linewidth=2, label="test images")
+        middle.axhline(100 * TARGET, color=GREY, linestyle="--", linewidth=1, label=f"target, {TARGET:.0%}")
+        middle.set(title=f"Accuracy: {history.test_accuracy[-1]:.1%} of test images", xlabel="epoch", ylabel="%")
+        middle.set_ylim(min(90, 100 * min(history.test_accuracy)), 100)
+
+        p50, p99, _ = percentiles(history.lateness)
+        lateness = np.maximum(1000 * np.array(history.lateness), 0.01)
+        right.hist(lateness, bins=np.geomspace(0.01, lateness.max(), 60), color=BLUE)
+        right.axvline(p50, color=ORANGE, linewidth=2, label=f"median, {p50:.2f} ms")
+        right.axvline(p99, color=ORANGE, linestyle="--", linewidth=2, label=f"99th percentile, {p99:.2f} ms")
+        right.set(title="How late a 1 ms timer woke", xlabel="ms", xscale="log", ylabel="ticks")
+        right.xaxis.set_major_formatter("{x:g}")
+
+        for axes in (left, middle, right):
+            axes.legend()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+        plt.close(figure)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train a network on scikit-learn's digits with an awaited backward.")
+    parser.add_argument("--epochs", type=positive, default=20, help="passes over the training images (default: 20)")
+    parser.add_argument("--batch-size", type=positive, default=32, help="images in a step (default: 32)")
+    parser.add_argument("--seed", type=int, default=0, help="of the split, the weights and the order (default: 0)")
+    parser.add_argument("--out", type=Path, default=PICTURE, help="the picture (default: %(default)s)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    options = parser.parse_args(arguments)
+    if options.seed < 0:
+        parser.error(f"--seed must not be negative, and is {options.seed}")
+    if options.out.suffix != ".png":
+        parser.error(f"--out must name a .png file, and is {str(options.out)!r}")
+    return options
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, and is {text!r}")
+    return int(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, draw, report; return the exit status."""
+    options = parse(arguments)
+    history = ag.run(train(options, *load(options.seed)))
+    draw(history, options.out)
+    p50, p99, most = percentiles(history.lateness)
+    reached = history.test_accuracy[-1]
+    print(f"test accuracy   {reached:.1%}")
+    print(f"speed           {len(history.losses) / history.seconds:.0f} steps per second")
+    print(f"loop lateness   p50 {p50:.2f} ms, p99 {p99:.2f} ms, max {most:.2f} ms, over {len(history.lateness)} ticks")
+    print(f"curves          {options.out}")
+    if reached < TARGET:
+        print(f"below the target of {TARGET:.0%}: more epochs help", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Functions whose backward the test writes, and what tests wait with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+
+import asyncgrad as ag
+
+__all__ = ["Held", "Split", "awaiting", "calling", "leaf", "settle", "split"]
+
+
+class Calling(ag.Function):
+    """A copy of x whose backward calls `callback(grad)`; what that returns, if anything, is the gradient."""
+
+    @staticmethod
+    def forward(ctx, x, callback):
+        ctx.callback = callback
+        return x.numpy().copy()
+
+    @staticmethod
+    def backward(ctx, grad):
+        result = ctx.callback(grad)
+        return (grad if result is None else result), None
+
+
+class Awaiting(ag.Function):
+    """A copy of x whose backward awaits `callback(grad)`; what that returns, if anything, is the gradient."""
+
+    @staticmethod
+    def forward(ctx, x, callback):
+        ctx.callback = callback
+        return x.numpy().copy()
+
+    @staticmethod
+    async def backward(ctx, grad):
+        result = await ctx.callback(grad)
+        return (grad if result is None else result), None
+
+
+class Split(ag.Function):
+    """Two copies of x; the backward gets what arrived at each, None where nothing did."""
+
+    @staticmethod
+    def forward(ctx, x, callback):
+        ctx.callback = callback
+        ctx.set_materialize_grads(False)
+        return x.numpy().copy(), x.numpy().copy()
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return ctx.callback(first, second), None
+
+
+def calling(x: ag.Tensor, callback: Callable[[Any], Any]) -> Any:
+    return Calling.apply(x, callback)
+
+
+def awaiting(x: ag.Tensor, callback: Callable[[Any], Awaitable[Any]]) -> Any:
+    return Awaiting.apply(x, callback)
+
+
+def split(x: ag.Tensor, callback: Callable[[Any, Any], Any]) -> Any:
+    return Split.apply(x, callback)
+
+
+def leaf(*values: float) -> ag.Tensor:
+    """A leaf of whole numbers that requires grad."""
+    return ag.tensor(np.array(values, dtype=np.float64), requires_grad=True)
+
+
+class Held:
+    """A body that says when it has begun, and waits to be let go."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.ended = False
+        self.cancelled = False
+
+    async def __call__(self, grad: Any) -> None:
+        self.begun.set()
+        try:
+            await self.let_go.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        self.ended = True
+
+
+async def settle() -> None:
+    """Let everything that is ready run, until nothing changes without an event."""
+    for _ in range(20):
+        await asyncio.sleep(0)

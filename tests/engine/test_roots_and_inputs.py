@@ -1,0 +1,426 @@
+"""Where a backward starts, and what it captures or accumulates where inputs limit it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.extend import derivative, primitive
+from asyncgrad.graph.node import GradientEdge
+from tests.engine.bodies import awaiting, calling, leaf, split
+
+# Several roots.
+
+
+def test_gradients_of_several_roots_are_added(run):
+    x = leaf(1.0, 2.0)
+
+    run(ag.backward([np.multiply(x, 2.0), np.multiply(x, 3.0)], [np.ones(2), np.full(2, 10.0)]))
+
+    assert x.grad.numpy().tolist() == [32.0, 32.0]
+
+
+def test_the_same_root_twice_runs_once_with_the_sum_of_its_gradients(run):
+    runs: list[Any] = []
+    root = calling(leaf(1.0), lambda grad: runs.append(grad.item()))
+
+    run(ag.backward([root, root], [np.ones(1), np.full(1, 4.0)]))
+
+    assert runs == [5.0]
+
+
+def test_a_root_that_another_root_leads_to_waits_for_it(run):
+    runs: list[Any] = []
+    x = leaf(1.0)
+    below = calling(x, lambda grad: runs.append(grad.item()))
+    above = np.multiply(below, 3.0)
+
+    run(ag.backward([below, above], [np.ones(1), np.full(1, 10.0)]))
+
+    assert runs == [31.0]
+    assert x.grad.item() == 31.0
+
+
+def test_two_outputs_of_one_node_may_both_be_roots(run):
+    x = leaf(1.0)
+    first, second = split(x, lambda one, two: np.add(one, np.multiply(two, 10.0)))
+
+    run(ag.backward([second, first], [np.full(1, 3.0), np.ones(1)]))
+
+    assert x.grad.item() == 31.0
+
+
+def test_the_second_output_of_a_node_may_be_the_only_root(run):
+    seen: list[Any] = []
+    x = leaf(1.0)
+    second = split(x, lambda one, two: seen.append((one, two.item())) or two)[1]
+
+    run(ag.backward(second))
+
+    assert seen == [(None, 1.0)]
+    assert x.grad.item() == 1.0
+
+
+def test_a_leaf_may_be_a_root(run):
+    x, y = leaf(1.0), leaf(2.0)
+    seen: list[Any] = []
+    y.register_hook(lambda grad: seen.append(grad.item()))
+
+    run(ag.backward(x))
+    run(ag.backward([x, y, np.multiply(y, 5.0)]))
+
+    assert x.grad.item() == 2.0
+    assert y.grad.item() == 6.0
+    assert seen == [6.0]
+
+
+def test_a_gradient_edge_may_be_a_root(run):
+    x = leaf(1.0)
+    edge = ag.graph.get_gradient_edge(np.multiply(x, 3.0))
+
+    run(ag.backward([edge, edge], [None, np.full(1, 2.0)]))
+
+    assert x.grad.item() == 9.0
+
+
+def test_the_gradient_to_start_from_is_cast_to_the_dtype_of_its_root(run):
+    seen: list[Any] = []
+    x = ag.tensor(np.ones(2, np.float32), requires_grad=True)
+    root = np.multiply(x, np.float32(2.0))
+    root.register_hook(lambda grad: seen.append(grad.dtype))
+
+    run(ag.backward(root, np.ones(2, np.float64)))
+
+    assert seen == [np.float32]
+    assert x.grad.dtype == np.float32
+
+
+# backward(inputs=...)
+
+
+def test_a_backward_with_inputs_leaves_other_leaves_alone(run):
+    x, y = leaf(1.0), leaf(2.0)
+    out = np.multiply(x, y)
+
+    run(ag.backward(out, inputs=[x]))
+
+    assert x.grad.item() == 2.0
+    assert y.grad is None
+
+
+def test_an_input_that_is_no_leaf_keeps_its_gradient_and_its_leaves_get_none(run):
+    x = leaf(1.0)
+    middle = np.multiply(x, 3.0)
+    out = np.multiply(middle, 5.0)
+
+    run(ag.backward(out, inputs=[middle]))
+
+    assert middle.grad.item() == 5.0
+    assert middle.retains_grad
+    assert x.grad is None
+
+
+def test_a_leaf_and_a_node_above_it_may_both_be_inputs(run):
+    x, y = leaf(1.0), leaf(1.0)
+    middle = np.multiply(x, 3.0)
+    out = np.add(np.multiply(middle, 5.0), np.multiply(x, y))
+
+    run(ag.backward(out, inputs=[x, middle]))
+
+    assert middle.grad.item() == 5.0
+    assert x.grad.item() == 16.0
+    assert y.grad is None
+
+
+def test_an_input_that_is_not_reached_keeps_its_grad(run):
+    x, y = leaf(1.0), leaf(2.0)
+
+    run(ag.backward(np.multiply(x, 2.0), inputs=[y]))
+
+    assert (x.grad, y.grad) == (None, None)
+
+
+def test_post_accumulate_hooks_run_for_inputs_only(run):
+    seen: list[ag.Tensor] = []
+    x, y = leaf(1.0), leaf(2.0)
+    for tensor in (x, y):
+        tensor.register_post_accumulate_grad_hook(seen.append)
+
+    run(ag.backward(np.multiply(x, y), inputs=[x]))
+
+    assert seen == [x]
+
+
+# grad
+
+
+def test_the_same_input_twice_is_captured_twice(run):
+    x = leaf(1.0, 2.0)
+
+    first, second = run(ag.grad(np.multiply(x, 3.0), [x, x], np.ones(2)))
+
+    assert first.numpy().tolist() == second.numpy().tolist() == [3.0, 3.0]
+
+
+def test_the_gradient_of_an_output_with_respect_to_itself_is_what_it_started_from(run):
+    x, given = leaf(1.0, 2.0), np.array([5.0, 6.0])
+    out = np.multiply(x, 3.0)
+
+    (of_leaf,) = run(ag.grad(x, x, given))
+    (of_output,) = run(ag.grad(out, out, given))
+
+    assert np.shares_memory(of_leaf.numpy(), given)
+    assert np.shares_memory(of_output.numpy(), given)
+    assert x.grad is None
+
+
+def test_under_create_graph_that_is_the_very_same_tensor(run):
+    x, given = leaf(1.0), leaf(5.0)
+
+    (found,) = run(ag.grad(x, x, given, create_graph=True))
+
+    assert found is given
+
+
+def test_an_output_and_what_it_was_computed_from_may_both_be_inputs(run):
+    x = leaf(2.0)
+    middle = np.multiply(x, x)
+    out = np.multiply(middle, 3.0)
+
+    found = run(ag.grad(out, [x, middle, out]))
+
+    assert [gradient.item() for gradient in found] == [12.0, 3.0, 1.0]
+
+
+def test_each_output_of_a_node_is_captured_by_itself(run):
+    x = leaf(1.0)
+    first, second = split(x, lambda one, two: np.add(one, two))
+    out = np.add(np.multiply(first, 2.0), np.multiply(second, 5.0))
+
+    found = run(ag.grad(out, [second, first, x]))
+
+    assert [gradient.item() for gradient in found] == [5.0, 2.0, 7.0]
+
+
+def test_inputs_may_be_a_dict_and_so_is_then_the_result(run):
+    x, y = leaf(2.0), leaf(3.0)
+
+    found = run(ag.grad(np.multiply(x, y), {"x": x, 7: y}))
+
+    assert {key: gradient.item() for key, gradient in found.items()} == {"x": 3.0, 7: 2.0}
+
+
+def test_an_unused_input_raises_and_is_named_by_its_place(run):
+    x, y = leaf(1.0), leaf(2.0, 3.0)
+
+    with pytest.raises(ag.errors.UnusedInputError, match=r"^input 1 \(tensor of shape \(2,\)"):
+        run(ag.grad(np.multiply(x, 2.0), [x, y]))
+
+
+def test_an_unused_input_gives_none_or_zeros_where_that_is_asked_for(run):
+    x, y = leaf(1.0), leaf(2.0, 3.0)
+    used_elsewhere = np.multiply(y, 2.0)
+
+    allowed = run(ag.grad(np.multiply(x, 2.0), [x, y], allow_unused=True))
+    materialized = run(ag.grad(np.multiply(x, 2.0), [x, y, used_elsewhere], materialize_grads=True))
+
+    assert allowed[1] is None
+    assert [gradient.numpy().tolist() for gradient in materialized] == [[2.0], [0.0, 0.0], [0.0, 0.0]]
+
+
+def test_zeros_for_an_unused_input_require_grad_under_create_graph(run):
+    x, y = leaf(1.0), leaf(2.0)
+
+    found = run(ag.grad(np.multiply(x, x), [x, y], materialize_grads=True, create_graph=True))
+
+    assert found[1].requires_grad
+
+
+def test_an_input_that_only_an_undefined_gradient_reaches_counts_as_unused(run):
+    x = leaf(1.0)
+    out = split(x, lambda one, two: None)[0]
+
+    with pytest.raises(ag.errors.UnusedInputError, match="^input 0"):
+        run(ag.grad(out, x, retain_graph=True))
+    assert run(ag.grad(out, x, allow_unused=True)) == (None,)
+
+
+def test_grad_touches_no_grad(run):
+    x = leaf(1.0)
+    middle = np.multiply(x, 2.0)
+    middle.retain_grad()
+
+    run(ag.grad(np.multiply(middle, 3.0), x))
+
+    assert x.grad is None
+    # It is on the path, so it keeps its gradient, as in PyTorch.
+    assert middle.grad.item() == 3.0
+
+
+def test_a_captured_node_runs_its_tensor_hooks_and_is_captured_after_them(run):
+    x = leaf(1.0)
+    middle = np.multiply(x, 2.0)
+    middle.register_hook(lambda grad: np.multiply(grad, 10.0))
+    out = np.multiply(middle, 1.0)
+
+    (found,) = run(ag.grad(out, [middle], retain_graph=True))
+    both = run(ag.grad(out, [middle, x]))
+
+    assert found.item() == 10.0
+    # PyTorch captures the raw gradient of a node that runs as well.
+    assert [gradient.item() for gradient in both] == [1.0, 20.0]
+
+
+def test_a_captured_leaf_runs_its_tensor_hooks_and_not_its_post_accumulate_hooks(run):
+    x, seen = leaf(1.0), []
+    x.register_hook(lambda grad: np.multiply(grad, 10.0))
+    x.register_post_accumulate_grad_hook(seen.append)
+
+    (found,) = run(ag.grad(np.multiply(x, 2.0), x))
+
+    assert found.item() == 20.0
+    assert seen == []
+
+
+def test_a_captured_gradient_is_not_written_into_by_what_goes_on(run):
+    x = leaf(1.0, 2.0)
+    middle = np.multiply(x, 2.0)
+    out = np.add(np.add(middle, np.multiply(middle, 3.0)), np.multiply(middle, 4.0))
+
+    of_middle, of_x = run(ag.grad(out, [middle, x], np.ones(2)))
+
+    assert of_middle.numpy().tolist() == [8.0, 8.0]
+    assert of_x.numpy().tolist() == [16.0, 16.0]
+
+
+# Nothing is computed that is not needed.
+
+
+def noting(seen: list[str], name: str) -> Any:
+    return lambda grad: seen.append(name)
+
+
+def test_nodes_that_lead_to_no_input_do_not_run(run):
+    seen: list[str] = []
+    x, y = leaf(1.0), leaf(2.0)
+    wanted, unwanted = calling(x, noting(seen, "wanted")), calling(y, noting(seen, "unwanted"))
+
+    run(ag.grad(np.multiply(wanted, unwanted), x))
+
+    assert seen == ["wanted"]
+
+
+def test_nodes_below_the_inputs_do_not_run(run):
+    seen: list[str] = []
+    below = calling(leaf(1.0), noting(seen, "below"))
+    middle = calling(below, noting(seen, "middle"))
+    above = calling(middle, noting(seen, "above"))
+
+    run(ag.grad(above, below))
+    assert seen == ["above", "middle"]
+    seen.clear()
+    run(ag.backward(above, inputs=[below]))
+    # PyTorch runs the node of a non-leaf among the inputs of a backward.
+    assert seen == ["above", "middle", "below"]
+
+
+def counting(calls: list[str]) -> Any:
+    """A product whose formulas note that they were called."""
+
+    @primitive()
+    def product(x, y):
+        return x * y
+
+    def note(name, value):
+        calls.append(name)
+        return value
+
+    derivative(product, "x")(lambda g, y: note("x", g * y))
+    derivative(product, "y")(lambda g, x: note("y", g * x))
+    return product
+
+
+def plain(value):
+    return value
+
+
+def hooked(value):
+    value.register_hook(lambda grad: None)
+    return value
+
+
+def called(value):
+    return calling(value, lambda grad: None)
+
+
+@pytest.mark.parametrize("dressed", [plain, hooked, called], ids=["plain gait", "hooked", "counted gait"])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_formulas_of_edges_that_lead_to_no_input_are_not_called(run, dressed, create_graph):
+    calls: list[str] = []
+    x, y = leaf(2.0), leaf(3.0)
+    out = dressed(counting(calls)(x, y))
+
+    (found,) = run(ag.grad(out, y, create_graph=create_graph))
+
+    assert found.item() == 2.0
+    assert calls == ["y"]
+
+
+@pytest.mark.parametrize("dressed", [plain, hooked, called], ids=["plain gait", "hooked", "counted gait"])
+def test_formulas_of_leaves_that_are_no_inputs_of_a_backward_are_not_called(run, dressed):
+    calls: list[str] = []
+    x, y = leaf(2.0), leaf(3.0)
+    out = dressed(counting(calls)(x, y))
+
+    run(ag.backward(out, inputs=[x]))
+
+    assert x.grad.item() == 3.0
+    assert calls == ["x"]
+
+
+def test_formulas_of_arguments_that_do_not_require_grad_are_not_called(run):
+    calls: list[str] = []
+    x = leaf(2.0)
+
+    run(ag.backward(counting(calls)(x, ag.tensor([3.0]))))
+
+    assert calls == ["x"]
+
+
+def test_a_body_can_ask_which_of_its_gradients_this_backward_needs(run):
+    answers: list[list[bool]] = []
+
+    class Both(ag.graph.Node):
+        def apply(self, grads):
+            answers.append([self.task_should_compute_output(index) for index in range(self.num_outputs)])
+            return grads * self.num_outputs
+
+    x, y = leaf(1.0), leaf(2.0)
+    edges = [ag.graph.get_gradient_edge(x), ag.graph.get_gradient_edge(y)]
+    node = Both([*(ag.graph.Edge(*edge) for edge in edges), None], [edges[0].node.input_metadata[0]])
+    root = GradientEdge(node, 0)
+
+    run(ag.backward(root))
+    run(ag.grad(root, y))
+    run(ag.backward(root, inputs=[x]))
+
+    assert answers == [[True, True, False], [False, True, False], [True, False, False]]
+    assert node.should_compute_output(0)
+    assert not node.should_compute_output(2)
+    assert node.task_should_compute_output(0)
+
+
+def test_async_bodies_that_lead_to_no_input_are_not_awaited(run):
+    seen: list[str] = []
+
+    async def note(grad):
+        seen.append("unwanted")
+
+    x, y = leaf(1.0), leaf(2.0)
+
+    run(ag.grad(np.multiply(x, awaiting(y, note)), x))
+
+    assert seen == []

@@ -1,0 +1,143 @@
+"""Sums of gradients have the same bits whatever finishes first."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import asyncgrad as ag
+from asyncgrad import sync
+from tests.engine.bodies import awaiting, calling, settle
+from tests.strategies import Program, programs
+
+WIDTH = 6
+
+
+def rough(seed: int, *shape: int) -> np.ndarray:
+    """Numbers of many magnitudes, whose sum has other bits in another order."""
+    generator = np.random.default_rng(seed)
+    return generator.standard_normal(shape) * 10.0 ** generator.integers(-8, 9, shape)
+
+
+def layered(x: ag.Tensor, node: Any) -> ag.Tensor:
+    """Three layers in which every value is summed from all of the layer before; `node` makes each hub."""
+    layer = [node(np.multiply(x, rough(index, 3))) for index in range(WIDTH)]
+    for depth in (1, 2):
+        sums = []
+        for index in range(WIDTH):
+            total = np.multiply(layer[0], rough(100 * depth + 10 * index, 3))
+            for number, value in enumerate(layer[1:], 1):
+                total = np.add(total, np.multiply(value, rough(100 * depth + 10 * index + number, 3)))
+            sums.append(node(total))
+        layer = sums
+    total = layer[0]
+    for value in layer[1:]:
+        total = np.add(total, value)
+    return total
+
+
+def bits_without_overlap() -> bytes:
+    x = ag.tensor(rough(7, 3), requires_grad=True)
+    sync.backward(layered(x, lambda value: calling(value, lambda grad: None)), rough(8, 3))
+    return x.grad.numpy().tobytes()
+
+
+def test_the_sums_of_these_tests_have_other_bits_in_another_order():
+    numbers = rough(1, 40)
+
+    assert sum(numbers) != sum(numbers[::-1])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sums_have_the_same_bits_under_any_schedule(run, seed):
+    """Bodies end in an order drawn at random from those that have begun."""
+    randomness = random.Random(seed)
+    waiting: list[asyncio.Event] = []
+    most = 0
+
+    async def wait(grad):
+        event = asyncio.Event()
+        waiting.append(event)
+        await event.wait()
+
+    async def main():
+        nonlocal most
+        x = ag.tensor(rough(7, 3), requires_grad=True)
+        backward = asyncio.ensure_future(ag.backward(layered(x, lambda value: awaiting(value, wait)), rough(8, 3)))
+        while not backward.done():
+            await settle()
+            most = max(most, len(waiting))
+            for event in randomness.sample(waiting, randomness.randint(0, len(waiting))):
+                waiting.remove(event)
+                event.set()
+        await backward
+        return x.grad.numpy().tobytes()
+
+    assert run(main()) == bits_without_overlap()
+    assert most == WIDTH
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gradients_that_accumulate_have_the_same_bits_under_any_schedule(run, seed):
+    """A leaf that has a gradient already, and gets more along edges of one node and of several."""
+    randomness = random.Random(seed)
+
+    def build(node):
+        x = ag.tensor(rough(1, 3), requires_grad=True)
+        x.grad = ag.tensor(rough(2, 3))
+        total = np.multiply(x, x)
+        for index in range(WIDTH):
+            total = np.add(total, np.multiply(node(np.multiply(x, rough(index, 3))), x))
+        return x, total
+
+    async def wait(grad):
+        for _ in range(randomness.randrange(5)):
+            await asyncio.sleep(0)
+
+    x, plain = build(lambda value: calling(value, lambda grad: None))
+    sync.backward(plain, rough(9, 3))
+    y, overlapping = build(lambda value: awaiting(value, wait))
+    run(ag.backward(overlapping, rough(9, 3)))
+
+    assert x.grad.numpy().tobytes() == y.grad.numpy().tobytes()
+
+
+def roughened(program: Program, turns: list[int] | None) -> Program:
+    """Return the program on rough numbers; its Functions wait so many turns, or none and are plain."""
+    leaves = tuple((rough(index, *data.shape), needs) for index, (data, needs) in enumerate(program.leaves))
+    grads = tuple(rough(50 + index, *grad.shape) for index, grad in enumerate(program.root_grads))
+    steps = tuple(
+        step._replace(turns=None if turns is None or step.turns is None else turns[index % len(turns)])
+        for index, step in enumerate(program.steps)
+    )
+    return program._replace(leaves=leaves, root_grads=grads, steps=steps)
+
+
+def bits_of(program: Program, drive: Any) -> list[bytes | None]:
+    tensors = program.tensors()
+    with np.errstate(all="ignore"):
+        drive([tensors[root] for root in program.roots], program.root_grads)
+    return [None if tensor.grad is None else tensor.grad.numpy().tobytes() for tensor in tensors]
+
+
+@given(programs(), st.lists(st.integers(0, 6), min_size=1, max_size=12))
+def test_random_graphs_have_the_same_bits_with_and_without_overlap(run, program, turns):
+    alone = bits_of(roughened(program, None), sync.backward)
+    overlapping = bits_of(roughened(program, turns), lambda roots, grads: run(ag.backward(roots, grads)))
+
+    assert alone == overlapping
+
+
+@given(programs(functions=False), st.sets(st.integers(0, 11)))
+@settings(max_examples=60)
+def test_both_gaits_give_the_same_bits(program, hooked):
+    plain = roughened(program._replace(steps=tuple(step._replace(hooked=False) for step in program.steps)), None)
+    steps = tuple(step._replace(hooked=index in hooked) for index, step in enumerate(plain.steps))
+
+    assert bits_of(plain, sync.backward) == bits_of(plain._replace(steps=steps), sync.backward)

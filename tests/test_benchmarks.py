@@ -1,0 +1,136 @@
+"""The benchmarks measure what they say, shown on sizes too small to measure anything."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import chain, command, lstm, many, runner, waiting
+from benchmarks.chain import Chain
+from benchmarks.peers import PEERS
+from benchmarks.runner import Benchmark, Result
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that take no time, one call a sample."""
+    for module, name, value in (
+        (chain, "ITERATIONS", 5),
+        (lstm, "STEPS", 3),
+        (many, "PASSES", 4),
+        (waiting, "NODES", 10),
+        (waiting, "DEPTH", 3),
+        (waiting, "SECONDS", 0.001),
+        (runner, "SAMPLE_SECONDS", 0.0),
+    ):
+        monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.parametrize("topic", command.TOPICS)
+def test_peers_agree_on_every_gradient_and_are_timed_in_every_round(topic: str):
+    benchmarks = import_module(f"benchmarks.{topic}").BENCHMARKS
+
+    results = list(runner.run(benchmarks, rounds=2))
+
+    assert len({result.name for result in results}) == len(results) > 0
+    for result in results:
+        assert {"asyncgrad", "floor"} <= result.seconds.keys()
+        assert all(len(times) == 2 and min(times) > 0 for times in result.seconds.values())
+
+
+def test_every_topic_is_a_file():
+    files = {path.stem for path in Path(command.__file__).parent.glob("*.py")}
+
+    assert set(command.TOPICS) == files - {"__init__", "__main__", "command", "peers", "runner"}
+
+
+def test_a_peer_that_computes_something_else_is_found_out(monkeypatch: pytest.MonkeyPatch):
+    def wrong(x: Any) -> Any:
+        result, pullback = chain.floor(x)
+        return result, lambda g: [gradient * 1.001 for gradient in pullback(g)]
+
+    monkeypatch.setitem(Chain.models, "floor", wrong)
+
+    with pytest.raises(AssertionError, match=r"gradient 0 of asyncgrad, float64\[16\], is not that of floor"):
+        list(runner.run([Chain], rounds=1))
+
+
+def test_a_peer_that_computes_nan_is_found_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(Chain.models, "floor", lambda x: (x, lambda g: [g * np.nan]))
+
+    with pytest.raises(AssertionError, match="is not that of floor"):
+        list(runner.run([Chain], rounds=1))
+
+
+def test_ratios_are_medians_of_paired_rounds():
+    # A machine that slows down threefold in the second round, for both alike.
+    result = Result("case", {"asyncgrad": [1.0, 3.0, 1.0], "floor": [2.0, 6.0, 2.0]})
+
+    assert result.ratio("floor") == 0.5
+    assert result.ratio("torch") is None
+    assert result.microseconds() == 1e6
+
+
+def test_a_number_that_a_benchmark_returns_is_its_time():
+    class Nominal(Benchmark):
+        title = "nominal"
+        params = (("asyncgrad", "floor"),)
+
+        def setup(self, peer: str) -> None:
+            self.seconds = 2.0 if peer == "asyncgrad" else 1.0
+
+        def gradients(self) -> list[Any]:
+            return []
+
+        def time_backward(self) -> float:
+            return self.seconds
+
+    (result,) = runner.run([Nominal], rounds=1)
+
+    assert result.seconds == {"asyncgrad": [2.0], "floor": [1.0]}
+    assert result.ratio("floor") == 2.0
+
+
+def test_the_table_has_a_row_for_each_case_and_a_column_for_each_peer():
+    results = [Result("one", {"asyncgrad": [1e-3], "floor": [5e-4]}), Result("two", {"asyncgrad": [2.0]})]
+
+    header, rule, one, two = runner.table(results).splitlines()
+
+    assert header == "| case | asyncgrad, µs | × floor |"
+    assert rule == "| ---- | ------------: | ------: |"
+    assert one == "| one  |         1,000 |    2.00 |"
+    assert two == "| two  |     2,000,000 |       - |"
+
+
+def test_the_command_prints_a_table_and_writes_the_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    status = command.main(["chain", "--rounds", "1", "--json", str(tmp_path / "raw.json")])
+
+    printed = capsys.readouterr().out
+    raw = json.loads((tmp_path / "raw.json").read_text())
+    assert status == 0
+    assert "× floor" in printed
+    assert set(PEERS) == set(next(iter(raw["seconds"].values())))
+    assert raw["rounds"] == 1
+    assert "numpy" in raw["machine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["chains"], "no benchmark is called 'chains': there are chain, mlp, transformer, lstm, many, waiting"),
+        (["--rounds", "0"], "--rounds must be at least 1, not 0"),
+        (["--json", "nowhere/raw.json"], "--json: there is no folder nowhere"),
+    ],
+    ids=["name", "rounds", "json"],
+)
+def test_the_command_names_what_it_cannot_use(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit_:
+        command.main(arguments)
+
+    assert exit_.value.code == 2
+    assert complaint in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""The examples run as a newcomer runs them, and print what their heads promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import zlib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+needs_demo = pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("sklearn", "matplotlib", "tqdm")),
+    reason="needs scikit-learn, matplotlib and tqdm: pip install 'asyncgrad[demo]'",
+)
+
+
+def run_example(name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run examples/<name>.py in a process of its own."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py"), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def figure(pattern: str, text: str) -> float:
+    """The one number that the pattern finds."""
+    found = re.findall(pattern, text)
+    assert len(found) == 1, text
+    return float(found[0])
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    """Width and height of a PNG whose every chunk has the right checksum."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    position, kinds = 8, []
+    while position < len(data):
+        (length,) = struct.unpack(">I", data[position : position + 4])
+        chunk = data[position + 4 : position + 8 + length]
+        (checksum,) = struct.unpack(">I", data[position + 8 + length : position + 12 + length])
+        assert zlib.crc32(chunk) == checksum
+        kinds.append(chunk[:4])
+        position += 12 + length
+    assert (kinds[0], kinds[-1]) == (b"IHDR", b"IEND")
+    return struct.unpack(">II", data[16:24])
+
+
+def test_every_example_has_a_test_here():
+    examples = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
+
+    assert examples == {"async_rule", "train_digits"}
+
+
+def test_async_rule_awaits_all_its_answers_at_once():
+    finished = run_example("async_rule")
+
+    assert finished.returncode == 0, finished.stderr
+    assert "8 gradients, at most 8 asked for at the same time" in finished.stdout
+    assert figure(r"awaited together (\d+) ms", finished.stdout) < figure(r"after another (\d+) ms", finished.stdout)
+
+
+@needs_demo
+def test_train_digits_reaches_its_target_and_draws_its_curves(tmp_path: Path):
+    picture = tmp_path / "new" / "curves.png"
+
+    finished = run_example("train_digits", "--epochs", 10, "--out", picture)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert figure(r"test accuracy +([\d.]+)%", finished.stdout) >= 97
+    assert figure(r"(\d+) steps per second", finished.stdout) > 0
+    lateness = [figure(rf"{name} ([\d.]+) ms", finished.stdout) for name in ("p50", "p99", "max")]
+    assert lateness == sorted(lateness)
+    assert str(picture) in finished.stdout
+    assert "loss=" in finished.stderr
+    assert "accuracy=" in finished.stderr
+    assert min(png_size(picture)) > 400
+
+
+@needs_demo
+def test_train_digits_fails_where_it_misses_its_target(tmp_path: Path):
+    finished = run_example("train_digits", "--epochs", 1, "--batch-size", 512, "--quiet", "--out", tmp_path / "x.png")
+
+    assert finished.returncode == 1
+    assert "below the target of 97%" in finished.stderr
+    assert "loss=" not in finished.stderr
+
+
+@needs_demo
+def test_train_digits_twice_from_one_seed_gives_one_result(tmp_path: Path):
+    arguments = ("--epochs", 1, "--seed", 3, "--quiet", "--out", tmp_path / "x.png")
+    first, second = (run_example("train_digits", *arguments).stdout for _ in range(2))
+
+    assert figure(r"accuracy +([\d.]+)%", first) == figure(r"accuracy +([\d.]+)%", second)
+
+
+@needs_demo
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--epochs", "0"), "--epochs: must be a whole number from 1, and is '0'"),
+        (("--batch-size", "some"), "--batch-size: must be a whole number from 1, and is 'some'"),
+        (("--seed", "-1"), "--seed must not be negative, and is -1"),
+        (("--out", "curves.txt"), "--out must name a .png file, and is 'curves.txt'"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_train_digits_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
+    finished = run_example("train_digits", *arguments)
+
+    assert finished.returncode == 2
+    assert complaint in finished.stderr
+
+
+def test_train_digits_says_what_to_install(tmp_path: Path):
+    (tmp_path / "sklearn.py").write_text("raise ModuleNotFoundError('no sklearn here', name='sklearn')\n")
+
+    finished = run_example("train_digits", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+
+    assert finished.returncode == 1
+    assert "needs sklearn, which is not installed: pip install 'asyncgrad[demo]'" in finished.stderr

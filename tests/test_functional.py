@@ -1,0 +1,505 @@
+"""value_and_grad, vjp, jvp, vhp, hvp, jacobian, hessian: what they return, and whose history it has."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import context
+from asyncgrad.errors import (
+    GradientTypeError,
+    InvalidGradientError,
+    InvalidRootError,
+    RequiresGradError,
+    UnusedInputError,
+)
+from asyncgrad.functional import hessian, hvp, jacobian, jvp, value_and_grad, vhp, vjp
+from asyncgrad.graph.node import Node, Special
+
+ALL = [vjp, jvp, vhp, hvp, jacobian, hessian]
+PRODUCTS = [vjp, jvp, vhp, hvp]
+of_each = pytest.mark.parametrize("transform", ALL, ids=lambda transform: transform.__name__)
+
+
+def leaf(*values: float) -> ag.Tensor:
+    return ag.tensor(values if len(values) != 1 else values[0], requires_grad=True)
+
+
+def cube(x: Any) -> Any:
+    return x * x * x
+
+
+def derivative(transform: Any, result: Any) -> Any:
+    """Leave out the outputs of fn, which the products return ahead of the derivative."""
+    return result[1] if transform in PRODUCTS else result
+
+
+class AsyncDouble(Node):
+    """A node whose body suspends: doubles, and doubles the gradient."""
+
+    __slots__ = ("calls",)
+    is_async = True
+
+    def __init__(self, x: ag.Tensor, calls: list[int]) -> None:
+        edge = ag.graph.get_gradient_edge(x)
+        self._connect([ag.graph.Edge(edge.node, edge.output_nr)])
+        self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
+        self.special = Special()
+        self.calls = calls
+
+    async def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.calls.append(1)
+        await asyncio.sleep(0)
+        return (grads[0] * 2,)
+
+
+def async_double(x: ag.Tensor, calls: list[int]) -> ag.Tensor:
+    return ag.Tensor(x.numpy() * 2, AsyncDouble(x, calls), 0, x.device)
+
+
+# What is returned.
+
+
+def test_vjp_multiplies_the_jacobian_from_the_left():
+    inputs = (np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    outputs, product = ag.run(vjp(lambda x, y: x * x * y, inputs, np.array([1.0, 10.0])))
+
+    assert outputs.numpy().tolist() == [3.0, 16.0]
+    assert [part.numpy().tolist() for part in product] == [[6.0, 160.0], [1.0, 40.0]]
+
+
+def test_jvp_multiplies_the_jacobian_from_the_right():
+    v = (np.array([1.0, 10.0]), np.array([0.0, 1.0]))
+    outputs, product = ag.run(jvp(lambda x, y: x * x * y, (np.array([1.0, 2.0]), np.array([3.0, 4.0])), v))
+
+    assert outputs.numpy().tolist() == [3.0, 16.0]
+    assert product.numpy().tolist() == [6.0, 164.0]
+
+
+@pytest.mark.parametrize("transform", [vhp, hvp])
+def test_products_with_the_hessian_return_the_value_first(transform):
+    value, product = ag.run(transform(lambda x, y: x * x * y, (np.array(3.0), np.array(5.0)), (1.0, 10.0)))
+
+    assert value.item() == 45.0
+    assert [part.item() for part in product] == [70.0, 6.0]
+
+
+def test_a_jacobian_has_the_axes_of_the_output_and_then_those_of_the_input():
+    x = np.arange(6.0).reshape(2, 3)
+    result = ag.run(jacobian(lambda x: x * x, x))
+
+    expected = np.zeros((2, 3, 2, 3))
+    for i, j in np.ndindex(2, 3):
+        expected[i, j, i, j] = 2 * x[i, j]
+    assert np.array_equal(result.numpy(), expected)
+
+
+def test_a_hessian_has_the_axes_of_both_inputs():
+    blocks = ag.run(hessian(lambda x, y: (x * x * y).sum(), (np.array([1.0, 2.0]), np.array(3.0))))
+
+    assert [[block.shape for block in row] for row in blocks] == [[(2, 2), (2,)], [(2,), ()]]
+    assert blocks[0][0].numpy().tolist() == [[6.0, 0.0], [0.0, 6.0]]
+    assert blocks[0][1].numpy().tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("inputs_as_tuple", [False, True])
+@pytest.mark.parametrize("outputs_as_tuple", [False, True])
+def test_results_have_the_structure_of_what_they_belong_to(inputs_as_tuple, outputs_as_tuple):
+    x = np.array(3.0)
+    inputs = (x,) if inputs_as_tuple else x
+
+    def fn(x):
+        return (x * x,) if outputs_as_tuple else x * x
+
+    outputs, left = ag.run(vjp(fn, inputs, 1.0))
+    _, right = ag.run(jvp(fn, inputs, 1.0))
+    full = ag.run(jacobian(fn, inputs))
+
+    assert (outputs_as_tuple, inputs_as_tuple) == (isinstance(outputs, tuple), isinstance(left, tuple))
+    assert outputs_as_tuple == isinstance(right, tuple)
+    assert isinstance(full, tuple) == (inputs_as_tuple or outputs_as_tuple)
+    if inputs_as_tuple and outputs_as_tuple:
+        assert isinstance(full[0], tuple)
+    assert [part.item() for part in _leaves(full)] == [6.0]
+
+
+@pytest.mark.parametrize("as_tuple", [False, True])
+def test_results_of_second_order_have_the_structure_of_the_inputs(as_tuple):
+    x = np.array(2.0)
+    inputs = (x,) if as_tuple else x
+    products = [ag.run(transform(cube, inputs))[1] for transform in (vhp, hvp)]
+    full = ag.run(hessian(cube, inputs))
+
+    if as_tuple:
+        assert isinstance(full[0], tuple)
+        products, full = [product[0] for product in products], full[0][0]
+    assert [product.item() for product in products] == [12.0, 12.0]
+    assert full.item() == 12.0
+
+
+@of_each
+def test_an_input_that_does_not_matter_has_zeros(transform):
+    inputs = (np.array(2.0), np.array([1.0, 1.0]))
+    v = () if transform in (jacobian, hessian) else (1.0,) if transform is vjp else ((1.0, np.array([1.0, 1.0])),)
+    result = derivative(transform, ag.run(transform(lambda x, y: cube(x), inputs, *v)))
+
+    flat = np.concatenate([np.ravel(part.numpy()) for part in _leaves(result)])
+    assert sorted(flat)[-1] == 12.0
+    assert np.count_nonzero(flat) == 1
+
+
+def _leaves(result: Any) -> list[ag.Tensor]:
+    return [part for entry in result for part in _leaves(entry)] if isinstance(result, tuple) else [result]
+
+
+@of_each
+def test_a_function_of_no_input_has_zeros(transform):
+    result = derivative(transform, ag.run(transform(lambda x: ag.tensor(1.0), np.array(2.0))))
+
+    assert result.item() == 0.0
+
+
+def test_a_jacobian_of_nothing_is_empty():
+    result = ag.run(jacobian(lambda x: ag.tensor(np.zeros((0, 2))) * x, np.array(2.0)))
+
+    assert result.shape == (0, 2)
+
+
+def test_float32_stays_float32():
+    x = np.array([1.0, 2.0], np.float32)
+    results = [
+        *ag.run(vjp(cube, x, np.ones(2))),
+        *ag.run(jvp(cube, x, np.ones(2))),
+        ag.run(jacobian(cube, x)),
+        *ag.run(vhp(lambda x: cube(x).sum(), x, np.ones(2))),
+        ag.run(hessian(lambda x: cube(x).sum(), x)),
+        *ag.run(value_and_grad(lambda x: cube(x).sum())(x)),
+    ]
+
+    assert {result.dtype for result in results} == {np.dtype(np.float32)}
+
+
+# History.
+
+
+@of_each
+def test_results_have_no_history_unless_it_is_asked_for(transform):
+    x = leaf(2.0)
+    results = _leaves(ag.run(transform(cube, x)))
+
+    assert not any(result.requires_grad for result in results)
+    assert x.grad is None
+
+
+@of_each
+def test_results_with_create_graph_can_be_differentiated(run, transform):
+    x = leaf(2.0)
+
+    async def main():
+        result = derivative(transform, await transform(cube, x, create_graph=True))
+        return (await ag.grad(result, [x]))[0].item(), result.item()
+
+    order = 1 if transform in (vjp, jvp, jacobian) else 2
+    assert run(main()) == ((12.0, 12.0) if order == 1 else (6.0, 12.0))
+    assert x.grad is None
+
+
+@of_each
+def test_the_history_of_an_input_is_part_of_the_result_with_create_graph(run, transform):
+    x = leaf(1.0)
+
+    async def main():
+        result = derivative(transform, await transform(cube, x * 2, create_graph=True))
+        return (await ag.grad(result, [x]))[0].item()
+
+    order = 1 if transform in (vjp, jvp, jacobian) else 2
+    assert run(main()) == (24.0 if order == 1 else 12.0)
+
+
+@pytest.mark.parametrize("transform", PRODUCTS, ids=lambda transform: transform.__name__)
+def test_the_history_of_v_is_part_of_the_result_with_create_graph(run, transform):
+    v = leaf(5.0)
+
+    async def main():
+        _, product = await transform(cube, np.array(2.0), v, create_graph=True)
+        return (await ag.grad(product, [v]))[0].item(), product.item()
+
+    assert run(main()) == (12.0, 60.0)
+
+
+@of_each
+def test_a_tensor_that_the_function_captures_is_no_input(transform):
+    x = leaf(2.0)
+    result = derivative(transform, ag.run(transform(lambda argument: cube(argument) * x, x)))
+
+    assert result.item() == 24.0
+
+
+@of_each
+def test_the_function_is_recorded_also_under_no_grad(run, transform):
+    async def main():
+        with ag.no_grad():
+            result = derivative(transform, await transform(cube, leaf(2.0)))
+            return result.item(), ag.is_grad_enabled()
+
+    assert run(main()) == (12.0, False)
+
+
+# Functions and nodes that suspend.
+
+
+@of_each
+def test_the_function_may_be_async(run, transform):
+    async def fn(x):
+        await asyncio.sleep(0)
+        return cube(x)
+
+    async def main():
+        return derivative(transform, await transform(fn, leaf(2.0))).item()
+
+    assert run(main()) == 12.0
+
+
+def test_async_functions_of_several_transforms_overlap(run):
+    async def main():
+        arrived = [asyncio.Event(), asyncio.Event()]
+
+        async def fn(x, number):
+            arrived[number].set()
+            await arrived[1 - number].wait()
+            return x * x
+
+        async def one(number):
+            return (await vjp(lambda x: fn(x, number), leaf(3.0)))[1].item()
+
+        return await asyncio.gather(one(0), one(1))
+
+    assert run(main()) == [6.0, 6.0]
+
+
+def test_async_nodes_are_awaited():
+    calls: list[int] = []
+    result = ag.run(jacobian(lambda x: async_double(x * x, calls), np.array([1.0, 2.0])))
+
+    assert result.numpy().tolist() == [[4.0, 0.0], [0.0, 8.0]]
+    assert len(calls) == 2
+
+
+def test_a_transform_of_many_short_backwards_lets_the_loop_turn(run):
+    async def main():
+        turns = 0
+
+        def turn():
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        turn()
+        context.LOOP_BUDGET.set(0.0)
+        await jacobian(lambda x: x * x, np.ones(10))
+        return turns
+
+    assert run(main()) > 10
+
+
+def test_a_transform_that_is_cancelled_leaves_no_gradient_behind(run):
+    x = leaf(2.0)
+
+    async def main():
+        stuck = asyncio.Event()
+
+        async def fn(argument):
+            stuck.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(vjp(fn, x))
+        await stuck.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+
+    assert x.grad is None
+
+
+# strict.
+
+
+@of_each
+def test_strict_refuses_an_output_that_is_not_computed_from_the_inputs(transform):
+    with pytest.raises(UnusedInputError, match=r"strict=True does not allow"):
+        ag.run(transform(lambda x: ag.tensor(1.0), np.array(2.0), strict=True))
+
+
+@of_each
+def test_strict_refuses_an_input_that_does_not_matter_and_names_it(transform):
+    v = ((1.0, 1.0),) if transform in (jvp, vhp, hvp) else ()
+    with pytest.raises(UnusedInputError, match=r"input 1\b"):
+        ag.run(transform(lambda x, y: cube(x), (np.array(2.0), np.array(1.0)), *v, strict=True))
+
+
+@pytest.mark.parametrize("transform", [vhp, hvp, hessian])
+def test_strict_refuses_a_gradient_that_is_constant(transform):
+    with pytest.raises(UnusedInputError, match="gradient of the function"):
+        ag.run(transform(lambda x: x * 2.0, np.array(2.0), strict=True))
+
+
+@pytest.mark.parametrize("transform", [vjp, jacobian])
+def test_strict_with_create_graph_refuses_a_jacobian_that_is_constant(transform):
+    with pytest.raises(UnusedInputError, match=r"constant"):
+        ag.run(transform(lambda x: x * 2.0, leaf(2.0), strict=True, create_graph=True))
+
+
+# Bad use.
+
+
+@of_each
+@pytest.mark.parametrize("inputs", [[1.0], "x", None, ("x",), ()], ids=repr)
+def test_inputs_that_are_no_tensors_are_named(transform, inputs):
+    with pytest.raises(GradientTypeError, match=rf"{transform.__name__}: inputs"):
+        ag.run(transform(cube, inputs))
+
+
+@of_each
+def test_inputs_of_integers_are_named_with_their_dtype(transform):
+    with pytest.raises(RequiresGradError, match=rf"{transform.__name__}: input 1 has dtype int64"):
+        ag.run(transform(lambda x, y: x * y, (np.array(1.0), np.array([1]))))
+
+
+@of_each
+@pytest.mark.parametrize("returned", [3.0, np.array(3.0), [1.0]], ids=repr)
+def test_a_function_that_returns_no_tensor_is_told_so(transform, returned):
+    with pytest.raises(GradientTypeError, match="must"):
+        ag.run(transform(lambda x: returned, np.array(1.0)))
+
+
+@pytest.mark.parametrize("transform", [vhp, hvp, hessian])
+def test_second_derivatives_want_one_number(transform):
+    with pytest.raises(InvalidRootError, match=r"one number, not a tensor of shape \(2,\)"):
+        ag.run(transform(cube, np.array([1.0, 2.0]), *([np.ones(2)] if transform is not hessian else [])))
+
+
+@pytest.mark.parametrize("transform", PRODUCTS)
+def test_v_may_be_left_out_for_one_number_only(transform):
+    with pytest.raises(InvalidGradientError, match=r"v may be left out only .* \(2,\)"):
+        ag.run(transform(cube, np.array([1.0, 2.0])))
+
+
+@pytest.mark.parametrize("transform", PRODUCTS)
+def test_v_of_the_wrong_shape_is_named_with_both_shapes(transform):
+    fn = cube if transform in (vjp, jvp) else lambda x: cube(x).sum()
+    with pytest.raises(InvalidGradientError, match=r"v\[0\] has shape \(3,\), and (in|out)put 0 has shape \(2,\)"):
+        ag.run(transform(fn, np.array([1.0, 2.0]), np.ones(3)))
+    with pytest.raises(InvalidGradientError, match="v has 2 tensors"):
+        ag.run(transform(fn, np.array([1.0, 2.0]), (np.ones(2), np.ones(2))))
+
+
+# value_and_grad.
+
+
+def loss(w, x, *, power=2):
+    return ((w * x) ** power).sum()
+
+
+def test_value_and_grad_differentiates_the_first_argument_and_touches_no_grad():
+    w, x = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    value, gradient = ag.run(value_and_grad(loss)(w, x))
+
+    assert value.item() == 73.0
+    assert gradient.numpy().tolist() == [18.0, 64.0]
+    assert w.grad is x.grad is None
+    assert not value.requires_grad
+    assert not gradient.requires_grad
+
+
+@pytest.mark.parametrize("argnums", [(0, 1), (1, 0), (1,), (-1, 0)], ids=str)
+def test_several_argnums_give_a_tuple_in_their_order(argnums):
+    value, gradients = ag.run(value_and_grad(loss, argnums)(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
+
+    expected = {0: [18.0, 64.0], 1: [6.0, 32.0]}
+    assert value.item() == 73.0
+    assert [gradient.numpy().tolist() for gradient in gradients] == [expected[number % 2] for number in argnums]
+
+
+def test_one_argnum_gives_one_tensor():
+    _, gradient = ag.run(value_and_grad(loss, -1)(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
+
+    assert gradient.numpy().tolist() == [6.0, 32.0]
+
+
+def test_keyword_arguments_are_passed_on():
+    value, gradient = ag.run(value_and_grad(loss)(np.array(2.0), 3.0, power=3))
+
+    assert (value.item(), gradient.item()) == (216.0, 324.0)
+
+
+def test_value_and_grad_is_an_async_function_with_the_name_and_signature_of_its_function():
+    transformed = value_and_grad(loss)
+
+    assert inspect.iscoroutinefunction(transformed)
+    assert (transformed.__name__, inspect.signature(transformed)) == ("loss", inspect.signature(loss))
+
+
+def test_value_and_grad_of_an_async_function():
+    async def fn(x):
+        await asyncio.sleep(0)
+        return x * x
+
+    value, gradient = ag.run(value_and_grad(fn)(np.array(3.0)))
+
+    assert (value.item(), gradient.item()) == (9.0, 6.0)
+
+
+def test_an_argument_that_does_not_matter_has_a_gradient_of_zeros():
+    _, gradients = ag.run(value_and_grad(lambda x, y: x * x, (0, 1))(np.array(3.0), np.array([1.0, 2.0])))
+
+    assert gradients[1].numpy().tolist() == [0.0, 0.0]
+
+
+def test_value_and_grad_with_create_graph_can_be_nested():
+    async def slope(x):
+        return (await value_and_grad(cube, create_graph=True)(x))[1]
+
+    value, gradient = ag.run(value_and_grad(slope)(np.array(2.0)))
+
+    assert (value.item(), gradient.item()) == (12.0, 12.0)
+
+
+@pytest.mark.parametrize("argnums", [1.0, "0", (0, "1"), (), True, None], ids=repr)
+def test_argnums_that_are_no_ints_are_refused_at_once(argnums):
+    with pytest.raises(TypeError, match="argnums must be an int or a tuple of ints"):
+        value_and_grad(loss, argnums)
+
+
+def test_argnums_that_name_no_argument_or_one_twice_are_refused():
+    with pytest.raises(ValueError, match="twice"):
+        value_and_grad(loss, (0, 0))
+    with pytest.raises(ValueError, match="twice"):
+        ag.run(value_and_grad(loss, (0, -2))(np.array(1.0), np.array(1.0)))
+    with pytest.raises(TypeError, match="argument 2, and the function was called with 2"):
+        ag.run(value_and_grad(loss, 2)(np.array(1.0), np.array(1.0)))
+
+
+def test_value_and_grad_names_the_argument_or_output_that_is_wrong():
+    with pytest.raises(RequiresGradError, match="argument 1 has dtype int64"):
+        ag.run(value_and_grad(loss, 1)(np.array(1.0), np.array(1)))
+    with pytest.raises(GradientTypeError, match="argument 0 must be a tensor or an array, not list"):
+        ag.run(value_and_grad(loss)([1.0], 1.0))
+    with pytest.raises(InvalidRootError, match=r"one number, not a tensor of shape \(2,\)"):
+        ag.run(value_and_grad(cube)(np.array([1.0, 2.0])))
+    with pytest.raises(GradientTypeError, match="one number as a Tensor, not float"):
+        ag.run(value_and_grad(lambda x: 3.0)(np.array(1.0)))
+
+
+@pytest.mark.parametrize(
+    "make", [*(lambda t=t: t(cube, np.array(1.0)) for t in ALL), lambda: value_and_grad(cube)(np.array(1.0))]
+)
+def test_a_transform_that_nobody_awaits_warns(make):
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        make()

@@ -1,0 +1,349 @@
+"""gradcheck and gradgradcheck pass what is right, and say of what is wrong where and how."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import context
+from asyncgrad.errors import AsyncgradError, GradcheckError, GradientTypeError, InvalidGradientError, RequiresGradError
+from asyncgrad.graph.node import Edge, Node, Special
+from asyncgrad.testing import gradcheck, gradgradcheck
+
+CHECKS = [gradcheck, gradgradcheck]
+of_each = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+
+
+def leaf(*shape: int, dtype: Any = np.float64, seed: int = 0) -> ag.Tensor:
+    data = np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(dtype)
+    if data.dtype.kind == "c":
+        data = data + 1j * np.random.default_rng(seed + 1).uniform(0.5, 1.5, shape)
+    return ag.tensor(data.astype(dtype), requires_grad=True)
+
+
+class Custom(Node):
+    """A node with any backward at all."""
+
+    __slots__ = ("backward",)
+
+    def __init__(self, inputs: tuple[ag.Tensor, ...], like: ag.Tensor, backward: Any) -> None:
+        edges = [ag.graph.get_gradient_edge(x) for x in inputs]
+        self._connect([Edge(edge.node, edge.output_nr) for edge in edges])
+        self.shape, self.dtype, self.device = like.shape, like.dtype, like.device
+        self.special = Special()
+        self.backward = backward
+
+    @property
+    def is_async(self) -> bool:  # type: ignore[override]
+        return inspect.iscoroutinefunction(self.backward)
+
+    def apply(self, grads: tuple[Any, ...]) -> Any:
+        return self.backward(grads[0])
+
+
+def custom(forward: Any, backward: Any, *inputs: ag.Tensor) -> ag.Tensor:
+    """`forward(*arrays)`, with the gradients that `backward(g, *inputs)` says it has."""
+    output = ag.tensor(forward(*(x.numpy() for x in inputs)))
+
+    def with_inputs(g: Any) -> Any:
+        return backward(g, *inputs)
+
+    return ag.Tensor(output.numpy(), Custom(inputs, output, with_inputs), 0, output.device)
+
+
+def wrong_square(x: ag.Tensor) -> ag.Tensor:
+    """x * x, with a gradient of 2.01 x."""
+    return custom(lambda x: x * x, lambda g, x: (2.01 * raw_like(g, x) * g,), x)
+
+
+def raw_like(g: Any, x: ag.Tensor) -> Any:
+    return x if isinstance(g, ag.Tensor) else x.numpy()
+
+
+# What is right passes.
+
+RIGHT = {
+    "one input": (lambda x: x * x * x, (leaf(3),)),
+    "several inputs": (lambda x, y: x * y * y, (leaf(2, 3), leaf(2, 3, seed=1))),
+    "broadcasting": (lambda x, y: x * y * y, (leaf(2, 1), leaf(3))),
+    "several outputs": (lambda x, y: (x * y, x * x), (leaf(2), leaf(2, seed=1))),
+    "an output without history": (lambda x: (x * x, ag.tensor([1.0])), (leaf(2),)),
+    "a scalar": (lambda x: x * x, (leaf(),)),
+    "an unused input": (lambda x, y: x * x, (leaf(2), leaf(2))),
+    "the input itself": (lambda x: x, (leaf(2),)),
+    "an input that does not require grad": (lambda x, y: x * y, (leaf(2), ag.tensor([1.0, 2.0]))),
+    "an argument that is no tensor": (lambda x, n: x * x * n, (leaf(2), 3.0)),
+    "no elements": (lambda x: x * x, (leaf(0, 2),)),
+    "other layouts": (lambda x: x * x, (ag.tensor(np.ones((2, 3)).T, requires_grad=True),)),
+    "a tensor with history": (lambda x: x * x, (leaf(2) * 2.0,)),
+}
+right = pytest.mark.parametrize(("fn", "inputs"), RIGHT.values(), ids=RIGHT)
+
+
+@of_each
+@right
+def test_right_gradients_pass(check, fn, inputs):
+    assert ag.run(check(fn, inputs)) is True
+
+
+@of_each
+def test_a_tensor_and_a_list_are_taken_for_inputs_too(check):
+    assert ag.run(check(lambda x: x * x, leaf(2))) is True
+    assert ag.run(check(lambda x, y: x * y, [leaf(2), leaf(2)])) is True
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_gradients_are_checked_along_both_axes_and_for_both_parts(dtype):
+    z = leaf(2, dtype=dtype)
+    loose: dict[str, Any] = {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2} if dtype is np.complex64 else {}
+
+    def conjugated(factor):
+        return lambda z: custom(lambda z: z * z, lambda g, z: (factor * np.conj(z.numpy()) * g,), z)
+
+    assert ag.run(gradcheck(conjugated(2.0), z, check_undefined_grad=False, **loose)) is True
+    with pytest.raises(GradcheckError, match="the real part of output 0"):
+        ag.run(gradcheck(conjugated(2.1), z, **loose))
+    only_real = lambda z: custom(lambda z: z * z, lambda g, z: (2 * np.conj(z.numpy()) * g.real,), z)
+    with pytest.raises(GradcheckError, match="the imaginary part of output 0"):
+        ag.run(gradcheck(only_real, z, **loose))
+
+
+def test_the_checked_function_may_be_async(run):
+    async def fn(x):
+        await asyncio.sleep(0)
+        return x * x * x
+
+    async def main():
+        return await gradcheck(fn, leaf(2)), await gradgradcheck(fn, leaf(2))
+
+    assert run(main()) == (True, True)
+
+
+def test_checked_nodes_may_be_async(run):
+    async def backward(g, x):
+        await asyncio.sleep(0)
+        return (2.0 * raw_like(g, x) * (0 if g is None else g),)
+
+    async def main():
+        fn = lambda x: custom(lambda x: x * x, backward, x)
+        return await gradcheck(fn, leaf(2)), await gradgradcheck(fn, leaf(2))
+
+    assert run(main()) == (True, True)
+
+
+@of_each
+def test_inputs_are_left_as_they_are(check):
+    x = leaf(3)
+    x.grad = ag.tensor([1.0, 2.0, 3.0])
+    data, grad = x.numpy().copy(), x.grad
+    x.numpy().flags.writeable = False
+    ag.run(check(lambda x: x * x, x))
+
+    assert np.array_equal(data, x.numpy())
+    assert x.grad is grad
+
+
+def test_checks_of_the_same_inputs_can_overlap(run):
+    x = leaf(3)
+
+    async def fn(x):
+        await asyncio.sleep(0)
+        return x * x
+
+    async def main():
+        return await asyncio.gather(*(gradcheck(fn, x) for _ in range(3)))
+
+    assert run(main()) == [True] * 3
+
+
+def test_a_check_of_many_calls_lets_the_loop_turn(run):
+    async def main():
+        turns = 0
+
+        def turn():
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        turn()
+        context.LOOP_BUDGET.set(0.0)
+        await gradcheck(lambda x: x * x, leaf(10))
+        return turns
+
+    assert run(main()) > 10
+
+
+# What is wrong is named.
+
+
+def test_a_wrong_gradient_is_named_with_both_jacobians():
+    with pytest.raises(GradcheckError) as caught:
+        ag.run(gradcheck(lambda x, y: (x * y, wrong_square(y)), (leaf(2), leaf(2, seed=1))))
+
+    message = str(caught.value)
+    assert "Jacobian mismatch for output 1 with respect to input 1" in message
+    assert "numerical:\n[[" in message
+    assert "analytical:\n[[" in message
+    assert "float64" not in message
+    assert isinstance(caught.value, AsyncgradError)
+    assert isinstance(caught.value, RuntimeError)
+
+
+def test_the_element_that_differs_most_is_named():
+    weights = np.array([2.0, 2.5, 2.0])
+    fn = lambda x: custom(lambda x: x * x, lambda g, x: (weights * x.numpy() * g,), x)
+    with pytest.raises(GradcheckError, match=r"output element 1, input element 1: .* gives 2\.5, .* give 2\.0"):
+        ag.run(gradcheck(fn, ag.tensor([1.0, 1.0, 1.0], requires_grad=True)))
+
+
+def test_a_wrong_gradient_gives_false_where_no_exception_is_wanted():
+    assert ag.run(gradcheck(wrong_square, leaf(2), raise_exception=False)) is False
+
+
+def test_wrong_second_derivatives_are_named():
+    def fn(x):
+        def backward(g, x):
+            return (2.0 * (x.detach() if isinstance(g, ag.Tensor) else x.numpy()) * g,)
+
+        return custom(lambda x: x * x, backward, x)
+
+    assert ag.run(gradcheck(fn, leaf(2), check_undefined_grad=False)) is True
+    with pytest.raises(GradcheckError, match="mismatch for the gradient for input 0 with respect to input 0"):
+        ag.run(gradgradcheck(fn, leaf(2), check_undefined_grad=False))
+    assert ag.run(gradgradcheck(fn, leaf(2), check_undefined_grad=False, raise_exception=False)) is False
+
+
+def test_first_gradients_without_a_history_are_named():
+    def backward(g, x):
+        return (ag.tensor(2.0 * x.numpy() * (g.numpy() if isinstance(g, ag.Tensor) else g)),)
+
+    with pytest.raises(GradcheckError, match="the gradient for input 0 does not require grad, but changes with"):
+        ag.run(gradgradcheck(lambda x: custom(lambda x: x * x, backward, x), leaf(2)))
+
+
+def test_wrong_derivatives_for_grad_outputs_are_named():
+    def backward(g, x):
+        return (2.0 * raw_like(g, x) * (g if not isinstance(g, ag.Tensor) else g.detach()),)
+
+    with pytest.raises(GradcheckError, match=r"with respect to grad_outputs\[0\]"):
+        ag.run(gradgradcheck(lambda x: custom(lambda x: x * x, backward, x), leaf(2)))
+
+
+@of_each
+def test_float32_inputs_that_fail_are_told_to_be_float64(check):
+    with pytest.raises(GradcheckError, match=r"[Tt]oo coarse .* input 0 \(float32\).* float64"):
+        ag.run(check(lambda x: x * x * x, leaf(3, dtype=np.float32)))
+
+
+def test_float32_inputs_pass_with_tolerances_to_match():
+    assert ag.run(gradcheck(lambda x: x * x, leaf(3, dtype=np.float32), eps=1e-2, atol=1e-2, rtol=1e-2)) is True
+
+
+def test_a_backward_that_differs_from_run_to_run_is_named():
+    runs = iter(range(1000))
+
+    def backward(g, x):
+        return (2.0 * x.numpy() * g + 1e-9 * next(runs),)
+
+    fn = lambda x: custom(lambda x: x * x, backward, x)
+    with pytest.raises(GradcheckError, match=r"the backward of output 0 is not deterministic.*nondet_tol is 0"):
+        ag.run(gradcheck(fn, leaf(2)))
+    with pytest.raises(GradcheckError, match="is not zero where"):
+        ag.run(gradcheck(fn, leaf(2), nondet_tol=1e-5))
+
+
+def test_a_gradient_that_does_not_follow_what_the_backward_starts_from_is_named():
+    def backward(g, x):
+        return (2.0 * x.numpy() * g + (0.0 if np.any(g) else 1.0),)
+
+    with pytest.raises(GradcheckError, match="input 0 is not zero where all gradients that the backward starts from"):
+        ag.run(gradcheck(lambda x: custom(lambda x: x * x, backward, x), leaf(2)))
+
+
+def test_a_backward_that_does_not_take_undefined_gradients_is_named():
+    def fails(g, x):
+        return (g * 2.0 * x.numpy(),)
+
+    def invents(g, x):
+        return (2.0 * x.numpy() * (1.0 if g is None else g),)
+
+    with pytest.raises(GradcheckError, match=r"failed where the gradient of output 0 is undefined.*NoneType"):
+        ag.run(gradcheck(lambda x: custom(lambda x: x * x, fails, x), leaf(2)))
+    with pytest.raises(GradcheckError, match="not zero where the gradient of output 0 is undefined"):
+        ag.run(gradcheck(lambda x: custom(lambda x: x * x, invents, x), leaf(2)))
+    for backward in (fails, invents):
+        fn = lambda x, backward=backward: custom(lambda x: x * x, backward, x)
+        assert ag.run(gradcheck(fn, leaf(2), check_undefined_grad=False)) is True
+
+
+def test_a_lost_history_is_named():
+    with pytest.raises(GradcheckError, match="output 0 does not require grad, but changes with input 0"):
+        ag.run(gradcheck(lambda x: x.detach() * 2.0, leaf(2)))
+
+
+def test_a_constant_without_history_passes():
+    assert ag.run(gradcheck(lambda x: ag.tensor([1.0]), leaf(2))) is True
+
+
+@of_each
+def test_inputs_that_the_function_takes_from_outside_are_named(check):
+    x, y = leaf(2), leaf(2, seed=1)
+    with pytest.raises(GradcheckError, match="the function uses input 1 from outside"):
+        ag.run(check(lambda a, b: a * y, (x, y)))
+
+
+def test_outputs_whose_shape_changes_are_named():
+    def fn(x):
+        return ag.tensor(np.zeros(1 + int(x.item() > 1.0))) * x
+
+    with pytest.raises(GradcheckError, match=r"shape \(1,\).* after a change .* input 0 .*shape \(2,\)"):
+        ag.run(gradcheck(fn, ag.tensor(1.0, requires_grad=True)))
+
+
+# Bad use.
+
+
+@of_each
+@pytest.mark.parametrize("kind", ["tensor", "tuple", "array"])
+def test_inputs_without_one_that_requires_grad_are_refused(check, kind):
+    inputs = {"tensor": ag.tensor([1.0]), "tuple": (ag.tensor([1.0]), 3.0), "array": np.ones(2)}[kind]
+    with pytest.raises(RequiresGradError, match="requires_grad=True"):
+        ag.run(check(lambda *inputs: inputs[0] * 2, inputs, raise_exception=False))
+
+
+@of_each
+def test_outputs_that_are_no_tensors_are_named(check):
+    with pytest.raises(GradientTypeError, match="output 1 of the function must be a Tensor, not float"):
+        ag.run(check(lambda x: (x, 3.0), leaf(2)))
+
+
+def test_grad_outputs_of_the_wrong_number_or_shape_are_refused():
+    with pytest.raises(InvalidGradientError, match="grad_outputs has 2 gradients, and 1 outputs require grad"):
+        ag.run(gradgradcheck(lambda x: x * x, leaf(2), (leaf(2), leaf(2))))
+    with pytest.raises(InvalidGradientError, match=r"shape \(3,\)"):
+        ag.run(gradgradcheck(lambda x: x * x, leaf(2), leaf(3)))
+
+
+def test_given_grad_outputs_are_used():
+    assert ag.run(gradgradcheck(lambda x: x * x, leaf(2), leaf(2, seed=3))) is True
+    assert ag.run(gradgradcheck(lambda x: x * x, leaf(2), ag.tensor([1.0, 2.0]))) is True
+
+
+@of_each
+def test_an_error_in_the_function_reaches_the_caller(check):
+    def fn(x):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ag.run(check(fn, leaf(2), raise_exception=False))
+
+
+@of_each
+def test_a_check_that_nobody_awaits_warns(check):
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        check(lambda x: x * x, leaf(2))

@@ -1,7 +1,12 @@
 """Reverse-mode automatic differentiation on NumPy whose backward pass you can await."""
 
 from . import engine as engine
+from . import extend as extend
+from . import functional as functional
 from . import graph as graph
+from . import nn as nn
+from . import sync as sync
+from . import testing as testing
 from .backward import backward as backward
 from .backward import grad as grad
 from .context import enable_grad as enable_grad
@@ -12,9 +17,18 @@ from .engine.device import device as device
 from .engine.running import run as run
 from .function import Function as Function
 from .function import once_differentiable as once_differentiable
+from .functional import hessian as hessian
+from .functional import hvp as hvp
+from .functional import jacobian as jacobian
+from .functional import jvp as jvp
+from .functional import value_and_grad as value_and_grad
+from .functional import vhp as vhp
+from .functional import vjp as vjp
 from .tensor import Tensor as Tensor
 from .tensor import asarray as asarray
 from .tensor import tensor as tensor
+from .testing import gradcheck as gradcheck
+from .testing import gradgradcheck as gradgradcheck
 
 __all__ = [
     "Function",
@@ -24,12 +38,26 @@ __all__ = [
     "device",
     "enable_grad",
     "engine",
+    "extend",
+    "functional",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "graph",
+    "hessian",
+    "hvp",
     "is_grad_enabled",
+    "jacobian",
+    "jvp",
+    "nn",
     "no_grad",
     "once_differentiable",
     "run",
     "set_grad_enabled",
+    "sync",
     "tensor",
+    "testing",
+    "value_and_grad",
+    "vhp",
+    "vjp",
 ]

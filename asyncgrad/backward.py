@@ -99,9 +99,7 @@ async def grad(
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
 ) -> Any:
-    """Return the gradients of `outputs` with respect to `inputs`, and touch no `.grad`.
-
-    Suspends as `backward` does.
+    """Return the gradients of `outputs` with respect to `inputs`, and touch no `.grad`; suspends as `backward` does.
 
     Args:
         outputs: a tensor or GradientEdge, or a sequence of them.
@@ -116,8 +114,7 @@ async def grad(
         A tuple of tensors, one for each input. An array may be shared with other results: do not write into it.
 
     Raises:
-        UnusedInputError: the outputs do not depend on an input, and `allow_unused` is not set.
-        InvalidRootError, InvalidGradientError, ReleasedGraphError: as in `backward`.
+        UnusedInputError: the outputs do not depend on an input; all else as in `backward`.
 
     Source: torch.autograd.grad.
 

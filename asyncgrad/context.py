@@ -1,4 +1,4 @@
-"""What belongs to the current context: grad mode, anomaly mode, the running GraphTask and Node.
+"""What belongs to the current context: grad mode, the running GraphTask and Node, the loop's budget.
 
 Every piece of it is a ContextVar, so that asyncio tasks never see each other's.
 """
@@ -10,20 +10,17 @@ import inspect
 import os
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
 __all__ = [
-    "ANOMALY_MODE",
     "BLOCKING",
     "CURRENT_GRAPH_TASK",
     "CURRENT_NODE",
     "GRAD_MODE",
     "LOOP_BUDGET",
-    "AnomalyMode",
-    "detect_anomaly",
     "enable_grad",
     "is_grad_enabled",
     "is_kind",
@@ -34,16 +31,8 @@ __all__ = [
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class AnomalyMode(NamedTuple):
-    """Whether anomaly mode is on in this context, and whether it looks for NaNs."""
-
-    enabled: bool = False
-    check_nan: bool = False
-
-
 #: Whether operations record nodes.
 GRAD_MODE: ContextVar[bool] = ContextVar("asyncgrad_grad_mode", default=True)
-ANOMALY_MODE: ContextVar[AnomalyMode] = ContextVar("asyncgrad_anomaly_mode", default=AnomalyMode())  # noqa: B039
 #: The GraphTask whose node, hook or callback runs; None outside of a backward.
 CURRENT_GRAPH_TASK: ContextVar[Any] = ContextVar("asyncgrad_graph_task", default=None)
 #: The Node whose body or hook runs.
@@ -292,32 +281,6 @@ class set_grad_enabled(Mode):
             GRAD_MODE.set(self._mode_before)
             self._mode_before = None
         return _under(self._clone, function)
-
-
-@final
-class detect_anomaly(Mode):
-    """Inside, nodes remember where they were created, and a backward that makes a NaN raises.
-
-    Args:
-        check_nan: look at every gradient for NaNs; without it only the creation stacks are kept.
-
-    Example:
-        >>> import asyncgrad as ag
-        >>> with ag.detect_anomaly():
-        ...     x = ag.tensor([1.0], requires_grad=True)
-    """
-
-    __slots__ = ("_mode",)
-    _variable = ANOMALY_MODE
-
-    def __init__(self, check_nan: bool = True) -> None:
-        self._mode = AnomalyMode(True, check_nan)
-
-    def _value(self) -> AnomalyMode:
-        return self._mode
-
-    def _clone(self) -> Mode:
-        return detect_anomaly(self._mode.check_nan)
 
 
 def is_grad_enabled() -> bool:

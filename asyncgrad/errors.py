@@ -13,16 +13,13 @@
     ├── HookError(RuntimeError)             a hook that returned what it may not
     ├── HookTypeError(TypeError)            a hook that returned a value of the wrong type
     ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
-    ├── NaNGradientError(RuntimeError)      anomaly mode met a NaN
     ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
     ├── RequiresGradError(RuntimeError)     requires_grad where it cannot be, or is missing
     ├── DeviceError(RuntimeError)           devices mixed, unknown or dead
-    ├── NoBackwardRunningError(RuntimeError)  a call that only makes sense inside a backward
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
-    ├── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
-    └── MissingExtraError(ImportError)      an optional dependency that is not installed
+    └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
 """
 
 from __future__ import annotations
@@ -43,9 +40,6 @@ __all__ = [
     "InvalidGradientError",
     "InvalidRootError",
     "MissingDerivativeError",
-    "MissingExtraError",
-    "NaNGradientError",
-    "NoBackwardRunningError",
     "ReleasedGraphError",
     "RequiresGradError",
     "UnusedInputError",
@@ -96,10 +90,6 @@ class GradcheckError(AsyncgradError, RuntimeError):
     """A gradient that a backward gives is not what finite differences give."""
 
 
-class NaNGradientError(AsyncgradError, RuntimeError):
-    """Anomaly mode found a NaN among the gradients that a node returned."""
-
-
 class InPlaceError(AsyncgradError, RuntimeError):
     """An array was to be written in place, and its history forbids that."""
 
@@ -110,10 +100,6 @@ class RequiresGradError(AsyncgradError, RuntimeError):
 
 class DeviceError(AsyncgradError, RuntimeError):
     """Tensors of several devices met in one operation, or a device is unknown or gone."""
-
-
-class NoBackwardRunningError(AsyncgradError, RuntimeError):
-    """A call that only makes sense while a backward runs was made outside of one."""
 
 
 class MissingDerivativeError(AsyncgradError, TypeError):
@@ -130,7 +116,3 @@ class ArgumentError(AsyncgradError, ValueError):
 
 class IndexRangeError(AsyncgradError, IndexError):
     """A label or an index points outside of what it selects from."""
-
-
-class MissingExtraError(AsyncgradError, ImportError):
-    """An optional dependency is not installed; the message names the extra."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
+from .context import GRAD_MODE
 from .errors import GradientTypeError, GraphError, InPlaceError
-from .graph.saved import check_version, output_alias, released, version_of
+from .graph.saved import check_version, detached, output_alias, released, version_of
 from .graph.tracked import Tracked
 from .graph.values import describe, wrap
 
@@ -34,8 +35,10 @@ class Saved(NamedTuple):
     """A saved tensor: an input itself, or a detached alias of output `output_nr` (no cycle through the node)."""
 
     tensor: Tracked | None
-    version: int
-    output_nr: int | None
+    version: int = 0
+    output_nr: int | None = None
+    #: What had made the tensor, where it is no output.
+    producer: Node | None = None
 
 
 @final
@@ -114,13 +117,17 @@ def unpacked(node: Node, saved: Saved) -> Any:
     """Return a saved tensor, an output of forward with its place in the graph.
 
     Raises:
-        ChangedTensorError: it was written into since.
+        ChangedTensorError: it was written into since, or its history is needed and was cut off.
     """
     tensor = saved.tensor
     if tensor is None:
         return None
     check_version(node, tensor, saved.version)
-    return tensor if saved.output_nr is None else output_alias(tensor, node, saved.output_nr)
+    if saved.output_nr is not None:
+        return output_alias(tensor, node, saved.output_nr)
+    if tensor._grad_fn is not saved.producer and GRAD_MODE.get():
+        raise detached(node, tensor)
+    return tensor
 
 
 def is_dirty(ctx: FunctionContext, value: Tracked) -> bool:
@@ -169,12 +176,12 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked
             )
         output = outputs.get(id(value))
         if value is None:
-            saved.append(Saved(None, 0, None))
+            saved.append(Saved(None))
         elif output is not None and output._grad_fn is node and (not _among(value, inputs) or _among(value, dirty)):
             saved.append(Saved(output_alias(output), version_of(output), output._output_nr))
         else:
             tensor = wrap(value, node.device)
-            saved.append(Saved(tensor, version_of(tensor), None))
+            saved.append(Saved(tensor, version_of(tensor), None, tensor._grad_fn))
     ctx._saved = tuple(saved)
 
 

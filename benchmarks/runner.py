@@ -149,6 +149,9 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
         one.setup(peer, *params)
         await _once(one, what)
     await _check(result.name, measured)
+    # What is alive by now is not collected again, which would take longer than what is measured.
+    gc.collect()
+    gc.freeze()
     calls = {peer: max(1, math.ceil(SAMPLE_SECONDS / await _once(one, what))) for peer, one in measured.items()}
     order = list(measured)
     result.seconds = {peer: [] for peer in order}
@@ -163,6 +166,7 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
                 gc.enable()
             result.seconds[peer].append(total / calls[peer])
         order.append(order.pop(0))
+    gc.unfreeze()
     return result
 
 

@@ -13,13 +13,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from tests.making import function, leaf, leaf_of
 
 FORMS = ["ctx", "setup_context"]
 KINDS = ["def", "async def"]
-
-
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values, requires_grad=True)
 
 
 def awaitable_of(kind: str, function: Any) -> Any:
@@ -60,11 +57,6 @@ def multiply(form: str = "ctx", forward: str = "def", backward: str = "def", set
 
 async def settled(result: Any) -> Any:
     return await result if inspect.isawaitable(result) else result
-
-
-def function(forward: Any, backward: Any = lambda ctx, grad: grad) -> type[ag.Function]:
-    """The Function of a forward that takes a ctx, and of a backward."""
-    return type("Made", (ag.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
 
 
 # Forms.
@@ -116,7 +108,7 @@ def test_vjp_is_another_name_of_backward():
     def vjp(ctx: Any, grad: Any) -> Any:
         return grad * 3
 
-    Triple = type(
+    Triple: Any = type(
         "Triple", (ag.Function,), {"forward": staticmethod(lambda ctx, x: x * 3), "vjp": staticmethod(vjp)}
     )
     x = leaf(1.0)
@@ -267,7 +259,7 @@ def test_forward_may_return_arrays_and_numpy_scalars(wrap):
 
 @pytest.mark.parametrize("answer", [lambda g: g.numpy() * 3, lambda g: np.float64(g.item() * 3), lambda g: [g * 3]])
 def test_backward_may_return_arrays_and_a_list(answer):
-    x = ag.tensor(1.0, requires_grad=True)
+    x = leaf_of(1.0)
     sync.backward(function(lambda ctx, x: x * 3, lambda ctx, grad: answer(grad)).apply(x))
 
     assert x.grad.item() == 3.0
@@ -281,7 +273,7 @@ def test_applied_to_no_tensor_a_function_gives_a_tensor_on_the_default_device():
 
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_an_argument_returned_as_it_is_becomes_another_tensor_a_view_of_it(requires_grad):
-    x = ag.tensor([1.0], requires_grad=requires_grad)
+    x: Any = ag.tensor([1.0], requires_grad=requires_grad)
     y = function(lambda ctx, x: x, lambda ctx, grad: grad * 5).apply(x)
 
     assert y is not x

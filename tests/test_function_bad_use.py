@@ -11,15 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError, GradientTypeError, GraphError, InvalidGradientError
-
-
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values, requires_grad=True)
-
-
-def function(forward: Any, backward: Any = lambda ctx, grad: grad) -> type[ag.Function]:
-    """The Function of a forward that takes a ctx, and of a backward."""
-    return type("Made", (ag.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+from tests.making import function, leaf
 
 
 @pytest.mark.parametrize(
@@ -66,8 +58,8 @@ def test_saving_what_is_no_tensor_raises_and_names_the_way():
 
 
 def test_a_function_without_forward_or_backward_says_so_when_it_is_needed():
-    Nothing = type("Nothing", (ag.Function,), {})
-    OneWay = type("OneWay", (ag.Function,), {"forward": staticmethod(lambda ctx, x: x * 2)})
+    Nothing: Any = type("Nothing", (ag.Function,), {})
+    OneWay: Any = type("OneWay", (ag.Function,), {"forward": staticmethod(lambda ctx, x: x * 2)})
 
     with pytest.raises(NotImplementedError, match=r"Nothing.*forward\(ctx, \*args\)"):
         Nothing.apply(leaf(1.0))
@@ -77,10 +69,10 @@ def test_a_function_without_forward_or_backward_says_so_when_it_is_needed():
 
 
 def test_backward_and_vjp_together_raise():
-    both = {name: staticmethod(lambda ctx, x: x) for name in ("forward", "backward", "vjp")}
+    Both: Any = type("Both", (function(lambda ctx, x: x),), {"vjp": staticmethod(lambda ctx, grad: grad)})
 
     with pytest.raises(GraphError, match="Both defines both backward and vjp"):
-        sync.backward(type("Both", (ag.Function,), both).apply(leaf(1.0)))
+        sync.backward(Both.apply(leaf(1.0)))
 
 
 def test_a_function_is_applied_and_never_made():

@@ -19,17 +19,9 @@ from asyncgrad.errors import (
     InPlaceError,
     ReleasedGraphError,
 )
+from tests.making import function, leaf, leaf_of
 
 FORMS = ["ctx", "setup_context"]
-
-
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values, requires_grad=True)
-
-
-def function(forward: Any, backward: Any = lambda ctx, grad: grad) -> type[ag.Function]:
-    """The Function of a forward that takes a ctx, and of a backward."""
-    return type("Made", (ag.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
 
 
 # Arguments.
@@ -67,7 +59,7 @@ def scale(form: str) -> type[ag.Function]:
     ],
 )
 def test_keywords_and_defaults_are_bound_by_the_signature_of_forward(form, args, kwargs, expected):
-    x = ag.tensor(2.0, requires_grad=True)
+    x = leaf_of(2.0)
     y = scale(form).apply(x, *args, **kwargs)
     sync.backward(y)
 
@@ -89,11 +81,12 @@ def test_needs_input_grad_says_for_each_argument_whether_a_gradient_is_wanted_an
         ctx.needs_input_grad = "mine"
         return args[0] * 2
 
+    def backward(ctx: Any, grad: Any) -> Any:
+        seen.append(ctx.needs_input_grad)
+        return grad, None, None, None
+
     x = leaf(1.0)
-    y = function(forward, lambda ctx, grad: seen.append(ctx.needs_input_grad) or (grad, None, None, None)).apply(
-        x, ag.tensor(1.0), 3.0, leaf(1.0)
-    )
-    sync.grad(y, [x])
+    sync.grad(function(forward, backward).apply(x, ag.tensor(1.0), 3.0, leaf(1.0)), [x])
 
     assert seen == [(True, False, False, True), "mine"]
 
@@ -264,6 +257,18 @@ def test_an_attribute_of_any_name_may_be_set_on_the_context_and_survives_release
     sync.backward(y)
 
     assert (x.grad.tolist(), getattr(y.grad_fn.ctx, name)) == ([3.0], (2, 3))
+
+
+def test_a_second_derivative_through_an_argument_detached_in_place_raises():
+    x = leaf(1.0)
+    y = x * 2
+    z = square().apply(y)
+    y.detach_()
+    (first,) = sync.grad(z, [x], retain_graph=True)
+
+    assert first.tolist() == [8.0]
+    with pytest.raises(ChangedTensorError, match=r"SquareBackward.*detach_\(\) has cut"):
+        sync.grad(z, [x], create_graph=True)
 
 
 # Writes in place.

@@ -14,7 +14,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 PRINTED = [
-    "tensor([1.18156837, 1.10415688, 1.0246575 ], dtype=float64, device='cpu')",
+    "tensor([1.1815685 , 1.10532923, 1.02465287], dtype=float64, device='cpu')",
     "tensor(7., dtype=float64, device='cpu')",
 ]
 

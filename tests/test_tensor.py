@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.device import Device
 from asyncgrad.errors import DeviceError, GradientTypeError, InvalidGradientError, RequiresGradError
-
-
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values, requires_grad=True)
-
-
-class Elsewhere(Device):
-    """A device that is not the cpu."""
-
-    @property
-    def name(self) -> str:
-        return "elsewhere"
-
-
-ELSEWHERE = Elsewhere()
-
+from tests.making import ELSEWHERE, leaf
 
 # State.
 
@@ -179,7 +164,8 @@ def test_detach_in_place_makes_a_leaf_that_no_gradient_reaches():
 
 
 def test_detach_in_place_stops_keeping_the_gradient_and_drops_the_hooks():
-    x, seen = leaf(1.0), []
+    x = leaf(1.0)
+    seen: list[Any] = []
     y = x * 2
     y.retain_grad()
     y.register_hook(seen.append)
@@ -227,7 +213,7 @@ def test_numpy_is_a_view_of_the_data_even_where_a_gradient_flows():
 
 
 def test_the_version_counts_writes_in_place_and_cannot_be_set():
-    t = ag.tensor([1.0, 2.0])
+    t: Any = ag.tensor([1.0, 2.0])
     versions = [t._version]
     t += 1
     versions.append(t._version)

@@ -11,6 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import InPlaceError
+from tests.making import leaf_of
 
 ARITHMETIC = {
     "+": operator.add,
@@ -142,7 +143,7 @@ def test_an_operator_leaves_other_types_to_decide():
         def __eq__(self, left: object) -> Any:
             return "eq"
 
-        __hash__ = None
+        __hash__ = None  # type: ignore[assignment]
         __array_ufunc__ = None
 
     assert ag.tensor([1.0]) + Other() == "radd"
@@ -171,7 +172,7 @@ def test_promotion_with_arrays_and_tensors_is_numpys(dtype, operate):
     t = ag.tensor(array)
 
     for other_dtype in DTYPES:
-        other = np.array([[1], [2]], other_dtype)
+        other: Any = np.array([[1], [2]], other_dtype)
         expected = outcome(operate, array, other)
         assert expected == outcome(operate, t, ag.tensor(other)), other_dtype
         assert expected == outcome(operate, t, other), other_dtype
@@ -180,7 +181,7 @@ def test_promotion_with_arrays_and_tensors_is_numpys(dtype, operate):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.complex64])
 def test_python_scalars_and_their_gradients_keep_the_dtype(dtype):
-    x = ag.tensor([1.0, 2.0], dtype=dtype, requires_grad=True)
+    x = leaf_of([1.0, 2.0], dtype)
     y = ((2 * x + 1.5) / 3 - 0.5) ** 2
     sync.backward(y, np.ones(2, dtype))
 
@@ -188,8 +189,8 @@ def test_python_scalars_and_their_gradients_keep_the_dtype(dtype):
 
 
 def test_a_gradient_has_the_dtype_and_shape_of_its_own_tensor_whatever_it_met():
-    x = ag.tensor([1.0, 2.0], dtype=np.float32, requires_grad=True)
-    w = ag.tensor([[2.0], [3.0]], requires_grad=True)
+    x = leaf_of([1.0, 2.0], np.float32)
+    w = leaf_of([[2.0], [3.0]])
     y = x * w
     sync.backward(y.sum())
 

@@ -12,11 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import RequiresGradError
-
-
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values, requires_grad=True)
-
+from tests.making import leaf, leaf_of
 
 # Conversions.
 
@@ -56,7 +52,7 @@ def test_an_integer_tensor_is_an_index():
 
 
 def test_iteration_gives_differentiable_rows():
-    x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    x = leaf_of([[1.0, 2.0], [3.0, 4.0]])
     first, second = x
     sync.backward((first * second).sum())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ..errors import GraphError, InvalidGradientError
+from ..graph import values
 from ..graph.metadata import conform
 from .exec_info import should_execute
 from .input_buffer import InputBuffer
@@ -29,8 +30,8 @@ class NodeTurn(NamedTuple):
 def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
     """Return the error for a node that returned too few or too many gradients."""
     return InvalidGradientError(
-        f"{node.name} (node #{node.sequence_nr}) returned {len(outputs)} gradients, "
-        f"and has {len(node.next_nodes)} inputs: return one for each, None where there is none"
+        f"{node.name} (node #{node.sequence_nr}) returned {values.counted(len(outputs), 'gradient')}, and has "
+        f"{values.counted(len(node.next_nodes), 'input')}: return one for each, None where there is none"
     )
 
 

@@ -66,7 +66,9 @@ class Engine:
         """
         graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs)
         try:
-            return _drive_blocking(graph_task) if BLOCKING.get() else await _drive(graph_task)
+            captured = _drive_blocking(graph_task) if BLOCKING.get() else await _drive(graph_task)
+            graph_task.succeed()
+            return captured
         finally:
             graph_task.close()
 
@@ -96,7 +98,7 @@ def _new_task(
         create_graph=create_graph,
         exec_info=init_to_execute(root, inputs, accumulate) if inputs else None,
         captures=0 if accumulate else len(inputs),
-        reentrant_depth=0 if outer is None else outer.reentrant_depth + 1,
+        outer=outer,
         context=context,
     )
     context.run(_enter, graph_task, create_graph)

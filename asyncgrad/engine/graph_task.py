@@ -15,13 +15,13 @@ from heapq import heappop, heappush
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
-from ..graph.leaf import GradBefore
 from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER
 from .counted import CountedGait, NodeTurn
 from .exec_info import ExecInfo, should_execute
 
 if TYPE_CHECKING:
+    from ..graph.grad_change import GradChange
     from ..graph.node import Node
 
 __all__ = ["Gait", "GraphTask"]
@@ -48,7 +48,7 @@ class GraphTask:
         create_graph: whether the backward is itself recorded.
         exec_info: what to run; None runs all that is reachable.
         captures: how many gradients are captured.
-        reentrant_depth: how many backward passes this one runs inside of.
+        outer: the task that this one runs inside of, if any.
         context: a copy of the caller's, with the grad mode of this backward; nodes run in it.
     """
 
@@ -58,15 +58,17 @@ class GraphTask:
         "_heap",
         "_leaves",
         "_owned",
-        "before",
         "captured_grads",
+        "changes",
         "context",
         "counted",
         "create_graph",
         "exec_info",
         "failed_node",
         "id",
+        "is_running",
         "keep_graph",
+        "outer",
         "reentrant_depth",
         "turn",
     )
@@ -82,18 +84,20 @@ class GraphTask:
         create_graph: bool,
         exec_info: dict[Node, ExecInfo] | None,
         captures: int,
-        reentrant_depth: int,
+        outer: GraphTask | None,
         context: Context,
     ) -> None:
         self.id = id
         self.keep_graph = keep_graph
         self.create_graph = create_graph
-        self.reentrant_depth = reentrant_depth
+        self.outer = outer
+        self.reentrant_depth = 0 if outer is None else outer.reentrant_depth + 1
         self.context = context
         self.exec_info = exec_info
         self.captured_grads: list[Any] = [None] * captures
-        #: The gradients that tensors had before, in the order in which this task touched them.
-        self.before: list[GradBefore] = []
+        #: What this task has done to the gradients of tensors, in order.
+        self.changes: list[GradChange] = []
+        self.is_running = True
         self.failed_node: Node | None = None
         #: In the counted gait, the node that was taken and could not be run by a plain call.
         self.turn: NodeTurn | None = None
@@ -226,16 +230,31 @@ class GraphTask:
             self.captured_grads[capture.result_nr] = grads[capture.input_nr]
         return info.needed
 
-    def accumulate(self, leaf: Any, grads: list[Any]) -> None:
-        """Let an AccumulateGrad take its one gradient, remembering what its leaf had before."""
-        before = leaf.accumulate(grads.pop())
-        if before is not None:
-            self.before.append(before)
+    def accumulate(self, leaf: Any, grads: list[Any]) -> GradChange | None:
+        """Let an AccumulateGrad take its one gradient; return and remember what takes that back."""
+        # In the plain gait nothing else runs between the first leaf and the end.
+        change: GradChange | None = leaf.accumulate(grads.pop(), self.counted is not None or self.outer is not None)
+        if change is not None:
+            self.changes.append(change)
+        return change
+
+    def succeed(self) -> None:
+        """Make what this task has done to gradients final, or a part of the task that it runs inside of."""
+        outer = self.outer
+        if outer is None or not outer.is_running:
+            for change in self.changes:
+                change.settle()
+            return
+        latest = {id(change.tensor): change for change in outer.changes}
+        for change in self.changes:
+            previous = latest.get(id(change.tensor))
+            if previous is None or not change.merge_into(previous):
+                outer.changes.append(change)
 
     def put_back(self) -> None:
-        """Give every tensor that this task touched the gradient that it had before; for a backward that failed."""
-        while self.before:
-            self.before.pop().put_back()
+        """Take back what this task has done to gradients, and nothing else; for a backward that failed."""
+        while self.changes:
+            self.changes.pop().take_back()
 
     def clear(self) -> None:
         """Let go of all gradients under way."""
@@ -244,6 +263,7 @@ class GraphTask:
 
     def close(self) -> None:
         """Part from the context, which refers to this task: together they would be left to the garbage collector."""
+        self.is_running = False
         self.context = Context()
 
     def _run_leaf(self, leaf: Any, grads: list[Any]) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import CURRENT_NODE
 from ..errors import GradientTypeError, HookError, HookTypeError
 from ..graph import values
-from ..graph.leaf import AccumulateGrad, GradBefore
+from ..graph.grad_change import change_grad
+from ..graph.leaf import AccumulateGrad
 from ..graph.metadata import conform
 from .counted import wrong_count
 
@@ -90,13 +91,7 @@ class NodeTask:
     async def _run_body(self) -> tuple[Any, ...]:
         graph_task, node = self.graph_task, self.node
         if isinstance(node, AccumulateGrad):
-            graph_task.accumulate(node, self.grads)
-            meta = node.variable._autograd_meta()
-            if meta.post_accumulate_hooks:
-                for hook in meta.post_accumulate_hooks.snapshot():
-                    result = await self._call(hook, node.variable)
-                    if result is not None and result is not node.variable:
-                        raise HookError(f"a post-accumulate-grad hook must return None, not {values.describe(result)}")
+            await self._accumulate(node)
             return ()
         if not graph_task.keep_graph:
             node.will_release_variables()
@@ -112,6 +107,22 @@ class NodeTask:
                 "apply must return a tuple with a gradient for each input"
             )
         return self._conforming(outputs)
+
+    async def _accumulate(self, leaf: AccumulateGrad) -> None:
+        change = self.graph_task.accumulate(leaf, self.grads)
+        hooks = leaf.variable._autograd_meta().post_accumulate_hooks
+        if not hooks:
+            return
+        try:
+            for hook in hooks.snapshot():
+                result = await self._call(hook, leaf.variable)
+                if result is not None and result is not leaf.variable:
+                    returned = values.describe(result)
+                    raise HookError(f"post-accumulate-grad {_called(hook)} must return None, not {returned}")
+        finally:
+            # A hook may have set the gradient to something else: an optimizer that steps within the backward does.
+            if change is not None:
+                change.look_again()
 
     def _conforming(self, outputs: Any) -> tuple[Any, ...]:
         """Return what the body returned as the next nodes take it, for post-hooks to see."""
@@ -143,15 +154,7 @@ class NodeTask:
             tensor, grad = reference(), self.grads[input_nr]
             if tensor is None or grad is None:
                 continue
-            meta = tensor._autograd_meta()
-            self.graph_task.before.append(GradBefore.of(tensor))
-            if meta.grad is None:
-                copy = grad if self.graph_task.create_graph else values.clone_like(grad, tensor._data)
-                meta.grad = values.wrap(copy, tensor._device)
-            elif self.graph_task.create_graph:
-                meta.grad = values.add(meta.grad, grad)
-            else:
-                meta.grad = values.wrap(values.add(meta.grad._data, grad), tensor._device)
+            self.graph_task.changes.append(change_grad(tensor, grad, sole=False, listed=True, retained=True))
 
     async def _call(self, hook: Callable[..., Any], *arguments: Any) -> Any:
         result = hook(*arguments)

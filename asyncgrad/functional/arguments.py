@@ -169,9 +169,7 @@ def fresh(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
 def fresh_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tensor, ...], bool]:
     """Return the inputs of a transform, one or a tuple of them, as a tuple of new tensors; and whether it was one."""
     given, is_tuple = as_inputs(inputs, where)
-    return tuple(
-        fresh(tensor, create_graph, f"{where}: input {index}") for index, tensor in enumerate(given)
-    ), is_tuple
+    return tuple(fresh(tensor, create_graph, f"{where}: input {index}") for index, tensor in enumerate(given)), is_tuple
 
 
 def zeros_like(tensor: Tensor) -> Tensor:

@@ -6,6 +6,9 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
+from ..errors import HookTypeError
+from .values import describe
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,7 +27,13 @@ class HookList:
         self._hooks: dict[int, Callable[..., Any]] = {}
 
     def add(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Append a hook; return the handle that removes it."""
+        """Append a hook; return the handle that removes it.
+
+        Raises:
+            HookTypeError: it cannot be called.
+        """
+        if not callable(hook):
+            raise HookTypeError(f"a hook must be callable, not {describe(hook)}: pass a function or an async def")
         key = _next_id()
         self._hooks[key] = hook
         return RemovableHandle(self, key)

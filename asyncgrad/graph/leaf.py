@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, final
 
 from ..errors import RequiresGradError
-from . import values
+from .grad_change import GradChange, change_grad, may_take
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
-from .saved import version_of
 from .tracked import Tracked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
-__all__ = ["AccumulateGrad", "GradBefore", "GraphRoot", "Identity", "accumulator", "get_gradient_edge", "gradient_edge"]
+__all__ = ["AccumulateGrad", "GraphRoot", "Identity", "accumulator", "get_gradient_edge", "gradient_edge"]
 
 
 def _count_references(value: object) -> int:
@@ -27,41 +23,6 @@ def _count_references(value: object) -> int:
 
 #: What `_count_references(value)` says in a function that was handed the only reference there is.
 _SOLE = (lambda value: _count_references(value))(object())
-
-
-class GradBefore(NamedTuple):
-    """A tensor's gradient before a backward touched it, to be put back if that backward fails."""
-
-    tensor: Tracked
-    grad: Any
-    data: Any
-    version: int
-
-    @classmethod
-    def of(cls, tensor: Tracked) -> GradBefore:
-        """Note what `tensor` has now."""
-        grad = tensor._autograd_meta().grad
-        if grad is None:
-            return cls(tensor, None, None, 0)
-        return cls(tensor, grad, grad._data, version_of(grad))
-
-    def put_back(self) -> None:
-        """Give the tensor the gradient that it had, the very same object and array."""
-        meta = self.tensor._autograd_meta()
-        meta.grad = self.grad
-        if self.grad is not None:
-            self.grad._data = self.data
-            if self.grad._counter is not None:
-                self.grad._counter.value = self.version
-
-
-def _may_take(grad: Any, variable: np.ndarray) -> bool:
-    """Tell whether an array that nobody else refers to may become a leaf's gradient as it stands."""
-    if not hasattr(grad, "flags") or not hasattr(grad, "strides"):
-        return False
-    flags = grad.flags
-    dense = grad.strides == variable.strides if variable.flags.forc else flags.c_contiguous
-    return bool(dense and flags.owndata and flags.writeable)
 
 
 @final
@@ -81,7 +42,7 @@ class AccumulateGrad(Node):
         True
     """
 
-    __slots__ = ("_lock", "variable")
+    __slots__ = ("variable",)
 
     def __init__(self, variable: Tracked) -> None:
         self.variable = variable
@@ -93,8 +54,6 @@ class AccumulateGrad(Node):
         self.dtype = variable._data.dtype
         self.device = variable._device
         self.special: Special | None = None
-        # Guards the read-add-write of `.grad` between event loops in several threads.
-        self._lock = threading.Lock()
         meta = variable._autograd_meta()
         if meta.hooks is not None or meta.post_accumulate_hooks is not None:
             self.special = Special()
@@ -104,43 +63,19 @@ class AccumulateGrad(Node):
         self.accumulate(grads[0])
         return ()
 
-    def accumulate(self, grad: Any) -> GradBefore | None:
-        """Add `grad` to the leaf's `.grad`; return what to put back if the backward fails later.
+    def accumulate(self, grad: Any, listed: bool = True) -> GradChange | None:
+        """Add `grad` to the leaf's `.grad`; return what takes that back if the backward fails later.
 
         Args:
             grad: array of the leaf's shape and dtype, or a Tensor under `create_graph`, or None (does nothing).
                 The array is taken over if the caller holds the only reference to it.
+            listed: whether other backward passes may run before this one has ended.
         """
         variable = self.variable
-        meta = variable._autograd_meta()
-        if grad is None or not meta.requires_grad:
+        if grad is None or not variable._autograd_meta().requires_grad:
             return None
-        make = type(variable)
-        with self._lock:
-            old = meta.grad
-            before = GradBefore.of(variable)
-            if old is None:
-                if isinstance(grad, Tracked):
-                    recorded = grad._requires_grad()
-                    meta.grad = values.add(grad, 0) if recorded else make(grad._data.copy(), None, 0, variable._device)
-                elif _count_references(grad) <= _SOLE and _may_take(grad, variable._data):
-                    meta.grad = make(grad, None, 0, variable._device)
-                else:
-                    meta.grad = make(values.clone_like(grad, variable._data), None, 0, variable._device)
-                return before
-            if isinstance(grad, Tracked):
-                meta.grad = values.add(old, grad)
-            elif old._grad_fn is not None:
-                # The sum has no history, so it cannot be the same tensor: its grad_fn would be a wrong one.
-                meta.grad = make(values.add(old._data, grad), None, 0, variable._device)
-            else:
-                sole = _count_references(grad) <= _SOLE and _may_take(grad, variable._data)
-                total = values.add_into(grad, old._data) if sole else values.add(old._data, grad)
-                if not hasattr(total, "flags") or total.shape == ():
-                    total = values.clone_like(total, variable._data)
-                old._data = total
-                old._bump_version()
-            return before
+        sole = _count_references(grad) <= _SOLE and may_take(grad, variable._data)
+        return change_grad(variable, grad, sole=sole, listed=listed)
 
 
 @final

@@ -61,10 +61,8 @@ class Special:
     """What few nodes have. A node with a Special takes the engine's careful path."""
 
     __slots__ = (
-        "creation_stack",
         "input_metadata",
         "metadata",
-        "parent",
         "post_hooks",
         "pre_hooks",
         "retains_grad_hooks",
@@ -81,8 +79,6 @@ class Special:
         self.retains_grad_hooks: dict[int, Any] = {}
         self.pre_hooks: HookList | None = None
         self.post_hooks: HookList | None = None
-        self.creation_stack: list[str] | None = None
-        self.parent: Node | None = None
 
 
 class Node:

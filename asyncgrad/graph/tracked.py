@@ -7,6 +7,7 @@ that only leaves (or observed tensors) have lives in an `AutogradMeta`, made on 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import weakref
 
+    from .grad_change import GradChange
     from .hooks import HookList
     from .node import Node
 
@@ -36,13 +38,26 @@ class VersionCounter:
 class AutogradMeta:
     """What only leaves and observed tensors have: the flag, the gradient, the accumulator, the hooks."""
 
-    __slots__ = ("accumulator", "grad", "hooks", "post_accumulate_hooks", "requires_grad", "retains_grad")
+    __slots__ = (
+        "accumulator",
+        "changes",
+        "grad",
+        "hooks",
+        "lock",
+        "post_accumulate_hooks",
+        "requires_grad",
+        "retains_grad",
+    )
 
     def __init__(self) -> None:
         #: True only on leaves; a tensor with a grad_fn requires grad by having one.
         self.requires_grad = False
         self.retains_grad = False
         self.grad: Any = None
+        #: What backward passes that may still fail have added to `grad`, in order.
+        self.changes: list[GradChange] = []
+        #: Guards the read-add-write of `grad` between event loops in several threads.
+        self.lock = threading.Lock()
         #: Weak: the graph holds the AccumulateGrad, and it holds the tensor.
         self.accumulator: weakref.ref[Any] | None = None
         #: Tensor hooks. For a non-leaf the same list object hangs on its node.

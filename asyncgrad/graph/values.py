@@ -18,6 +18,7 @@ __all__ = [
     "add",
     "add_into",
     "cast",
+    "clone",
     "clone_like",
     "counted",
     "describe",
@@ -99,6 +100,11 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
 def ones_like(value: Tracked) -> Any:
     """Return an array of ones with the shape and dtype of a tensor."""
     return np.ones_like(value._data)
+
+
+def clone(value: Any) -> Any:
+    """Return a copy of a tensor, with its history."""
+    return np.positive(value)
 
 
 def clone_like(value: Any, like: Any) -> Any:

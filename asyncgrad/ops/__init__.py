@@ -24,3 +24,27 @@ from . import trigonometric as trigonometric
 from .dispatch import call_function as call_function
 from .dispatch import call_ufunc as call_ufunc
 from .primitive import RULES as RULES
+
+__all__ = [
+    "RULES",
+    "arithmetic",
+    "call_function",
+    "call_ufunc",
+    "contractions",
+    "convolution",
+    "cumulative",
+    "diagonals",
+    "exponential",
+    "extremes",
+    "indexing",
+    "joining",
+    "linear_algebra",
+    "nondifferentiable",
+    "norms",
+    "rearranging",
+    "reductions",
+    "shaping",
+    "solving",
+    "statistics",
+    "trigonometric",
+]

@@ -37,19 +37,27 @@ def _(g: Any, a: Any) -> Any:
 
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """Return the convolution of two rows: all of it, its middle, or where they overlap wholly."""
-    a, v = atleast_1d(array_like(a)), atleast_1d(array_like(v))
-    if a.ndim != 1 or v.ndim != 1 or not a.size or not v.size:
-        raise ValueError(f"convolve takes two rows that are not empty, and their shapes are {a.shape} and {v.shape}")
-    whole = convolve_.call(a, v)
+    a, v = _row(a), _row(v)
+    return _middle(convolve_.call(a, v), mode, a.size, v.size, (min(a.size, v.size) - 1) // 2)
+
+
+def _row(row: Any) -> Any:
+    row = atleast_1d(array_like(row))
+    if row.ndim != 1 or not row.size:
+        raise ValueError(f"a convolution is of two rows that are not empty, and one has the shape {row.shape}")
+    return row
+
+
+def _middle(whole: Any, mode: str, first: int, second: int, start: int) -> Any:
+    """Return what the mode asks for of a whole convolution of two lengths."""
+    longer, shorter = max(first, second), min(first, second)
     if mode == "full":
         return whole
-    longer, shorter = max(a.shape[0], v.shape[0]), min(a.shape[0], v.shape[0])
     if mode == "valid":
         return whole[shorter - 1 : longer]
     if mode == "same":
-        start = (shorter - 1) // 2
         return whole[start : start + longer]
-    raise ValueError(f"convolve takes mode='full', 'same' or 'valid', not {mode!r}")
+    raise ValueError(f"a convolution takes mode='full', 'same' or 'valid', not {mode!r}")
 
 
 RULES[np.convolve] = convolve
@@ -57,8 +65,11 @@ RULES[np.convolve] = convolve
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """Return the correlation of two rows: the convolution with the second in reverse, conjugated."""
-    v = np.flip(array_like(v))
-    return convolve(a, np.conjugate(v) if v.dtype.kind == "c" else v, mode)
+    a, v = _row(a), np.flip(_row(v))
+    whole = convolve_.call(a, np.conjugate(v) if v.dtype.kind == "c" else v)
+    # An even number of elements has two middles; NumPy takes the other one where the second row is the longer.
+    start = (v.size - 1) // 2 if v.size <= a.size else a.size // 2
+    return _middle(whole, mode, a.size, v.size, start)
 
 
 RULES[np.correlate] = correlate

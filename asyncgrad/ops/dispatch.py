@@ -68,7 +68,12 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     if dtype is not None:
         inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
     result = rule(*inputs, **axis)
-    return result if out is None else write(out[0] if isinstance(out, tuple) else out, result, where)
+    if out is None:
+        return result
+    if isinstance(result, tuple):
+        places = zip(out, result, strict=True)
+        return tuple(part if place is None else write(place, part, where) for place, part in places)
+    return write(out[0] if isinstance(out, tuple) else out, result, where)
 
 
 def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -87,12 +92,16 @@ def refuse_history(out: Any, *sources: Any) -> None:
     Raises:
         InPlaceError: grad mode is on and one of them requires grad, or `out` is an array and a source does.
     """
-    recorded = any(isinstance(value, Tracked) and value._requires_grad() for value in (out, *sources))
-    if recorded and (GRAD_MODE.get() or not isinstance(out, Tracked)):
-        raise InPlaceError(
-            "writing in place into, or from, a tensor that requires grad is not supported yet: compute a new tensor "
-            "(x = x + y, np.where(mask, new, old)), or write inside `with ag.no_grad():` if no gradient is to flow"
-        )
+    if not GRAD_MODE.get() and isinstance(out, Tracked):
+        return
+    for value in (out, *sources):
+        if isinstance(value, Tracked) and value._requires_grad():
+            made_by = "a leaf" if value._grad_fn is None else f"made by {value._grad_fn.name}"
+            raise InPlaceError(
+                f"writing in place {'into' if value is out else 'from'} a tensor of shape {value._data.shape} that "
+                f"requires grad ({made_by}) is not supported yet: compute a new tensor (x = x + y, "
+                "np.where(mask, new, old)), or write inside `with ag.no_grad():` if no gradient is to flow"
+            )
 
 
 def write(out: Any, result: Any, where: Any = True) -> Any:

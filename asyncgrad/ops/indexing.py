@@ -113,12 +113,11 @@ def _axes_led_by(index: Any, ndim: int) -> int:
     """Return how many leading axes an index says something about; beyond them it takes everything."""
     count = 0
     for item in index if isinstance(index, tuple) else (index,):
-        if item is Ellipsis:
+        if item is Ellipsis or isinstance(item, (bool, np.bool_)):
             return ndim
-        if item is None or isinstance(item, (bool, np.bool_)):
-            continue
-        is_mask = isinstance(item, np.ndarray) and item.dtype.kind == "b"
-        count += item.ndim if is_mask else 1
+        if item is not None:
+            is_mask = isinstance(item, np.ndarray) and item.dtype.kind == "b"
+            count += item.ndim if is_mask else 1
     return count
 
 
@@ -141,8 +140,8 @@ def raw_index(index: Any) -> Any:
         return index
     if isinstance(index, (Tracked, np.ndarray)):
         array = raw(index)
-        if array.ndim == 0 and array.dtype.kind in "iu":
-            return int(array)
+        if array.ndim == 0 and array.dtype.kind in "biu":
+            return array.item()
         return np.array(array)
     if isinstance(index, list):
         array = np.array(_bare(index))

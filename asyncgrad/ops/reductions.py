@@ -301,8 +301,7 @@ def _extreme_function(
         if initial is None:
             return _into(out, plain(a, axis, keepdims))
         if reduced_count(a.shape, axis) == 0:
-            shape = sum_over(raw(a), axis, keepdims=keepdims).shape
-            return _into(out, np.broadcast_to(initial, shape) + _sum(a, axis, None, keepdims))
+            return _into(out, _sum(a, axis, a.dtype, keepdims) + initial)
         return _into(out, pair(plain(a, axis, keepdims), initial))
 
     extreme.__name__ = name

@@ -105,21 +105,8 @@ async def gradgradcheck(
         with enable_grad():
             grad_outputs = _random_starts(await _differentiable_outputs(fn, copies(entries)))
 
-    async def first_gradients(*arguments: Any) -> tuple[Tensor, ...]:
-        outputs = await _differentiable_outputs(fn, arguments[:count])
-        if len(outputs) != len(arguments) - count:
-            raise InvalidGradientError(
-                f"grad_outputs has {len(arguments) - count} gradients, and {len(outputs)} outputs require grad"
-            )
-        points = [arguments[index] for index in wanted]
-        found = await gradients(outputs, points, arguments[count:], create_graph=True)
-        return tuple(
-            zeros_like(point) if gradient is None else gradient
-            for gradient, point in zip(found, points, strict=True)
-        )
-
     check = JacobianCheck(
-        first_gradients,
+        _first_gradients(fn, count, wanted),
         (*entries, *as_tuple(grad_outputs)),
         Tolerance(eps, atol, rtol, nondet_tol),
         every_output=True,
@@ -130,6 +117,25 @@ async def gradgradcheck(
         ],
     )
     return await check.verdict(check_undefined_grad, raise_exception)
+
+
+def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) -> Callable[..., Any]:
+    """Return the gradients of `fn` as a function of its `count` inputs and of what its backward starts from."""
+
+    async def first_gradients(*arguments: Any) -> tuple[Tensor, ...]:
+        outputs = await _differentiable_outputs(fn, arguments[:count])
+        starts = arguments[count:]
+        if len(outputs) != len(starts):
+            raise InvalidGradientError(
+                f"grad_outputs has {len(starts)} gradients, and {len(outputs)} outputs require grad"
+            )
+        points = [arguments[index] for index in wanted]
+        found = await gradients(outputs, points, starts, create_graph=True)
+        return tuple(
+            zeros_like(point) if gradient is None else gradient for gradient, point in zip(found, points, strict=True)
+        )
+
+    return first_gradients
 
 
 async def _differentiable_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:

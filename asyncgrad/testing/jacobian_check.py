@@ -176,9 +176,7 @@ class JacobianCheck:
                 )
         return first
 
-    def _compare(
-        self, output: int, position: int, part: _Part, analytical: Any, quotients: tuple[Any, Any]
-    ) -> None:
+    def _compare(self, output: int, position: int, part: _Part, analytical: Any, quotients: tuple[Any, Any]) -> None:
         along_real, along_imaginary = quotients
         numerical = part.of(along_real)
         if along_imaginary is not None:

@@ -1,0 +1,220 @@
+"""What backward passes do to `.grad`, and how it is taken back from one that fails.
+
+Several backward passes may share a leaf, and one may fail when others have added to the same `.grad` since. So
+a tensor lists its changes while one of them may still be taken back: what comes after that one is added again to
+what was there before it, and the bits are those of a run without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ..context import enable_grad
+from . import values
+from .saved import version_of
+from .tracked import Tracked
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["GradChange", "change_grad", "may_take"]
+
+
+class GradState(NamedTuple):
+    """What a tensor has as its gradient: the object, its array, and how often that was written into."""
+
+    grad: Any
+    data: Any
+    version: int
+
+    @classmethod
+    def of(cls, tensor: Tracked) -> GradState:
+        """Note what `tensor` has now."""
+        grad = tensor._autograd_meta().grad
+        return NO_GRAD if grad is None else cls(grad, grad._data, version_of(grad))
+
+    def is_still(self, other: GradState) -> bool:
+        """Tell whether the two are one and the same state."""
+        return self.grad is other.grad and self.data is other.data and self.version == other.version
+
+    def restore(self, tensor: Tracked) -> None:
+        """Give `tensor` this gradient, the very same object and array."""
+        tensor._autograd_meta().grad = self.grad
+        if self.grad is not None:
+            self.grad._data = self.data
+            if self.grad._counter is not None:
+                self.grad._counter.value = self.version
+
+
+NO_GRAD = GradState(None, None, 0)
+
+
+@final
+class GradChange:
+    """One backward's change of one tensor's gradient.
+
+    Args:
+        tensor: whose gradient.
+        grad: what is added; kept where it may have to be added again.
+        retained: whether the tensor is no leaf and keeps its gradient by `retain_grad`.
+    """
+
+    __slots__ = ("_is_listed", "_is_open", "after", "before", "grad", "retained", "tensor")
+
+    def __init__(self, tensor: Tracked, grad: Any, retained: bool) -> None:
+        self.tensor = tensor
+        self.grad = grad
+        self.retained = retained
+        self.before = GradState.of(tensor)
+        #: Of a listed change: what it left. Nothing else runs while one that is not listed may be taken back.
+        self.after: GradState | None = None
+        self._is_open = True
+        self._is_listed = False
+
+    def enter(self, changes: list[GradChange]) -> None:
+        """Add this change to the list of its tensor."""
+        # Where somebody else has set the gradient since, what was listed is not in it any more.
+        if changes and not changes[-1].is_last():
+            changes.clear()
+        if not changes:
+            # Nothing before it can be taken back, so it never has to be added again.
+            self.grad = None
+        changes.append(self)
+        self._is_listed = True
+
+    def is_last(self) -> bool:
+        """Tell whether nobody has touched the gradient since."""
+        return self.after is None or self.after.is_still(GradState.of(self.tensor))
+
+    def look_again(self) -> None:
+        """Take what hooks have made of the gradient since as part of this change."""
+        changes = self.tensor._autograd_meta().changes
+        if changes and changes[-1] is self:
+            self.after = GradState.of(self.tensor)
+
+    def settle(self) -> None:
+        """Make this change final: its backward has succeeded, or has taken it back."""
+        self._is_open = False
+        if self._is_listed:
+            meta = self.tensor._autograd_meta()
+            with meta.lock:
+                changes = meta.changes
+                while changes and not changes[0]._is_open:
+                    del changes[0]
+                if changes:
+                    changes[0].grad = None
+
+    def merge_into(self, previous: GradChange) -> bool:
+        """Become part of `previous` where nobody else came between; tell whether that was so."""
+        meta = self.tensor._autograd_meta()
+        with meta.lock:
+            changes = meta.changes
+            if not self._is_listed or previous not in changes:
+                return False
+            index = changes.index(previous) + 1
+            if index == len(changes) or changes[index] is not self:
+                return False
+            del changes[index]
+            previous.after = self.after
+            if previous.grad is not None:
+                previous.grad = values.add(previous.grad, self.grad)
+            return True
+
+    def take_back(self) -> None:
+        """Undo this change, and no other: its backward has failed.
+
+        Where somebody has set the gradient since, that stays.
+        """
+        meta = self.tensor._autograd_meta()
+        with meta.lock, enable_grad():
+            changes: list[GradChange] = meta.changes if self._is_listed else [self]
+            if self in changes:
+                index = changes.index(self)
+                later = changes[index + 1 :]
+                is_ours = changes[-1].is_last()
+                del changes[index]
+                if is_ours:
+                    self.before.restore(self.tensor)
+                    for change in later:
+                        change._add_again()
+        self.settle()
+
+    def _add_again(self) -> None:
+        tensor = self.tensor
+        meta = tensor._autograd_meta()
+        self.before = GradState.of(tensor)
+        known = None if self.after is None else self.after.grad
+        if known is None:
+            # A hook took the gradient away.
+            meta.grad = None
+        else:
+            _add(tensor, self.grad, False, self.retained)
+            if self.before.grad is None and not self.retained and not isinstance(self.grad, Tracked):
+                # Whoever holds the gradient object sees it change, and is not left with an old one.
+                known._data, meta.grad = meta.grad._data, known
+                known._bump_version()
+        self.after = GradState.of(tensor)
+
+
+def change_grad(tensor: Tracked, grad: Any, *, sole: bool, listed: bool, retained: bool = False) -> GradChange:
+    """Add `grad` to the gradient of `tensor`; return what can take that back.
+
+    Args:
+        tensor: a leaf, or another tensor that keeps its gradient.
+        grad: array of its shape and dtype, or a Tensor under `create_graph`.
+        sole: whether nobody else holds the array, and it may become the gradient, or be written into.
+        listed: whether other backward passes may run before this one has ended.
+        retained: whether the tensor is no leaf.
+    """
+    meta = tensor._autograd_meta()
+    with meta.lock:
+        if not (listed or meta.changes):
+            change = GradChange(tensor, None, retained)
+            _add(tensor, grad, sole, retained)
+            return change
+        change = GradChange(tensor, grad, retained)
+        change.enter(meta.changes)
+        # What may have to be added again stays as it is.
+        _add(tensor, grad, sole and change.grad is None, retained)
+        change.after = GradState.of(tensor)
+    return change
+
+
+def _add(tensor: Tracked, grad: Any, sole: bool, retained: bool) -> None:
+    meta = tensor._autograd_meta()
+    old = meta.grad
+    if isinstance(grad, Tracked):
+        if old is not None:
+            meta.grad = values.add(old, grad)
+        elif retained:
+            meta.grad = grad
+        elif grad._requires_grad():
+            meta.grad = values.clone(grad)
+        else:
+            meta.grad = _tensor(values.clone_like(grad._data, tensor._data), tensor)
+    elif old is None:
+        meta.grad = _tensor(grad if sole else values.clone_like(grad, tensor._data), tensor)
+    elif retained or old._grad_fn is not None:
+        # The sum has no history, so it cannot be the same tensor: its grad_fn would be a wrong one.
+        meta.grad = _tensor(_array(values.add(old._data, grad), tensor), tensor)
+    else:
+        old._data = _array(values.add_into(grad, old._data) if sole else values.add(old._data, grad), tensor)
+        old._bump_version()
+
+
+def _tensor(data: Any, like: Tracked) -> Tracked:
+    return type(like)(data, None, 0, like._device)
+
+
+def _array(total: Any, like: Tracked) -> Any:
+    """Return a sum as an array: that of two arrays without axes is a NumPy scalar."""
+    return total if hasattr(total, "flags") and total.shape else values.clone_like(total, like._data)
+
+
+def may_take(grad: Any, variable: np.ndarray) -> bool:
+    """Tell whether an array that nobody else refers to may become a leaf's gradient as it stands."""
+    if not hasattr(grad, "flags") or not hasattr(grad, "strides"):
+        return False
+    flags = grad.flags
+    dense = grad.strides == variable.strides if variable.flags.forc else flags.c_contiguous
+    return bool(dense and flags.owndata and flags.writeable)

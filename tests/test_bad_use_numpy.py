@@ -1,0 +1,90 @@
+"""A NumPy function without a derivative rule raises and is named, and no way into NumPy drops a history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.errors import (
+    MissingDerivativeError,
+    RequiresGradError,
+)
+from asyncgrad.ops import RULES
+from tests.making import leaf
+from tests.refusals import refused
+
+
+def functions_without_a_rule() -> dict[str, Any]:
+    modules = {"numpy": np, "numpy.linalg": np.linalg, "numpy.fft": np.fft}
+    return {
+        f"{prefix}.{name}": function
+        for prefix, module in modules.items()
+        for name, function in vars(module).items()
+        if hasattr(function, "_implementation")
+        and (function.__name__, function.__module__) == (name, prefix)
+        and function not in RULES
+    }
+
+
+MISSING = functions_without_a_rule()
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_function_without_a_rule_raises_and_is_named(name):
+    x = leaf(1.0, 2.0)
+
+    with refused(MissingDerivativeError, TypeError, name, "no derivative rule", "t.numpy()", "ag.Function"):
+        x.__array_function__(MISSING[name], (ag.Tensor,), (x,), {})
+
+
+def test_there_are_functions_without_a_rule_in_each_of_numpys_modules():
+    assert {name.rpartition(".")[0] for name in MISSING} == {"numpy", "numpy.linalg", "numpy.fft"}
+
+
+@pytest.mark.parametrize(
+    "name", sorted({u.__name__ for u in vars(np).values() if isinstance(u, np.ufunc) and u not in RULES})
+)
+def test_a_ufunc_without_a_rule_raises_and_is_named(name):
+    x = leaf(1.0)
+    ufunc = getattr(np, name)
+
+    with refused(MissingDerivativeError, TypeError, f"numpy.{name}"):
+        ufunc(*[x] * ufunc.nin)
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("numpy.linalg.svd", np.linalg.svd),
+        ("numpy.fft.fft", np.fft.fft),
+        ("numpy.interp", lambda x: np.interp(0.5, x, x)),
+        ("numpy.add.at", lambda x: np.add.at(x, [0], 1.0)),
+        ("numpy.add.reduceat", lambda x: np.add.reduceat(x, [0])),
+        ("numpy.logaddexp.reduce", np.logaddexp.reduce),
+        ("numpy.hypot.accumulate", np.hypot.accumulate),
+        ("numpy.histogramdd", lambda x: np.histogramdd([np.ones(2), x])),
+    ],
+)
+def test_a_missing_rule_is_named_however_the_function_is_called(name, call, requires_grad):
+    with refused(MissingDerivativeError, TypeError, f"{name} ", "no derivative rule"):
+        call(ag.tensor([1.0, 2.0], requires_grad=requires_grad))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.sum([x, x]),
+        lambda x: np.linalg.det([[x[0], 1.0], [1.0, 2.0]]),
+        lambda x: np.add([x, x], 1.0),
+        lambda x: np.random.default_rng(0).permutation(x),
+        np.vectorize(lambda x: x),
+        lambda x: np.array([1.0, 2.0]).dot(x),
+    ],
+)
+def test_no_way_into_numpy_drops_a_history_in_silence(call):
+    with refused(RequiresGradError, RuntimeError, "drop its history in silence"):
+        call(leaf(1.0, 2.0))

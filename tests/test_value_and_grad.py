@@ -1,0 +1,116 @@
+"""value_and_grad: a function of arrays or tensors that also returns its gradient."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.errors import GradientTypeError, InvalidRootError, RequiresGradError
+from asyncgrad.functional import value_and_grad
+
+
+def leaf(*values: float) -> ag.Tensor:
+    return ag.tensor(values if len(values) != 1 else values[0], requires_grad=True)
+
+
+def cube(x: Any) -> Any:
+    return x * x * x
+
+
+def loss(w, x, *, power=2):
+    return ((w * x) ** power).sum()
+
+
+def test_value_and_grad_differentiates_the_first_argument_and_touches_no_grad():
+    w, x = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    value, gradient = ag.run(value_and_grad(loss)(w, x))
+
+    assert value.item() == 73.0
+    assert gradient.numpy().tolist() == [18.0, 64.0]
+    assert w.grad is x.grad is None
+    assert not value.requires_grad
+    assert not gradient.requires_grad
+
+
+@pytest.mark.parametrize("argnums", [(0, 1), (1, 0), (1,), (-1, 0)], ids=str)
+def test_several_argnums_give_a_tuple_in_their_order(argnums):
+    value, gradients = ag.run(value_and_grad(loss, argnums)(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
+
+    expected = {0: [18.0, 64.0], 1: [6.0, 32.0]}
+    assert value.item() == 73.0
+    assert [gradient.numpy().tolist() for gradient in gradients] == [expected[number % 2] for number in argnums]
+
+
+def test_one_argnum_gives_one_tensor():
+    _, gradient = ag.run(value_and_grad(loss, -1)(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
+
+    assert gradient.numpy().tolist() == [6.0, 32.0]
+
+
+def test_keyword_arguments_are_passed_on():
+    value, gradient = ag.run(value_and_grad(loss)(np.array(2.0), 3.0, power=3))
+
+    assert (value.item(), gradient.item()) == (216.0, 324.0)
+
+
+def test_value_and_grad_is_an_async_function_with_the_name_and_signature_of_its_function():
+    transformed = value_and_grad(loss)
+
+    assert inspect.iscoroutinefunction(transformed)
+    assert (transformed.__name__, inspect.signature(transformed)) == ("loss", inspect.signature(loss))
+
+
+def test_value_and_grad_of_an_async_function():
+    async def fn(x):
+        await asyncio.sleep(0)
+        return x * x
+
+    value, gradient = ag.run(value_and_grad(fn)(np.array(3.0)))
+
+    assert (value.item(), gradient.item()) == (9.0, 6.0)
+
+
+def test_an_argument_that_does_not_matter_has_a_gradient_of_zeros():
+    _, gradients = ag.run(value_and_grad(lambda x, y: x * x, (0, 1))(np.array(3.0), np.array([1.0, 2.0])))
+
+    assert gradients[1].numpy().tolist() == [0.0, 0.0]
+
+
+def test_value_and_grad_with_create_graph_can_be_nested():
+    async def slope(x):
+        return (await value_and_grad(cube, create_graph=True)(x))[1]
+
+    value, gradient = ag.run(value_and_grad(slope)(np.array(2.0)))
+
+    assert (value.item(), gradient.item()) == (12.0, 12.0)
+
+
+@pytest.mark.parametrize("argnums", [1.0, "0", (0, "1"), (), True, None], ids=repr)
+def test_argnums_that_are_no_ints_are_refused_at_once(argnums):
+    with pytest.raises(TypeError, match="argnums must be an int or a tuple of ints"):
+        value_and_grad(loss, argnums)
+
+
+def test_argnums_that_name_no_argument_or_one_twice_are_refused():
+    with pytest.raises(ValueError, match="twice"):
+        value_and_grad(loss, (0, 0))
+    with pytest.raises(ValueError, match="twice"):
+        ag.run(value_and_grad(loss, (0, -2))(np.array(1.0), np.array(1.0)))
+    with pytest.raises(TypeError, match="argument 2, and the function was called with 2"):
+        ag.run(value_and_grad(loss, 2)(np.array(1.0), np.array(1.0)))
+
+
+def test_value_and_grad_names_the_argument_or_output_that_is_wrong():
+    with pytest.raises(RequiresGradError, match="argument 1 has dtype int64"):
+        ag.run(value_and_grad(loss, 1)(np.array(1.0), np.array(1)))
+    with pytest.raises(GradientTypeError, match="argument 0 must be a tensor or an array, not list"):
+        ag.run(value_and_grad(loss)([1.0], 1.0))
+    with pytest.raises(InvalidRootError, match=r"one number, not a tensor of shape \(2,\)"):
+        ag.run(value_and_grad(cube)(np.array([1.0, 2.0])))
+    with pytest.raises(GradientTypeError, match="one number as a Tensor, not float"):
+        ag.run(value_and_grad(lambda x: 3.0)(np.array(1.0)))

@@ -277,10 +277,9 @@ class FunctionNode(Node):
         grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
-        where = f"{self.function.__name__}.backward (node #{self.sequence_nr}) returned"
         if len(grads) != self._arguments:
             raise InvalidGradientError(
-                f"{where} {values.counted(len(grads), 'gradient')}, and forward took "
+                f"{self._returned()} {values.counted(len(grads), 'gradient')}, and forward took "
                 f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none"
             )
         for index, grad in enumerate(grads):
@@ -288,15 +287,18 @@ class FunctionNode(Node):
                 continue
             if index not in self._argument_edges:
                 raise InvalidGradientError(
-                    f"{where} {values.describe(grad)} for argument {index + 1} of forward, "
+                    f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward, "
                     "which was no tensor: return None there"
                 )
             if not isinstance(grad, (Tracked, np.ndarray, np.generic)):
                 raise GradientTypeError(
-                    f"{where} {values.describe(grad)} for argument {index + 1} of forward: "
+                    f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward: "
                     "return a tensor, an array or None"
                 )
         return tuple(grads[index] for index in self._argument_edges)
+
+    def _returned(self) -> str:
+        return f"{self.function.__name__}.backward (node #{self.sequence_nr}) returned"
 
     def release_variables(self) -> None:
         """Let go of saved tensors; what else hangs on the context stays."""

@@ -11,14 +11,15 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import (
     GradientTypeError,
+    GraphError,
     HookError,
     HookTypeError,
     InvalidGradientError,
     RequiresGradError,
 )
-from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node
+from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node, get_gradient_edge
 from asyncgrad.graph.hooks import HookList
-from tests.making import leaf
+from tests.making import function, leaf
 from tests.refusals import refused
 
 # Hooks.
@@ -179,3 +180,34 @@ def test_a_node_without_a_body_says_so():
 
     with pytest.raises(NotImplementedError, match=r"Empty.*apply\(grads\)"):
         sync.backward(GradientEdge(Empty(), 0), np.ones(2))
+
+
+# A graph that changes under way.
+
+
+def cut(graph: dict[str, Any]) -> None:
+    graph["product"].next_nodes = (None, None)
+
+
+def lead_to_the_leaf_twice(graph: dict[str, Any]) -> None:
+    graph["sum"].next_nodes = (graph["product"], graph["leaf"])
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("change", [cut, lead_to_the_leaf_twice])
+def test_a_graph_changed_while_a_backward_runs_through_it_raises_and_no_gradient_is_left(change, blocking):
+    graph: dict[str, Any] = {}
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        change(graph)
+        return grad
+
+    x = leaf(1.0, 2.0)
+    product = x * 2
+    total = product + 1
+    loss = (function(lambda ctx, x: x.numpy() * 1.0, backward).apply(total) + x * 7).sum()
+    graph.update(product=product.grad_fn, sum=total.grad_fn, leaf=get_gradient_edge(x).node)
+
+    with refused(GraphError, RuntimeError, "AccumulateGrad", "an edge was changed while a backward ran"):
+        sync.backward(loss) if blocking else ag.run(loss.backward())
+    assert x.grad is None

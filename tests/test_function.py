@@ -108,9 +108,8 @@ def test_vjp_is_another_name_of_backward():
     def vjp(ctx: Any, grad: Any) -> Any:
         return grad * 3
 
-    Triple: Any = type(
-        "Triple", (ag.Function,), {"forward": staticmethod(lambda ctx, x: x * 3), "vjp": staticmethod(vjp)}
-    )
+    forward = staticmethod(lambda ctx, x: x * 3)
+    Triple: Any = type("Triple", (ag.Function,), {"forward": forward, "vjp": staticmethod(vjp)})
     x = leaf(1.0)
     sync.backward(Triple.apply(x))
 

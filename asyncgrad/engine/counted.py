@@ -112,7 +112,7 @@ class CountedGait:
         if left < 0:
             raise GraphError(
                 f"{node.name} (node #{node.sequence_nr}) delivered to {target.name}, which waits for nothing: "
-                "an edge was changed while a backward ran through it"
+                "an edge was changed while a backward ran through it. Change a graph before or after its backward"
             )
         self._dependencies[target] = left
         if self.exec_info is not None and not should_execute(self.exec_info, target):
@@ -153,6 +153,15 @@ class CountedGait:
                     buffer = self._buffers[target] = InputBuffer(target.num_inputs)
                 buffer.expected = [(node, edge) for _, _, node, edge in arrivals]
 
-    def unfinished(self) -> list[Node]:
-        """Return the nodes that gradients have reached and that have not become ready."""
-        return [node for node, left in self._dependencies.items() if left and node in self._buffers]
+    def check_finished(self) -> None:
+        """Raise if a gradient waits at a node that will never be ready, now that nothing is left to run.
+
+        Raises:
+            GraphError: an edge that was to deliver there was taken away.
+        """
+        waiting = [node.name for node, buffer in self._buffers.items() if buffer.holds_gradients()]
+        if waiting:
+            raise GraphError(
+                f"gradients have reached {', '.join(waiting)}, and others that it waits for never came: "
+                "an edge was changed while a backward ran through it. Change a graph before or after its backward"
+            )

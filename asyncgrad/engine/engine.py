@@ -117,9 +117,11 @@ async def _drive(graph_task: GraphTask) -> list[Any]:
     budget = LOOP_BUDGET.get()
     in_context = graph_task.context.run
     bodies: _Bodies | None = None
+    deadline = perf_counter() + budget
     try:
-        while (gait := in_context(graph_task.run_plain, perf_counter() + budget)) is Gait.BREATHE:
+        while (gait := in_context(graph_task.run_plain, deadline)) is Gait.BREATHE:
             await _breathe()
+            deadline = perf_counter() + budget
         if gait is Gait.DRAINED:
             in_context(graph_task.finish_plain)
             return graph_task.captured_grads
@@ -128,21 +130,29 @@ async def _drive(graph_task: GraphTask) -> list[Any]:
             bodies.start()
             bodies.collect()
         while True:
-            gait = in_context(graph_task.run_counted, perf_counter() + budget)
-            if gait is Gait.BREATHE:
-                await _breathe()
-            elif gait is Gait.CAREFUL:
+            gait = in_context(graph_task.run_counted, deadline)
+            if gait is Gait.CAREFUL:
                 bodies.start()
-            elif bodies.running:
+            elif gait is Gait.DRAINED:
+                if not bodies.running:
+                    return graph_task.captured_grads
                 await bodies.wait()
-            else:
-                return graph_task.captured_grads
+                deadline = perf_counter() + budget
             bodies.collect()
+            # Bodies that do not suspend spend the budget too.
+            if perf_counter() > deadline:
+                await _breathe()
+                deadline = perf_counter() + budget
     except BaseException as error:
         node = graph_task.failed_node
         graph_task.clear()
         try:
-            if bodies is not None:
+            if bodies is None:
+                pass
+            elif isinstance(error, GeneratorExit):
+                # The driver itself is being closed, and may not await: there is no loop any more.
+                bodies.close_all()
+            else:
                 await bodies.cancel_all(error)
         finally:
             graph_task.put_back()
@@ -192,6 +202,8 @@ class _Bodies:
             assert graph_task.counted is not None
             graph_task.counted.fix_sum_order()
             stepped.add_done_callback(self._on_done)
+        # As in SteppedTask.start().
+        del stepped
 
     def _on_done(self, stepped: SteppedTask) -> None:
         self._finished.append(stepped)
@@ -210,12 +222,32 @@ class _Bodies:
     def collect(self) -> None:
         """Hand the gradients of the bodies that have ended to the GraphTask; raise what the first one raised."""
         while self._finished:
-            stepped = self._finished.popleft()
-            node = self.running.pop(stepped)
-            self._graph_task.failed_node = node
-            if stepped.cancelled():
-                raise asyncio.CancelledError(f"the body of {node.name} was cancelled")
-            self._graph_task.end_turn(node, stepped.result())
+            node, outputs = self._outcome(self._finished.popleft())
+            self._graph_task.end_turn(node, outputs)
+            # A leaf takes over an array that nobody else holds.
+            del outputs
+        self._graph_task.failed_node = None
+
+    def _outcome(self, stepped: SteppedTask) -> tuple[Node, tuple[Any, ...] | None]:
+        node = self.running.pop(stepped)
+        self._graph_task.failed_node = node
+        if stepped.cancelled():
+            raise asyncio.CancelledError(f"the body of {node.name} was cancelled")
+        error = stepped.exception()
+        if error is None:
+            return node, stepped.result()
+        try:
+            raise error
+        finally:
+            # As in SteppedTask.start().
+            del stepped, error
+
+    def close_all(self) -> None:
+        """Close the bodies that still run, without a turn of the loop."""
+        for stepped in self.running:
+            stepped.remove_done_callback(self._on_done)
+            stepped.close()
+        self.running.clear()
 
     async def cancel_all(self, error: BaseException) -> None:
         """Cancel the bodies that still run and wait for their end; their errors become notes of `error`."""
@@ -250,12 +282,12 @@ def _drive_blocking(graph_task: GraphTask) -> list[Any]:
             node_task = NodeTask(graph_task, turn.node, turn.grads)
             if node_task.may_suspend() and not _loop_is_running():
                 handed_over = True
-                return run(_drive(graph_task))
+                return _drive_on_a_loop(graph_task)
             graph_task.turn = turn = None
             outputs = graph_task.context.copy().run(_step_once, node_task)
             graph_task.end_turn(node_task.node, outputs)
             del outputs
-        return graph_task.captured_grads
+        return graph_task.results()
     except BaseException as error:
         if not handed_over:
             node = graph_task.failed_node
@@ -263,6 +295,25 @@ def _drive_blocking(graph_task: GraphTask) -> list[Any]:
             graph_task.put_back()
             _add_note(error, node)
         raise
+
+
+def _drive_on_a_loop(graph_task: GraphTask) -> list[Any]:
+    """Drive a task to its end on an event loop of its own."""
+
+    errors: list[Exception] = []
+
+    async def drive() -> list[Any]:
+        try:
+            return await _drive(graph_task)
+        except Exception as error:
+            # The loop's task would keep it, and its traceback would keep the loop's task.
+            errors.append(error)
+            return []
+
+    captured = run(drive())
+    if errors:
+        raise errors.pop()
+    return captured
 
 
 def _loop_is_running() -> bool:
@@ -288,4 +339,5 @@ def _step_once(node_task: NodeTask) -> tuple[Any, ...] | None:
 
 def _add_note(error: BaseException, node: Node | None) -> None:
     if node is not None:
-        error.add_note(f"in {node.name} (node #{node.sequence_nr}, device '{node.device}')")
+        place = "" if node.device is None else f", device '{node.device}'"
+        error.add_note(f"in {node.name} (node #{node.sequence_nr}{place})")

@@ -168,6 +168,7 @@ class GraphTask:
                     else:
                         heappush(heap, (consumer.order, consumer))
             if perf_counter() > deadline:
+                self.failed_node = None
                 return Gait.BREATHE
         self.failed_node = None
         return Gait.DRAINED
@@ -208,6 +209,7 @@ class GraphTask:
             # A leaf takes over an array that nobody else holds: do not be the one who does.
             del outputs
             if perf_counter() > deadline:
+                self.failed_node = None
                 return Gait.BREATHE
         self.failed_node = None
         return Gait.DRAINED
@@ -250,6 +252,16 @@ class GraphTask:
             previous = latest.get(id(change.tensor))
             if previous is None or not change.merge_into(previous):
                 outer.changes.append(change)
+
+    def results(self) -> list[Any]:
+        """Return what was captured, now that nothing is left to run.
+
+        Raises:
+            GraphError: a gradient has got stuck on its way.
+        """
+        if self.counted is not None:
+            self.counted.check_finished()
+        return self.captured_grads
 
     def put_back(self) -> None:
         """Take back what this task has done to gradients, and nothing else; for a backward that failed."""

@@ -60,6 +60,10 @@ class InputBuffer:
             self._fold(*self._early.pop(expected[self._next]), in_place)
             self._next += 1
 
+    def holds_gradients(self) -> bool:
+        """Tell whether a defined gradient has arrived."""
+        return bool(self._early) or any(value is not None for value in self.values)
+
     def _fold(self, input_nr: int, value: Any, in_place: bool) -> None:
         if value is None:
             return

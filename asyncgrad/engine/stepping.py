@@ -59,13 +59,19 @@ class SteppedTask(asyncio.Future[Any]):
         finally:
             if outer is not None:
                 _enter_task(self._loop_of_task, outer)
-        if not self.done():
+        finished = self.done()
+        if not finished:
             self._registered = True
             _register_task(self._as_task)
-        return self.done()
+        # The traceback of an error leads back here, and the error is kept by this task: leave no cycle.
+        del self
+        return finished
 
     def _step(self, error: BaseException | None) -> None:
         """Run the coroutine to its next suspension, or to its end; called in the task's context."""
+        if self.done():
+            # Closed meanwhile.
+            return
         if self._must_cancel:
             if not isinstance(error, asyncio.CancelledError):
                 error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
@@ -97,6 +103,8 @@ class SteppedTask(asyncio.Future[Any]):
             self._wait_for(awaited)
         finally:
             _leave_task(self._loop_of_task, self._as_task)
+            # As in start().
+            del self, error
 
     def _finish(self) -> None:
         if self._registered:
@@ -136,6 +144,17 @@ class SteppedTask(asyncio.Future[Any]):
         self._cancel_message = msg
         return True
 
+    def close(self) -> None:
+        """Close the coroutine where it stands, since nothing will step it any more; tell nobody."""
+        if self.done():
+            return
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            waiter.remove_done_callback(self._wake_up)
+        self._finish()
+        super().cancel()
+        self._coro.close()
+
     def cancelling(self) -> int:
         """Return how many requests to cancel are pending."""
         return self._cancels_requested
@@ -159,6 +178,10 @@ class SteppedTask(asyncio.Future[Any]):
     def get_name(self) -> str:
         """Return the name that errors and debuggers show."""
         return self._name
+
+    def __repr__(self) -> str:
+        state = "pending" if not self.done() else "cancelled" if self.cancelled() else "done"
+        return f"<SteppedTask {self._name!r}, {state}>"
 
     def set_name(self, value: object) -> None:
         """Change the name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,15 @@ __all__ = [
 @primitive()
 def matmul_(x: Any, y: Any) -> Any:
     """Return the matrix product, of stacks of matrices too."""
-    if x.ndim > 2 and y.ndim == 2 and x.size:
+    if x.ndim > 2 and y.ndim == 2:
         # One large product: NumPy would loop over the stack, with a small one each.
-        return (x.reshape(-1, x.shape[-1]) @ y).reshape((*x.shape[:-1], y.shape[1]))
+        return (_rows(x) @ y).reshape((*x.shape[:-1], y.shape[1]))
     return np.matmul(x, y)
+
+
+def _rows(x: Any) -> Any:
+    """Return all rows of a stack of matrices in one matrix; spelled out, since -1 fails where there are none."""
+    return x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 @derivative(matmul_, "x")
@@ -59,10 +65,10 @@ def _(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
     if x.ndim == 1:
         return g * x if len(y_shape) == 1 else expand_dims(x, -1) * expand_dims(g, -2)
     if len(y_shape) == 1:
-        return product(x.reshape((-1, x.shape[-1])).T, g.reshape(-1))
-    if len(y_shape) == 2 and x.size:
+        return product(_rows(x).T, g.reshape(-1))
+    if len(y_shape) == 2:
         # The sum over the stack is one large product too.
-        return product(x.reshape((-1, x.shape[-1])).T, g.reshape((-1, g.shape[-1])))
+        return product(_rows(x).T, _rows(g))
     return product(x.mT, g)
 
 

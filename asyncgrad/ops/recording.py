@@ -100,7 +100,10 @@ def _compute(signature: inspect.Signature, tensor_names: Sequence[str], views: b
     ]
     if views:
         first = f"_raw_{tensor_names[0]}"
-        lines.append(f"    if _key & 1 and (_data.base is not None or _data is {first}): _out._become_view_of(_template)")
+        lines += [
+            f"    if _key & 1 and (_data.base is not None or _data is {first}):",
+            "        _out._become_view_of(_template)",
+        ]
     return lines
 
 

@@ -21,6 +21,7 @@ __all__ = ["median", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """Return the middle element along axes, or the mean of the two in the middle."""
     a = array_like(a)
+    a = a if a.dtype.kind in "fc" else a.astype(float)
     axes = reduced_axes(axis, a.ndim)
     kept = [one for one in range(a.ndim) if one not in axes]
     rows = reshape(np.transpose(a, (*kept, *axes)), (*(a.shape[one] for one in kept), -1))
@@ -29,9 +30,10 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
         result = ordered[..., middle]
     else:
         result = (ordered[..., middle - 1] + ordered[..., middle]) / 2
-    if a.dtype.kind == "f":
-        # In order a nan comes last, and the median of what holds one is nan.
-        result = np.where(np.isnan(raw(ordered)[..., -1]), np.nan, result)
+    # In order a nan comes last, and the median of what holds one is nan.
+    absent = np.isnan(raw(ordered)[..., -1])
+    if np.any(absent):
+        result = np.where(absent, np.nan, result)
     if keepdims:
         result = reshape(result, kept_shape(a.shape, axes))
     return result if out is None else write(out, result)

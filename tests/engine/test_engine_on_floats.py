@@ -198,7 +198,7 @@ def test_a_failure_among_floats_names_its_node(run):
     with pytest.raises(ArithmeticError) as caught:
         run(execute((Scale((node, 1.0)), 1.0)))
 
-    assert caught.value.__notes__ == [f"in Fail (node #{node.sequence_nr}, device 'None')"]
+    assert caught.value.__notes__ == [f"in Fail (node #{node.sequence_nr})"]
 
 
 def test_a_node_of_floats_that_returns_too_few_is_named(run):

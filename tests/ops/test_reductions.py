@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +22,10 @@ def derivatives(function: Callable[..., Any], x: np.ndarray, g: Any, order: int)
     (grad,) = sync.grad(out, [point], [np.broadcast_to(g, out.shape)], create_graph=True)
     found.append(grad.numpy())
     for _ in range(order - 1):
-        if not grad.requires_grad:
-            break
-        (grad,) = sync.grad((grad * grad).sum(), [point], create_graph=True, materialize_grads=True)
+        if grad.requires_grad:
+            (grad,) = sync.grad((grad * grad).sum(), [point], create_graph=True, materialize_grads=True)
+        else:
+            grad = grad * 0
         found.append(grad.numpy())
     return found
 
@@ -39,9 +39,10 @@ def torch_derivatives(function: Callable[..., Any], x: np.ndarray, g: Any, order
     (grad,) = torch.autograd.grad(out, [point], [torch.tensor(g).expand(out.shape)], create_graph=True)
     found.append(grad.detach().numpy())
     for _ in range(order - 1):
-        if not grad.requires_grad:
-            break
-        (grad,) = torch.autograd.grad((grad * grad).sum(), [point], create_graph=True, materialize_grads=True)
+        if grad.requires_grad:
+            (grad,) = torch.autograd.grad((grad * grad).sum(), [point], create_graph=True, materialize_grads=True)
+        else:
+            grad = grad * 0
         found.append(grad.detach().numpy())
     return found
 
@@ -265,14 +266,13 @@ def test_the_gradient_of_a_sum_is_one_number_seen_many_times(name: str, axis: An
     assert not grad.flags.writeable
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "cumsum", "ptp"])
+@pytest.mark.parametrize("name", ["sum", "mean", "cumsum"])
 def test_a_sum_does_not_keep_its_argument(name: str) -> None:
     x = ag.tensor(np.ones(3), requires_grad=True)
-    doubled = 2 * x if name != "ptp" else np.sort(2 * x)
+    doubled = 2 * x
     array = weakref.ref(doubled.numpy().base)
-    out = getattr(np, name)(doubled[1:] if name == "ptp" else doubled)
+    out = getattr(np, name)(doubled)
     del doubled
-    gc.collect()
 
-    assert (array() is None) == (name != "ptp")
     assert out.requires_grad
+    assert array() is None

@@ -1,0 +1,292 @@
+"""Nothing waits for the garbage collector: what is dropped is gone at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.context import CURRENT_GRAPH_TASK
+from tests.engine.bodies import awaiting, calling, leaf, settle
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class SavesAll(ag.Function):
+    """Saves an input, an output, and something between; its output is saved without a cycle."""
+
+    @staticmethod
+    def forward(ctx, x):
+        between = x.numpy() + 1.0
+        out = ag.tensor(between * 2.0)
+        ctx.save_for_backward(x, ag.asarray(between), out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, between, out = ctx.saved_tensors
+        return np.add(grad, np.multiply(np.multiply(x, between), np.multiply(out, 0.0)))
+
+
+class SavesAllAndAwaits(SavesAll):
+    @staticmethod
+    async def backward(ctx, grad):
+        await asyncio.sleep(0)
+        return SavesAll.backward(ctx, grad)
+
+
+async def wait(grad):
+    await asyncio.sleep(0)
+
+
+def plain(x):
+    return np.multiply(np.multiply(x, x), x)
+
+
+def hooked(x):
+    middle = plain(x)
+    middle.register_hook(lambda grad: None)
+    middle.retain_grad()
+    return np.add(middle, x)
+
+
+GRAPHS: dict[str, Callable[[ag.Tensor], Any]] = {
+    "plain": plain,
+    "saving its output": lambda x: np.exp(np.multiply(plain(x), 0.01)),
+    "hooked": hooked,
+    "a body": lambda x: calling(plain(x), lambda grad: None),
+    "an async body": lambda x: np.add(awaiting(plain(x), wait), awaiting(x, wait)),
+    "a Function that saves": lambda x: SavesAll.apply(plain(x)),
+    "an async Function that saves": lambda x: SavesAllAndAwaits.apply(plain(x)),
+}
+each_graph = pytest.mark.parametrize("graph", GRAPHS)
+
+
+def nodes_of(out: ag.Tensor) -> list[Any]:
+    """Return weak references to all nodes of a graph."""
+    found: dict[Any, None] = {}
+    stack = [out.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in found:
+            found[node] = None
+            stack.extend(node.next_nodes)
+    return [weakref.ref(node) for node in found]
+
+
+def alive(references: list[Any]) -> list[Any]:
+    return [reference() for reference in references if reference() is not None]
+
+
+def memory_of(out: ag.Tensor) -> weakref.ref[Any]:
+    return weakref.ref(out.numpy().base)
+
+
+@each_graph
+def test_a_graph_that_never_ran_is_freed_with_its_output(graph):
+    x = leaf(1.0, 2.0)
+    out = GRAPHS[graph](x)
+    nodes, memory = nodes_of(out), memory_of(out)
+
+    del out
+
+    assert alive(nodes) == []
+    assert memory() is None
+
+
+@each_graph
+def test_a_graph_that_ran_is_freed_with_its_output(run, graph):
+    x = leaf(1.0, 2.0)
+    out = GRAPHS[graph](x)
+    nodes, memory = nodes_of(out), memory_of(out)
+
+    async def main():
+        await ag.backward(out, np.ones(2))
+
+    run(main())
+    del out, main
+
+    assert alive(nodes) == []
+    assert memory() is None
+
+
+@each_graph
+def test_a_graph_that_ran_without_a_loop_of_the_caller_is_freed_with_its_output(graph):
+    x = leaf(1.0, 2.0)
+    out = GRAPHS[graph](x)
+    nodes = nodes_of(out)
+
+    sync.backward(out, np.ones(2), retain_graph=True)
+    sync.grad(out, x, np.ones(2))
+    del out
+
+    assert alive(nodes) == []
+
+
+@each_graph
+def test_arrays_on_the_way_are_freed_while_the_loop_runs_on(run, graph):
+    async def main():
+        x = leaf(1.0, 2.0)
+        seen: list[weakref.ref[Any]] = []
+        watched = np.multiply(x, 2.0)
+        watched.register_hook(lambda grad: seen.append(weakref.ref(grad.numpy().base)))
+        out = GRAPHS[graph](np.multiply(watched, 3.0))
+        await ag.backward(out, np.ones(2))
+        assert len(seen) == 1
+        assert alive(seen) == []
+
+    run(main())
+
+
+@each_graph
+def test_a_graph_task_is_freed_with_its_backward(run, graph):
+    tasks: list[weakref.ref[Any]] = []
+
+    async def main():
+        x = leaf(1.0, 2.0)
+        x.register_hook(lambda grad: tasks.append(weakref.ref(CURRENT_GRAPH_TASK.get())))
+        await ag.backward(GRAPHS[graph](x), np.ones(2))
+        assert len(tasks) == 1
+        assert alive(tasks) == []
+
+    run(main())
+
+
+class Trouble(Exception):
+    pass
+
+
+async def fail(grad):
+    raise Trouble("failed")
+
+
+async def fail_later(grad):
+    await asyncio.sleep(0)
+    raise Trouble("failed")
+
+
+def fail_at_once(grad):
+    raise Trouble("failed")
+
+
+def failing_hook(x):
+    middle = np.multiply(x, 1.0)
+    middle.register_hook(fail_later)
+    return middle
+
+
+FAILING: dict[str, Callable[[ag.Tensor], Any]] = {
+    "body": lambda x: calling(x, fail_at_once),
+    "async body": lambda x: awaiting(x, fail),
+    "async body after a wait": lambda x: awaiting(x, fail_later),
+    "hook": failing_hook,
+    "beside one that waits": lambda x: np.add(awaiting(x, fail_later), awaiting(x, wait_for_ever)),
+}
+
+
+async def wait_for_ever(grad):
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("failing", FAILING)
+def test_a_graph_that_failed_is_freed_with_its_output_and_its_error(run, failing):
+    references: list[Any] = []
+
+    async def attempt():
+        x = leaf(1.0, 2.0)
+        arrays: list[Any] = []
+        out = FAILING[failing](plain(x))
+        out.register_hook(lambda grad: arrays.append(weakref.ref(grad.numpy().base)))
+        references.extend(nodes_of(out))
+        try:
+            await ag.backward(out, np.ones(2))
+        except Trouble as error:
+            references.append(weakref.ref(error))
+        references.extend(arrays)
+
+    async def main():
+        await attempt()
+        await settle()
+        assert len(references) > 3
+        assert alive(references) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("failing", [name for name in FAILING if name != "beside one that waits"])
+def test_a_graph_that_failed_in_a_blocking_backward_is_freed(failing):
+    references: list[Any] = []
+
+    def attempt():
+        out = FAILING[failing](plain(leaf(1.0, 2.0)))
+        references.extend(nodes_of(out))
+        try:
+            sync.backward(out, np.ones(2))
+        except Trouble as error:
+            references.append(weakref.ref(error))
+
+    attempt()
+
+    assert alive(references) == []
+
+
+def test_a_graph_that_was_cancelled_is_freed(run):
+    references: list[Any] = []
+
+    async def attempt():
+        out = np.add(awaiting(plain(leaf(1.0)), wait_for_ever), awaiting(leaf(1.0), wait_for_ever))
+        references.extend(nodes_of(out))
+        task = asyncio.ensure_future(ag.backward(out))
+        await settle()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async def main():
+        await attempt()
+        await settle()
+        assert alive(references) == []
+
+    run(main())
+
+
+def test_second_derivatives_by_grad_leave_nothing_behind(run):
+    references: list[Any] = []
+
+    async def main():
+        x = leaf(1.0, 2.0)
+        out = SavesAll.apply(plain(x))
+        (first,) = await ag.grad(out, x, np.ones(2), create_graph=True)
+        references.extend(nodes_of(out) + nodes_of(first))
+        await ag.grad(first, x, np.ones(2), allow_unused=True)
+
+    run(main())
+
+    assert alive(references) == []
+
+
+def test_a_tensor_is_freed_with_its_gradient(run):
+    x = leaf(1.0, 2.0)
+    for _ in range(2):
+        run(ag.backward(calling(plain(x), lambda grad: None), np.ones(2)))
+    references = [weakref.ref(x), weakref.ref(x.grad)]
+
+    del x
+
+    assert alive(references) == []

@@ -1,0 +1,196 @@
+"""Calls of every function of asyncgrad.nn, each with what PyTorch calls it.
+
+Inputs are away from kinks and ties, so that differences can be taken; those have tests of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asyncgrad import nn
+from tests.ops.finite_differences import Case
+
+__all__ = ["CALLS", "Call"]
+
+
+class Call(NamedTuple):
+    """One call: our function, its arguments, and the name and keywords of PyTorch's function for the same."""
+
+    function: Callable[..., Any]
+    case: Case
+    torch_name: str
+    torch_kwargs: Mapping[str, Any] | None = None
+
+
+_rng = np.random.default_rng(7)
+
+
+def draw(*shape: int) -> np.ndarray:
+    """Return normal numbers, none of them within 0.05 of 0."""
+    values = _rng.standard_normal(shape)
+    return np.asarray(values + np.copysign(0.05, values))
+
+
+def distinct(*shape: int) -> np.ndarray:
+    """Return numbers of which no two are near each other, in random order."""
+    count = int(np.prod(shape))
+    return (_rng.permutation(count).reshape(shape) - count / 2) / 7
+
+
+def probabilities(*shape: int) -> np.ndarray:
+    """Return positive numbers that sum to 1 along axis 1."""
+    values = _rng.uniform(0.1, 1.0, shape)
+    return values / values.sum(axis=1, keepdims=True)
+
+
+def call(
+    function: Callable[..., Any],
+    *args: Any,
+    by: tuple[int | str, ...] = (0,),
+    torch_kwargs: Mapping[str, Any] | None = None,
+    smooth: bool = True,
+    **kwargs: Any,
+) -> Call:
+    """Return a call that is differentiated by the arguments `by`; not `smooth` if its gradient is not the slope."""
+    return Call(function, Case(args, kwargs, by, smooth), function.__name__, torch_kwargs)
+
+
+ELEMENTWISE = [
+    call(nn.relu, draw(3, 4)),
+    call(nn.leaky_relu, draw(3, 4)),
+    call(nn.leaky_relu, draw(3, 4), 0.3),
+    call(nn.gelu, draw(3, 4)),
+    call(nn.gelu, 3 * draw(3, 4)),
+    call(nn.gelu, draw(3, 4), approximate="tanh"),
+    call(nn.gelu, draw()),
+    call(nn.gelu, draw(), approximate="tanh"),
+    call(nn.silu, draw(3, 4)),
+    call(nn.sigmoid, draw(3, 4)),
+    call(nn.sigmoid, draw()),
+    call(nn.tanh, draw(3, 4)),
+    call(nn.softplus, draw(3, 4)),
+    call(nn.softplus, np.array([-4.0, 1.0, 6.0, 8.0]), beta=3.0, threshold=20.0),
+    call(nn.elu, draw(3, 4)),
+    call(nn.elu, draw(3, 4), 1.7),
+]
+
+SOFTMAXES = [
+    call(function, draw(*shape), axis=axis, torch_kwargs={"dim": axis})
+    for function in (nn.softmax, nn.log_softmax)
+    for shape, axis in (((3, 4), -1), ((3, 4), 0), ((2, 3, 2), 1), ((5,), 0))
+]
+
+LINEAR = [
+    call(nn.linear, draw(3, 4), draw(2, 4), draw(2), by=(0, 1, 2)),
+    call(nn.linear, draw(3, 4), draw(2, 4), by=(0, 1)),
+    call(nn.linear, draw(2, 3, 4), draw(2, 4), draw(2), by=(0, 1, 2)),
+    call(nn.linear, draw(4), draw(2, 4), draw(2), by=(0, 1, 2)),
+    call(nn.embedding, np.array([[0, 2], [2, 1]]), draw(4, 3), by=(1,)),
+    call(nn.embedding, np.array([3, 1, 3]), draw(4, 3), 3, by=(1,), smooth=False),
+    call(nn.embedding, np.array([3, 1, 3]), draw(4, 3), padding_idx=-3, by=(1,), smooth=False),
+]
+
+_weight = np.array([0.5, 1.5, 2.0, 1.0])
+CLASSIFICATION = [
+    call(function, scores, labels, **options)
+    for function in (nn.cross_entropy, nn.nll_loss)
+    for scores, labels in (
+        (draw(3, 4), np.array([2, 0, 3])),
+        (draw(3, 4), np.array([2, -100, 3])),
+        (draw(2, 4, 3), np.array([[0, 1, 2], [3, -100, 0]])),
+        (draw(2, 4, 1, 2), np.array([[[0, 1]], [[3, 2]]])),
+        (draw(4), np.array(2)),
+    )
+    for options in ({}, {"weight": _weight, "reduction": "mean"}, {"reduction": "sum"}, {"reduction": "none"})
+]
+CLASSIFICATION += [
+    call(nn.cross_entropy, draw(3, 4), np.array([2, 0, 1]), ignore_index=0),
+    *(
+        call(nn.cross_entropy, draw(3, 4), np.array([2, -100, 3]), label_smoothing=0.1, reduction=reduction, weight=weight)
+        for reduction in ("mean", "sum", "none")
+        for weight in (None, _weight)
+    ),
+    *(
+        call(nn.cross_entropy, draw(3, 4), probabilities(3, 4), by=(0, 1), reduction=reduction, weight=weight)
+        for reduction in ("mean", "sum", "none")
+        for weight in (None, _weight)
+    ),
+    call(nn.cross_entropy, draw(2, 4, 3), probabilities(2, 4, 3), by=(0, 1), label_smoothing=0.2),
+]
+
+REGRESSION = [
+    call(function, draw(3, 4), draw(3, 4), by=(0, 1), reduction=reduction)
+    for function in (nn.mse_loss, nn.l1_loss, nn.binary_cross_entropy_with_logits)
+    for reduction in ("mean", "sum", "none")
+]
+REGRESSION += [
+    call(
+        nn.binary_cross_entropy_with_logits,
+        draw(3, 4),
+        _rng.uniform(0.1, 0.9, (3, 4)),
+        by=(0, 1),
+        weight=_rng.uniform(0.5, 1.5, 4),
+        pos_weight=_rng.uniform(0.5, 1.5, 4),
+    ),
+]
+
+NORMALIZATION = [
+    call(nn.layer_norm, draw(3, 4), 4 if shape is int else shape, *affine, by=by, **options)
+    for shape, affine, by, options in (
+        ((4,), (draw(4), draw(4)), (0, 2, 3), {}),
+        ((4,), (), (0,), {}),
+        ((4,), (draw(4),), (0, 2), {"eps": 0.3}),
+        ((3, 4), (draw(3, 4), draw(3, 4)), (0, 2, 3), {}),
+    )
+]
+NORMALIZATION.append(call(nn.layer_norm, draw(2, 3, 4), (4,), draw(4), draw(4), by=(0, 2, 3)))
+
+CONVOLUTION = [
+    call(nn.conv2d, draw(2, 2, 4, 5), draw(3, 2, 2, 3), draw(3), by=(0, 1, 2)),
+    call(nn.conv2d, draw(1, 2, 4, 5), draw(2, 2, 3, 2), by=(0, 1), stride=2, padding=1),
+    call(nn.conv2d, draw(1, 1, 5, 6), draw(2, 1, 2, 2), by=(0, 1), stride=(2, 1), padding=(0, 2), dilation=(2, 3)),
+    call(nn.conv2d, draw(1, 4, 3, 3), draw(6, 2, 2, 2), draw(6), by=(0, 1, 2), groups=2),
+    call(nn.conv2d, draw(1, 3, 3, 3), draw(3, 1, 2, 2), by=(0, 1), groups=3),
+    call(nn.conv2d, draw(1, 2, 3, 4), draw(2, 2, 2, 3), by=(0, 1), padding="same"),
+    call(nn.conv2d, draw(1, 2, 4, 4), draw(2, 2, 2, 2), by=(0, 1), padding="valid"),
+    call(nn.conv2d, draw(2, 4, 4), draw(2, 2, 1, 1), draw(2), by=(0, 1, 2)),
+]
+
+POOLING = [
+    call(nn.max_pool2d, distinct(2, 2, 4, 4), 2),
+    call(nn.max_pool2d, distinct(1, 2, 5, 5), (3, 2), stride=(1, 2), padding=1),
+    call(nn.max_pool2d, distinct(1, 1, 5, 6), 2, stride=1, dilation=2),
+    call(nn.max_pool2d, distinct(1, 5, 5), 2, ceil_mode=True),
+    call(nn.avg_pool2d, draw(2, 2, 4, 4), 2),
+    call(nn.avg_pool2d, draw(1, 2, 5, 5), (3, 2), stride=(1, 2), padding=1),
+    call(nn.avg_pool2d, draw(1, 2, 5, 5), 3, stride=2, padding=1, ceil_mode=True, count_include_pad=False),
+    call(nn.avg_pool2d, draw(1, 6, 6), 3, stride=4, padding=1, ceil_mode=True),
+    call(nn.avg_pool2d, draw(1, 4, 4), 2, divisor_override=3),
+]
+
+_some = np.array([[True, False, True, True], [True, True, False, False], [False, True, True, True]])
+ATTENTION = [
+    call(nn.scaled_dot_product_attention, draw(2, 3, 4), draw(2, 4, 4), draw(2, 4, 2), by=(0, 1, 2), **options)
+    for options in ({}, {"scale": 0.7}, {"is_causal": True}, {"attn_mask": _some})
+]
+ATTENTION += [
+    call(
+        nn.scaled_dot_product_attention, draw(1, 2, 3, 2), draw(1, 2, 3, 2), draw(1, 2, 3, 2), draw(3, 3), by=(0, 1, 2, 3)
+    ),
+    call(nn.scaled_dot_product_attention, draw(3, 4), draw(2, 4), draw(2, 5), by=(0, 1, 2)),
+]
+
+CALLS = [
+    *ELEMENTWISE,
+    *SOFTMAXES,
+    *LINEAR,
+    *CLASSIFICATION,
+    *REGRESSION,
+    *NORMALIZATION,
+    *CONVOLUTION,
+    *POOLING,
+    *ATTENTION,
+]

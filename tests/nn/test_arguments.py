@@ -1,0 +1,167 @@
+"""What bad arguments get: an error that names what was given, what was expected and what to write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, sync
+from asyncgrad.errors import ArgumentError, IndexRangeError
+
+ones = np.ones
+
+BAD: list[tuple[Callable[[], Any], str]] = [
+    (lambda: nn.linear(ones((2, 3)), ones((4, 5))), "a weight of shape (4, 5) takes x of shape (..., 5), not (2, 3)"),
+    (lambda: nn.linear(ones((2, 3)), ones((3, 4))), "not (2, 3). Is the weight transposed?"),
+    (lambda: nn.linear(ones((2, 3)), ones(3)), "linear needs a weight of shape (out, in), not (3,)"),
+    (lambda: nn.linear(ones((2, 3)), ones((4, 3)), ones(3)), "needs a bias of shape (4,), not (3,)"),
+    (lambda: nn.gelu(ones(2), approximate="exact"), "approximate='none' or 'tanh', not 'exact'"),
+    (lambda: nn.embedding(ones(2), ones((3, 2))), "needs integer indices, not float64"),
+    (lambda: nn.embedding(np.array([0]), ones(3)), "a weight of shape (rows, features), not (3,)"),
+    (lambda: nn.cross_entropy(ones((2, 3)), np.array([0, 1, 2])), "integer labels of shape (2,)"),
+    (lambda: nn.cross_entropy(ones((2, 3)), ones(2)), "not floating labels of shape (2,)"),
+    (lambda: nn.cross_entropy(ones(()), np.array(0)), "not a scalar"),
+    (lambda: nn.cross_entropy(ones((2, 3)), np.array([0, 1]), reduction="avg"), "one of none, mean, sum, not 'avg'"),
+    (lambda: nn.cross_entropy(ones((2, 3)), np.array([0, 1]), ones(2)), "needs a weight of shape (3,), one for each"),
+    (lambda: nn.cross_entropy(ones((2, 3)), np.array([0, 1]), label_smoothing=2.0), "from 0 to 1, not 2.0"),
+    (lambda: nn.mse_loss(ones(2), ones(2), "avg"), "one of none, mean, sum, not 'avg'"),
+    (lambda: nn.layer_norm(ones((2, 3)), 4), "normalized_shape (4,) takes x of shape (..., 4), not (2, 3)"),
+    (lambda: nn.layer_norm(ones((2, 3)), (3,), ones(2)), "needs a weight of that shape, not (2,)"),
+    (lambda: nn.layer_norm(ones((2, 3)), (3,), ones(3), ones(4)), "needs a bias of that shape, not (4,)"),
+    (lambda: nn.layer_norm(ones(3), (2, 3)), "not (3,)"),
+    (lambda: nn.dropout(ones(3), 1.5, rng=np.random.default_rng(0)), "a probability p from 0 to 1, not 1.5"),
+    (lambda: nn.dropout(ones(3), 0.5), "pass rng=np.random.default_rng(seed)"),
+    (lambda: nn.conv2d(ones((2, 3)), ones((1, 1, 2, 2))), "x of shape (n, channels, height, width)"),
+    (lambda: nn.conv2d(ones((1, 2, 4, 4)), ones((1, 3, 2, 2))), "takes x with 3 channels"),
+    (lambda: nn.conv2d(ones((1, 2, 4, 4)), ones((1, 2, 2, 2)), ones(2)), "needs a bias of shape (1,), not (2,)"),
+    (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 3, 3))), "does not fit into an image of (2, 2)"),
+    (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), stride=0), "stride must be an int of at least 1"),
+    (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), padding="all"), "'valid', 'same', an int or a pair"),
+    (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), padding="same", stride=2), "needs stride 1, not (2, 2)"),
+    (lambda: nn.max_pool2d(ones((2, 2)), 2), "max_pool2d takes x of shape (n, channels, height, width), not (2, 2)"),
+    (lambda: nn.max_pool2d(ones((1, 4, 4)), 2, padding=2), "more than half of the kernel"),
+    (lambda: nn.avg_pool2d(ones((1, 4, 4)), (2, 2, 2)), "kernel_size must be an int of at least 1, or a pair"),
+    (lambda: nn.avg_pool2d(ones((1, 4, 4)), 2, divisor_override=0), "divisor_override=0"),
+    (lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 4)), ones((2, 3))), "not (2, 3), (2, 4) and (2, 3)"),
+    (
+        lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 3)), ones((2, 3)), ones((2, 2)), is_causal=True),
+        "attn_mask or is_causal=True, not both",
+    ),
+    (
+        lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 3)), ones((2, 3)), ones((3, 2))),
+        "attn_mask of shape (3, 2) does not broadcast to the scores' shape, (2, 2)",
+    ),
+    (
+        lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 3)), ones((2, 3)), dropout_p=0.5),
+        "pass rng=",
+    ),
+]
+
+OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
+    (lambda: nn.embedding(np.array([0, 3]), ones((3, 2))), "got index 3, and the weight has 3 rows: 0 to 2"),
+    (lambda: nn.embedding(np.array([0, -1]), ones((3, 2))), "got index -1"),
+    (lambda: nn.embedding(np.array([0]), ones((3, 2)), 3), "padding_idx is 3"),
+    (lambda: nn.cross_entropy(ones((2, 3)), np.array([0, 3])), "got label 3, and there are 3 classes: 0 to 2 on axis 1"),
+    (lambda: nn.cross_entropy(ones((2, 3)), np.array([-1, 0])), "got label -1"),
+    (lambda: nn.nll_loss(ones((2, 3)), np.array([-100, 7])), "nll_loss got label 7"),
+]
+
+
+@pytest.mark.parametrize(("run", "message"), BAD, ids=[message for _, message in BAD])
+def test_an_argument_that_cannot_be_is_named_in_a_value_error(run: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(message)) as caught:
+        run()
+
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("run", "message"), OUT_OF_RANGE, ids=[message for _, message in OUT_OF_RANGE])
+def test_a_label_or_index_out_of_range_is_named_in_an_index_error(run: Callable[[], Any], message: str) -> None:
+    with pytest.raises(IndexRangeError, match=re.escape(message)) as caught:
+        run()
+
+    assert isinstance(caught.value, IndexError)
+
+
+@pytest.mark.parametrize("function", [nn.mse_loss, nn.l1_loss, nn.binary_cross_entropy_with_logits])
+def test_shapes_that_differ_are_broadcast_with_a_warning(function: Callable[..., Any]) -> None:
+    with pytest.warns(UserWarning, match=re.escape("shape (3,) with a target of shape (3, 1)")):
+        assert function(ones(3), ones((3, 1)), reduction="none").shape == (3, 3)
+
+
+def test_dropout_keeps_the_mean_and_drops_the_gradient_of_what_it_drops() -> None:
+    x = ag.tensor(ones(20_000, np.float32), requires_grad=True)
+    y = nn.dropout(x, 0.25, rng=np.random.default_rng(0))
+    (grad,) = sync.grad(y.sum(), [x])
+
+    assert y.dtype == np.float32
+    assert set(np.unique(y.numpy())) == {0.0, np.float32(1 / 0.75)}
+    assert abs(y.numpy().mean() - 1) < 0.02
+    np.testing.assert_array_equal(grad.numpy(), y.numpy())
+
+
+def test_dropout_has_derivatives_of_any_order() -> None:
+    x = ag.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    y = np.square(nn.dropout(x, 0.5, rng=np.random.default_rng(0)))
+    (grad,) = sync.grad(y.sum(), [x], create_graph=True)
+    (second,) = sync.grad(grad.sum(), [x])
+
+    assert second.numpy().tolist() == [8.0, 0.0, 0.0, 0.0]
+
+
+def test_dropout_of_none_all_or_outside_of_training() -> None:
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+
+    assert nn.dropout(x, 0.0) is x
+    assert nn.dropout(x, 0.9, training=False) is x
+    assert nn.dropout(x, 1.0, rng=np.random.default_rng(0)).numpy().tolist() == [0.0, 0.0]
+
+
+def test_attention_drops_weights_with_the_generator_it_is_given() -> None:
+    value = np.eye(4)
+    first, second = (
+        nn.scaled_dot_product_attention(ones((4, 2)), ones((4, 2)), value, dropout_p=0.5, rng=np.random.default_rng(1))
+        for _ in range(2)
+    )
+
+    np.testing.assert_array_equal(first, second)
+    assert set(np.unique(first)) == {0.0, 0.5}
+
+
+def test_labels_may_be_tensors() -> None:
+    logits = ag.tensor(ones((2, 3)), requires_grad=True)
+
+    assert nn.cross_entropy(logits, ag.tensor([0, 1])).item() == pytest.approx(np.log(3))
+    assert nn.embedding(ag.tensor([0, 1]), logits).shape == (2, 3)
+
+
+def test_nothing_is_recorded_where_nothing_requires_grad() -> None:
+    x = ag.tensor(ones((2, 3)))
+
+    for result in (nn.gelu(x), nn.softmax(x), nn.layer_norm(x, 3), nn.cross_entropy(x, np.array([0, 1]))):
+        assert not result.requires_grad
+    with ag.no_grad():
+        assert not nn.gelu(ag.tensor(ones(2), requires_grad=True)).requires_grad
+
+
+def test_weights_alone_may_require_grad() -> None:
+    weight = ag.tensor(ones(3), requires_grad=True)
+    (grad,) = sync.grad(nn.layer_norm(np.array([[1.0, 2.0, 3.0]]), 3, weight).sum(), [weight])
+
+    np.testing.assert_allclose(grad.numpy(), [-1.2247357, 0.0, 1.2247357], atol=1e-6)
+
+
+def test_changing_a_saved_input_in_place_is_noticed() -> None:
+    x = ag.tensor(ones((2, 3)), requires_grad=True)
+    hidden = x * 2
+    loss = nn.cross_entropy(hidden, np.array([0, 1]))
+    with ag.no_grad():
+        np.add(hidden, 1, out=hidden)
+
+    with pytest.raises(ag.errors.ChangedTensorError, match="CrossEntropyBackward"):
+        sync.backward(loss)

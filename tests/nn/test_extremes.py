@@ -1,0 +1,244 @@
+"""Infinities, ties, kinks, masks: no overflow, no warning, and PyTorch's choice of subgradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, sync
+from asyncgrad.nn.error_function import erf
+
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+HUGE = [-np.inf, -1e30, -1000.0, -100.0, -1.0, 0.0, 1.0, 100.0, 1000.0, 1e30]
+
+
+def gradient(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+    tensor = ag.tensor(x, requires_grad=True)
+    (grad,) = sync.grad(np.sum(function(tensor)), [tensor])
+    array: np.ndarray = grad.numpy()
+    return array
+
+
+@DTYPES
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "gelu", "silu"])
+def test_activations_of_huge_numbers_are_those_of_pytorch(name: str, dtype: Any) -> None:
+    torch = pytest.importorskip("torch")
+    # PyTorch too makes 0 * inf of gelu(-inf) and silu(-inf).
+    values = np.array(HUGE[1:] if name in ("gelu", "silu") else HUGE, dtype)
+    peer = torch.tensor(values, requires_grad=True)
+    expected = getattr(torch.nn.functional, name)(peer)
+
+    np.testing.assert_allclose(getattr(nn, name)(values), expected.detach().numpy(), rtol=2e-6, atol=1e-37)
+
+
+@DTYPES
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "gelu", "silu"])
+def test_gradients_of_activations_of_large_numbers_are_those_of_pytorch(name: str, dtype: Any) -> None:
+    torch = pytest.importorskip("torch")
+    values = np.array([-1000.0, -80.0, -8.0, -0.0, 0.0, 8.0, 80.0, 1000.0], dtype)
+    peer = torch.tensor(values, requires_grad=True)
+    (expected,) = torch.autograd.grad(getattr(torch.nn.functional, name)(peer).sum(), [peer])
+
+    np.testing.assert_allclose(gradient(getattr(nn, name), values), expected.numpy(), rtol=2e-6, atol=1e-13)
+
+
+def test_a_nan_goes_through_relu_forward_and_backward() -> None:
+    x = ag.tensor([np.nan, 1.0], requires_grad=True)
+    y = nn.relu(x)
+    (grad,) = sync.grad(y, [x], np.array([3.0, 4.0]))
+
+    assert np.isnan(y.numpy()[0])
+    assert grad.numpy().tolist() == [3.0, 4.0]
+
+
+def test_relu_has_a_second_derivative_of_zero() -> None:
+    x = ag.tensor([-1.0, 2.0], requires_grad=True)
+    (grad,) = sync.grad(nn.relu(x).sum(), [x], create_graph=True)
+    (second,) = sync.grad(grad.sum(), [x])
+
+    assert second.numpy().tolist() == [0.0, 0.0]
+
+
+def test_erf_in_double_precision_is_that_of_the_c_library() -> None:
+    x = np.concatenate([np.linspace(-7, 7, 20_001), [0.46875, 4.0, -4.0, 1e-300, np.inf, -np.inf]])
+    expected = np.array([__import__("math").erf(value) for value in x])
+
+    np.testing.assert_allclose(erf(x), expected, rtol=1e-15, atol=0)
+
+
+def test_gelu_in_single_precision_is_good_to_the_last_bits() -> None:
+    x = np.linspace(-12, 12, 100_001)
+
+    np.testing.assert_allclose(nn.gelu(x.astype(np.float32)), nn.gelu(x), rtol=0, atol=1e-6)
+
+
+def test_gelu_in_half_precision_stays_there() -> None:
+    x = ag.tensor(np.linspace(-3, 3, 7), dtype=np.float16, requires_grad=True)
+    (grad,) = sync.grad(nn.gelu(x).sum(), [x])
+
+    assert {nn.gelu(x).dtype, grad.dtype} == {np.dtype(np.float16)}
+
+
+@pytest.mark.parametrize("function", [nn.relu, nn.gelu, nn.silu, nn.sigmoid, nn.softplus, nn.elu, nn.leaky_relu])
+def test_integers_are_taken_as_the_numbers_they_are(function: Callable[[Any], Any]) -> None:
+    integers = np.arange(-3, 4)
+
+    np.testing.assert_array_equal(function(integers), function(integers.astype(float)))
+    np.testing.assert_array_equal(function(ag.tensor(integers)).numpy(), function(integers.astype(float)))
+
+
+@DTYPES
+@pytest.mark.parametrize("function", [nn.softmax, nn.log_softmax])
+@pytest.mark.parametrize(
+    "row",
+    [
+        [1e4, 1e4 - 1, -1e4],
+        [-1e4, -1e4 - 1, -2e4],
+        [1e30, -1e30, 0.0],
+        [0.0, -np.inf, 1.0],
+        [-np.inf, -np.inf, -np.inf],
+        [np.inf, 0.0, 1.0],
+        [np.nan, 0.0, 1.0],
+        [-100.0, -101.0, -110.0],
+    ],
+    ids=str,
+)
+def test_softmax_of_any_row_is_that_of_pytorch(function: Callable[..., Any], row: list[float], dtype: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x = np.array([row, [1.0, 2.0, 3.0]], dtype)
+    expected = getattr(torch.nn.functional, function.__name__)(torch.tensor(x), dim=-1).numpy()
+
+    np.testing.assert_allclose(function(x), expected, rtol=1e-6)
+
+
+def test_softmax_of_a_row_does_not_depend_on_its_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    moderate = rng.standard_normal((40, 7)).astype(np.float32)
+    huge = moderate + np.float32(1e3) * np.arange(40, dtype=np.float32)[:, np.newaxis]
+    rows = np.concatenate([nn.softmax(row[np.newaxis]) for row in huge])
+
+    np.testing.assert_allclose(nn.softmax(huge), rows, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1000, 10), (3, 5000), (64, 128), (0, 4), (4, 1)])
+def test_softmax_sums_to_one_in_any_shape(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 30
+
+    np.testing.assert_allclose(nn.softmax(x).sum(axis=-1), np.ones(shape[0]), rtol=1e-6)
+    np.testing.assert_allclose(np.exp(nn.log_softmax(x)), nn.softmax(x), rtol=2e-5, atol=1e-7)
+
+
+@DTYPES
+def test_cross_entropy_of_huge_scores_is_exact(dtype: Any) -> None:
+    scores = np.array([[1e4, 0.0], [0.0, 1e4], [-1e30, 1e30]], dtype)
+
+    assert nn.cross_entropy(scores, np.array([0, 0, 1]), reduction="none").tolist() == [0.0, 1e4, 0.0]
+    assert gradient(lambda x: nn.cross_entropy(x, np.array([0, 0, 1]), reduction="sum"), scores).tolist() == [
+        [0.0, 0.0],
+        [-1.0, 1.0],
+        [0.0, 0.0],
+    ]
+
+
+def test_cross_entropy_is_precise_where_it_is_nearly_zero() -> None:
+    scores = np.array([[20.0, 0.0]], np.float32)
+
+    np.testing.assert_allclose(nn.cross_entropy(scores, np.array([0])), np.log1p(np.exp(-20.0)), rtol=1e-6)
+
+
+def test_a_masked_class_takes_no_part_in_cross_entropy() -> None:
+    scores = np.array([[1.0, 2.0, -np.inf]])
+
+    assert nn.cross_entropy(scores, np.array([0])) == nn.cross_entropy(scores[:, :2], np.array([0]))
+    assert gradient(lambda x: nn.cross_entropy(x, np.array([0])), scores)[0, 2] == 0
+
+
+def test_an_ignored_label_counts_for_nothing_even_where_its_scores_are_nans() -> None:
+    scores = np.array([[1.0, 2.0], [np.nan, np.nan]])
+    labels = np.array([0, -100])
+
+    assert nn.cross_entropy(scores, labels) == nn.cross_entropy(scores[:1], labels[:1])
+    assert gradient(lambda x: nn.cross_entropy(x, labels), scores)[1].tolist() == [0.0, 0.0]
+
+
+def test_a_mean_over_no_labels_is_a_nan() -> None:
+    assert np.isnan(nn.cross_entropy(np.ones((2, 3)), np.array([-100, -100])))
+    assert np.isnan(nn.nll_loss(np.ones((2, 3)), np.array([-100, -100])))
+    assert np.isnan(nn.mse_loss(np.ones((0, 3)), np.ones((0, 3))))
+
+
+@DTYPES
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_target_that_may_attend_to_nothing_gets_zeros_and_gives_no_gradient(kind: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    query, key, value = (ag.tensor(rng.standard_normal((3, 4)), dtype=dtype, requires_grad=True) for _ in range(3))
+    mask: Any = np.array([[True, True, False], [False, False, False], [True, True, True]])
+    if kind == "float":
+        mask = np.where(mask, 0, -np.inf).astype(dtype)
+    output = nn.scaled_dot_product_attention(query, key, value, mask)
+    grads = sync.grad(output.sum(), [query, key, value])
+
+    assert output.numpy()[1].tolist() == [0.0] * 4
+    assert grads[0].numpy()[1].tolist() == [0.0] * 4
+    assert all(np.isfinite(grad.numpy()).all() for grad in grads)
+
+
+def test_attention_to_huge_scores_does_not_overflow() -> None:
+    query = key = np.array([[1e3, 0.0], [0.0, 1e3]], np.float32)
+    value = np.array([[1.0], [2.0]], np.float32)
+
+    assert nn.scaled_dot_product_attention(query, key, value).tolist() == [[1.0], [2.0]]
+
+
+def test_of_equal_elements_the_first_of_its_window_gets_the_gradient() -> None:
+    x = np.ones((1, 1, 2, 4))
+
+    assert gradient(lambda x: nn.max_pool2d(x, 2), x).tolist() == [[[[1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+
+
+def test_overlapping_windows_add_their_gradients() -> None:
+    x = np.zeros((1, 1, 3, 3))
+    x[0, 0, 1, 1] = 1
+
+    assert gradient(lambda x: nn.max_pool2d(x, 2, stride=1), x)[0, 0, 1, 1] == 4
+
+
+def test_max_pooling_of_negative_numbers_never_gives_the_padding() -> None:
+    x = -np.ones((1, 1, 2, 2))
+
+    assert nn.max_pool2d(x, 2, stride=1, padding=1).max() == -1
+
+
+def test_max_pooling_of_integers_and_nans() -> None:
+    assert nn.max_pool2d(np.arange(4).reshape(1, 2, 2), 2, padding=1).tolist() == [[[0, 1], [2, 3]]]
+    assert np.isnan(nn.max_pool2d(np.array([[[1.0, np.nan]]]), (1, 2))).all()
+
+
+def test_l1_loss_has_a_gradient_of_zero_where_there_is_no_difference() -> None:
+    assert gradient(lambda x: nn.l1_loss(x, np.array([1.0, 2.0]), "sum"), np.array([1.0, 3.0])).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_layer_norm_of_constant_or_no_rows_is_zero_or_nothing(rows: int) -> None:
+    x = np.full((rows, 4), 1e4, np.float32)
+
+    assert nn.layer_norm(x, 4).tolist() == [[0.0] * 4] * rows
+    assert gradient(lambda x: nn.layer_norm(x, 4), x).shape == (rows, 4)
+
+
+def test_layer_norm_keeps_small_differences_of_large_numbers() -> None:
+    x = np.array([[4096.0, 4097.0, 4098.0, 4099.0]], np.float32)
+
+    np.testing.assert_allclose(nn.layer_norm(x, 4), nn.layer_norm(x.astype(float) - 4096, 4), rtol=1e-6)
+
+
+def test_a_convolution_of_many_images_is_that_of_each() -> None:
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((40, 16, 24, 24)), rng.standard_normal((3, 16, 3, 3))
+    one_by_one = np.concatenate([nn.conv2d(image[np.newaxis], weight, padding=1) for image in x])
+
+    np.testing.assert_allclose(nn.conv2d(x, weight, padding=1), one_by_one, rtol=1e-12, atol=1e-12)

@@ -276,7 +276,7 @@ class ArrayMethods(ArrayOperators):
 
     # Elementwise, and products.
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Self:  # noqa: A002
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Self:
         """Return the elements kept between two bounds."""
         return clip(self, min, max, out, **kwargs)  # type: ignore[no-any-return]
 

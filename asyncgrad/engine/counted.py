@@ -72,13 +72,11 @@ class CountedGait:
                         seen.add(following)
                         stack.append(following)
 
-    def seed(self, node: Node, input_nr: int, grad: Any, owned: bool) -> None:
-        """Put in a gradient that arrived before this gait began."""
-        buffer = self._buffers.get(node)
-        if buffer is None:
-            buffer = self._buffers[node] = InputBuffer(node.num_inputs)
-        if buffer.values:
-            buffer.seed(input_nr, grad, owned)
+    def seed(self, node: Node, grads: list[Any], owned: list[bool]) -> None:
+        """Put in what arrived at the inputs of a node before this gait began, and which arrays are our own."""
+        buffer = self._buffers[node] = InputBuffer(len(grads))
+        for input_nr, grad in enumerate(grads):
+            buffer.seed(input_nr, grad, owned[input_nr])
         if not self._dependencies.get(node):
             self._ready.push(node)
 

@@ -135,7 +135,7 @@ async def _drive(graph_task: GraphTask) -> list[Any]:
                 bodies.start()
             elif gait is Gait.DRAINED:
                 if not bodies.running:
-                    return graph_task.captured_grads
+                    return graph_task.results()
                 await bodies.wait()
                 deadline = perf_counter() + budget
             bodies.collect()

@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
+from ..graph import values
 from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER
 from .counted import CountedGait, NodeTurn
@@ -105,14 +106,17 @@ class GraphTask:
         # The plain gait: nodes reached so far, their gradients, and those whose sum is an array of our own.
         self._heap: list[tuple[int, Node]] = []
         self._buffers: dict[Node, Any] = {}
-        self._owned: set[Node] = set()
+        self._owned: set[Node | tuple[Node, int]] = set()
         self._leaves: list[Node] = []
         if root.special is None and root.order != LEAF_ORDER and root.shape is not None:
             self._heap.append((root.order, root))
             self._buffers[root] = grad
         else:
             self.counted = CountedGait([root], (), exec_info, not create_graph)
-            self.counted.seed(root, input_nr, grad, False)
+            grads = [None] * root.num_inputs
+            if grads:
+                grads[input_nr] = grad
+            self.counted.seed(root, grads, [False] * len(grads))
 
     def run_plain(self, deadline: float) -> Gait:
         """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait.
@@ -149,6 +153,9 @@ class GraphTask:
                     return Gait.COUNT
                 if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
                     grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
+                    if consumer.shape is None:
+                        self._add_to_many(consumer, nr, grad)
+                        continue
                 if consumer in buffers:
                     if grad is not None:
                         total = buffers[consumer]
@@ -187,7 +194,7 @@ class GraphTask:
         while (turn := counted.pop()) is not None:
             node: Any = turn.node
             self.failed_node = node
-            if node.special is not None or node.shape is None:
+            if node.special is not None:
                 self.turn = turn
                 return Gait.CAREFUL
             if node.order == LEAF_ORDER:
@@ -195,11 +202,13 @@ class GraphTask:
                 counted.skip(node)
                 continue
             if self.exec_info is None:
-                grad = turn.grads.pop()
+                grad = turn.grads if node.shape is None else turn.grads.pop()
                 outputs = node.apply_carefully(grad) if self.create_graph else node.plan.run(node, grad)
                 del grad
             else:
-                outputs = self._apply_wanted(node, turn.grads.pop(), self.exec_info)
+                grad = turn.grads if node.shape is None else turn.grads.pop()
+                outputs = self._apply_wanted(node, grad, self.exec_info)
+                del grad
                 if outputs is None:
                     counted.skip(node)
                     continue
@@ -278,12 +287,35 @@ class GraphTask:
         self.is_running = False
         self.context = Context()
 
+    def _add_to_many(self, node: Node, input_nr: int, grad: Any) -> None:
+        """Let a gradient arrive, in the plain gait, at a node of several inputs: a list is kept for those."""
+        buffers, owned = self._buffers, self._owned
+        grads = buffers.get(node)
+        if grads is None:
+            if node not in buffers:
+                if self.exec_info is not None and not should_execute(self.exec_info, node):
+                    return
+                heappush(self._heap, (node.order, node))
+            grads = buffers[node] = [None] * node.num_inputs
+        total = grads[input_nr]
+        if total is None:
+            grads[input_nr] = grad
+        elif (node, input_nr) in owned:
+            grads[input_nr] = values.add_into(total, grad)
+        else:
+            grads[input_nr] = values.add(total, grad)
+            if not self.create_graph:
+                owned.add((node, input_nr))
+
     def _run_leaf(self, leaf: Any, grads: list[Any]) -> None:
         if self.exec_info is None or self.capture(leaf, grads):
             self.accumulate(leaf, grads)
 
     def _apply_wanted(self, node: Any, grad: Any, exec_info: dict[Node, ExecInfo]) -> Any:
-        if not self.capture(node, [grad]):
+        grads = [grad]
+        if node.shape is None:
+            grads = [None] * node.num_inputs if grad is None else grad
+        if not self.capture(node, grads):
             return None
         return node.apply_wanted(
             grad, [target is not None and should_execute(exec_info, target) for target in node.next_nodes]
@@ -295,7 +327,12 @@ class GraphTask:
         rest = [target for target in node.next_nodes[edge:] if target is not None]
         self.counted = CountedGait(reached, rest, self.exec_info, not self.create_graph)
         for target in reached:
-            self.counted.seed(target, 0, self._buffers[target], target in self._owned)
+            grads = self._buffers[target]
+            if target.shape is not None:
+                self.counted.seed(target, [grads], [target in self._owned])
+            else:
+                grads = [None] * target.num_inputs if grads is None else grads
+                self.counted.seed(target, grads, [(target, nr) in self._owned for nr in range(len(grads))])
         self._heap, self._buffers, self._leaves = [], {}, []
         for index in range(edge, len(outputs)):
             self.counted.deliver(node, index, outputs[index])

@@ -90,7 +90,7 @@ class GraphRoot(Node):
         self.shape = None
         self.dtype = None
         self.device = None
-        self.special = None
+        self.special = Special()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the roots' gradients."""
@@ -108,7 +108,7 @@ class Identity(Node):
         self.shape = None
         self.dtype = None
         self.device = None
-        self.special = None
+        self.special = Special()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return nothing: there is nowhere to go."""

@@ -17,6 +17,7 @@ from .dispatch import write
 from .indexing import part
 from .primitive import RULES, mixed_devices
 from .shaping import atleast_1d, atleast_2d, atleast_3d, reshape
+from .splitting import cut
 
 __all__ = [
     "JoinNode",
@@ -216,7 +217,10 @@ RULES[np.block] = block
 # Cut apart: views of the array.
 
 
-def _cut(ary: Any, bounds: Sequence[Any], axis: int) -> list[Any]:
+def _cut(ary: Any, bounds: Sequence[int], axis: int) -> list[Any]:
+    if bounds[0] == 0 and bounds[-1] == ary.shape[axis] and all(start <= stop for start, stop in pairwise(bounds)):
+        return cut(ary, bounds, axis)
+    # NumPy takes indices as slices do: from the end, past it, falling. Such pieces may overlap or leave gaps.
     before = (slice(None),) * axis
     return [part(ary, (*before, slice(start, stop))) for start, stop in pairwise(bounds)]
 

@@ -67,7 +67,7 @@ ADVANCED: list[Any] = [
     range(2),
     ([0, 1], 1),
     np.array([], int),
-    (np.uint8([1, 2]), slice(None, None, 2)),
+    (np.array([1, 2], np.uint8), slice(None, None, 2)),
 ]
 
 
@@ -175,7 +175,7 @@ def test_take_beyond_the_ends_gives_the_gradient_to_the_element_taken(mode: Any,
     x = ag.tensor(array(), requires_grad=True)
     indices = np.array([-70, 4, 99])
 
-    taken = np.take(x, ag.tensor(indices), axis, mode=mode)
+    taken: Any = np.take(x, ag.tensor(indices), axis, mode=mode)
     (grad,) = sync.grad(taken, [x], [np.ones(taken.shape)])
 
     numbers = np.take(np.arange(60).reshape(SHAPE), indices, axis, mode=mode)
@@ -185,7 +185,7 @@ def test_take_beyond_the_ends_gives_the_gradient_to_the_element_taken(mode: Any,
 
 def test_a_tensor_of_indices_picks_from_an_array_and_the_result_is_a_tensor() -> None:
     rows = np.arange(6.0).reshape(3, 2)
-    indices = ag.tensor([[1, 0], [0, 1], [1, 1]])
+    indices: Any = ag.tensor([[1, 0], [0, 1], [1, 1]])
 
     for result, expected in (
         (np.take_along_axis(rows, indices, 1), np.take_along_axis(rows, indices.numpy(), 1)),

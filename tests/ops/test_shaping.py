@@ -12,12 +12,15 @@ from asyncgrad import sync
 from asyncgrad.errors import DeviceError, MissingDerivativeError
 from asyncgrad.graph.tracked import Tracked
 
+#: NumPy without its type hints, which know of no Tensor.
+numpy: Any = np
+
 
 def grid() -> np.ndarray:
     return np.arange(24.0).reshape(2, 3, 4)
 
 
-VIEWS = {
+VIEWS: dict[str, Any] = {
     "reshape": lambda t: np.reshape(t, (4, 6)),
     "ravel": np.ravel,
     "transpose": np.transpose,
@@ -61,7 +64,7 @@ def test_a_view_that_is_read_only_in_numpy_is_read_only(name: str) -> None:
         view[...] = 1.0
 
 
-COPIES = {
+COPIES: dict[str, Any] = {
     "copy": np.copy,
     "astype": lambda t: np.astype(t, float),
     "flatten": lambda t: t.flatten(),
@@ -102,60 +105,60 @@ def test_ravel_and_reshape_read_in_the_order_that_numpy_reads_in(layout: str, or
 
     (grad,) = sync.grad(np.ravel(x, order), [x], [g])
 
-    np.testing.assert_array_equal(np.ravel(x, order).numpy(), np.ravel(array, order))
+    np.testing.assert_array_equal(np.ravel(x.detach(), order), np.ravel(array, order))
     place = {value: index for index, value in enumerate(np.ravel(array, order))}
     np.testing.assert_array_equal(grad.numpy(), np.vectorize(lambda value: g[place[value]])(array))
     if order != "K":
-        np.testing.assert_array_equal(np.reshape(x, (6, 4), order).numpy(), np.reshape(array, (6, 4), order))
+        np.testing.assert_array_equal(np.reshape(x.detach(), (6, 4), order), np.reshape(array, (6, 4), order))
 
 
 def test_reshape_that_must_not_copy_raises_where_it_would() -> None:
     x = ag.tensor(grid())
 
-    assert np.shares_memory(np.reshape(x, -1, copy=False).numpy(), x.numpy())
+    assert numpy.reshape(x, -1, copy=False).is_view
     with pytest.raises(ValueError, match="copy=False"):
         np.reshape(x.T, -1, copy=False)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda t: np.reshape(t, (5, 5)),
-        lambda t: np.transpose(t, (0, 0, 1)),
-        lambda t: np.squeeze(t, 0),
-        lambda t: np.expand_dims(t, (0, 0)),
-        lambda t: np.broadcast_to(t, (3, 4, 2)),
-        lambda t: np.moveaxis(t, (0, 1), 0),
-        lambda t: np.moveaxis(t, 3, 0),
-        lambda t: np.rollaxis(t, 0, 5),
-        lambda t: np.swapaxes(t, 0, 3),
-        lambda t: np.concatenate([t, t[0]]),
-        lambda t: np.concatenate([t, t], 3),
-        lambda t: np.stack([t, t[0]]),
-        lambda t: np.stack([]),
-        lambda t: np.split(t, 2, 1),
-        lambda t: np.array_split(t, -1),
-        lambda t: np.hsplit(t[0, 0, 0], 1),
-        lambda t: np.vsplit(t[0, 0], 1),
-        lambda t: np.dsplit(t[0], 1),
-        lambda t: np.flip(t, 3),
-        lambda t: np.fliplr(t[0, 0]),
-        lambda t: np.flipud(t[0, 0, 0]),
-        lambda t: np.rot90(t, axes=(0, 0)),
-        lambda t: np.roll(t, 1, 5),
-        lambda t: np.repeat(t, [1, 2], 1),
-        lambda t: np.repeat(t, -1),
-        lambda t: np.pad(t, -1),
-        lambda t: np.pad(t, 1.5),
-        lambda t: np.pad(t, ((1, 2), (3, 4))),
-        lambda t: np.pad(t, 1, "edge", constant_values=3),
-        lambda t: np.diagonal(t[0, 0]),
-        lambda t: np.diag(t),
-        lambda t: np.meshgrid(t, indexing="yx"),
-        lambda t: np.block([t, [t]]),
-        lambda t: np.matrix_transpose(t[0, 0]),
-    ],
-)
+REFUSED: list[Any] = [
+    lambda t: np.reshape(t, (5, 5)),
+    lambda t: np.transpose(t, (0, 0, 1)),
+    lambda t: np.squeeze(t, 0),
+    lambda t: np.expand_dims(t, (0, 0)),
+    lambda t: np.broadcast_to(t, (3, 4, 2)),
+    lambda t: np.moveaxis(t, (0, 1), 0),
+    lambda t: np.moveaxis(t, 3, 0),
+    lambda t: np.rollaxis(t, 0, 5),
+    lambda t: np.swapaxes(t, 0, 3),
+    lambda t: np.concatenate([t, t[0]]),
+    lambda t: np.concatenate([t, t], 3),
+    lambda t: np.stack([t, t[0]]),
+    lambda t: np.stack([]),
+    lambda t: np.split(t, 2, 1),
+    lambda t: np.array_split(t, -1),
+    lambda t: np.hsplit(t[0, 0, 0], 1),
+    lambda t: np.vsplit(t[0, 0], 1),
+    lambda t: np.dsplit(t[0], 1),
+    lambda t: np.flip(t, 3),
+    lambda t: np.fliplr(t[0, 0]),
+    lambda t: np.flipud(t[0, 0, 0]),
+    lambda t: np.rot90(t, axes=(0, 0)),
+    lambda t: np.roll(t, 1, 5),
+    lambda t: np.repeat(t, [1, 2], 1),
+    lambda t: np.repeat(t, -1),
+    lambda t: np.pad(t, -1),
+    lambda t: np.pad(t, np.array(1.5)),
+    lambda t: np.pad(t, ((1, 2), (3, 4))),
+    lambda t: np.pad(t, 1, "edge", constant_values=3),
+    lambda t: np.diagonal(t[0, 0]),
+    lambda t: np.diag(t),
+    lambda t: numpy.meshgrid(t, indexing="yx"),
+    lambda t: np.block([t, [t]]),
+    lambda t: np.matrix_transpose(t[0, 0]),
+]
+
+
+@pytest.mark.parametrize("call", REFUSED)
 def test_what_numpy_refuses_raises_an_error_of_the_same_kind(call: Any) -> None:
     with pytest.raises((ValueError, TypeError, IndexError)) as expected:
         call(grid())
@@ -183,7 +186,7 @@ def test_the_gradient_of_a_broadcast_is_summed_back() -> None:
 def test_only_the_tensors_of_a_join_that_require_grad_get_gradients() -> None:
     x = ag.tensor([1.0], requires_grad=True)
     y = ag.tensor([2.0], requires_grad=True)
-    joined = np.concatenate([x, [7.0], ag.tensor([5.0]), x, y])
+    joined: Any = np.concatenate([x, [7.0], ag.tensor([5.0]), x, y])
 
     assert joined.tolist() == [1, 7, 5, 1, 2]
     assert [edge.node is not None for edge in joined.grad_fn.next_edges] == [True, False, False, True, True]
@@ -194,9 +197,9 @@ def test_only_the_tensors_of_a_join_that_require_grad_get_gradients() -> None:
 def test_a_join_of_plain_tensors_or_without_grad_mode_is_not_recorded() -> None:
     x = ag.tensor([1.0], requires_grad=True)
     with ag.no_grad():
-        assert np.concatenate([x, x]).is_leaf
-    assert np.stack([x.detach(), x.detach()]).is_leaf
-    assert np.concatenate([x, x], dtype=int, casting="unsafe").is_leaf
+        assert numpy.concatenate([x, x]).is_leaf
+    assert numpy.stack([x.detach(), x.detach()]).is_leaf
+    assert numpy.concatenate([x, x], dtype=int, casting="unsafe").is_leaf
 
 
 def test_a_join_saves_nothing_and_can_be_run_again() -> None:
@@ -221,7 +224,7 @@ def test_the_gradients_of_a_join_keep_the_dtypes_of_its_parts() -> None:
 
 def test_a_long_list_of_arrays_is_joined_by_one_node() -> None:
     steps = [ag.tensor([float(step)], requires_grad=True) for step in range(2000)]
-    joined = np.stack(steps)
+    joined: Any = np.stack(steps)
 
     grads = sync.grad((joined * joined).sum(), steps)
 
@@ -232,8 +235,8 @@ def test_a_long_list_of_arrays_is_joined_by_one_node() -> None:
 def test_join_nodes_are_named_after_what_was_done() -> None:
     x = ag.tensor([1.0], requires_grad=True)
 
-    assert np.stack([x]).grad_fn.name == "StackBackward"
-    assert np.hstack([x]).grad_fn.name == "ConcatenateBackward"
+    assert numpy.stack([x]).grad_fn.name == "StackBackward"
+    assert numpy.hstack([x]).grad_fn.name == "ConcatenateBackward"
 
 
 def test_tensors_of_two_devices_are_not_joined() -> None:
@@ -245,7 +248,7 @@ def test_tensors_of_two_devices_are_not_joined() -> None:
 
 
 def test_a_join_writes_into_out() -> None:
-    out = ag.tensor(np.zeros((2, 1)))
+    out: Any = ag.tensor(np.zeros((2, 1)))
 
     assert np.stack([ag.tensor([1.0]), [2.0]], out=out) is out
     assert out.tolist() == [[1], [2]]
@@ -281,7 +284,7 @@ def test_widths_of_padding_are_spelled_as_numpys(width: Any, mode: Any) -> None:
     if isinstance(width, dict) and np.lib.NumpyVersion(np.__version__) < "2.2.0":
         pytest.skip("this NumPy takes no dict")
 
-    np.testing.assert_array_equal(np.pad(ag.tensor(grid()), width, mode).numpy(), np.pad(grid(), width, mode))
+    np.testing.assert_array_equal(np.pad(ag.tensor(grid()), width, mode), np.pad(grid(), width, mode))
 
 
 # Dtypes.
@@ -308,5 +311,5 @@ def test_astype_keeps_to_the_casting_it_is_given() -> None:
 
 
 def test_astype_moves_nothing_to_another_device() -> None:
-    with pytest.raises((DeviceError, ValueError), match="device|elsewhere"):
-        np.astype(ag.tensor([1.0]), float, device="elsewhere")
+    with pytest.raises((DeviceError, ValueError), match=r"device|elsewhere"):
+        numpy.astype(ag.tensor([1.0]), float, device="elsewhere")

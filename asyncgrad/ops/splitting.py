@@ -1,0 +1,101 @@
+"""SplitNode: one node for all the pieces that an array is cut into along an axis.
+
+A view of its own for each piece would give the array's gradient as a sum of mostly zeros; one node for all of
+them lays their gradients side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+
+from ..context import GRAD_MODE
+from ..graph.leaf import gradient_edge
+from ..graph.metadata import InputMetadata
+from ..graph.node import Edge, Node
+from ..graph.tracked import Tracked
+
+__all__ = ["SplitNode", "cut"]
+
+
+@final
+class SplitNode(Node):
+    """The backward of a split: the gradients of the pieces, side by side. It saves nothing but shapes.
+
+    Args:
+        edge: where the gradient of the array flows.
+        metadata: of each piece.
+        axis: along which the array was cut.
+    """
+
+    __slots__ = ("_axis", "_metadata")
+
+    def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int) -> None:
+        self._connect([edge])
+        self.shape = self.dtype = None
+        self.device = None if metadata[0] is None else metadata[0].device
+        self.special = None
+        self._metadata = metadata
+        self._axis = axis
+
+    @property
+    def name(self) -> str:
+        """What was done."""
+        return "SplitBackward"
+
+    @property
+    def input_metadata(self) -> tuple[InputMetadata | None, ...]:
+        """For each piece, what its gradient must look like."""
+        return self._metadata
+
+    @property
+    def plan(self) -> SplitNode:
+        """What the engine runs a plain node by: the node itself."""
+        return self
+
+    @staticmethod
+    def run(node: SplitNode, grads: Sequence[Any] | None) -> tuple[Any, ...]:
+        """Return the gradient of the array; the engine calls this of `plan`."""
+        return node.apply_carefully(grads)
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the gradient of the array."""
+        return self.apply_carefully(grads)
+
+    def apply_wanted(self, grads: Sequence[Any] | None, wanted: Sequence[bool]) -> tuple[Any, ...]:
+        """Return the gradient of the array, if it is wanted."""
+        return self.apply_carefully(grads) if wanted[0] else (None,)
+
+    def apply_carefully(self, grads: Sequence[Any] | None) -> tuple[Any, ...]:
+        """Lay the gradients side by side, with zeros for a piece that has none; None where no piece has one."""
+        if grads is None or all(grad is None for grad in grads):
+            return (None,)
+        pieces = [
+            np.zeros(metadata.shape, metadata.dtype) if grad is None and metadata is not None else grad
+            for grad, metadata in zip(grads, self._metadata, strict=True)
+        ]
+        return (np.concatenate(pieces, self._axis),)
+
+
+def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
+    """Return views of what lies between `bounds`, which rise from 0 to the length of `axis`, not negative."""
+    data = array._data if isinstance(array, Tracked) else array
+    before = (slice(None),) * axis
+    pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
+    if not isinstance(array, Tracked):
+        return pieces
+    device, make = array._device, array.__class__
+    edge = gradient_edge(array) if GRAD_MODE.get() else None
+    node = None
+    if edge is not None:
+        metadata = tuple([InputMetadata(piece.shape, piece.dtype, device) for piece in pieces])
+        node = SplitNode(edge, metadata, axis)
+    results = []
+    for index, piece in enumerate(pieces):
+        result = make(piece, node, index if node is not None else 0, device)
+        result._become_view_of(array)
+        results.append(result)
+    return results

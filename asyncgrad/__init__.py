@@ -5,6 +5,7 @@ from . import extend as extend
 from . import functional as functional
 from . import graph as graph
 from . import nn as nn
+from . import optim as optim
 from . import sync as sync
 from . import testing as testing
 from .backward import backward as backward
@@ -52,6 +53,7 @@ __all__ = [
     "nn",
     "no_grad",
     "once_differentiable",
+    "optim",
     "run",
     "set_grad_enabled",
     "sync",

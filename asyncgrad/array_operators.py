@@ -19,7 +19,6 @@ from .ops.primitive import RULES
 __all__ = ["ArrayOperators"]
 
 T = TypeVar("T", bound=Tracked)
-Operator = Callable[[T, Any], T]
 
 
 def _deferred(other: Any, error: TypeError) -> Any:
@@ -36,6 +35,8 @@ def _asked_first(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that refuses such an operand, for those that would not notice it."""
 
     def careful(x: Any, y: Any) -> Any:
+        if isinstance(x, Tracked) and isinstance(y, Tracked):
+            return function(x, y)
         for operand in (x, y):
             if getattr(type(operand), "__array_ufunc__", careful) is None:
                 raise TypeError(f"operand of type {type(operand).__name__} does not support ufuncs")
@@ -44,8 +45,8 @@ def _asked_first(function: Callable[..., Any]) -> Callable[..., Any]:
     return careful
 
 
-def _operators(function: Callable[..., Any]) -> tuple[Operator[Any], Operator[Any], Operator[Any]]:
-    """Return the operator of a function of two arrays, its reflected form and its in-place form."""
+def _operator(function: Callable[..., Any]) -> Callable[[T, Any], T]:
+    """Return the operator of a function of two arrays, with the tensor on the left."""
 
     def operator(self: T, other: Any) -> T:
         try:
@@ -53,21 +54,28 @@ def _operators(function: Callable[..., Any]) -> tuple[Operator[Any], Operator[An
         except TypeError as error:
             return _deferred(other, error)  # type: ignore[no-any-return]
 
-    def reflected(self: T, other: Any) -> T:
+    return operator
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[[T, Any], T]:
+    """Return the operator with the tensor on the right."""
+
+    def operator(self: T, other: Any) -> T:
         try:
             return function(other, self)  # type: ignore[no-any-return]
         except TypeError as error:
             return _deferred(other, error)  # type: ignore[no-any-return]
 
-    def in_place(self: T, other: Any) -> T:
+    return operator
+
+
+def _in_place(function: Callable[..., Any]) -> Callable[[T, Any], T]:
+    """Return the operator that writes its result into the tensor."""
+
+    def operator(self: T, other: Any) -> T:
         return write(self, function(self, other))  # type: ignore[no-any-return]
 
-    return operator, reflected, in_place
-
-
-def _comparison(function: Callable[..., Any]) -> Operator[Any]:
-    """Return the operator of a comparison, whose reflected form is another comparison."""
-    return _operators(function)[0]
+    return operator
 
 
 _equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.divmod]
@@ -79,26 +87,64 @@ class ArrayOperators(Tracked):
 
     __slots__ = ()
 
-    # One line each, made by `_operators`: what a tensor does here it does at full speed or not at all.
+    # Made by a function each, since they differ in nothing but what they call, and cost no more so.
 
-    __add__, __radd__, __iadd__ = _operators(add.call)
-    __sub__, __rsub__, __isub__ = _operators(subtract.call)
-    __mul__, __rmul__, __imul__ = _operators(multiply.call)
-    __truediv__, __rtruediv__, __itruediv__ = _operators(divide.call)
-    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators(RULES[np.floor_divide])
-    __mod__, __rmod__, __imod__ = _operators(remainder.call)
-    __pow__, __rpow__, __ipow__ = _operators(_asked_first(power.call))
-    __matmul__, __rmatmul__, __imatmul__ = _operators(_asked_first(matmul))
-    __and__, __rand__, __iand__ = _operators(RULES[np.bitwise_and])
-    __or__, __ror__, __ior__ = _operators(RULES[np.bitwise_or])
-    __xor__, __rxor__, __ixor__ = _operators(RULES[np.bitwise_xor])
-    __lshift__, __rlshift__, __ilshift__ = _operators(RULES[np.left_shift])
-    __rshift__, __rrshift__, __irshift__ = _operators(RULES[np.right_shift])
+    __add__ = _operator(add.call)
+    __radd__ = _reflected(add.call)
+    __iadd__ = _in_place(add.call)
 
-    __lt__ = _comparison(RULES[np.less])
-    __le__ = _comparison(RULES[np.less_equal])
-    __gt__ = _comparison(RULES[np.greater])
-    __ge__ = _comparison(RULES[np.greater_equal])
+    __sub__ = _operator(subtract.call)
+    __rsub__ = _reflected(subtract.call)
+    __isub__ = _in_place(subtract.call)
+
+    __mul__ = _operator(multiply.call)
+    __rmul__ = _reflected(multiply.call)
+    __imul__ = _in_place(multiply.call)
+
+    __truediv__ = _operator(divide.call)
+    __rtruediv__ = _reflected(divide.call)
+    __itruediv__ = _in_place(divide.call)
+
+    __floordiv__ = _operator(RULES[np.floor_divide])
+    __rfloordiv__ = _reflected(RULES[np.floor_divide])
+    __ifloordiv__ = _in_place(RULES[np.floor_divide])
+
+    __mod__ = _operator(remainder.call)
+    __rmod__ = _reflected(remainder.call)
+    __imod__ = _in_place(remainder.call)
+
+    __pow__ = _operator(_asked_first(power.call))
+    __rpow__ = _reflected(_asked_first(power.call))
+    __ipow__ = _in_place(_asked_first(power.call))
+
+    __matmul__ = _operator(_asked_first(matmul))
+    __rmatmul__ = _reflected(_asked_first(matmul))
+    __imatmul__ = _in_place(_asked_first(matmul))
+
+    __and__ = _operator(RULES[np.bitwise_and])
+    __rand__ = _reflected(RULES[np.bitwise_and])
+    __iand__ = _in_place(RULES[np.bitwise_and])
+
+    __or__ = _operator(RULES[np.bitwise_or])
+    __ror__ = _reflected(RULES[np.bitwise_or])
+    __ior__ = _in_place(RULES[np.bitwise_or])
+
+    __xor__ = _operator(RULES[np.bitwise_xor])
+    __rxor__ = _reflected(RULES[np.bitwise_xor])
+    __ixor__ = _in_place(RULES[np.bitwise_xor])
+
+    __lshift__ = _operator(RULES[np.left_shift])
+    __rlshift__ = _reflected(RULES[np.left_shift])
+    __ilshift__ = _in_place(RULES[np.left_shift])
+
+    __rshift__ = _operator(RULES[np.right_shift])
+    __rrshift__ = _reflected(RULES[np.right_shift])
+    __irshift__ = _in_place(RULES[np.right_shift])
+
+    __lt__ = _operator(RULES[np.less])
+    __le__ = _operator(RULES[np.less_equal])
+    __gt__ = _operator(RULES[np.greater])
+    __ge__ = _operator(RULES[np.greater_equal])
 
     def __eq__(self, other: object) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -239,12 +240,12 @@ def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[
 
 
 def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
-    if int(np.prod(metadata.shape)) != 1:
+    if math.prod(metadata.shape) != 1:
         raise InvalidRootError(
             f"root {index} ({_called(root)}) is not a scalar, so there is no one gradient to start from: "
             "pass one of its shape (gradient= or grad_outputs=), or run backward on .sum()"
         )
-    if np.dtype(metadata.dtype).kind == "c":
+    if metadata.dtype.kind == "c":
         raise InvalidRootError(
             f"root {index} ({_called(root)}) is complex: pass a gradient to start from, or take its real part"
         )
@@ -269,7 +270,7 @@ def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> 
             f"the gradient of root {index} has shape {gradient.shape}, and the root ({_called(root)}) has shape "
             f"{metadata.shape}: pass one of that shape"
         )
-    if (gradient.dtype.kind == "c") != (np.dtype(metadata.dtype).kind == "c"):
+    if (gradient.dtype.kind == "c") != (metadata.dtype.kind == "c"):
         raise InvalidGradientError(
             f"the gradient of root {index} has dtype {gradient.dtype}, and the root has dtype {metadata.dtype}: "
             "either both are complex or neither is"

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArgumentError",
+    "ArgumentTypeError",
     "AsyncgradError",
     "BlockingError",
     "ChangedTensorError",
@@ -112,6 +113,10 @@ class BlockingError(AsyncgradError, RuntimeError):
 
 class ArgumentError(AsyncgradError, ValueError):
     """An argument has a shape, a dtype or a value that the function cannot work with."""
+
+
+class ArgumentTypeError(AsyncgradError, TypeError):
+    """An argument is of a type that the function cannot work with."""
 
 
 class IndexRangeError(AsyncgradError, IndexError):

@@ -3,9 +3,8 @@
     python examples/train_digits.py
 
 The images are scikit-learn's digits: 1,797 scans of 8 x 8 pixels. While the network learns, a second coroutine
-on the same event loop asks to be woken every millisecond and notes how late that happens: this is what a web
-server's other requests would feel. A backward that blocks would hold all of them up; this one lets the loop
-breathe as it goes.
+on the same event loop asks to be woken every millisecond and notes how late that happens. A web server's other
+requests would feel the same: a backward that blocks holds them up, and this one lets the loop breathe as it goes.
 """
 
 from __future__ import annotations
@@ -13,12 +12,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
+
+# The matrices are small: a second thread would cost more than it brings, and waiting for it stalls the loop.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
@@ -38,19 +41,17 @@ import matplotlib.pyplot as plt
 
 TARGET = 0.97
 TICK = 0.001
-LEARNING_RATE = 3e-3
+LEARNING_RATE = 2e-3
 PICTURE = Path(__file__).parent / "output" / "train_digits.png"
-
-Array = np.ndarray[Any, Any]
 
 
 class Split(NamedTuple):
     """Images, of shape (count, 1, 8, 8) and between 0 and 1, and the digit that each one shows."""
 
-    images: Array
-    labels: Array
+    images: np.ndarray
+    labels: np.ndarray
 
-    def batches(self, size: int, order: Array) -> Iterator[Split]:
+    def batches(self, size: int, order: np.ndarray) -> Iterator[Split]:
         """Cut the images, taken in this order, into batches."""
         for begin in range(0, len(order), size):
             chosen = order[begin : begin + size]
@@ -76,18 +77,20 @@ class Model:
             bias = np.zeros(shape[0], np.float32)
             return ag.tensor(weight, requires_grad=True), ag.tensor(bias, requires_grad=True)
 
-        self.layers = [layer(16, 1, 3, 3), layer(32, 16, 3, 3), layer(64, 32 * 4 * 4), layer(10, 64)]
+        self.layers = [layer(32, 1, 3, 3), layer(64, 32, 3, 3), layer(64, 64 * 2 * 2), layer(10, 64)]
         self.parameters = [parameter for pair in self.layers for parameter in pair]
         self.rng = rng
 
-    def __call__(self, images: Array, *, training: bool = False) -> ag.Tensor:
+    def __call__(self, images: np.ndarray, *, training: bool = False) -> ag.Tensor:
         """Return ten scores for each image: the higher, the likelier that digit."""
         first, second, third, fourth = self.layers
-        x = nn.relu(nn.max_pool2d(nn.conv2d(images, *first, padding=1), 2))  # (count, 16, 4, 4)
-        x = nn.relu(nn.conv2d(x, *second, padding=1)).reshape(len(images), -1)  # (count, 32 * 4 * 4)
+        x = nn.relu(nn.max_pool2d(nn.conv2d(images, *first, padding=1), 2))  # (count, 32, 4, 4)
+        x = nn.relu(nn.max_pool2d(nn.conv2d(x, *second, padding=1), 2))  # (count, 64, 2, 2)
+        x = x.reshape(len(images), -1)
         if training:
             x = nn.dropout(x, 0.25, rng=self.rng)
-        return nn.linear(nn.relu(nn.linear(x, *third)), *fourth)
+        scores: ag.Tensor = nn.linear(nn.relu(nn.linear(x, *third)), *fourth)
+        return scores
 
 
 @final
@@ -113,7 +116,7 @@ async def train(options: argparse.Namespace, training: Split, testing: Split) ->
     began = time.perf_counter()
     with tqdm(total=options.epochs * steps, unit="step", disable=options.quiet) as bar:
         for epoch in range(options.epochs):
-            optimizer.lr = LEARNING_RATE / 2 * (1 + math.cos(math.pi * epoch / options.epochs))
+            optimizer.param_groups[0]["lr"] = LEARNING_RATE / 2 * (1 + math.cos(math.pi * epoch / options.epochs))
             right = 0
             for batch in training.batches(options.batch_size, rng.permutation(len(training.labels))):
                 right += await step(model, optimizer, batch, history)
@@ -169,12 +172,10 @@ def percentiles(lateness: Sequence[float]) -> tuple[float, float, float]:
     return float(p50), float(p99), float(most)
 
 
-# --- the picture ---------------------------------------------------------------------------------
-
 BLUE, ORANGE, GREY = "#2a6fbb", "#e07b39", "#9aa5b1"
 STYLE = {"axes.grid": True, "axes.axisbelow": True, "axes.edgecolor": GREY, "grid.color": "#e6eaee"}
-STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
-STYLE |= {"axes.titlelocation": "left", "axes.titleweight": "bold"}
+STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"}
+STYLE |= {"axes.titleweight": "bold", "legend.edgecolor": "none", "legend.framealpha": 0.9}
 
 
 def draw(history: History, path: Path) -> None:
@@ -183,52 +184,47 @@ def draw(history: History, path: Path) -> None:
     steps = np.linspace(0, len(epochs), len(history.losses))
     with plt.rc_context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-
         left.plot(steps, history.losses, color=BLUE, alpha=0.25, linewidth=0.8, label="each step")
         means = np.reshape(history.losses, (len(epochs), -1)).mean(axis=1)
         left.plot(epochs - 0.5, means, color=BLUE, linewidth=2, label="mean of the epoch")
         left.set(title="Loss", xlabel="epoch", yscale="log")
-
         middle.plot(epochs, 100 * np.array(history.train_accuracy), color=BLUE, label="training images")
         middle.plot(epochs, 100 * np.array(history.test_accuracy), color=ORANGE, linewidth=2, label="test images")
         middle.axhline(100 * TARGET, color=GREY, linestyle="--", linewidth=1, label=f"target, {TARGET:.0%}")
         middle.set(title=f"Accuracy: {history.test_accuracy[-1]:.1%} of test images", xlabel="epoch", ylabel="%")
         middle.set_ylim(min(90, 100 * min(history.test_accuracy)), 100)
-
         p50, p99, _ = percentiles(history.lateness)
         lateness = np.maximum(1000 * np.array(history.lateness), 0.01)
         right.hist(lateness, bins=np.geomspace(0.01, lateness.max(), 60), color=BLUE)
         right.axvline(p50, color=ORANGE, linewidth=2, label=f"median, {p50:.2f} ms")
         right.axvline(p99, color=ORANGE, linestyle="--", linewidth=2, label=f"99th percentile, {p99:.2f} ms")
-        right.set(title="How late a 1 ms timer woke", xlabel="ms", xscale="log", ylabel="ticks")
+        right.set(title="How late a 1 ms timer woke", xlabel="ms (0.01 or less at the left)", ylabel="ticks")
+        right.set(xscale="log", ylim=(0, 1.3 * right.get_ylim()[1]))
         right.xaxis.set_major_formatter("{x:g}")
-
-        for axes in (left, middle, right):
+        for axes in figure.axes:
             axes.legend()
-        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
         plt.close(figure)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a network on scikit-learn's digits with an awaited backward.")
-    parser.add_argument("--epochs", type=positive, default=20, help="passes over the training images (default: 20)")
-    parser.add_argument("--batch-size", type=positive, default=32, help="images in a step (default: 32)")
+    parser.add_argument("--epochs", type=int, default=40, help="passes over the training images (default: 40)")
+    parser.add_argument("--batch-size", type=int, default=32, help="images in a step (default: 32)")
     parser.add_argument("--seed", type=int, default=0, help="of the split, the weights and the order (default: 0)")
     parser.add_argument("--out", type=Path, default=PICTURE, help="the picture (default: %(default)s)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     options = parser.parse_args(arguments)
-    if options.seed < 0:
-        parser.error(f"--seed must not be negative, and is {options.seed}")
+    for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}, and is {getattr(options, name)}")
     if options.out.suffix != ".png":
         parser.error(f"--out must name a .png file, and is {str(options.out)!r}")
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out: {error}")
     return options
-
-
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, and is {text!r}")
-    return int(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

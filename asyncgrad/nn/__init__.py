@@ -15,16 +15,16 @@ from .attention import scaled_dot_product_attention as scaled_dot_product_attent
 from .convolution import conv2d as conv2d
 from .entropy import cross_entropy as cross_entropy
 from .entropy import nll_loss as nll_loss
-from .regularization import dropout as dropout
 from .gaussian_units import gelu as gelu
-from .normalization import layer_norm as layer_norm
 from .linear_maps import embedding as embedding
 from .linear_maps import linear as linear
 from .losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .losses import l1_loss as l1_loss
 from .losses import mse_loss as mse_loss
+from .normalization import layer_norm as layer_norm
 from .pooling import avg_pool2d as avg_pool2d
 from .pooling import max_pool2d as max_pool2d
+from .regularization import dropout as dropout
 from .softmaxes import log_softmax as log_softmax
 from .softmaxes import softmax as softmax
 

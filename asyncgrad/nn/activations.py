@@ -1,7 +1,8 @@
 """Activation functions, elementwise.
 
 Where a backward takes more than a few NumPy calls it is a primitive of its own, which works in place in
-one array and has its derivatives beneath it.
+one array and has its derivatives beneath it. That array is made by np.empty: a result of NumPy's own would be
+no array but a number where x has no axes.
 """
 
 from __future__ import annotations
@@ -15,11 +16,6 @@ from ..ops.trigonometric import tanh as tanh_
 from .arguments import floating
 
 __all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus", "tanh"]
-
-
-def _empty(x: Any) -> Any:
-    """Return an array to compute into; unlike a result of NumPy's, it is an array for a 0-d `x` too."""
-    return np.empty(x.shape, x.dtype)
 
 
 # relu
@@ -127,20 +123,16 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
 # sigmoid, tanh, silu, softplus, elu
 
 
+@primitive()
 @np.errstate(over="ignore")  # exp(-x) may become infinite: the result is 0, as it should be
-def logistic(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)) of an array."""
-    x = floating(np.asarray(x))
-    value = np.negative(x, out=_empty(x))
+def sigmoid_(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x))."""
+    if x.__class__ is not np.ndarray or x.dtype.kind != "f":
+        x = floating(np.asarray(x))
+    value = np.negative(x, out=np.empty(x.shape, x.dtype))
     np.exp(value, out=value)
     value += 1
     return np.reciprocal(value, out=value)
-
-
-@primitive()
-def sigmoid_(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x))."""
-    return logistic(x)
 
 
 @derivative(sigmoid_, "x")
@@ -149,6 +141,8 @@ def _(g: Any, out: Any) -> Any:
 
 
 _sigmoid = sigmoid_.call
+#: Of an array, without looking whether it is a tensor.
+logistic = sigmoid_.function
 
 
 def sigmoid(x: Any) -> Any:
@@ -205,7 +199,7 @@ def _(g: Any, x: Any) -> Any:
 def silu_grad_(g: Any, x: Any) -> Any:
     """Return g times the derivative of silu, s (1 + x (1 - s)) where s = sigmoid(x)."""
     s = logistic(x)
-    value = np.subtract(1, s, out=_empty(s))
+    value = np.subtract(1, s, out=np.empty(s.shape, s.dtype))
     value *= x
     value += 1
     value *= s

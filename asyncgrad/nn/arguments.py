@@ -1,4 +1,4 @@
-"""What functions of this layer do with their arguments before they compute: take arrays out, check, name what is wrong."""
+"""What functions of this layer do with arguments before they compute: take arrays out, check, say what is wrong."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, An
     if ignored is not None:
         losses[ignored] = 0
     losses *= coefficient
-    return losses if reduction == "none" else np.asarray(np.add.reduce(losses, axis=None)), maxima, sums
+    return losses if reduction == "none" else np.add.reduce(losses, axis=None), maxima, sums
 
 
 @primitive()
@@ -187,9 +187,7 @@ def _reduced(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
     return np.reshape(losses, samples) if reduction == "none" else np.sum(losses)
 
 
-def nll_loss(
-    input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Any:
+def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
     """Return minus the log-probabilities of the right classes.
 
     Args:

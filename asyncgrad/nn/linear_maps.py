@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
-from ..graph.tracked import Tracked
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .rows import leading_sum
@@ -131,7 +130,8 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     Example:
         >>> import numpy as np
         >>> from asyncgrad import nn
-        >>> nn.linear(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([0.0, 0.0, 10.0]))
+        >>> weight, bias = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([0.0, 0.0, 10.0])
+        >>> nn.linear(np.array([[1.0, 2.0]]), weight, bias)
         array([[ 1.,  2., 13.]])
     """
     return _linear(x, weight, bias)
@@ -198,17 +198,18 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
                [1., 2.]])
     """
     places = array_of(indices)
-    table = weight if isinstance(weight, Tracked) else np.asarray(weight)
-    if table.ndim != 2:
-        raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {table.shape}")
+    shape = array_of(weight).shape
+    if len(shape) != 2:
+        raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if places.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {places.dtype}: its arguments are (indices, weight)")
-    rows = table.shape[0]
-    if places.size and not (0 <= places.min() and places.max() < rows):
-        worst = places.min() if places.min() < 0 else places.max()
+    rows = shape[0]
+    lowest, highest = (places.min(), places.max()) if places.size else (0, -1)
+    if lowest < 0 or highest >= rows:
+        worst = lowest if lowest < 0 else highest
         raise IndexRangeError(f"embedding got index {worst}, and the weight has {rows} rows: 0 to {rows - 1}")
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, and the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    return _rows_at(table, places, padding_idx)
+    return _rows_at(weight, places, padding_idx)

@@ -149,10 +149,13 @@ def _(h: Any, g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any)
     y = np.reshape(standardize(x, mean, inverse), matrix)
     scale = inverse_deviation(x, mean, inverse)
     h, g = np.reshape(h, matrix), np.reshape(g, matrix)
-    along = {"axis": 1, "keepdims": True}
-    b, c = np.mean(h * y, **along), np.mean(g * y, **along)
-    covariance = np.mean(g * h, **along) - np.mean(g, **along) * np.mean(h, **along) - b * c
+    b, c = _row_means(h * y), _row_means(g * y)
+    covariance = _row_means(g * h) - _row_means(g) * _row_means(h) - b * c
     return np.reshape(-scale * (scale * covariance * y + c * to_h + b * to_g), x_shape)
+
+
+def _row_means(rows: Any) -> Any:
+    return np.mean(rows, axis=1, keepdims=True)
 
 
 _layer_norm = layer_norm_.call
@@ -187,14 +190,17 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     data = floating(array_of(x))
     if not shape or data.shape[data.ndim - len(shape) :] != shape or data.ndim < len(shape):
-        raise ArgumentError(f"layer_norm with normalized_shape {shape} takes x of shape (..., *{shape}), not {data.shape}")
-    affine = []
+        expected = ", ".join(map(str, ("...", *shape)))
+        raise ArgumentError(f"layer_norm with normalized_shape {shape} takes x of shape ({expected}), not {data.shape}")
+    affine: list[Any] = []
     for name, value in (("weight", weight), ("bias", bias)):
         array = None if value is None else array_of(value)
         if array is not None and array.shape != shape:
-            raise ArgumentError(f"layer_norm with normalized_shape {shape} needs a {name} of that shape, not {array.shape}")
+            raise ArgumentError(
+                f"layer_norm with normalized_shape {shape} needs a {name} of that shape, not {array.shape}"
+            )
         affine.append(array if array is None or len(shape) == 1 else array.reshape(-1))
     length = math.prod(shape)
     rows = data.reshape(data.size // length if length else 0, length)
-    value, mean, inverse = _compute(rows, *affine, eps)
+    value, mean, inverse = _compute(rows, affine[0], affine[1], eps)
     return _layer_norm(x, weight, bias, value.reshape(data.shape), mean, inverse)

@@ -47,7 +47,7 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
         >>> import numpy as np
         >>> from asyncgrad import nn
         >>> nn.dropout(np.ones(6), 0.5, rng=np.random.default_rng(0))
-        array([2., 0., 0., 0., 2., 2.])
+        array([2., 2., 2., 0., 0., 0.])
     """
     if not 0 <= p <= 1:
         raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")

@@ -75,8 +75,7 @@ def _(h: Any, y: Any, axis: int) -> Any:
 
 @derivative(softmax_grad_, "y")
 def _(h: Any, g: Any, y: Any, axis: int) -> Any:
-    along = {"axis": axis, "keepdims": True}
-    return h * g - g * np.sum(h * y, **along) - h * np.sum(g * y, **along)
+    return h * g - g * np.sum(h * y, axis=axis, keepdims=True) - h * np.sum(g * y, axis=axis, keepdims=True)
 
 
 _softmax = softmax_.call

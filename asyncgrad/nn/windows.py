@@ -26,7 +26,7 @@ class Window(NamedTuple):
     def over(
         cls,
         function: str,
-        image: tuple[int, int],
+        image: tuple[int, ...],
         kernel: tuple[int, int],
         stride: tuple[int, int],
         padding: tuple[tuple[int, int], tuple[int, int]],
@@ -83,7 +83,7 @@ def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0
     return padded
 
 
-def crop(padded: Any, padding: tuple[tuple[int, int], tuple[int, int]], image: tuple[int, int]) -> Any:
+def crop(padded: Any, padding: tuple[tuple[int, int], tuple[int, int]], image: tuple[int, ...]) -> Any:
     """Return what `pad` had put rows and columns around, the image of that height and width."""
     (above, _), (left, _) = padding
     return padded[..., above : above + image[0], left : left + image[1]]

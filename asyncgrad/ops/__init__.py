@@ -11,6 +11,7 @@ from . import diagonals as diagonals
 from . import exponential as exponential
 from . import extremes as extremes
 from . import indexing as indexing
+from . import interpolation as interpolation
 from . import joining as joining
 from . import linear_algebra as linear_algebra
 from . import nondifferentiable as nondifferentiable

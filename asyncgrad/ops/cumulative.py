@@ -20,11 +20,12 @@ __all__ = [
     "diff",
     "product_of_others",
     "recurrence",
+    "rows",
     "trapezoid",
 ]
 
 
-def _rows(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
+def rows(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
     """Return the index of a range along one axis, counted from the front."""
     return (*(slice(None),) * axis, slice(start, stop))
 
@@ -114,14 +115,14 @@ def _(h: Any, a: Any, axis: int) -> Any:
 
 @derivative(recurrence, "a")
 def _(h: Any, a: Any, out: Any, axis: int) -> Any:
-    earlier = _forward(h, a, axis)[_rows(axis, None, -1)]
-    return np.concatenate([np.zeros_like(h[_rows(axis, None, 1)]), earlier], axis) * out
+    earlier = _forward(h, a, axis)[rows(axis, None, -1)]
+    return np.concatenate([np.zeros_like(h[rows(axis, None, 1)]), earlier], axis) * out
 
 
 def _product_before(a: Any, axis: int) -> Any:
     """Return for each element the product of those before it along an axis."""
-    ones = np.ones_like(a[_rows(axis, None, 1)])
-    return np.concatenate([ones, np.cumprod(a[_rows(axis, None, -1)], axis)], axis)
+    ones = np.ones_like(a[rows(axis, None, 1)])
+    return np.concatenate([ones, np.cumprod(a[rows(axis, None, -1)], axis)], axis)
 
 
 def product_of_others(a: Any, axes: tuple[int, ...]) -> Any:
@@ -129,10 +130,10 @@ def product_of_others(a: Any, axes: tuple[int, ...]) -> Any:
     kept = [axis for axis in range(a.ndim) if axis not in axes]
     order = (*kept, *axes)
     moved = np.transpose(a, order)
-    rows = np.reshape(moved, (*(a.shape[axis] for axis in kept), -1)) if a.size else moved
+    lines = np.reshape(moved, (*(a.shape[axis] for axis in kept), -1)) if a.size else moved
     last = len(kept)
-    after = np.flip(_product_before(np.flip(rows, last), last), last)
-    others = np.reshape(_product_before(rows, last) * after, moved.shape)
+    after = np.flip(_product_before(np.flip(lines, last), last), last)
+    others = np.reshape(_product_before(lines, last) * after, moved.shape)
     return np.transpose(others, inverse_permutation(order))
 
 
@@ -190,7 +191,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _ABSENT, append: Any
         a = np.concatenate(parts, axis)
     difference = np.not_equal if a.dtype.kind == "b" else np.subtract
     for _ in range(n):
-        a = difference(a[_rows(axis, 1, None)], a[_rows(axis, None, -1)])
+        a = difference(a[rows(axis, 1, None)], a[rows(axis, None, -1)])
     return a
 
 
@@ -208,7 +209,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         steps = diff(x, axis=axis if x.ndim > 1 else 0)
         if x.ndim == 1:
             steps = reshape(steps, [-1 if one == axis else 1 for one in range(y.ndim)])
-    means = (y[_rows(axis, 1, None)] + y[_rows(axis, None, -1)]) / 2.0
+    means = (y[rows(axis, 1, None)] + y[rows(axis, None, -1)]) / 2.0
     return np.sum(steps * means, axis=axis)
 
 

@@ -36,6 +36,9 @@ __all__ = [
     "take_along_axis",
 ]
 
+#: Elements for which it does not pay to reckon out their places.
+_FEW = 1000
+
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -86,10 +89,10 @@ def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
         total[index] = g
         return total
     leading = _axes_led_by(index, len(shape))
-    if leading == len(shape):
+    if leading == len(shape) or g.size < _FEW:
         np.add.at(total, index, g)
         return total
-    # np.add.at is several times as fast on rows of single elements as on rows of rows.
+    # On many elements np.add.at is several times as fast if it adds them one by one than if it adds whole rows.
     rows = math.prod(shape[leading:])
     places = _places(index, shape[:leading])[..., np.newaxis] * rows + np.arange(rows)
     np.add.at(total.reshape(-1), places.reshape(-1), g.reshape(-1))
@@ -197,7 +200,7 @@ def _(g: Any, a_shape: tuple[int, ...], indices: Any, axis: int, mode: str) -> A
         places = places % length
     elif mode == "clip":
         places = places.clip(0, length - 1)
-    return put(g, (*(slice(None),) * axis, places), a_shape)
+    return put(g, (*(slice(None),) * axis, places) if axis else places, a_shape)
 
 
 @derivative(take_, "indices")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
 
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
-from ..graph.node import Edge, Node
+from ..graph.node import Node
 from ..graph.tracked import Tracked
 from .axes import array_like, axis_index
 from .dispatch import write
@@ -53,9 +53,9 @@ class JoinNode(Node):
 
     __slots__ = ("_axis", "_bounds")
 
-    def __init__(self, arrays: Sequence[Any], out: Tracked, axis: int, bounds: tuple[int, ...] | None) -> None:
+    def __init__(self, arrays: Sequence[Any], out: Tracked, axis: int, bounds: Sequence[int] | None) -> None:
         edges = [gradient_edge(array) if isinstance(array, Tracked) else None for array in arrays]
-        self._connect([None if edge is None else Edge(*edge) for edge in edges])
+        self._connect(edges)
         self.shape, self.dtype, self.device = out._data.shape, out._data.dtype, out._device
         self.special = None
         self._axis = axis
@@ -98,20 +98,22 @@ class JoinNode(Node):
         )
 
 
-def _joined(
-    arrays: Sequence[Any], data: np.ndarray, axis: int, bounds: tuple[int, ...] | None, out: Any
-) -> Any:
+def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] | None, out: Any) -> Any:
     """Return joined data as a tensor with its history; as it is where none of the arrays is a tensor."""
-    tensors = [array for array in arrays if isinstance(array, Tracked)]
-    if not tensors:
-        return data if out is None else write(out, data)
-    template = tensors[0]
-    for other in tensors:
-        if other._device is not template._device:
-            raise mixed_devices("stack" if bounds is None else "concatenate", template, other)
-    result = type(template)(data, None, 0, template._device)
-    if GRAD_MODE.get() and data.dtype.kind in "fc" and any(tensor._requires_grad() for tensor in tensors):
-        result._grad_fn = JoinNode(arrays, result, axis, bounds)
+    template: Tracked | None = None
+    requires_grad = False
+    for array in arrays:
+        if isinstance(array, Tracked):
+            if template is None:
+                template = array
+            elif array._device is not template._device:
+                raise mixed_devices("stack" if bounds is None else "concatenate", template, array)
+            requires_grad = requires_grad or array._requires_grad()
+    result = data
+    if template is not None:
+        result = type(template)(data, None, 0, template._device)
+        if requires_grad and GRAD_MODE.get() and data.dtype.kind in "fc":
+            result._grad_fn = JoinNode(arrays, result, axis, bounds)
     return result if out is None else write(out, result)
 
 
@@ -128,8 +130,12 @@ def concatenate(
         arrays, axis = [reshape(array_like(array), -1) for array in arrays], 0
     raw = _raw(arrays)
     data = np.concatenate(raw, axis, dtype=dtype, casting=casting)
-    axis = axis_index(axis, data.ndim)
-    return _joined(arrays, data, axis, tuple(accumulate((one.shape[axis] for one in raw), initial=0)), out)
+    if axis < 0:
+        axis += data.ndim
+    bounds = [0]
+    for one in raw:
+        bounds.append(bounds[-1] + one.shape[axis])
+    return _joined(arrays, data, axis, bounds, out)
 
 
 RULES[np.concatenate] = concatenate
@@ -139,7 +145,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     """Return arrays of one shape laid side by side along a new axis."""
     arrays = list(arrays)
     data = np.stack(_raw(arrays), axis, dtype=dtype, casting=casting)
-    return _joined(arrays, data, axis_index(axis, data.ndim), None, out)
+    return _joined(arrays, data, axis + data.ndim if axis < 0 else axis, None, out)
 
 
 RULES[np.stack] = stack

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import MissingDerivativeError
 from ..graph.tracked import Tracked
 from ..graph.values import raw
-from .axes import array_like, axis_index, axis_tuple
+from .axes import array_beside, array_like, axis_index, axis_tuple
 from .indexing import take
 from .primitive import RULES, derivative, primitive
 from .shaping import broadcast_to, reshape, swapaxes
@@ -97,7 +97,7 @@ def _(g: Any, a_shape: tuple[int, ...], repeats: int, axis: int) -> Any:
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return each element along an axis several times: all as often, or each as often as its own count says."""
-    a, counts = array_like(a), np.asarray(raw(repeats))
+    a, counts = array_beside(a, repeats), np.asarray(raw(repeats))
     if axis is None:
         a, axis = reshape(a, -1), 0
     axis = axis_index(axis, a.ndim)
@@ -111,7 +111,7 @@ RULES[np.repeat] = repeat
 
 def tile(A: Any, reps: Any) -> Any:
     """Return the whole array side by side with itself, so many times along each axis."""
-    A = array_like(A)
+    A = array_beside(A, reps)
     counts = tuple(int(count) for count in np.ravel(raw(reps)))
     counts = (1,) * (A.ndim - len(counts)) + counts
     shape = (1,) * (len(counts) - A.ndim) + A.shape

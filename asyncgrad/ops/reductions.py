@@ -276,10 +276,10 @@ def _extreme_gradient(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> An
     elements, kept = raw(a), kept_shape(a.shape, axis)
     extremes = raw(out).reshape(kept)
     chosen = elements == extremes
-    if np.any(np.isnan(extremes)):
+    if np.isnan(extremes).any():
         chosen |= np.isnan(elements)
     count = sum_over(chosen, axis, g.dtype, None, True)
-    return np.broadcast_to(g.reshape(kept) / count, a.shape) * chosen
+    return g.reshape(kept) / count * chosen
 
 
 derivative(max_, "a")(_extreme_gradient)

@@ -37,13 +37,14 @@ def draw(*shape: int) -> np.ndarray:
 def distinct(*shape: int) -> np.ndarray:
     """Return numbers of which no two are near each other, in random order."""
     count = int(np.prod(shape))
-    return (_rng.permutation(count).reshape(shape) - count / 2) / 7
+    return np.asarray((_rng.permutation(count).reshape(shape) - count / 2) / 7)
 
 
 def probabilities(*shape: int) -> np.ndarray:
     """Return positive numbers that sum to 1 along axis 1."""
-    values = _rng.uniform(0.1, 1.0, shape)
-    return values / values.sum(axis=1, keepdims=True)
+    values: np.ndarray = _rng.uniform(0.1, 1.0, shape)
+    values /= values.sum(axis=1, keepdims=True)
+    return values
 
 
 def call(
@@ -94,6 +95,7 @@ LINEAR = [
 ]
 
 _weight = np.array([0.5, 1.5, 2.0, 1.0])
+OPTIONS: list[dict[str, Any]] = [{}, {"weight": _weight}, {"reduction": "sum"}, {"reduction": "none"}]
 CLASSIFICATION = [
     call(function, scores, labels, **options)
     for function in (nn.cross_entropy, nn.nll_loss)
@@ -104,12 +106,12 @@ CLASSIFICATION = [
         (draw(2, 4, 1, 2), np.array([[[0, 1]], [[3, 2]]])),
         (draw(4), np.array(2)),
     )
-    for options in ({}, {"weight": _weight, "reduction": "mean"}, {"reduction": "sum"}, {"reduction": "none"})
+    for options in OPTIONS
 ]
 CLASSIFICATION += [
     call(nn.cross_entropy, draw(3, 4), np.array([2, 0, 1]), ignore_index=0),
     *(
-        call(nn.cross_entropy, draw(3, 4), np.array([2, -100, 3]), label_smoothing=0.1, reduction=reduction, weight=weight)
+        call(nn.cross_entropy, draw(3, 4), np.array([2, -100, 3]), weight, reduction=reduction, label_smoothing=0.1)
         for reduction in ("mean", "sum", "none")
         for weight in (None, _weight)
     ),
@@ -138,15 +140,12 @@ REGRESSION += [
 ]
 
 NORMALIZATION = [
-    call(nn.layer_norm, draw(3, 4), 4 if shape is int else shape, *affine, by=by, **options)
-    for shape, affine, by, options in (
-        ((4,), (draw(4), draw(4)), (0, 2, 3), {}),
-        ((4,), (), (0,), {}),
-        ((4,), (draw(4),), (0, 2), {"eps": 0.3}),
-        ((3, 4), (draw(3, 4), draw(3, 4)), (0, 2, 3), {}),
-    )
+    call(nn.layer_norm, draw(3, 4), (4,), draw(4), draw(4), by=(0, 2, 3)),
+    call(nn.layer_norm, draw(3, 4), (4,)),
+    call(nn.layer_norm, draw(3, 4), (4,), draw(4), by=(0, 2), eps=0.3),
+    call(nn.layer_norm, draw(3, 4), (3, 4), draw(3, 4), draw(3, 4), by=(0, 2, 3)),
+    call(nn.layer_norm, draw(2, 3, 4), (4,), draw(4), draw(4), by=(0, 2, 3)),
 ]
-NORMALIZATION.append(call(nn.layer_norm, draw(2, 3, 4), (4,), draw(4), draw(4), by=(0, 2, 3)))
 
 CONVOLUTION = [
     call(nn.conv2d, draw(2, 2, 4, 5), draw(3, 2, 2, 3), draw(3), by=(0, 1, 2)),
@@ -177,9 +176,7 @@ ATTENTION = [
     for options in ({}, {"scale": 0.7}, {"is_causal": True}, {"attn_mask": _some})
 ]
 ATTENTION += [
-    call(
-        nn.scaled_dot_product_attention, draw(1, 2, 3, 2), draw(1, 2, 3, 2), draw(1, 2, 3, 2), draw(3, 3), by=(0, 1, 2, 3)
-    ),
+    call(nn.scaled_dot_product_attention, *(draw(1, 2, 3, 2) for _ in range(3)), draw(3, 3), by=(0, 1, 2, 3)),
     call(nn.scaled_dot_product_attention, draw(3, 4), draw(2, 4), draw(2, 5), by=(0, 1, 2)),
 ]
 

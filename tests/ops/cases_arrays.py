@@ -7,36 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.ops.cases_elementwise import normal, positive
+from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, whole
 from tests.ops.finite_differences import Case
-
-_random = np.random.default_rng(20240608)
-
-
-def normal(*shape: int) -> np.ndarray:
-    """Draw numbers of either sign, none nearer to 0 than 0.1."""
-    drawn = _random.normal(size=shape)
-    return np.asarray(drawn + np.copysign(0.1, drawn))
-
-
-def whole(*shape: int) -> np.ndarray:
-    """Draw whole numbers of either sign: sums of their products are the same in any order."""
-    return np.asarray(np.rint(4 * normal(*shape)))
-
-
-def positive(*shape: int) -> np.ndarray:
-    """Draw numbers between 0.5 and 2.5."""
-    return np.asarray(_random.uniform(0.5, 2.5, shape))
-
-
-def distinct(*shape: int) -> np.ndarray:
-    """Draw numbers of either sign of which no two are nearer to each other, or to 0, than 0.1."""
-    size = int(np.prod(shape))
-    return np.asarray((_random.permutation(size).reshape(shape) - size // 2 + 0.4) * 0.3)
-
-
-def matrix(*shape: int) -> np.ndarray:
-    """Draw matrices that are far from singular."""
-    return normal(*shape) + 3 * np.eye(shape[-2], shape[-1])
 
 
 def with_zeros(*places: tuple[int, ...]) -> np.ndarray:
@@ -45,11 +18,6 @@ def with_zeros(*places: tuple[int, ...]) -> np.ndarray:
     for place in places:
         drawn[place] = 0.0
     return drawn
-
-
-def both(*args: Any, **kwargs: Any) -> Case:
-    """Return a case in which the first two arguments are differentiated."""
-    return Case(args, kwargs, differentiate=(0, 1))
 
 
 def over_axes(draw: Callable[..., np.ndarray]) -> list[Case]:
@@ -64,6 +32,11 @@ def over_axes(draw: Callable[..., np.ndarray]) -> list[Case]:
         Case((draw(2, 3),), {"axis": ()}),
         Case((draw(),)),
     ]
+
+
+def spaced(*shape: int) -> np.ndarray:
+    """Draw whole numbers of which no two are equal."""
+    return np.rint(10 * distinct(*shape))
 
 
 _mask = np.array([[True, False, True], [True, True, False]])
@@ -125,6 +98,13 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
         Case((distinct(2, 4), 1)),
         Case((_NANS, 1), smooth=False),
     ],
+    np.quantile: [
+        Case((spaced(5), 0.3125)),
+        Case((spaced(2, 5), [0.25, 0.875], 1)),
+        Case((spaced(3, 2, 3), np.array([[0.5, 1.0]]), (0, -1)), {"keepdims": True}),
+        Case((_NANS, [0.5, 0.25], 1), smooth=False),
+    ],
+    np.percentile: [Case((spaced(5), 62.5)), Case((spaced(2, 3), [25, 50]), {"axis": 0, "keepdims": True})],
     np.nansum: [Case((normal(2, 3), 0)), Case((_NANS,), smooth=False)],
     np.nanprod: [Case((normal(2, 3), 0)), Case((_NANS, 1), smooth=False)],
     np.nanmean: [Case((normal(2, 3), 0)), Case((_NANS, 1), smooth=False), Case((whole(2, 3),), {"where": _mask})],
@@ -144,6 +124,19 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
         Case((normal(2, 4), 2)),
         Case((normal(3, 2),), {"axis": 0, "prepend": normal(1, 2), "append": 2.0}, differentiate=(0, "prepend")),
         Case((normal(2), 0)),
+    ],
+    np.gradient: [
+        Case((12 * whole(4),)),
+        Case((12 * whole(3, 4), 2.0)),
+        Case((12 * whole(3, 4), 0.5), {"axis": 1, "edge_order": 2}),
+        Case((12 * whole(2, 4), np.array([0.0, 1.0, 4.0, 5.0])), {"axis": -1, "edge_order": 2}, differentiate=(0, 1)),
+        Case((12 * whole(3, 4), 1, [0.0, 1.0, 4.0, 5.0]), {"axis": (0, 1)}),
+    ],
+    np.interp: [
+        Case((np.array([0.25, 3.5, 9.0, -1.0]), np.array([0.0, 2.0, 6.0]), whole(3)), differentiate=(0, 1, 2)),
+        Case((np.array(0.25), [0.0, 2.0], [4.0, 5.0])),
+        Case((np.array([-1.0, 0.5, 7.0]), np.array([0.0, 2.0]), whole(2), -9.0, 9.0), differentiate=(0, 2)),
+        Case((np.array([-1.0, 0.5]), [1.0], whole(1)), differentiate=(2,)),
     ],
     np.trapezoid: [
         Case((normal(4),)),
@@ -279,119 +272,6 @@ JOINS: dict[Callable[..., Any], list[Case]] = {
     np.hsplit: [Case((normal(2, 4), 2)), Case((normal(4), 2))],
     np.vsplit: [Case((normal(4, 2), 2))],
     np.dsplit: [Case((normal(2, 1, 4), 2))],
-}
-
-_MATRIX_PRODUCTS = [
-    both(whole(3), whole(3)),
-    both(whole(2, 3), whole(3)),
-    both(whole(3), whole(3, 2)),
-    both(whole(2, 3), whole(3, 4)),
-    both(whole(2, 2, 3), whole(3, 4)),
-    both(whole(2, 2, 3), whole(3)),
-    both(whole(3), whole(2, 3, 2)),
-    both(whole(2, 3), whole(2, 3, 2)),
-    both(whole(2, 1, 2, 3), whole(2, 3, 2)),
-    both([[1.0, 2.0]], whole(2, 3)),
-]
-
-PRODUCTS: dict[Callable[..., Any], list[Case]] = {
-    np.matmul: _MATRIX_PRODUCTS,
-    np.linalg.matmul: _MATRIX_PRODUCTS[3:5],
-    np.dot: [
-        *_MATRIX_PRODUCTS[:6],
-        both(whole(), whole(2)),
-        both(whole(2, 3), whole(2, 3, 2)),
-        both(whole(3), whole(2, 3, 2)),
-        both(whole(2, 2, 3), whole(2, 3, 2)),
-    ],
-    np.inner: [both(whole(3), whole(3)), both(whole(2, 3), whole(2, 1, 3)), both(whole(2, 3), whole())],
-    np.outer: [both(whole(2, 2), whole(3))],
-    np.linalg.outer: [both(whole(2), whole(3))],
-    np.vdot: [both(whole(2, 3), whole(3, 2))],
-    np.vecdot: [both(whole(2, 3), whole(3)), both(whole(3, 2), whole(3, 1), axis=0)],
-    np.linalg.vecdot: [both(whole(2, 3), whole(3))],
-    np.kron: [both(whole(2, 2), whole(3)), both(whole(2), whole(2, 1, 2))],
-    np.cross: [both(whole(2, 3), whole(3)), both(whole(3, 2), whole(3, 2), axis=0), both(whole(3), whole(3))],
-    np.linalg.cross: [both(whole(3, 2), whole(3, 2), axis=0)],
-    np.tensordot: [
-        both(whole(2, 3, 2), whole(3, 2, 2)),
-        both(whole(2, 3), whole(2), 0),
-        both(whole(2, 3, 4), whole(4, 2, 3), ((1, -1), (2, 0))),
-        both(whole(2, 3, 4), whole(5, 2), (0, 1)),
-        both(whole(2, 3), whole(3, 2), ([0, 1], [1, 0])),
-    ],
-    np.linalg.tensordot: [both(whole(2, 3), whole(3, 2), axes=1)],
-    np.convolve: [both(whole(4), whole(3), *mode) for mode in ((), ("same",), ("valid",))]
-    + [both(whole(2), whole(5), mode) for mode in ("same", "valid")],
-    np.correlate: [both(whole(4), whole(3), *mode) for mode in ((), ("same",), ("full",))]
-    + [both(whole(2), whole(5), mode) for mode in ("same", "valid", "full")],
-}
-
-
-def einsums(*operands: Any, **kwargs: Any) -> Case:
-    """Return a case of einsum in which every array is differentiated."""
-    places = tuple(index for index, operand in enumerate(operands) if isinstance(operand, np.ndarray))
-    return Case(operands, kwargs, differentiate=places)
-
-
-EINSUMS = [
-    einsums("ij->ji", whole(2, 3)),
-    einsums("ij->", whole(2, 3)),
-    einsums("ii->i", whole(3, 3)),
-    einsums("iij->j", whole(2, 2, 3)),
-    einsums("ii", whole(3, 3)),
-    einsums("ba", whole(2, 3)),
-    einsums("...ij->...", whole(2, 2, 3)),
-    einsums("ij,jk->ik", whole(2, 3), whole(3, 2)),
-    einsums("ij,jk", whole(2, 3), whole(3, 2)),
-    einsums("bij,bjk->bik", whole(2, 2, 3), whole(2, 3, 2)),
-    einsums("bhqd,bhkd->bhqk", whole(2, 1, 2, 3), whole(2, 1, 3, 3)),
-    einsums("...ij,jk->...ki", whole(2, 2, 3), whole(3, 2)),
-    einsums("i...,...i->...", whole(3, 2), whole(2, 3)),
-    einsums("i,j->ij", whole(2), whole(3)),
-    einsums("ij,ij->", whole(2, 3), whole(2, 3)),
-    einsums("ij,ij->i", whole(2, 3), whole(2, 3)),
-    einsums("ij,k->i", whole(2, 3), whole(2)),
-    einsums("ii,ij->j", whole(2, 2), whole(2, 3)),
-    einsums("ijj,jk->ik", whole(2, 3, 3), whole(3, 2)),
-    einsums("ij,j->", whole(1, 3), whole(1)),
-    einsums("ij,jk->ik", whole(2, 1), whole(3, 2)),
-    einsums("ij,ij->ij", whole(1, 3), whole(2, 1)),
-    einsums("ij,jk,kl->il", whole(2, 3), whole(3, 2), whole(2, 2)),
-    einsums("i,ij,j,j->", whole(2), whole(2, 3), whole(3), whole(3), optimize=True),
-    einsums("a,ab,abc->c", whole(2), whole(2, 2), whole(2, 2, 3)),
-    einsums(whole(2, 3), [0, 1], whole(3, 2), [1, 2], [2, 0]),
-    einsums(whole(2, 3), [Ellipsis, 1], whole(3), [1]),
-    einsums(",i->i", whole(), whole(2)),
-]
-PRODUCTS[np.einsum] = EINSUMS
-
-NORMS: dict[Callable[..., Any], list[Case]] = {
-    np.linalg.norm: [
-        Case((normal(2, 3, 2),)),
-        Case((normal(3),), {"keepdims": True}),
-        *[Case((distinct(4), order)) for order in (2, 1, 3, 0.5, -1, 1.5, np.inf, -np.inf)],
-        *[Case((distinct(2, 3), order, axis)) for order in (None, 1, 2.5, np.inf) for axis in (0, -1)],
-        *[Case((distinct(2, 3), order)) for order in ("fro", 1, -1, np.inf, -np.inf)],
-        Case((distinct(2, 3, 2), None, (0, 2)), {"keepdims": True}),
-        Case((distinct(2, 3, 2), 1, (2, 0)), {"keepdims": True}),
-        Case((normal(3), 0), smooth=False),
-    ],
-    np.linalg.vector_norm: [
-        Case((normal(2, 3),)),
-        Case((normal(2, 3),), {"axis": 0, "ord": 3, "keepdims": True}),
-        Case((distinct(2, 3, 2),), {"axis": (0, 1), "ord": np.inf}),
-    ],
-    np.linalg.matrix_norm: [Case((normal(2, 3, 2),)), Case((distinct(2, 3, 2),), {"ord": 1, "keepdims": True})],
-    np.linalg.inv: [Case((matrix(3, 3),)), Case((matrix(2, 2, 2),))],
-    np.linalg.det: [Case((matrix(3, 3),)), Case((matrix(2, 2, 2),)), Case((np.outer([1.0, 2.0], [3.0, 1.0]),))],
-    np.linalg.slogdet: [Case((matrix(3, 3),)), Case((-matrix(2, 3, 3),))],
-    np.linalg.solve: [
-        both(matrix(3, 3), normal(3)),
-        both(matrix(3, 3), normal(3, 2)),
-        both(matrix(2, 3, 3), normal(3, 2)),
-    ],
-    np.linalg.cholesky: [],
 }
 
 CASES: dict[Callable[..., Any], list[Case]] = {

@@ -70,7 +70,7 @@ def test_a_product_of_a_stack_with_one_matrix_is_one_large_product() -> None:
     x = ag.tensor(whole(2, 4, 3), requires_grad=True)
     weight = ag.tensor(whole(3, 5), requires_grad=True)
 
-    node = (x @ weight).grad_fn
+    node: Any = (x @ weight).grad_fn
     grads = node.apply((whole(2, 4, 5),))
 
     assert [grad.shape for grad in grads] == [(2, 4, 3), (3, 5)]
@@ -149,7 +149,7 @@ def test_einsum_needs_arrays_and_takes_dtype_and_out() -> None:
     out = ag.tensor(np.zeros(2))
 
     assert np.einsum("ij->i", x, dtype=np.float64).dtype == np.float64
-    assert np.einsum("ij->i", x.detach(), out=out) is out
+    assert numpy.einsum("ij->i", x.detach(), out=out) is out
     assert out.tolist() == [2, 2]
     with pytest.raises(TypeError, match="order"):
         numpy.einsum("ij->i", x, order="F")

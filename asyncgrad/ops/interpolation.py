@@ -1,0 +1,138 @@
+"""Values between values: quantiles, piecewise linear functions, slopes of sampled functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import MissingDerivativeError
+from ..graph.values import raw
+from .axes import array_like, axis_tuple, kept_shape, reduced_axes
+from .cumulative import rows
+from .dispatch import write
+from .indexing import getitem, sort, take
+from .primitive import RULES
+from .shaping import moveaxis, reshape
+
+__all__ = ["gradient", "interp", "percentile", "quantile"]
+
+
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return what a share of the elements along axes lies below, on the line between the two elements next to it."""
+    if method != "linear" or weights is not None:
+        given = "weights=" if weights is not None else f"method={method!r}"
+        raise MissingDerivativeError(f"numpy.quantile has no derivative rule with {given}, only with method='linear'")
+    shares = np.asarray(raw(q), float)
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
+    a = array_like(a)
+    a = a if a.dtype.kind in "fc" else a.astype(float)
+    axes = reduced_axes(axis, a.ndim)
+    kept = [one for one in range(a.ndim) if one not in axes]
+    ordered = sort(reshape(np.transpose(a, (*kept, *axes)), (*(a.shape[one] for one in kept), -1)))
+    places = shares * (ordered.shape[-1] - 1)
+    below = np.floor(places).astype(int)
+    above = np.minimum(below + 1, ordered.shape[-1] - 1)
+    weight = (places - below).astype(a.dtype)
+    lower = take(ordered, below, -1)
+    result = lower + (take(ordered, above, -1) - lower) * weight
+    absent = np.isnan(raw(ordered)[..., -1:]) if shares.ndim else np.isnan(raw(ordered)[..., -1])
+    if np.any(absent):
+        result = np.where(absent, np.nan, result)
+    if shares.ndim:
+        result = moveaxis(reshape(result, (*ordered.shape[:-1], shares.size)), -1, 0)
+        result = reshape(result, shares.shape + ordered.shape[:-1])
+    if keepdims:
+        result = reshape(result, shares.shape + kept_shape(a.shape, axes))
+    return result if out is None else write(out, result)
+
+
+RULES[np.quantile] = quantile
+
+
+def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return what so many of a hundred elements lie below: a quantile."""
+    return quantile(a, np.true_divide(raw(q), 100), *args, **kwargs)
+
+
+RULES[np.percentile] = percentile
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Return the values at x of the piecewise linear function through the points (xp, fp)."""
+    if period is not None:
+        raise MissingDerivativeError("numpy.interp has no derivative rule with period=: reduce x to one period first")
+    x, xp, fp = array_like(x), array_like(xp), array_like(fp)
+    if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
+        raise ValueError(f"interp needs as many points as values, in rows: the shapes are {xp.shape} and {fp.shape}")
+    if xp.size == 1:
+        result = np.broadcast_to(fp, x.shape) if x.ndim else fp[0]
+    else:
+        start = np.clip(np.searchsorted(raw(xp), raw(x), "right") - 1, 0, xp.size - 2)
+        slope = (getitem(fp, start + 1) - getitem(fp, start)) / (getitem(xp, start + 1) - getitem(xp, start))
+        result = slope * (x - getitem(xp, start)) + getitem(fp, start)
+    result = np.where(raw(x) < raw(xp)[0], fp[0] if left is None else left, result)
+    # The last point itself too, so that it has the value given and not one reckoned out.
+    return np.where(raw(x) >= raw(xp)[-1], _beyond(x, xp, fp, right), result)
+
+
+def _beyond(x: Any, xp: Any, fp: Any, right: Any) -> Any:
+    return fp[-1] if right is None else np.where(raw(x) > raw(xp)[-1], right, fp[-1])
+
+
+RULES[np.interp] = interp
+
+
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Return the slopes of a sampled function along axes: central differences inside, one-sided ones at the ends."""
+    f = array_like(f)
+    f = f if f.dtype.kind in "fc" else f.astype(float)
+    axes = reduced_axes(axis, f.ndim) if axis is None or isinstance(axis, tuple) else axis_tuple(axis, f.ndim)
+    if edge_order not in (1, 2):
+        raise ValueError(f"gradient takes edge_order=1 or 2, not {edge_order}")
+    spacings = varargs or (1.0,)
+    if len(spacings) == 1 and np.ndim(spacings[0]) == 0:
+        spacings *= len(axes)
+    if len(spacings) != len(axes):
+        raise TypeError(f"gradient along {len(axes)} axes takes no spacing, one number, or {len(axes)} spacings")
+    results = tuple(_slopes(f, one, spacing, edge_order) for one, spacing in zip(axes, spacings, strict=True))
+    return results[0] if len(results) == 1 else results
+
+
+RULES[np.gradient] = gradient
+
+
+def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
+    """Return the slopes along one axis, by the parabola through each point and its neighbours."""
+    length = f.shape[axis]
+    if length < edge_order + 1:
+        raise ValueError(f"gradient with edge_order={edge_order} needs {edge_order + 1} elements, and there are {length}")
+    if np.ndim(spacing) == 0:
+        steps = np.broadcast_to(spacing, (length - 1,))
+    else:
+        points = array_like(spacing)
+        if points.shape != (length,):
+            raise ValueError(f"gradient needs a coordinate for each of {length} elements, not {points.shape}")
+        steps = points[1:] - points[:-1]
+    steps = reshape(steps, [-1 if one == axis else 1 for one in range(f.ndim)])
+    rises = (f[rows(axis, 1, None)] - f[rows(axis, None, -1)]) / steps
+    before, after = steps[rows(axis, None, -1)], steps[rows(axis, 1, None)]
+    first, second = rises[rows(axis, None, -1)], rises[rows(axis, 1, None)]
+    inside = (first * after + second * before) / (before + after)
+    start, end = rises[rows(axis, None, 1)], rises[rows(axis, -1, None)]
+    if edge_order == 2:
+        bend = (second - first) / (before + after)
+        start = start - bend[rows(axis, None, 1)] * before[rows(axis, None, 1)]
+        end = end + bend[rows(axis, -1, None)] * after[rows(axis, -1, None)]
+    return np.concatenate([start, inside, end], axis)

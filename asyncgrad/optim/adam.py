@@ -1,0 +1,170 @@
+"""Adam, and Adam with decoupled weight decay."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, final
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .optimizer import Group, Optimizer, check_range
+
+__all__ = ["Adam", "AdamW"]
+
+
+def _real(array: np.ndarray) -> np.ndarray:
+    """Return a real array as it is, and a contiguous complex one as a view of its real and imaginary parts."""
+    return array if array.dtype.kind != "c" else array.reshape(-1).view(array.real.dtype)
+
+
+class _AdamFamily(Optimizer):
+    """Abstract: what Adam and AdamW have in common, all but the weight decay."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        amsgrad: bool,
+    ) -> None:
+        defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        super().__init__(params, defaults)
+
+    @staticmethod
+    def _check(group: Group) -> None:
+        for name in ("lr", "eps", "weight_decay"):
+            check_range(group, name)
+        if len(group["betas"]) != 2:
+            raise ArgumentError(f"betas must be two numbers, not {group['betas']}")
+        check_range({"betas": tuple(group["betas"])}, "betas", below=1)
+
+    @abstractmethod
+    def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
+        """Apply the weight decay; return the gradient to go on with, which may be in `buffer`."""
+
+    def _update(self, param: np.ndarray, grad: np.ndarray, state: dict[str, Any], group: Group) -> None:
+        if param.dtype.kind == "c":
+            if not param.flags.c_contiguous:
+                raise ArgumentError(f"{type(self).__name__} needs a complex parameter to be contiguous in memory")
+            grad = np.ascontiguousarray(grad)
+        if not state:
+            state["step"] = 0
+            for name in ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ())):
+                state[name] = np.zeros(param.shape, param.dtype)
+        state["step"] += 1
+        param, grad = _real(param), _real(grad)
+        mean, square = _real(state["exp_avg"]), _real(state["exp_avg_sq"])
+        buffer, decayed = self._buffers(param, 2)[:2]
+        grad = self._decay(param, grad, decayed, group) if group["weight_decay"] else grad
+        beta1, beta2 = group["betas"]
+
+        np.subtract(grad, mean, out=buffer)
+        buffer *= 1 - beta1
+        mean += buffer
+        square *= beta2
+        np.multiply(grad, grad, out=buffer)
+        buffer *= 1 - beta2
+        square += buffer
+        if group["amsgrad"]:
+            largest = _real(state["max_exp_avg_sq"])
+            square = np.maximum(largest, square, out=largest)
+        np.sqrt(square, out=buffer)
+        buffer /= math.sqrt(1 - beta2 ** state["step"])
+        buffer += group["eps"]
+        np.divide(mean, buffer, out=buffer)
+        buffer *= group["lr"] / (1 - beta1 ** state["step"])
+        param -= buffer
+
+
+@final
+class Adam(_AdamFamily):
+    """Adam: each element's step is its mean gradient over the root of its mean square, both with decaying weights.
+
+    Args:
+        params: tensors, or groups of them.
+        lr: the learning rate, about the size of a step.
+        betas: how slowly the means of gradient and square forget.
+        eps: added to the root.
+        weight_decay: adds `weight_decay * p` to the gradient.
+        amsgrad: use the largest mean square so far.
+
+    Raises:
+        ArgumentError: an option or a parameter cannot be; the message names it.
+
+    Source: torch.optim.Adam; D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization" (2014).
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim, sync
+        >>> w = ag.tensor([1.0, -200.0], requires_grad=True)
+        >>> optimizer = optim.Adam([w], lr=0.5)
+        >>> sync.backward((w * w).sum())
+        >>> optimizer.step()
+        >>> w.numpy()
+        array([ 0.5, -199.5])
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad)
+
+    def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
+        np.multiply(param, group["weight_decay"], out=buffer)
+        buffer += grad
+        return buffer
+
+
+@final
+class AdamW(_AdamFamily):
+    """Adam with decoupled weight decay: parameters shrink by `lr * weight_decay` of themselves in each step.
+
+    Args:
+        params: tensors, or groups of them.
+        lr: the learning rate, about the size of a step.
+        betas: how slowly the means of gradient and square forget.
+        eps: added to the root.
+        weight_decay: the share by which parameters shrink, times `lr`.
+        amsgrad: use the largest mean square so far.
+
+    Raises:
+        ArgumentError: an option or a parameter cannot be; the message names it.
+
+    Source: torch.optim.AdamW; I. Loshchilov and F. Hutter, "Decoupled weight decay regularization" (2017).
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim, sync
+        >>> w = ag.tensor([1.0], requires_grad=True)
+        >>> optimizer = optim.AdamW([w], lr=0.5, weight_decay=0.2)
+        >>> sync.backward((w * w).sum())
+        >>> optimizer.step()
+        >>> w.numpy()
+        array([0.4])
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad)
+
+    def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
+        param *= 1 - group["lr"] * group["weight_decay"]
+        return grad

@@ -1,0 +1,214 @@
+"""Optimizer: parameters in groups, each with its options, and the state that is kept for each parameter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.values import describe
+from ..tensor import Tensor
+
+__all__ = ["Optimizer", "check_range"]
+
+#: The options of one group, and its parameters under "params".
+Group = dict[str, Any]
+
+
+def check_range(group: Group, name: str, *, below: float | None = None) -> None:
+    """Raise unless an option is a number of at least 0, and below `below` where that is given.
+
+    Raises:
+        ArgumentError: names the option and its value.
+    """
+    value = group[name]
+    values = value if isinstance(value, tuple) else (value,)
+    for one in values:
+        if not 0 <= float(one) < (np.inf if below is None else below):
+            allowed = "at least 0" if below is None else f"at least 0 and below {below:g}"
+            raise ArgumentError(f"{name} must be {allowed}, not {value}")
+
+
+class Optimizer(ABC):
+    """Abstract: changes parameters in place by their gradients.
+
+    A subclass has `_check`, of the options of a group, and `_update`, of one parameter.
+
+    Args:
+        params: tensors, or groups: dicts with tensors under "params" and options that differ from the defaults.
+        defaults: every option and its value.
+
+    Attributes:
+        param_groups: the groups; their options may be changed between steps (a schedule sets "lr").
+        state: for each parameter that has been updated, its state by name.
+
+    Raises:
+        ArgumentError: an option or a parameter cannot be; the message names it.
+        ArgumentTypeError: a parameter is no tensor.
+
+    Source: torch.optim.Optimizer.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: Group) -> None:
+        self.defaults = defaults
+        self.param_groups: list[Group] = []
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        # Arrays to compute in, shared by all parameters of a shape and dtype: a step allocates nothing.
+        self._scratch: dict[tuple[tuple[int, ...], np.dtype[Any]], list[np.ndarray]] = {}
+        self._check(defaults)
+        if isinstance(params, (Tensor, Mapping)) or not isinstance(params, Iterable):
+            what = "a dict: pass params.values()" if isinstance(params, Mapping) else describe(params)
+            raise ArgumentTypeError(f"params must be a sequence of tensors, or of dicts with 'params', not {what}")
+        given = list(params)
+        if not given:
+            raise ArgumentError(f"{type(self).__name__} got no parameters: is a generator used up?")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    @staticmethod
+    @abstractmethod
+    def _check(group: Group) -> None:
+        """Raise unless the options of a group are sound."""
+
+    @abstractmethod
+    def _update(self, param: np.ndarray, grad: np.ndarray, state: dict[str, Any], group: Group) -> None:
+        """Change a parameter's array, and its state, in place.
+
+        Args:
+            param: the array to change.
+            grad: its gradient, of the same shape and dtype; not to be written into.
+            state: empty the first time.
+            group: the options.
+        """
+
+    def add_param_group(self, group: Group) -> None:
+        """Add a group: a dict with a tensor or tensors under "params", and options where they differ from the defaults.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: as on construction.
+        """
+        if not isinstance(group, dict) or "params" not in group:
+            raise ArgumentTypeError(f"a group is a dict with tensors under 'params', not {group!r:.60}")
+        if unknown := sorted(set(group) - {"params", *self.defaults}):
+            known = ", ".join(self.defaults)
+            raise ArgumentError(f"{type(self).__name__} has no option {unknown[0]!r}: there are {known}")
+        params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        group = {"params": params, **self.defaults, **{name: group[name] for name in group if name != "params"}}
+        self._check(group)
+        known_params = {id(param) for one in self.param_groups for param in one["params"]}
+        for index, param in enumerate(params):
+            _check_param(f"parameter {index} of group {len(self.param_groups)}", param)
+            if id(param) in known_params:
+                raise ArgumentError(f"parameter {index} of group {len(self.param_groups)} is there twice")
+            known_params.add(id(param))
+        self.param_groups.append(group)
+
+    def step(self) -> None:
+        """Update every parameter that has a gradient, in place; those without one are left alone."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                state = self.state.get(param)
+                if state is None:
+                    state = self.state[param] = {}
+                self._update(param._data, grad._data, state, group)
+                param._bump_version()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters.
+
+        Args:
+            set_to_none: leave None in `.grad`; without it a gradient of zeros, in a new array, since one that
+                was handed out does not change.
+        """
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none or param.grad is None:
+                    param.grad = None
+                else:
+                    param.grad = Tensor(np.zeros_like(param._data), None, 0, param._device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of all state and options, with parameters by number, that can be pickled.
+
+        Returns:
+            A dict of "state", by the number of the parameter, and "param_groups", with numbers under "params".
+        """
+        numbers = {id(param): number for number, param in enumerate(self._params())}
+        return {
+            "state": {numbers[id(param)]: _copied(state) for param, state in self.state.items()},
+            "param_groups": [
+                {**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups
+            ],
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a copy of what `state_dict` returned, for parameters in the same order.
+
+        Raises:
+            ArgumentError: groups or shapes are not those of this optimizer; nothing has been changed then.
+        """
+        saved = state_dict["param_groups"]
+        sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
+        if sizes != saved_sizes:
+            raise ArgumentError(f"the state is of groups with {saved_sizes} parameters, and this optimizer has {sizes}")
+        merged = [
+            {**group, **other, "params": group["params"]} for group, other in zip(self.param_groups, saved, strict=True)
+        ]
+        for group in merged:
+            self._check(group)
+        numbers = [number for group in saved for number in group["params"]]
+        by_number = dict(zip(numbers, self._params(), strict=True))
+        self.state = {
+            by_number[number]: _fitted(number, by_number[number], state)
+            for number, state in state_dict["state"].items()
+        }
+        self.param_groups = merged
+
+    def _params(self) -> Sequence[Tensor]:
+        return [param for group in self.param_groups for param in group["params"]]
+
+    def _buffers(self, like: np.ndarray, count: int) -> list[np.ndarray]:
+        """Return arrays to compute in, of the shape and dtype of `like`; what they hold is left from before."""
+        key = (like.shape, like.dtype)
+        buffers = self._scratch.setdefault(key, [])
+        while len(buffers) < count:
+            buffers.append(np.empty(like.shape, like.dtype))
+        return buffers
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value}" for name, value in self.defaults.items())
+        return f"{type(self).__name__}({len(self._params())} parameters, {options})"
+
+
+def _check_param(which: str, param: Any) -> None:
+    if not isinstance(param, Tensor):
+        raise ArgumentTypeError(f"{which} must be a Tensor, not {describe(param)}")
+    if param._grad_fn is not None:
+        raise ArgumentError(
+            f"{which} was computed by {param._grad_fn.name}, and only leaves can be optimized: "
+            "pass the tensor it was computed from, or param.detach().requires_grad_()"
+        )
+    if not param._data.flags.writeable:
+        raise ArgumentError(f"{which} has a read-only array: make it with ag.tensor(...), which copies")
+
+
+def _copied(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+
+def _fitted(number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a saved state as the state of a parameter, in its dtype."""
+    fitted = {}
+    for name, value in state.items():
+        if isinstance(value, np.ndarray) and value.shape not in ((), param.shape):
+            raise ArgumentError(
+                f"the state's {name} of parameter {number} has shape {value.shape}, and the parameter {param.shape}"
+            )
+        fitted[name] = value.astype(param.dtype) if isinstance(value, np.ndarray) else value
+    return fitted

@@ -1,0 +1,146 @@
+"""Points at which products, contractions and norms can be differentiated: data, for test_rules.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.ops.cases_elementwise import normal
+from tests.ops.finite_differences import Case
+
+
+def whole(*shape: int) -> np.ndarray:
+    """Draw whole numbers of either sign: sums of their products are the same in any order."""
+    return np.asarray(np.rint(4 * normal(*shape)))
+
+
+def distinct(*shape: int) -> np.ndarray:
+    """Draw numbers of either sign of which no two are nearer to each other, or to 0, than 0.1."""
+    size = int(np.prod(shape))
+    return np.asarray((np.random.default_rng(size).permutation(size).reshape(shape) - size // 2 + 0.4) * 0.3)
+
+
+def matrix(*shape: int) -> np.ndarray:
+    """Draw matrices that are far from singular."""
+    return normal(*shape) + 3 * np.eye(shape[-2], shape[-1])
+
+
+def both(*args: Any, **kwargs: Any) -> Case:
+    """Return a case in which the first two arguments are differentiated."""
+    return Case(args, kwargs, differentiate=(0, 1))
+
+
+_MATRIX_PRODUCTS = [
+    both(whole(3), whole(3)),
+    both(whole(2, 3), whole(3)),
+    both(whole(3), whole(3, 2)),
+    both(whole(2, 3), whole(3, 4)),
+    both(whole(2, 2, 3), whole(3, 4)),
+    both(whole(2, 2, 3), whole(3)),
+    both(whole(3), whole(2, 3, 2)),
+    both(whole(2, 3), whole(2, 3, 2)),
+    both(whole(2, 1, 2, 3), whole(2, 3, 2)),
+    both([[1.0, 2.0]], whole(2, 3)),
+]
+
+PRODUCTS: dict[Callable[..., Any], list[Case]] = {
+    np.matmul: _MATRIX_PRODUCTS,
+    np.linalg.matmul: _MATRIX_PRODUCTS[3:5],
+    np.dot: [
+        *_MATRIX_PRODUCTS[:6],
+        both(whole(), whole(2)),
+        both(whole(2, 3), whole(2, 3, 2)),
+        both(whole(3), whole(2, 3, 2)),
+        both(whole(2, 2, 3), whole(2, 3, 2)),
+    ],
+    np.inner: [both(whole(3), whole(3)), both(whole(2, 3), whole(2, 1, 3)), both(whole(2, 3), whole())],
+    np.outer: [both(whole(2, 2), whole(3))],
+    np.linalg.outer: [both(whole(2), whole(3))],
+    np.vdot: [both(whole(2, 3), whole(3, 2))],
+    np.vecdot: [both(whole(2, 3), whole(3)), both(whole(3, 2), whole(3, 1), axis=0)],
+    np.linalg.vecdot: [both(whole(2, 3), whole(3))],
+    np.kron: [both(whole(2, 2), whole(3)), both(whole(2), whole(2, 1, 2))],
+    np.cross: [both(whole(2, 3), whole(3)), both(whole(3, 2), whole(3, 2), axis=0), both(whole(3), whole(3))],
+    np.linalg.cross: [both(whole(3, 2), whole(3, 2), axis=0)],
+    np.tensordot: [
+        both(whole(2, 3, 2), whole(3, 2, 2)),
+        both(whole(2, 3), whole(2), 0),
+        both(whole(2, 3, 4), whole(4, 2, 3), ((1, -1), (2, 0))),
+        both(whole(2, 3, 4), whole(5, 2), (0, 1)),
+        both(whole(2, 3), whole(3, 2), ([0, 1], [1, 0])),
+    ],
+    np.linalg.tensordot: [both(whole(2, 3), whole(3, 2), axes=1)],
+    np.convolve: [both(whole(4), whole(3), *mode) for mode in ((), ("same",), ("valid",))]
+    + [both(whole(2), whole(5), mode) for mode in ("same", "valid")],
+    np.correlate: [both(whole(4), whole(3), *mode) for mode in ((), ("same",), ("full",))]
+    + [both(whole(2), whole(5), mode) for mode in ("same", "valid", "full")],
+}
+
+
+def einsums(*operands: Any, **kwargs: Any) -> Case:
+    """Return a case of einsum in which every array is differentiated."""
+    places = tuple(index for index, operand in enumerate(operands) if isinstance(operand, np.ndarray))
+    return Case(operands, kwargs, differentiate=places)
+
+
+EINSUMS = [
+    einsums("ij->ji", whole(2, 3)),
+    einsums("ij->", whole(2, 3)),
+    einsums("ii->i", whole(3, 3)),
+    einsums("iij->j", whole(2, 2, 3)),
+    einsums("ii", whole(3, 3)),
+    einsums("ba", whole(2, 3)),
+    einsums("...ij->...", whole(2, 2, 3)),
+    einsums("ij,jk->ik", whole(2, 3), whole(3, 2)),
+    einsums("ij,jk", whole(2, 3), whole(3, 2)),
+    einsums("bij,bjk->bik", whole(2, 2, 3), whole(2, 3, 2)),
+    einsums("bhqd,bhkd->bhqk", whole(2, 1, 2, 3), whole(2, 1, 3, 3)),
+    einsums("...ij,jk->...ki", whole(2, 2, 3), whole(3, 2)),
+    einsums("i...,...i->...", whole(3, 2), whole(2, 3)),
+    einsums("i,j->ij", whole(2), whole(3)),
+    einsums("ij,ij->", whole(2, 3), whole(2, 3)),
+    einsums("ij,ij->i", whole(2, 3), whole(2, 3)),
+    einsums("ij,k->i", whole(2, 3), whole(2)),
+    einsums("ii,ij->j", whole(2, 2), whole(2, 3)),
+    einsums("ijj,jk->ik", whole(2, 3, 3), whole(3, 2)),
+    einsums("ij,j->", whole(1, 3), whole(1)),
+    einsums("ij,jk->ik", whole(2, 1), whole(3, 2)),
+    einsums("ij,ij->ij", whole(1, 3), whole(2, 1)),
+    einsums("ij,jk,kl->il", whole(2, 3), whole(3, 2), whole(2, 2)),
+    einsums("i,ij,j,j->", whole(2), whole(2, 3), whole(3), whole(3), optimize=True),
+    einsums("a,ab,abc->c", whole(2), whole(2, 2), whole(2, 2, 3)),
+    einsums(whole(2, 3), [0, 1], whole(3, 2), [1, 2], [2, 0]),
+    einsums(whole(2, 3), [Ellipsis, 1], whole(3), [1]),
+    einsums(",i->i", whole(), whole(2)),
+]
+PRODUCTS[np.einsum] = EINSUMS
+
+NORMS: dict[Callable[..., Any], list[Case]] = {
+    np.linalg.norm: [
+        Case((normal(2, 3, 2),)),
+        Case((normal(3),), {"keepdims": True}),
+        *[Case((distinct(4), order)) for order in (2, 1, 3, 0.5, -1, 1.5, np.inf, -np.inf)],
+        *[Case((distinct(2, 3), order, axis)) for order in (None, 1, 2.5, np.inf) for axis in (0, -1)],
+        *[Case((distinct(2, 3), order)) for order in ("fro", 1, -1, np.inf, -np.inf)],
+        Case((distinct(2, 3, 2), None, (0, 2)), {"keepdims": True}),
+        Case((distinct(2, 3, 2), 1, (2, 0)), {"keepdims": True}),
+        Case((normal(3), 0), smooth=False),
+    ],
+    np.linalg.vector_norm: [
+        Case((normal(2, 3),)),
+        Case((normal(2, 3),), {"axis": 0, "ord": 3, "keepdims": True}),
+        Case((distinct(2, 3, 2),), {"axis": (0, 1), "ord": np.inf}),
+    ],
+    np.linalg.matrix_norm: [Case((normal(2, 3, 2),)), Case((distinct(2, 3, 2),), {"ord": 1, "keepdims": True})],
+    np.linalg.inv: [Case((matrix(3, 3),)), Case((matrix(2, 2, 2),))],
+    np.linalg.det: [Case((matrix(3, 3),)), Case((matrix(2, 2, 2),)), Case((np.outer([1.0, 2.0], [3.0, 1.0]),))],
+    np.linalg.slogdet: [Case((matrix(3, 3),)), Case((-matrix(2, 3, 3),))],
+    np.linalg.solve: [
+        both(matrix(3, 3), normal(3)),
+        both(matrix(3, 3), normal(3, 2)),
+        both(matrix(2, 3, 3), normal(3, 2)),
+    ],
+    np.linalg.cholesky: [],
+}

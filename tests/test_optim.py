@@ -1,0 +1,297 @@
+"""The optimizers take PyTorch's steps, in place, and say what is wrong with what they are given."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import optim, sync
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError
+
+RECIPES: list[tuple[type[optim.Optimizer], dict[str, Any]]] = [
+    (optim.SGD, {"lr": 0.1}),
+    (optim.SGD, {"lr": 0.1, "weight_decay": 0.3}),
+    (optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    (optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.2, "weight_decay": 0.1}),
+    (optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    (optim.Adam, {}),
+    (optim.Adam, {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.2}),
+    (optim.Adam, {"lr": 0.1, "amsgrad": True}),
+    (optim.AdamW, {}),
+    (optim.AdamW, {"lr": 0.1, "weight_decay": 0.3, "amsgrad": True}),
+]
+NAMES = [f"{kind.__name__}-{'-'.join(options) or 'defaults'}" for kind, options in RECIPES]
+EACH = pytest.mark.parametrize(("kind", "options"), RECIPES, ids=NAMES)
+
+
+def problem(dtype: Any) -> tuple[list[np.ndarray], Callable[[int], list[np.ndarray]]]:
+    """Return first values of three parameters, and a function of the step that makes their gradients."""
+    rng = np.random.default_rng(0)
+    starts = [np.asarray(rng.standard_normal(shape)).astype(dtype) for shape in ((3, 4), (5,), ())]
+
+    def gradients(step: int) -> list[np.ndarray]:
+        draw = np.random.default_rng(step)
+        return [np.asarray(draw.standard_normal(start.shape)).astype(dtype) for start in starts]
+
+    return starts, gradients
+
+
+def train(kind: type[optim.Optimizer], options: dict[str, Any], dtype: Any, steps: range) -> tuple[Any, list[Any]]:
+    starts, gradients = problem(dtype)
+    params = [ag.tensor(start, requires_grad=True) for start in starts]
+    optimizer: Any = kind(params, **options)
+    take(optimizer, params, gradients, steps)
+    return optimizer, params
+
+
+def take(optimizer: Any, params: list[Any], gradients: Callable[[int], list[np.ndarray]], steps: range) -> None:
+    for step in steps:
+        for param, grad in zip(params, gradients(step), strict=True):
+            param.grad = ag.tensor(grad)
+        optimizer.step()
+
+
+@EACH
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-13), (np.float32, 2e-6), (np.complex128, 1e-13)])
+def test_twenty_steps_are_those_of_pytorch(
+    kind: type[optim.Optimizer], options: dict[str, Any], dtype: Any, tolerance: float
+) -> None:
+    torch = pytest.importorskip("torch")
+    starts, gradients = problem(dtype)
+    peers = [torch.tensor(start, requires_grad=True) for start in starts]
+    peer = getattr(torch.optim, kind.__name__)(peers, **options)
+    for step in range(20):
+        for param, grad in zip(peers, gradients(step), strict=True):
+            param.grad = torch.tensor(grad)
+        peer.step()
+
+    _, params = train(kind, options, dtype, range(20))
+    for param, expected in zip(params, peers, strict=True):
+        assert param.dtype == dtype
+        np.testing.assert_allclose(param.numpy(), expected.detach().numpy(), rtol=tolerance, atol=tolerance)
+
+
+@EACH
+def test_a_run_goes_on_from_a_state_dict_as_if_it_had_never_stopped(
+    kind: type[optim.Optimizer], options: dict[str, Any]
+) -> None:
+    _, expected = train(kind, options, np.float64, range(8))
+    optimizer, params = train(kind, options, np.float64, range(5))
+    saved = pickle.loads(pickle.dumps(optimizer.state_dict()))
+    others = copy.deepcopy(params)
+    kind_of: Any = kind
+    resumed = kind_of(others, lr=123.0)
+    resumed.load_state_dict(saved)
+    take(resumed, others, problem(np.float64)[1], range(5, 8))
+
+    assert resumed.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
+    for other, param in zip(others, expected, strict=True):
+        np.testing.assert_array_equal(other.numpy(), param.numpy())
+
+
+def test_a_state_dict_does_not_change_with_later_steps() -> None:
+    optimizer, params = train(optim.SGD, {"lr": 0.1, "momentum": 0.9}, np.float64, range(2))
+    saved = optimizer.state_dict()
+    before = copy.deepcopy(saved)
+    take(optimizer, params, problem(np.float64)[1], range(2, 4))
+
+    np.testing.assert_array_equal(saved["state"][0]["momentum_buffer"], before["state"][0]["momentum_buffer"])
+
+
+def test_a_state_dict_of_pytorch_can_be_loaded() -> None:
+    torch = pytest.importorskip("torch")
+    starts, gradients = problem(np.float32)
+    peers = [torch.tensor(start, requires_grad=True) for start in starts]
+    peer = torch.optim.Adam(peers)
+    for param, grad in zip(peers, gradients(0), strict=True):
+        param.grad = torch.tensor(grad)
+    peer.step()
+    saved = peer.state_dict()
+    saved["state"] = {key: {name: one.numpy() for name, one in state.items()} for key, state in saved["state"].items()}
+    params = [ag.tensor(param.detach().numpy(), requires_grad=True) for param in peers]
+    optimizer = optim.Adam(params)
+    optimizer.load_state_dict(saved)
+    take(optimizer, params, gradients, range(1, 2))
+    _, expected = train(optim.Adam, {}, np.float32, range(2))
+
+    for mine, theirs in zip(params, expected, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+def test_each_group_has_its_own_options() -> None:
+    first, second, third = (ag.tensor([1.0], requires_grad=True) for _ in range(3))
+    optimizer = optim.SGD([{"params": [first]}, {"params": second, "lr": 0.5}], lr=0.25)
+    optimizer.add_param_group({"params": [third], "lr": 1.0})
+    for param in (first, second, third):
+        param.grad = ag.tensor([1.0])
+    optimizer.step()
+
+    assert [param.item() for param in (first, second, third)] == [0.75, 0.5, 0.0]
+
+
+def test_a_schedule_changes_the_rate_of_a_group() -> None:
+    param = ag.tensor([1.0], requires_grad=True)
+    optimizer = optim.SGD([param], lr=0.25)
+    optimizer.param_groups[0]["lr"] = 1.0
+    param.grad = ag.tensor([1.0])
+    optimizer.step()
+
+    assert param.item() == 0.0
+
+
+def test_a_parameter_without_a_gradient_is_left_alone() -> None:
+    param = ag.tensor([1.0], requires_grad=True)
+    optimizer = optim.Adam([param], weight_decay=0.1)
+    optimizer.step()
+
+    assert param.item() == 1.0
+    assert optimizer.state == {}
+
+
+@EACH
+def test_a_step_writes_into_the_array_of_the_parameter_and_not_into_its_gradient(
+    kind: type[optim.Optimizer], options: dict[str, Any]
+) -> None:
+    optimizer, params = train(kind, options, np.float32, range(2))
+    arrays = [param.numpy() for param in params]
+    before = [array.copy() for array in arrays]
+    grads = [param.grad.numpy() for param in params]
+    unchanged = [grad.copy() for grad in grads]
+    optimizer.step()
+
+    for array, old, grad, same in zip(arrays, before, grads, unchanged, strict=True):
+        assert np.all(array != old)
+        np.testing.assert_array_equal(grad, same)
+    assert all(param.is_leaf and param.requires_grad for param in params)
+
+
+def test_a_gradient_with_a_history_is_used_without_it() -> None:
+    param = ag.tensor([1.0], requires_grad=True)
+    param.grad = ag.tensor([1.0], requires_grad=True) * 2
+    optim.SGD([param], lr=0.5).step()
+
+    assert param.item() == 0.0
+    assert param.grad_fn is None
+
+
+def test_a_step_between_forward_and_backward_is_noticed() -> None:
+    param = ag.tensor([1.0], requires_grad=True)
+    loss = (param * param).sum()
+    param.grad = ag.tensor([1.0])
+    optim.SGD([param], lr=0.5).step()
+
+    with pytest.raises(ChangedTensorError):
+        sync.backward(loss)
+
+
+@EACH
+def test_steps_allocate_no_arrays_once_they_are_under_way(kind: type[optim.Optimizer], options: dict[str, Any]) -> None:
+    param = ag.tensor(np.ones(100_000), requires_grad=True)
+    param.grad = ag.tensor(np.ones(100_000))
+    optimizer: Any = kind([param], **options)
+    optimizer.step()
+    optimizer.step()
+    tracemalloc.start()
+    try:
+        optimizer.step()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_zero_grad_forgets_gradients_and_leaves_those_handed_out_alone(set_to_none: bool) -> None:
+    param, other = ag.tensor([1.0], requires_grad=True), ag.tensor([1.0], requires_grad=True)
+    optimizer = optim.SGD([param, other], lr=0.5)
+    param.grad = ag.tensor([3.0])
+    handed_out = param.grad.numpy()
+    optimizer.zero_grad(set_to_none=set_to_none)
+
+    assert handed_out.tolist() == [3.0]
+    assert other.grad is None
+    if set_to_none:
+        assert param.grad is None
+    else:
+        assert param.grad is not None
+        assert param.grad.numpy().tolist() == [0.0]
+
+
+def test_adam_of_a_transposed_parameter_is_that_of_its_copy() -> None:
+    data, grad = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
+    transposed, straight = ag.asarray(data.T, requires_grad=True), ag.tensor(data.T.copy(), requires_grad=True)
+    for param in (transposed, straight):
+        param.grad = ag.tensor(grad)
+        optim.Adam([param]).step()
+
+    np.testing.assert_array_equal(transposed.numpy(), straight.numpy())
+
+
+def leaf() -> Any:
+    return ag.tensor([1.0, 2.0], requires_grad=True)
+
+
+def generator() -> Iterator[Any]:
+    yield from ()
+
+
+def read_only() -> Any:
+    data = np.ones(2)
+    data.flags.writeable = False
+    return ag.asarray(data, requires_grad=True)
+
+
+shared = leaf()
+BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: optim.SGD([leaf()], lr=-0.1), ArgumentError, "lr must be at least 0, not -0.1"),
+    (lambda: optim.SGD([leaf()], lr=float("nan")), ArgumentError, "lr must be at least 0, not nan"),
+    (lambda: optim.SGD([leaf()], momentum=-1), ArgumentError, "momentum must be at least 0, not -1"),
+    (lambda: optim.SGD([leaf()], weight_decay=-1), ArgumentError, "weight_decay must be at least 0, not -1"),
+    (lambda: optim.SGD([leaf()], nesterov=True), ArgumentError, "nesterov=True needs a momentum and no dampening"),
+    (lambda: optim.Adam([leaf()], betas=(0.9, 1.0)), ArgumentError, "betas must be at least 0 and below 1, not (0.9,"),
+    (lambda: optim.Adam([leaf()], betas=(0.9,)), ArgumentError, "betas must be two numbers"),  # type: ignore[arg-type]
+    (lambda: optim.Adam([leaf()], eps=-1.0), ArgumentError, "eps must be at least 0"),
+    (lambda: optim.AdamW([{"params": [leaf()], "lr": -1.0}]), ArgumentError, "lr must be at least 0, not -1.0"),
+    (lambda: optim.Adam([{"params": [leaf()], "momentum": 1}]), ArgumentError, "Adam has no option 'momentum'"),
+    (lambda: optim.SGD([leaf() * 2]), ArgumentError, "was computed by MultiplyBackward, and only leaves"),
+    (lambda: optim.SGD([read_only()]), ArgumentError, "has a read-only array"),
+    (lambda: optim.SGD([]), ArgumentError, "SGD got no parameters"),
+    (lambda: optim.SGD(generator()), ArgumentError, "is a generator used up?"),
+    (lambda: optim.SGD([shared, shared]), ArgumentError, "parameter 1 of group 0 is there twice"),
+    (lambda: optim.SGD([{"params": [shared]}, {"params": [shared]}]), ArgumentError, "parameter 0 of group 1 is there"),
+    (lambda: optim.SGD(leaf()), ArgumentTypeError, "params must be a sequence of tensors, or of dicts"),
+    (lambda: optim.SGD({"w": leaf()}), ArgumentTypeError, "pass params.values()"),
+    (lambda: optim.SGD([np.ones(2)]), ArgumentTypeError, "parameter 0 of group 0 must be a Tensor, not ndarray"),
+    (lambda: optim.SGD([{"weights": []}]), ArgumentTypeError, "a group is a dict with tensors under 'params'"),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "message"), BAD, ids=[message for _, _, message in BAD])
+def test_what_cannot_be_optimized_is_named(make: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        make()
+
+
+def test_a_state_of_other_parameters_is_refused_and_changes_nothing() -> None:
+    optimizer, _ = train(optim.SGD, {"lr": 0.1, "momentum": 0.9}, np.float64, range(1))
+    other = optim.SGD([leaf()], lr=0.3)
+    with pytest.raises(ArgumentError, match=re.escape("groups with [3] parameters, and this optimizer has [1]")):
+        other.load_state_dict(optimizer.state_dict())
+    three = optim.SGD([leaf(), leaf(), leaf()], lr=0.3)
+    with pytest.raises(ArgumentError, match=re.escape("momentum_buffer of parameter 0 has shape (3, 4)")):
+        three.load_state_dict(optimizer.state_dict())
+
+    assert three.param_groups[0]["lr"] == other.param_groups[0]["lr"] == 0.3
+
+
+def test_an_optimizer_shows_its_options() -> None:
+    assert repr(optim.SGD([leaf()], lr=0.5)).startswith("SGD(1 parameters, lr=0.5, momentum=0.0")

@@ -16,7 +16,7 @@ from asyncgrad.errors import InPlaceError
 ABSENT = {
     *("base", "byteswap", "ctypes", "data", "dump", "dumps", "flat", "getfield", "itemset", "newbyteorder", "put"),
     *("resize", "setfield", "setflags", "tobytes", "tofile", "tostring", "view"),
-    *("to_device",),
+    *("ptp", "to_device"),
 }
 
 

@@ -152,10 +152,10 @@ class GraphTask:
                     self._start_counting(node, edge, outputs)
                     return Gait.COUNT
                 if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
-                    grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
                     if consumer.shape is None:
-                        self._add_to_many(consumer, nr, grad)
+                        self._add_to_many(node, edge, consumer, nr, grad)
                         continue
+                    grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
                 if consumer in buffers:
                     if grad is not None:
                         total = buffers[consumer]
@@ -287,8 +287,11 @@ class GraphTask:
         self.is_running = False
         self.context = Context()
 
-    def _add_to_many(self, node: Node, input_nr: int, grad: Any) -> None:
+    def _add_to_many(self, producer: Node, edge: int, node: Node, input_nr: int, grad: Any) -> None:
         """Let a gradient arrive, in the plain gait, at a node of several inputs: a list is kept for those."""
+        metadata = node.input_metadata[input_nr]
+        if metadata is not None and (grad.shape != metadata.shape or grad.dtype is not metadata.dtype):
+            grad = conform(producer, edge, node, input_nr, grad)
         buffers, owned = self._buffers, self._owned
         grads = buffers.get(node)
         if grads is None:

@@ -115,15 +115,24 @@ class SteppedTask(asyncio.Future[Any]):
         loop = self._loop_of_task
         if awaited is None:
             loop.call_soon(self._step, None, context=self._context)
-        elif getattr(awaited, "_asyncio_future_blocking", None) and awaited is not self:
-            awaited._asyncio_future_blocking = False
-            awaited.add_done_callback(self._wake_up, context=self._context)
-            self._waiter = awaited
-            if self._must_cancel and awaited.cancel(msg=self._cancel_message):
-                self._must_cancel = False
+            return
+        why = None
+        if not getattr(awaited, "_asyncio_future_blocking", None):
+            why = "which asyncio cannot wait for"
         else:
-            message = f"{self._name} awaited {awaited!r}, which asyncio cannot wait for"
-            loop.call_soon(self._step, RuntimeError(message), context=self._context)
+            awaited._asyncio_future_blocking = False
+            if awaited is self:
+                why = "which is itself"
+            elif awaited.get_loop() is not loop:
+                why = "which belongs to another event loop"
+        if why is not None:
+            error = RuntimeError(f"{self._name} awaited {awaited!r}, {why}")
+            loop.call_soon(self._step, error, context=self._context)
+            return
+        awaited.add_done_callback(self._wake_up, context=self._context)
+        self._waiter = awaited
+        if self._must_cancel and awaited.cancel(msg=self._cancel_message):
+            self._must_cancel = False
 
     def _wake_up(self, future: asyncio.Future[Any]) -> None:
         try:

@@ -122,6 +122,9 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
 
 # sigmoid, tanh, silu, softplus, elu
 
+#: By dtype, for small arrays: adding the number takes twice as long, since NumPy converts it every time.
+ONE = {char: np.ones((), char) for char in "fd"}
+
 
 @primitive()
 @np.errstate(over="ignore")  # exp(-x) may become infinite: the result is 0, as it should be
@@ -131,7 +134,7 @@ def sigmoid_(x: Any) -> Any:
         x = floating(np.asarray(x))
     value = np.negative(x, out=np.empty(x.shape, x.dtype))
     np.exp(value, out=value)
-    value += 1
+    np.add(value, ONE.get(x.dtype.char, 1), out=value)
     return np.reciprocal(value, out=value)
 
 

@@ -44,8 +44,8 @@ def pair(name: str, value: Any, least: int) -> tuple[int, int]:
     Raises:
         ArgumentError: it is neither; the message names the argument.
     """
-    both = (value, value) if isinstance(value, (int, np.integer)) else value
-    if not isinstance(both, (tuple, list)) or len(both) != 2 or any(int(one) != one or one < least for one in both):
+    both = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(both) != 2 or not all(isinstance(one, (int, np.integer)) and one >= least for one in both):
         raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
     return int(both[0]), int(both[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..graph.tracked import Tracked
 __all__ = [
     "array_beside",
     "array_like",
+    "arrays_together",
     "axis_index",
     "axis_tuple",
     "inverse_permutation",
@@ -45,6 +47,12 @@ def array_beside(value: Any, other: Any) -> Any:
     if isinstance(other, Tracked) and not isinstance(value, Tracked):
         return type(other)(value, None, 0, other._device)
     return value
+
+
+def arrays_together(values: Sequence[Any]) -> list[Any]:
+    """Return all values as tensors if one of them is a tensor, else as arrays."""
+    template = next((value for value in values if isinstance(value, Tracked)), None)
+    return [array_beside(value, template) for value in values]
 
 
 def axis_index(axis: Any, ndim: int) -> int:

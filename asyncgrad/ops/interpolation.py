@@ -33,20 +33,20 @@ def quantile(
     if method != "linear" or weights is not None:
         given = "weights=" if weights is not None else f"method={method!r}"
         raise MissingDerivativeError(f"numpy.quantile has no derivative rule with {given}, only with method='linear'")
-    shares = np.asarray(raw(q), float)
+    a = array_like(a)
+    a = a if a.dtype.kind == "f" else a.astype(float)
+    # As everywhere, a Python number leaves the dtype to the array.
+    shares = np.asarray(raw(q), a.dtype if isinstance(q, (int, float)) else None)
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
-    a = array_like(a)
-    a = a if a.dtype.kind in "fc" else a.astype(float)
     axes = reduced_axes(axis, a.ndim)
     kept = [one for one in range(a.ndim) if one not in axes]
     ordered = sort(reshape(np.transpose(a, (*kept, *axes)), (*(a.shape[one] for one in kept), -1)))
     places = shares * (ordered.shape[-1] - 1)
     below = np.floor(places).astype(int)
     above = np.minimum(below + 1, ordered.shape[-1] - 1)
-    weight = (places - below).astype(a.dtype)
     lower = take(ordered, below, -1)
-    result = lower + (take(ordered, above, -1) - lower) * weight
+    result = lower + (take(ordered, above, -1) - lower) * (places - below).astype(shares.dtype)
     absent = np.isnan(raw(ordered)[..., -1:]) if shares.ndim else np.isnan(raw(ordered)[..., -1])
     if np.any(absent):
         result = np.where(absent, np.nan, result)
@@ -63,7 +63,8 @@ RULES[np.quantile] = quantile
 
 def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
     """Return what so many of a hundred elements lie below: a quantile."""
-    return quantile(a, np.true_divide(raw(q), 100), *args, **kwargs)
+    a = array_like(a)
+    return quantile(a, np.true_divide(raw(q), a.dtype.type(100) if a.dtype.kind == "f" else 100), *args, **kwargs)
 
 
 RULES[np.percentile] = percentile
@@ -73,7 +74,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """Return the values at x of the piecewise linear function through the points (xp, fp)."""
     if period is not None:
         raise MissingDerivativeError("numpy.interp has no derivative rule with period=: reduce x to one period first")
-    x, xp, fp = array_like(x), array_like(xp), array_like(fp)
+    # NumPy interpolates in float64, whatever it is given.
+    x, xp, fp = (array.astype(float, copy=False) for array in map(array_like, (x, xp, fp)))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(f"interp needs as many points as values, in rows: the shapes are {xp.shape} and {fp.shape}")
     if xp.size == 1:
@@ -117,22 +119,29 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
     """Return the slopes along one axis, by the parabola through each point and its neighbours."""
     length = f.shape[axis]
     if length < edge_order + 1:
-        raise ValueError(f"gradient with edge_order={edge_order} needs {edge_order + 1} elements, and there are {length}")
+        raise ValueError(f"gradient with edge_order={edge_order} needs {edge_order + 1} elements, not {length}")
+    first, second = rows(axis, None, -1), rows(axis, 1, None)
+    rises = f[second] - f[first]
     if np.ndim(spacing) == 0:
-        steps = np.broadcast_to(spacing, (length - 1,))
+        rises = rises / spacing
+        inside = (rises[first] + rises[second]) / 2
+        bends = inside - rises[first], rises[second] - inside
     else:
-        points = array_like(spacing)
-        if points.shape != (length,):
-            raise ValueError(f"gradient needs a coordinate for each of {length} elements, not {points.shape}")
-        steps = points[1:] - points[:-1]
-    steps = reshape(steps, [-1 if one == axis else 1 for one in range(f.ndim)])
-    rises = (f[rows(axis, 1, None)] - f[rows(axis, None, -1)]) / steps
-    before, after = steps[rows(axis, None, -1)], steps[rows(axis, 1, None)]
-    first, second = rises[rows(axis, None, -1)], rises[rows(axis, 1, None)]
-    inside = (first * after + second * before) / (before + after)
+        steps = _steps(spacing, axis, f)
+        rises = rises / steps
+        before, after = steps[first], steps[second]
+        inside = (rises[first] * after + rises[second] * before) / (before + after)
+        bend = (rises[second] - rises[first]) / (before + after)
+        bends = bend * before, bend * after
     start, end = rises[rows(axis, None, 1)], rises[rows(axis, -1, None)]
     if edge_order == 2:
-        bend = (second - first) / (before + after)
-        start = start - bend[rows(axis, None, 1)] * before[rows(axis, None, 1)]
-        end = end + bend[rows(axis, -1, None)] * after[rows(axis, -1, None)]
-    return np.concatenate([start, inside, end], axis)
+        start, end = start - bends[0][rows(axis, None, 1)], end + bends[1][rows(axis, -1, None)]
+    return np.concatenate([start, inside, end], axis, dtype=f.dtype)
+
+
+def _steps(points: Any, axis: int, f: Any) -> Any:
+    """Return the distances between coordinates along an axis of `f`."""
+    points = array_like(points)
+    if points.shape != (f.shape[axis],):
+        raise ValueError(f"gradient needs a coordinate for each of {f.shape[axis]} elements, not {points.shape}")
+    return reshape(points[1:] - points[:-1], [-1 if one == axis else 1 for one in range(f.ndim)])

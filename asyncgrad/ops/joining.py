@@ -223,8 +223,9 @@ RULES[np.block] = block
 # Cut apart: views of the array.
 
 
-def _cut(ary: Any, bounds: Sequence[int], axis: int) -> list[Any]:
-    if bounds[0] == 0 and bounds[-1] == ary.shape[axis] and all(start <= stop for start, stop in pairwise(bounds)):
+def _cut_at(ary: Any, indices: Sequence[int], axis: int) -> list[Any]:
+    bounds = [0, *indices, ary.shape[axis]]
+    if all(start <= stop for start, stop in pairwise(bounds)):
         return cut(ary, bounds, axis)
     # NumPy takes indices as slices do: from the end, past it, falling. Such pieces may overlap or leave gaps.
     before = (slice(None),) * axis
@@ -236,24 +237,27 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     axis = axis_index(axis, ary.ndim)
     length = ary.shape[axis]
     if np.ndim(indices_or_sections):
-        return _cut(ary, [0, *(int(index) for index in indices_or_sections), length], axis)
+        return _cut_at(ary, [int(index) for index in indices_or_sections], axis)
     sections = int(indices_or_sections)
     if sections <= 0:
         raise ValueError(f"an array is split into one part or more, not {sections}")
     size, longer = divmod(length, sections)
-    return _cut(ary, [index * size + min(index, longer) for index in range(sections + 1)], axis)
+    return cut(ary, [index * size + min(index, longer) for index in range(sections + 1)], axis)
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Return views of equal parts along an axis, or of what lies between indices."""
-    if not np.ndim(indices_or_sections):
-        length = ary.shape[axis_index(axis, ary.ndim)]
-        if int(indices_or_sections) > 0 and length % int(indices_or_sections):
-            raise ValueError(
-                f"axis {axis} of length {length} does not split into {indices_or_sections} equal parts: "
-                "np.array_split makes parts as equal as can be"
-            )
-    return array_split(ary, indices_or_sections, axis)
+    if not isinstance(indices_or_sections, int) or indices_or_sections <= 0:
+        return array_split(ary, indices_or_sections, axis)
+    axis = axis_index(axis, ary.ndim)
+    length = ary.shape[axis]
+    if length % indices_or_sections:
+        raise ValueError(
+            f"axis {axis} of length {length} does not split into {indices_or_sections} equal parts: "
+            "np.array_split makes parts as equal as can be"
+        )
+    size = length // indices_or_sections
+    return cut(ary, [size * index for index in range(indices_or_sections + 1)], axis)
 
 
 def _needs_axes(ary: Any, count: int, name: str) -> None:

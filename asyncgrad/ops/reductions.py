@@ -9,6 +9,7 @@ import numpy as np
 
 from ..graph.values import raw
 from .axes import (
+    array_beside,
     array_like,
     kept_shape,
     largest_over,
@@ -124,9 +125,9 @@ def average(
     a = array_like(a)
     if weights is None:
         result = _mean(a, axis, None, keepdims)
-        total: Any = result * 0 + a.size / (result.size or 1)
+        total = array_beside(np.full(result.shape, a.size / (result.size or 1), result.dtype), result)
     else:
-        weights = _along(array_like(weights), a, axis)
+        weights = _along(array_beside(weights, a), a, axis)
         total = _sum(np.broadcast_to(weights, a.shape), axis, None, keepdims)
         if np.any(raw(total) == 0):
             raise ZeroDivisionError("the weights of an average sum to zero: it cannot be normalized")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..graph.tracked import Tracked
-from .axes import array_like, axis_index, axis_tuple, inverse_permutation
+from .axes import arrays_together, axis_index, axis_tuple, inverse_permutation
 from .primitive import RULES, derivative, primitive
 
 __all__ = [
@@ -189,7 +189,7 @@ squeeze = squeeze_.call
 
 def _at_least(arys: tuple[Any, ...], missing: dict[int, tuple[int, ...]]) -> Any:
     """Return each array with the axes that `missing` names for its number of axes; one array as itself."""
-    arrays = [array_like(ary) for ary in arys]
+    arrays = arrays_together(arys)
     results = tuple(expand_dims(a, missing[a.ndim]) if a.ndim in missing else a for a in arrays)
     return results[0] if len(results) == 1 else results
 
@@ -239,7 +239,7 @@ RULES[np.broadcast_to] = broadcast_to
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return the arrays as read-only views in their common shape."""
     shape = np.broadcast_shapes(*(np.shape(_raw(array)) for array in args))
-    return tuple(broadcast_to_(array_like(array), shape) for array in args)
+    return tuple(broadcast_to_(array, shape) for array in arrays_together(args))
 
 
 RULES[np.broadcast_arrays] = broadcast_arrays
@@ -249,7 +249,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """Return the coordinates of a grid, one array for each axis."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid takes indexing='xy' or 'ij', not {indexing!r}")
-    rows = [reshape(array_like(x), -1) for x in xi]
+    rows = [reshape(x, -1) for x in arrays_together(xi)]
     axes = list(range(len(rows)))
     if indexing == "xy":
         axes[:2] = axes[:2][::-1]
@@ -303,4 +303,5 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
     return astype_(x, dtype, "K", "unsafe", copy)
 
 
-RULES[np.astype] = astype
+if hasattr(np, "astype"):  # since NumPy 2.1
+    RULES[np.astype] = astype

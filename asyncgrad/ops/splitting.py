@@ -15,7 +15,7 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
 from ..graph.metadata import InputMetadata
-from ..graph.node import Edge, Node
+from ..graph.node import Edge, Node, next_order
 from ..graph.tracked import Tracked
 
 __all__ = ["SplitNode", "cut"]
@@ -29,15 +29,20 @@ class SplitNode(Node):
         edge: where the gradient of the array flows.
         metadata: of each piece.
         axis: along which the array was cut.
+        device: of the array.
     """
 
     __slots__ = ("_axis", "_metadata")
 
-    def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int) -> None:
-        self._connect([edge])
-        self.shape = self.dtype = None
-        self.device = None if metadata[0] is None else metadata[0].device
-        self.special = None
+    def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int, device: Any) -> None:
+        node, input_nr = edge
+        assert node is not None
+        self.next_nodes = (node,)
+        self.input_nrs = (input_nr,)
+        self.order = next_order()
+        self.topological_nr = node.topological_nr + 1
+        self.shape = self.dtype = self.special = None
+        self.device = device
         self._metadata = metadata
         self._axis = axis
 
@@ -91,11 +96,13 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     edge = gradient_edge(array) if GRAD_MODE.get() else None
     node = None
     if edge is not None:
-        metadata = tuple([InputMetadata(piece.shape, piece.dtype, device) for piece in pieces])
-        node = SplitNode(edge, metadata, axis)
+        dtype = data.dtype
+        node = SplitNode(edge, tuple([InputMetadata(piece.shape, dtype, device) for piece in pieces]), axis, device)
+    counter = array._shared_version()
+    counter.has_views = True
     results = []
     for index, piece in enumerate(pieces):
         result = make(piece, node, index if node is not None else 0, device)
-        result._become_view_of(array)
+        result._counter, result._is_view = counter, True
         results.append(result)
     return results

@@ -50,6 +50,23 @@ class Optimizer(ABC):
         ArgumentTypeError: a parameter is no tensor.
 
     Source: torch.optim.Optimizer.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> class SignDescent(optim.Optimizer):
+        ...     def __init__(self, params, lr=0.25):
+        ...         super().__init__(params, {"lr": lr})
+        ...     @staticmethod
+        ...     def _check(group):
+        ...         assert group["lr"] >= 0
+        ...     def _update(self, param, grad, state, group):
+        ...         param -= group["lr"] * np.sign(grad)
+        >>> w = ag.tensor([1.0, -1.0], requires_grad=True)
+        >>> w.grad = ag.tensor([3.0, -7.0])
+        >>> SignDescent([w]).step()
+        >>> w.numpy()
+        array([ 0.75, -0.75])
     """
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:

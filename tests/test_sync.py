@@ -342,7 +342,7 @@ def test_a_backward_that_nobody_awaits_warns():
     with pytest.warns(RuntimeWarning, match="coroutine 'backward' was never awaited"):
         ag.backward(x * x)  # type: ignore[unused-coroutine]
     with pytest.warns(RuntimeWarning, match=r"coroutine 'Tensor\.backward' was never awaited"):
-        (x * x).backward()
+        (x * x).backward()  # type: ignore[unused-coroutine]
     with pytest.warns(RuntimeWarning, match="coroutine 'grad' was never awaited"):
         ag.grad(x * x, [x])  # type: ignore[unused-coroutine]
 

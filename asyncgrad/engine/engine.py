@@ -193,19 +193,20 @@ class _Bodies:
         node_task = NodeTask(graph_task, node, turn.grads)
         del turn
         stepped = SteppedTask(
-            node_task.run(), loop=self._loop, context=graph_task.context.copy(), name=f"{node.name} #{node.sequence_nr}"
+            node_task.run(),
+            loop=self._loop,
+            context=graph_task.context.copy(),
+            name=f"{node.name} #{node.sequence_nr}",
+            on_end=self._on_end,
         )
         self.running[stepped] = node
-        if stepped.start():
-            self._finished.append(stepped)
-        else:
+        if not stepped.start():
             assert graph_task.counted is not None
             graph_task.counted.fix_sum_order()
-            stepped.add_done_callback(self._on_done)
         # As in SteppedTask.start().
         del stepped
 
-    def _on_done(self, stepped: SteppedTask) -> None:
+    def _on_end(self, stepped: SteppedTask) -> None:
         self._finished.append(stepped)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -245,7 +246,6 @@ class _Bodies:
     def close_all(self) -> None:
         """Close the bodies that still run, without a turn of the loop."""
         for stepped in self.running:
-            stepped.remove_done_callback(self._on_done)
             stepped.close()
         self.running.clear()
 
@@ -325,9 +325,12 @@ def _step_once(node_task: NodeTask) -> tuple[Any, ...] | None:
     BLOCKING.set(True)
     coroutine = node_task.run()
     try:
-        coroutine.send(None)
+        awaited = coroutine.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    if awaited is not None:
+        # It may stand for tasks that the body has started.
+        awaited.cancel()
     coroutine.close()
     node = node_task.node
     raise BlockingError(

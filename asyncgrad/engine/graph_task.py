@@ -92,7 +92,7 @@ class GraphTask:
         self.keep_graph = keep_graph
         self.create_graph = create_graph
         self.outer = outer
-        self.reentrant_depth = 0 if outer is None else outer.reentrant_depth + 1
+        self.reentrant_depth: int = 0 if outer is None else outer.reentrant_depth + 1
         self.context = context
         self.exec_info = exec_info
         self.captured_grads: list[Any] = [None] * captures
@@ -127,8 +127,7 @@ class GraphTask:
             return Gait.COUNT
         heap: list[tuple[int, Any]] = self._heap
         buffers, owned = self._buffers, self._owned
-        exec_info, keep_graph, in_place = self.exec_info, self.keep_graph, not self.create_graph
-        create_graph = self.create_graph
+        exec_info, keep_graph, create_graph = self.exec_info, self.keep_graph, self.create_graph
         while heap:
             order, node = heappop(heap)
             self.failed_node = node
@@ -166,7 +165,7 @@ class GraphTask:
                             buffers[consumer] = total
                         else:
                             buffers[consumer] = total + grad
-                            if in_place:
+                            if not create_graph:
                                 owned.add(consumer)
                 elif exec_info is None or should_execute(exec_info, consumer):
                     buffers[consumer] = grad

@@ -13,7 +13,7 @@ from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from contextvars import Context
 
 __all__ = ["SteppedTask"]
@@ -28,10 +28,17 @@ class SteppedTask(asyncio.Future[Any]):
         loop: the running loop.
         context: what every step runs in.
         name: what `get_name()` says.
+        on_end: called with this task when it has ended, at once; a done-callback costs a turn of the loop.
     """
 
     def __init__(
-        self, coro: Coroutine[Any, Any, Any], *, loop: asyncio.AbstractEventLoop, context: Context, name: str
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+        name: str,
+        on_end: Callable[[SteppedTask], None] | None = None,
     ) -> None:
         super().__init__(loop=loop)
         self._coro = coro
@@ -43,6 +50,7 @@ class SteppedTask(asyncio.Future[Any]):
         self._cancel_message: Any = None
         self._cancels_requested = 0
         self._registered = False
+        self._on_end = on_end
 
     @property
     def _as_task(self) -> Any:
@@ -103,6 +111,9 @@ class SteppedTask(asyncio.Future[Any]):
             self._wait_for(awaited)
         finally:
             _leave_task(self._loop_of_task, self._as_task)
+            if self._on_end is not None and self.done():
+                on_end, self._on_end = self._on_end, None
+                on_end(self)
             # As in start().
             del self, error
 
@@ -161,6 +172,7 @@ class SteppedTask(asyncio.Future[Any]):
         if waiter is not None:
             waiter.remove_done_callback(self._wake_up)
         self._finish()
+        self._on_end = None
         super().cancel()
         self._coro.close()
 

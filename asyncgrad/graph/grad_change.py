@@ -30,8 +30,10 @@ class GradState(NamedTuple):
     @classmethod
     def of(cls, tensor: Tracked) -> GradState:
         """Note what `tensor` has now."""
-        grad = tensor._autograd_meta().grad
-        return NO_GRAD if grad is None else cls(grad, grad._data, version_of(grad))
+        meta = tensor._meta
+        if meta is None or meta.grad is None:
+            return NO_GRAD
+        return cls(meta.grad, meta.grad._data, version_of(meta.grad))
 
     def is_still(self, other: GradState) -> bool:
         """Tell whether the two are one and the same state."""
@@ -213,8 +215,12 @@ def _array(total: Any, like: Tracked) -> Any:
 
 def may_take(grad: Any, variable: np.ndarray) -> bool:
     """Tell whether an array that nobody else refers to may become a leaf's gradient as it stands."""
-    if not hasattr(grad, "flags") or not hasattr(grad, "strides"):
+    if not hasattr(grad, "strides"):
         return False
     flags = grad.flags
-    dense = grad.strides == variable.strides if variable.flags.forc else flags.c_contiguous
-    return bool(dense and flags.owndata and flags.writeable)
+    if not (flags.owndata and flags.writeable):
+        return False
+    like = variable.flags
+    if like.c_contiguous or not like.forc:
+        return bool(flags.c_contiguous)
+    return bool(grad.strides == variable.strides)

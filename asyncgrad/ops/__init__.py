@@ -38,6 +38,7 @@ __all__ = [
     "exponential",
     "extremes",
     "indexing",
+    "interpolation",
     "joining",
     "linear_algebra",
     "nondifferentiable",

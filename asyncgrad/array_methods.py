@@ -268,9 +268,7 @@ class ArrayMethods(ArrayOperators):
         """Return the running product along an axis."""
         return cumprod(self, axis, dtype, out)  # type: ignore[no-any-return]
 
-    def trace(
-        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-    ) -> Self:
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Self:
         """Return the sums of the diagonals."""
         return trace(self, offset, axis1, axis2, dtype, out)  # type: ignore[no-any-return]
 

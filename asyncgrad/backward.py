@@ -151,9 +151,7 @@ async def grad(
     return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
 
 
-def _result(
-    index: int, tensor: Root, value: Any, allow_unused: bool, materialize: bool, create_graph: bool
-) -> Any:
+def _result(index: int, tensor: Root, value: Any, allow_unused: bool, materialize: bool, create_graph: bool) -> Any:
     if value is not None:
         return values.wrap(value, tensor.node.device if isinstance(tensor, GradientEdge) else tensor._device)
     if not allow_unused:

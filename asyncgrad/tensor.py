@@ -363,9 +363,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
     return _new_leaf(array, data, device, requires_grad)
 
 
-def asarray(
-    data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False
-) -> Tensor:
+def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
     """Return a tensor that shares memory with `data` where it can; a tensor as it is, history included.
 
     Writes into the shared memory from outside cannot be seen by the graph.

@@ -19,6 +19,10 @@ from tests import oracle
 #: Any two of them broadcast together.
 SHAPES: list[tuple[int, ...]] = [(), (1,), (3,), (2, 1), (1, 3), (2, 3)]
 
+#: What does not split into two rows, and pairs of rows that can be stacked, without leaving these shapes.
+NOT_TWO_ROWS = {(), (1,), (3,), (1, 1), (1, 3)}
+ROWS = [{(3,)}, {(1,)}]
+
 #: Beyond this the strategy adds where it would have multiplied.
 LARGEST = 50
 
@@ -65,6 +69,10 @@ class Program(NamedTuple):
 def _apply(step: Step, operands: list[ag.Tensor]) -> list[Any]:
     if step.operation in UFUNCS:
         return [UFUNCS[step.operation](*operands)]
+    if step.operation == "halves":
+        return list(np.split(operands[0], 2))
+    if step.operation == "stack":
+        return [np.stack(operands)]
     function = FUNCTIONS[step.operation]
     if step.turns is not None:
         outputs = _awaited(function).apply(*operands, step.turns)
@@ -217,6 +225,34 @@ def _product_blind_to_second(x: oracle.Var, y: oracle.Var) -> list[oracle.Var]:
     return oracle.apply([x, y], lambda g: [oracle.multiply(g[0], y), None], x.value * y.value, zeros_for_none=True)
 
 
+def _halves(x: oracle.Var) -> list[oracle.Var]:
+    middle = x.value.shape[0] // 2
+    pieces = [x.value[:middle], x.value[middle:]]
+
+    def rule(grads: list[Any]) -> list[Any]:
+        defined = [
+            oracle.Var(np.zeros_like(piece)) if grad is None else grad
+            for piece, grad in zip(pieces, grads, strict=True)
+        ]
+        return oracle.apply(
+            defined, lambda g: _halves(oracle.only(g)), np.concatenate([grad.value for grad in defined])
+        )
+
+    return oracle.apply([x], rule, *pieces)
+
+
+def _stack(x: oracle.Var, y: oracle.Var) -> list[oracle.Var]:
+    return oracle.apply([x, y], lambda g: _unstack(oracle.only(g)), np.stack([x.value, y.value]))
+
+
+def _unstack(x: oracle.Var) -> list[Any]:
+    def rule(grads: list[Any]) -> list[Any]:
+        defined = [oracle.Var(np.zeros(x.value.shape[1:])) if grad is None else grad for grad in grads]
+        return _stack(*defined)
+
+    return oracle.apply([x], rule, *x.value)
+
+
 def _blind(x: oracle.Var) -> list[oracle.Var]:
     return oracle.apply([x], lambda g: [None], x.value * 3)
 
@@ -230,9 +266,11 @@ ORACLE: dict[str, Callable[..., list[oracle.Var]]] = {
     "sum_and_double": _sum_and_double,
     "product_blind_to_second": _product_blind_to_second,
     "blind": _blind,
+    "halves": _halves,
+    "stack": _stack,
 }
 
-_PLAIN = ["add", "subtract", "multiply"]
+_PLAIN = ["add", "subtract", "multiply", "halves", "stack"]
 #: Plain operations come up more often than each Function: they make the chains that Functions interrupt.
 _OPERATIONS = _PLAIN * 3 + list(FUNCTIONS)
 _MULTIPLYING = {"multiply", "product_and_first", "sum_and_product", "product_blind_to_second"}
@@ -262,11 +300,14 @@ def programs(draw: st.DrawFn, *, functions: bool = True, max_steps: int = 12) ->
     steps = []
     for _ in range(draw(st.integers(1, max_steps))):
         operation = draw(st.sampled_from(_OPERATIONS if functions else _PLAIN))
-        count = 1 if operation == "blind" else 2
+        count = 1 if operation in ("blind", "halves") else 2
         operands = tuple(draw(st.integers(0, len(values) - 1)) for _ in range(count))
         largest = np.prod([np.max(np.abs(values[operand].value)) for operand in operands])
         if operation in _MULTIPLYING and largest > LARGEST:
             operation = "add"
+        shapes = {values[operand].value.shape for operand in operands}
+        if (operation == "halves" and shapes & NOT_TWO_ROWS) or (operation == "stack" and shapes not in ROWS):
+            operation, operands = "subtract", operands * (2 // count)
         turns = draw(st.sampled_from([None, 0, 1, 2, 3])) if operation in FUNCTIONS else None
         steps.append(Step(operation, operands, turns, draw(st.integers(0, 7)) == 0))
         results = ORACLE[operation](*[values[operand] for operand in operands])

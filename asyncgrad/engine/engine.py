@@ -329,7 +329,8 @@ def _step_once(node_task: NodeTask) -> tuple[Any, ...] | None:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     if awaited is not None:
-        # It may stand for tasks that the body has started.
+        # It may stand for tasks that the body has started, and nobody else will ask how it ended.
+        awaited.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         awaited.cancel()
     coroutine.close()
     node = node_task.node

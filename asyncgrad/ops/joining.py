@@ -91,9 +91,7 @@ class JoinNode(Node):
         before = (slice(None),) * self._axis
         bounds = self._bounds
         return tuple(
-            None
-            if not want
-            else g[(*before, index if bounds is None else slice(bounds[index], bounds[index + 1]))]
+            None if not want else g[(*before, index if bounds is None else slice(bounds[index], bounds[index + 1]))]
             for index, want in enumerate(wanted)
         )
 

@@ -118,9 +118,7 @@ def _chosen(where: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     return np.sum(np.broadcast_to(raw(where), a.shape), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
-) -> Any:
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     """Return the mean over axes, weighted."""
     a = array_like(a)
     if weights is None:

@@ -106,9 +106,7 @@ def _cofactors(a: Any) -> Any:
     for row in range(side):
         others = [index for index in range(side) if index != row]
         left = a[..., others, :]
-        rows.append(
-            np.stack([(-1) ** (row + column) * det(_without(left, column)) for column in range(side)], axis=-1)
-        )
+        rows.append(np.stack([(-1) ** (row + column) * det(_without(left, column)) for column in range(side)], axis=-1))
     return np.stack(rows, axis=-2)
 
 

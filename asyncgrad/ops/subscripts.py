@@ -75,9 +75,7 @@ def _extra_axes(terms: str, ndim: int, subscripts: str) -> int:
     named = len(terms.replace("...", ""))
     extra = ndim - named
     if extra < 0 or (extra and "..." not in terms):
-        raise ValueError(
-            f"einsum subscripts {subscripts!r} name {named} axes ({terms!r}) of an array with {ndim}"
-        )
+        raise ValueError(f"einsum subscripts {subscripts!r} name {named} axes ({terms!r}) of an array with {ndim}")
     return extra
 
 

@@ -93,5 +93,5 @@ class Held:
 
 async def settle() -> None:
     """Let everything that is ready run, until nothing changes without an event."""
-    for _ in range(20):
+    for _ in range(60):
         await asyncio.sleep(0)

@@ -234,9 +234,7 @@ PARTS: dict[Callable[..., Any], list[Case]] = {
     np.extract: [Case((_mask, normal(2, 3)), differentiate=(1,))],
     np.delete: [Case((normal(2, 3), 1)), Case((normal(2, 3), [0, 2], 1)), Case((normal(4), slice(0, 2)))],
     np.select: [
-        Case(
-            ([_mask, np.array([[True], [False]])], [normal(2, 3), normal(2, 3)], normal(3)), differentiate=(1, 2)
-        ),
+        Case(([_mask, np.array([[True], [False]])], [normal(2, 3), normal(2, 3)], normal(3)), differentiate=(1, 2)),
         Case(([_mask], [normal(2, 3)]), differentiate=(1,)),
     ],
     np.choose: [

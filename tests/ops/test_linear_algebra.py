@@ -176,7 +176,7 @@ def torch_gradient(function: Callable[..., Any], x: np.ndarray) -> np.ndarray:
     point = torch.tensor(x, requires_grad=True)
     out = function(torch, point)
     (grad,) = torch.autograd.grad(out.sum(), [point])
-    return grad.numpy()  # type: ignore[no-any-return]
+    return grad.numpy()
 
 
 POINTS = {

@@ -1,0 +1,174 @@
+"""Nodes, edges, their numbers, and the one accumulator of each leaf."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncgrad as ag
+from asyncgrad.graph import AccumulateGrad, Edge, Node, get_gradient_edge
+from asyncgrad.graph.node import LEAF_ORDER
+from tests.engine.bodies import leaf
+
+
+class Plain(Node):
+    def apply(self, grads):
+        return grads
+
+
+class Async(Node):
+    async def apply(self, grads):
+        return grads
+
+
+def test_sequence_numbers_rise_with_every_node_that_is_made():
+    x = leaf(1.0)
+    numbers = [node.sequence_nr for node in (np.add(x, 1.0).grad_fn, Plain(), np.multiply(x, 2.0).grad_fn)]
+
+    assert numbers == sorted(numbers)
+    assert numbers[2] - numbers[0] == 2
+
+
+def test_an_operation_that_records_nothing_takes_no_number():
+    x = leaf(1.0)
+    before = Plain().sequence_nr
+
+    with ag.no_grad():
+        np.multiply(x, 2.0)
+    np.multiply(ag.tensor(1.0), 2.0)
+    get_gradient_edge(x)
+
+    assert Plain().sequence_nr == before + 1
+
+
+def test_leaves_come_before_every_node():
+    assert get_gradient_edge(leaf(1.0)).node.sequence_nr == 2**64 - 1
+    assert LEAF_ORDER < Plain().order
+
+
+@given(st.data())
+def test_the_topological_number_is_one_above_those_of_the_nodes_that_follow(data):
+    nodes: list[Node] = []
+    for _ in range(data.draw(st.integers(1, 15))):
+        targets = data.draw(st.lists(st.sampled_from(nodes), max_size=3)) if nodes else []
+        nodes.append(Plain([Edge(target, 0) for target in targets]))
+        expected = 1 + max((target.topological_nr for target in targets), default=-1)
+        assert nodes[-1].topological_nr == expected
+
+
+def test_operations_on_tensors_number_their_nodes_likewise():
+    x = leaf(1.0)
+    y = np.multiply(x, 2.0)
+    z = np.add(y, x)
+    far = np.add(np.add(z, 1.0), x)
+
+    assert [tensor.grad_fn.topological_nr for tensor in (y, z, far)] == [1, 2, 4]
+    assert get_gradient_edge(x).node.topological_nr == 0
+
+
+def test_a_node_knows_its_edges_and_whether_they_lead_anywhere():
+    x = leaf(1.0)
+    node = np.multiply(x, ag.tensor(2.0)).grad_fn
+
+    assert [edge.node for edge in node.next_edges] == [get_gradient_edge(x).node, None]
+    assert [edge.input_nr for edge in node.next_edges] == [0, 0]
+    assert (node.num_inputs, node.num_outputs) == (1, 2)
+    assert (node.should_compute_output(0), node.should_compute_output(1)) == (True, False)
+
+
+def test_a_node_says_what_its_gradient_must_look_like():
+    (metadata,) = np.multiply(ag.tensor(np.ones((2, 3), np.float32), requires_grad=True), 2.0).grad_fn.input_metadata
+
+    assert metadata == ((2, 3), np.dtype(np.float32), ag.device("cpu"))
+
+
+def test_each_node_has_notes_of_its_own():
+    first, second = np.add(leaf(1.0), 1.0).grad_fn, Plain()
+    first.metadata["note"] = 1
+
+    assert (first.metadata, second.metadata) == ({"note": 1}, {})
+
+
+def test_a_node_knows_whether_its_body_is_async():
+    class Inherits(Async):
+        pass
+
+    class Replaces(Async):
+        def apply(self, grads):
+            return grads
+
+    assert [kind.is_async for kind in (Node, Plain, Async, Inherits, Replaces)] == [False, False, True, True, False]
+
+
+def test_a_node_without_a_body_says_so(run):
+    with pytest.raises(NotImplementedError, match=r"Node must implement apply\(grads\)"):
+        run(ag.backward(ag.graph.GradientEdge(Node(), 0), 1.0))
+
+
+def test_a_leaf_has_one_accumulator_while_a_graph_holds_it():
+    x = leaf(1.0)
+    first, second = np.multiply(x, 2.0), np.add(x, 1.0)
+    node = first.grad_fn.next_nodes[0]
+
+    assert type(node) is AccumulateGrad
+    assert second.grad_fn.next_nodes[0] is node
+    assert node.variable is x
+
+
+def test_an_accumulator_goes_with_the_last_graph_and_hooks_on_its_leaf_stay(run):
+    gc.disable()
+    try:
+        x, seen = leaf(1.0), []
+        x.register_hook(seen.append)
+        out = np.multiply(x, 2.0)
+        reference = weakref.ref(out.grad_fn.next_nodes[0])
+        del out
+        assert reference() is None
+    finally:
+        gc.enable()
+
+    run(ag.backward(np.multiply(x, 2.0)))
+
+    assert len(seen) == 1
+
+
+def test_a_tensor_that_does_not_require_grad_has_no_gradient_edge():
+    with pytest.raises(ag.errors.RequiresGradError, match=r"shape \(1,\) .* make it with requires_grad=True"):
+        get_gradient_edge(ag.tensor([1.0]))
+
+
+def test_the_gradient_edge_of_a_result_is_its_node_and_place():
+    class Two(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0, x * 2.0
+
+    first, second = Two.apply(leaf(1.0))
+
+    assert get_gradient_edge(first) == (first.grad_fn, 0)
+    assert get_gradient_edge(second) == (first.grad_fn, 1)
+
+
+def test_edges_to_a_later_output_of_a_node_lead_there(run):
+    class Two(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0, x * 1.0
+
+        @staticmethod
+        def backward(ctx, first, second):
+            return first + 10.0 * second
+
+    x = leaf(1.0)
+    first, second = Two.apply(x)
+    products: list[Any] = [np.multiply(second, 3.0), np.multiply(2.0, first), np.multiply(second, second)]
+
+    run(ag.backward(products))
+
+    assert x.grad.item() == 10.0 * 3.0 + 2.0 + 10.0 * 2.0

@@ -25,7 +25,7 @@ def loop_kinds() -> list[str]:
 
 
 def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a new loop of that kind, asyncio's in debug mode; no task may be left behind, no error lost."""
+    """Run a coroutine on a new loop of that kind, asyncio's in debug mode; no task is left behind, no error lost."""
     problems: list[dict[str, Any]] = []
     factory = None
     if kind == "uvloop":

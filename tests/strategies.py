@@ -19,10 +19,6 @@ from tests import oracle
 #: Any two of them broadcast together.
 SHAPES: list[tuple[int, ...]] = [(), (1,), (3,), (2, 1), (1, 3), (2, 3)]
 
-#: What does not split into two rows, and pairs of rows that can be stacked, without leaving these shapes.
-NOT_TWO_ROWS = {(), (1,), (3,), (1, 1), (1, 3)}
-ROWS = [{(3,)}, {(1,)}]
-
 #: Beyond this the strategy adds where it would have multiplied.
 LARGEST = 50
 
@@ -276,6 +272,18 @@ _OPERATIONS = _PLAIN * 3 + list(FUNCTIONS)
 _MULTIPLYING = {"multiply", "product_and_first", "sum_and_product", "product_blind_to_second"}
 
 
+_ARITY = {"blind": 1, "halves": 1}
+
+
+def _candidates(operation: str, shapes: list[tuple[int, ...]]) -> list[int]:
+    """Return the values that may be operands, so that all shapes stay those that broadcast."""
+    if operation == "halves":
+        return [index for index, shape in enumerate(shapes) if shape in ((2, 1), (2, 3))]
+    if operation == "stack":
+        return [index for index, shape in enumerate(shapes) if shape == (3,)]
+    return list(range(len(shapes)))
+
+
 def whole_numbers(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
     """Small whole numbers, as float64 arrays."""
     size = int(np.prod(shape))
@@ -298,16 +306,15 @@ def programs(draw: st.DrawFn, *, functions: bool = True, max_steps: int = 12) ->
     values = [oracle.Var(data) for data, _ in leaves]
     needs = [needed for _, needed in leaves]
     steps = []
-    for _ in range(draw(st.integers(1, max_steps))):
+    for _ in range(draw(st.integers(2, max_steps))):
         operation = draw(st.sampled_from(_OPERATIONS if functions else _PLAIN))
-        count = 1 if operation in ("blind", "halves") else 2
-        operands = tuple(draw(st.integers(0, len(values) - 1)) for _ in range(count))
+        candidates = _candidates(operation, [value.value.shape for value in values])
+        if not candidates:
+            operation, candidates = "add", list(range(len(values)))
+        operands = tuple(draw(st.sampled_from(candidates)) for _ in range(_ARITY.get(operation, 2)))
         largest = np.prod([np.max(np.abs(values[operand].value)) for operand in operands])
         if operation in _MULTIPLYING and largest > LARGEST:
             operation = "add"
-        shapes = {values[operand].value.shape for operand in operands}
-        if (operation == "halves" and shapes & NOT_TWO_ROWS) or (operation == "stack" and shapes not in ROWS):
-            operation, operands = "subtract", operands * (2 // count)
         turns = draw(st.sampled_from([None, 0, 1, 2, 3])) if operation in FUNCTIONS else None
         steps.append(Step(operation, operands, turns, draw(st.integers(0, 7)) == 0))
         results = ORACLE[operation](*[values[operand] for operand in operands])

@@ -299,7 +299,6 @@ def _drive_blocking(graph_task: GraphTask) -> list[Any]:
 
 def _drive_on_a_loop(graph_task: GraphTask) -> list[Any]:
     """Drive a task to its end on an event loop of its own."""
-
     errors: list[Exception] = []
 
     async def drive() -> list[Any]:

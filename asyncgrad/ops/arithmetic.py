@@ -77,8 +77,10 @@ def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
     """Return the derivative of x to the power of y with respect to y: 0 where x is 0 and y is not negative."""
     if isinstance(x, (int, float)) and x > 0:
         return g * (out * math.log(x))
-    flat = np.logical_and(x == 0, y >= 0)
-    return g * (out * np.log(np.where(flat, 1.0, x)))
+    flat = np.logical_and(x == 0, np.real(y) >= 0)
+    base = np.where(flat, 1.0, x)
+    # Of a negative number, too, there is a complex power.
+    return g * (out * np.log(base + 0j if out.dtype.kind == "c" else base))
 
 
 @primitive(np.power)

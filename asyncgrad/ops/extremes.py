@@ -13,7 +13,16 @@ from .primitive import RULES, derivative, differentiable, primitive
 
 __all__ = ["absolute", "clip", "clip_", "fabs", "fmax", "fmin", "maximum", "minimum", "nan_to_num", "where", "where_"]
 
-absolute = differentiable(np.absolute, "x", x=lambda g, x: g * np.sign(x))
+
+def _direction(x: Any) -> Any:
+    """Return x / abs(x), and 0 where x is 0; of complex numbers it has a derivative."""
+    if x.dtype.kind != "c":
+        return np.sign(x)
+    length = np.absolute(x)
+    return x / np.where(length == 0, 1.0, length)
+
+
+absolute = differentiable(np.absolute, "x", x=lambda g, x: g * _direction(x))
 fabs = differentiable(np.fabs, "x", x=lambda g, x: g * np.sign(x))
 
 

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+import numpy as np
+
 from ..graph.saved import output_alias, version_of
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Plan:
     __slots__ = (
         "_tracked",
         "calls",
+        "conjugates",
         "gather",
         "holds_tensors",
         "no_edges",
@@ -66,8 +69,11 @@ class Plan:
         "zeros",
     )
 
-    def __init__(self, primitive: Primitive, requires: int, tracked: int) -> None:
+    def __init__(self, primitive: Primitive, requires: int, tracked: int, conjugates: bool) -> None:
         self.primitive = primitive
+        #: Whether the result is complex. A formula multiplies by the derivative; PyTorch's convention (descent
+        #: along the gradient) multiplies by its conjugate: conjugate what goes in and what comes out, once, here.
+        self.conjugates = conjugates
         slots: dict[tuple[str, str | None], int] = {}
         #: For each edge, its formula and which saved values it takes; None where no gradient is wanted.
         self.calls: list[tuple[Callable[..., Any], tuple[int, ...]] | None] = []
@@ -94,8 +100,11 @@ class Plan:
         primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
         values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
+        wrapped = "conjugate({})" if self.conjugates else "{}"
         results = [
-            "None" if call is None else f"f{edge}(g{''.join(', ' + values[index] for index in call[1])})"
+            "None"
+            if call is None
+            else wrapped.format(f"f{edge}(g{''.join(', ' + values[index] for index in call[1])})")
             for edge, call in enumerate(self.calls)
         ]
         unchanged = [self.slots[index].is_unchanged(names[index]) for index in self.tensor_slots]
@@ -118,20 +127,30 @@ class Plan:
             lines.append(f"    {_commas(names)} = saved")
         if unchanged:
             lines += [f"    if not ({' and '.join(unchanged)}):", "        node.check_versions()"]
+        if self.conjugates:
+            lines.append("    g = conjugate(g)")
         lines.append(f"    return ({_commas(results)})")
-        namespace: dict[str, Any] = {"alias": output_alias, "version_of": version_of}
+        namespace: dict[str, Any] = {"alias": output_alias, "version_of": version_of, "conjugate": conjugate}
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
         return namespace["gather"], namespace["run"]
 
     def compute(self, g: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> tuple[Any, ...]:
         """Run the formulas one by one on `values`, arrays or tensors alike; only the `wanted` ones if given."""
-        return tuple(
+        if self.conjugates:
+            g = np.conjugate(g)
+        results = [
             None
             if call is None or (wanted is not None and not wanted[edge])
             else call[0](g, *[values[index] for index in call[1]])
             for edge, call in enumerate(self.calls)
-        )
+        ]
+        return tuple(map(conjugate, results)) if self.conjugates else tuple(results)
+
+
+def conjugate(value: Any) -> Any:
+    """Return the complex conjugate of a gradient; None stays None."""
+    return None if value is None else np.conjugate(value)
 
 
 def _commas(items: Any) -> str:

@@ -161,7 +161,7 @@ class Primitive:
         self.formulas: dict[str, Formula] = {}
         #: The parameters that may be tensors, in order; each has an edge.
         self.tensor_names: tuple[str, ...] = ()
-        #: By which arguments are tensors (low bits) and which require grad (high bits).
+        #: By which arguments are tensors (low bits), which require grad (the next), whether the result is complex.
         self.plans: dict[int, Plan] = {}
         #: Whether the result may be a view of the first argument's memory.
         self.views = views
@@ -193,7 +193,8 @@ class Primitive:
 
     def _make_plan(self, key: int) -> Plan:
         count = len(self.tensor_names)
-        plan = self.plans[key] = Plan(self, key >> count, key & ((1 << count) - 1))
+        ones = (1 << count) - 1
+        plan = self.plans[key] = Plan(self, key >> count & ones, key & ones, bool(key >> 2 * count))
         return plan
 
     def slot_key(self, need: str) -> tuple[str, str | None]:

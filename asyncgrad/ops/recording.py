@@ -21,7 +21,8 @@ costs as much again as what it does. For `np.multiply` it reads, without the nam
         data = function(raw_x, raw_y)
         ...
 
-`key` says which arguments are tensors (low bits) and which require grad (high bits); it finds the plan.
+`key` says which arguments are tensors (low bits), which require grad (the next) and whether the result is complex
+(one more); it finds the plan.
 """
 
 from __future__ import annotations
@@ -136,6 +137,8 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
     values = "".join(f"{parameter}, " for parameter in signature.parameters)
     raws = "".join(f"_raw_{tensor}, " for tensor in tensor_names)
     return [
+        "    _dtype = _data.dtype",
+        f"    if _dtype.kind == 'c': _key |= {1 << 2 * count}",
         "    _plan = _plans.get(_key)",
         "    if _plan is None: _plan = _make_plan(_key)",
         "    _node = _new(_PrimitiveNode)",
@@ -149,7 +152,7 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
         ),
         "    _node.order = _next_order()",
         "    _node.topological_nr = _number",
-        "    _node.shape, _node.dtype, _node.device = _data.shape, _data.dtype, _template._device",
+        "    _node.shape, _node.dtype, _node.device = _data.shape, _dtype, _template._device",
         "    _node.special = None",
         f"    _node.saved, _node.versions = _plan.gather({values}{raws}_out) if _plan.slots else _NOTHING_SAVED",
         "    _out._grad_fn = _node",

@@ -46,7 +46,12 @@ cosh = differentiable(np.cosh, "x", x=lambda g, x: g * np.sinh(x))
 # Not g * (1 - out * out): a Python number among small arrays costs as much as another operation.
 tanh = differentiable(np.tanh, "x", x=lambda g, out: g - g * out * out)
 arcsinh = differentiable(np.arcsinh, "x", x=lambda g, x: g / np.sqrt(1 + x * x))
-arccosh = differentiable(np.arccosh, "x", x=lambda g, x: g / np.sqrt(x * x - 1))
+arccosh = differentiable(
+    # Of a complex number the root of the product may be minus the product of the roots.
+    np.arccosh,
+    "x",
+    x=lambda g, x: g / (np.sqrt(x - 1) * np.sqrt(x + 1) if x.dtype.kind == "c" else np.sqrt(x * x - 1)),
+)
 arctanh = differentiable(np.arctanh, "x", x=lambda g, x: g / (1 - x * x))
 
 deg2rad = differentiable(np.deg2rad, "x", x=lambda g: g * DEGREE)

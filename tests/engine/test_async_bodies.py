@@ -137,9 +137,7 @@ def test_two_backwards_at_once_overlap(run):
     async def main():
         helds = [Held(), Held()]
         leaves = [leaf(1.0), leaf(1.0)]
-        tasks = [
-            asyncio.ensure_future(awaiting(x, held).backward()) for x, held in zip(leaves, helds, strict=True)
-        ]
+        tasks = [asyncio.ensure_future(awaiting(x, held).backward()) for x, held in zip(leaves, helds, strict=True)]
         for held in helds:
             await held.begun.wait()
         for held in helds:
@@ -152,12 +150,14 @@ def test_two_backwards_at_once_overlap(run):
 
 def test_a_thousand_bodies_wait_at_once(run):
     async def main():
-        gate = asyncio.Event()
+        gate, all_wait = asyncio.Event(), asyncio.Event()
         waiting = 0
 
         async def wait(grad):
             nonlocal waiting
             waiting += 1
+            if waiting == 1000:
+                all_wait.set()
             await gate.wait()
 
         x = leaf(1.0)
@@ -173,8 +173,7 @@ def test_a_thousand_bodies_wait_at_once(run):
 
         out = Fan.apply(*[awaiting(np.multiply(x, 1.0), wait) for _ in range(1000)])
         backward = asyncio.ensure_future(out.backward())
-        while waiting < 1000:
-            await asyncio.sleep(0)
+        await all_wait.wait()
         gate.set()
         await backward
         assert x.grad.item() == 1000.0

@@ -175,7 +175,9 @@ def test_a_backward_inside_a_backward_adds_a_note_for_each_node_on_the_way_out(r
         run(ag.backward(outer))
 
     inner_node, outer_node = nodes[1], nodes[0]
-    assert [f"#{node.sequence_nr}," in note for node, note in zip([inner_node, outer_node], error.__notes__, strict=True)]
+    assert [
+        f"#{node.sequence_nr}," in note for node, note in zip([inner_node, outer_node], error.__notes__, strict=True)
+    ]
     assert len(error.__notes__) == 2
 
 

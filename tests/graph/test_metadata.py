@@ -28,7 +28,15 @@ def conformed(value: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> An
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [((5, 2), (2,)), ((5, 2), (1, 2)), ((5, 2), (5, 1)), ((5, 2), ()), ((7,), (1,)), ((4, 3, 2), (3, 1)), ((0, 2), (2,))],
+    [
+        ((5, 2), (2,)),
+        ((5, 2), (1, 2)),
+        ((5, 2), (5, 1)),
+        ((5, 2), ()),
+        ((7,), (1,)),
+        ((4, 3, 2), (3, 1)),
+        ((0, 2), (2,)),
+    ],
     ids=str,
 )
 def test_a_gradient_is_summed_to_the_shape_of_its_input(given, wanted):
@@ -41,7 +49,9 @@ def test_a_gradient_is_summed_to_the_shape_of_its_input(given, wanted):
     assert float(result.sum()) == float(value.sum())
 
 
-@pytest.mark.parametrize(("given", "wanted"), [((1,), (2,)), ((), (2,)), ((2, 1), (2, 3)), ((3,), (3, 1)), ((4,), (3,))], ids=str)
+@pytest.mark.parametrize(
+    ("given", "wanted"), [((1,), (2,)), ((), (2,)), ((2, 1), (2, 3)), ((3,), (3, 1)), ((4,), (3,))], ids=str
+)
 def test_a_gradient_is_never_expanded(given, wanted):
     with pytest.raises(InvalidGradientError) as caught:
         conformed(np.ones(given), wanted)

@@ -1,0 +1,77 @@
+"""Complex gradients follow PyTorch's convention: `z -= rate * z.grad` descends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+
+RNG = np.random.default_rng(5)
+Z = RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
+W = RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
+R = RNG.normal(size=(3, 3))
+
+UNARY = [
+    *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sqrt, np.square, np.reciprocal),
+    *(np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh, np.arcsin, np.arccos, np.arctan),
+    *(np.arcsinh, np.arccosh, np.arctanh, np.negative, np.conj, np.real, np.imag, np.abs),
+]
+BINARY = [np.add, np.subtract, np.multiply, np.divide, np.power]
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda z: z.sum(axis=0),
+    "mean": lambda z: z.mean(),
+    "prod": lambda z: z.prod(axis=1),
+    "cumprod": lambda z: np.cumprod(z, 0),
+    "var": lambda z: np.var(z),
+    "norm": lambda z: np.linalg.norm(z),
+    "matmul": lambda z: z @ z,
+    "einsum": lambda z: np.einsum("ij,kj->ik", z, z),
+    "vdot": lambda z: np.vdot(z, z * W),
+    "inv": lambda z: np.linalg.inv(z),
+    "index": lambda z: z[[0, 0, 1]] * z[1:2].T,
+    "concatenate": lambda z: np.concatenate([z, z * 1j])[2:5],
+    "split": lambda z: np.split(z, 3)[1] * 1j,
+    "where": lambda z: np.where(R > 0, z, z.conj()),
+    "power of a real": lambda z: R**z,
+}
+
+
+def leaf(data: np.ndarray) -> ag.Tensor:
+    return ag.tensor(data, requires_grad=True)
+
+
+@pytest.mark.parametrize("function", UNARY, ids=lambda function: function.__name__)
+def test_elementwise_functions_have_complex_derivatives_to_second_order(function: Any) -> None:
+    assert sync.gradcheck(function, leaf(Z))
+    assert sync.gradgradcheck(function, leaf(Z))
+
+
+@pytest.mark.parametrize("function", BINARY, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(("first", "second"), [(Z, W), (Z, R), (abs(R), W)], ids=["both", "first", "second"])
+def test_functions_of_two_have_complex_derivatives_to_second_order(
+    function: Any, first: np.ndarray, second: np.ndarray
+) -> None:
+    assert sync.gradcheck(function, (leaf(first), leaf(second)))
+    assert sync.gradgradcheck(function, (leaf(first), leaf(second)))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_functions_of_arrays_have_complex_derivatives_to_second_order(name: str) -> None:
+    assert sync.gradcheck(OTHERS[name], leaf(Z))
+    assert sync.gradgradcheck(OTHERS[name], leaf(Z))
+
+
+def test_a_step_against_a_complex_gradient_descends() -> None:
+    z = leaf(Z)
+
+    def loss(z: Any) -> Any:
+        return (np.abs(z * z - W) ** 2).sum()
+
+    (gradient,) = sync.grad(loss(z), z)
+
+    assert loss(Z - 1e-4 * gradient.numpy()) < loss(Z)

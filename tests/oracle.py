@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 #: From the gradients of an operation's outputs to those of its inputs; None where there is none.
-Rule = Callable[[list["Var | None"]], list["Var | None"]]
+Rule = Callable[[list[Any]], list[Any]]
 
 
 class Operation:
@@ -26,16 +26,11 @@ class Operation:
 
     def gradients(self, grads: list[Var | None]) -> list[Var | None]:
         if self.zeros_for_none:
-            grads = [
-                Var(np.zeros_like(out.value)) if grad is None else grad
-                for out, grad in zip(self.outputs, grads, strict=True)
-            ]
-        elif all(grad is None for grad in grads):
+            grads = [grad or Var(np.zeros_like(out.value)) for out, grad in zip(self.outputs, grads, strict=True)]
+        elif not any(grads):
             return [None] * len(self.inputs)
-        return [
-            None if grad is None else sum_to(grad, source.value.shape)
-            for grad, source in zip(self.rule(grads), self.inputs, strict=True)
-        ]
+        pairs = zip(self.rule(grads), self.inputs, strict=True)
+        return [grad and sum_to(grad, source.value.shape) for grad, source in pairs]
 
 
 class Var:
@@ -55,11 +50,11 @@ def add(x: Var, y: Var) -> Var:
 
 
 def subtract(x: Var, y: Var) -> Var:
-    return apply([x, y], lambda g: [g[0], multiply(only(g), Var(-1.0))], x.value - y.value)[0]
+    return apply([x, y], lambda g: [g[0], multiply(g[0], Var(-1.0))], x.value - y.value)[0]
 
 
 def multiply(x: Var, y: Var) -> Var:
-    return apply([x, y], lambda g: [multiply(only(g), y), multiply(only(g), x)], x.value * y.value)[0]
+    return apply([x, y], lambda g: [multiply(g[0], y), multiply(g[0], x)], x.value * y.value)[0]
 
 
 def sum_to(x: Var, shape: tuple[int, ...]) -> Var:
@@ -68,35 +63,32 @@ def sum_to(x: Var, shape: tuple[int, ...]) -> Var:
     extra = x.value.ndim - len(shape)
     axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size != x.value.shape[extra + axis]))
     total = x.value.sum(axis=axes).reshape(shape)
-    return apply([x], lambda g: [broadcast_to(only(g), x.value.shape)], total)[0]
+    return apply([x], lambda g: [broadcast_to(g[0], x.value.shape)], total)[0]
 
 
 def broadcast_to(x: Var, shape: tuple[int, ...]) -> Var:
-    return apply([x], lambda g: [only(g)], np.broadcast_to(x.value, shape))[0]
-
-
-def only(grads: list[Var | None]) -> Var:
-    (grad,) = grads
-    assert grad is not None
-    return grad
+    return apply([x], lambda g: [g[0]], np.broadcast_to(x.value, shape))[0]
 
 
 def backward(roots: Sequence[Var], grads: Sequence[Var]) -> dict[Var, Var | None]:
     """Return the gradient of everything that the roots were computed from; None where it is undefined."""
     found: dict[Var, Var | None] = {}
+
+    def arrive(source: Var, grad: Var | None) -> None:
+        before = found.get(source)
+        found[source] = add(before, grad) if before and grad else before or grad
+
     for root, grad in zip(roots, grads, strict=True):
-        found[root] = add(found[root], grad) if root in found else grad  # type: ignore[arg-type]
-    for operation in reversed(operations(roots)):
-        for source, grad in zip(
-            operation.inputs, operation.gradients([found.get(output) for output in operation.outputs]), strict=True
-        ):
-            before = found.get(source)
-            found[source] = grad if before is None else before if grad is None else add(before, grad)
+        arrive(root, grad)
+    for operation in operations(roots):
+        outgoing = operation.gradients([found.get(output) for output in operation.outputs])
+        for source, gradient in zip(operation.inputs, outgoing, strict=True):
+            arrive(source, gradient)
     return found
 
 
 def operations(roots: Sequence[Var]) -> list[Operation]:
-    """Return all operations that the roots come from, each after those that it comes from."""
+    """Return all operations that the roots come from, each before those that it comes from."""
     order: dict[Operation, None] = {}
 
     def visit(operation: Operation | None) -> None:
@@ -107,4 +99,4 @@ def operations(roots: Sequence[Var]) -> list[Operation]:
 
     for root in roots:
         visit(root.operation)
-    return list(order)
+    return list(reversed(order))

@@ -230,15 +230,13 @@ def _halves(x: oracle.Var) -> list[oracle.Var]:
             oracle.Var(np.zeros_like(piece)) if grad is None else grad
             for piece, grad in zip(pieces, grads, strict=True)
         ]
-        return oracle.apply(
-            defined, lambda g: _halves(oracle.only(g)), np.concatenate([grad.value for grad in defined])
-        )
+        return oracle.apply(defined, lambda g: _halves(g[0]), np.concatenate([grad.value for grad in defined]))
 
     return oracle.apply([x], rule, *pieces)
 
 
 def _stack(x: oracle.Var, y: oracle.Var) -> list[oracle.Var]:
-    return oracle.apply([x, y], lambda g: _unstack(oracle.only(g)), np.stack([x.value, y.value]))
+    return oracle.apply([x, y], lambda g: _unstack(g[0]), np.stack([x.value, y.value]))
 
 
 def _unstack(x: oracle.Var) -> list[Any]:

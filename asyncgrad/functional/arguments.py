@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..backward import grad
 from ..context import BLOCKING, LOOP_BUDGET
+from ..engine.pacing import breathe
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.values import describe
 from ..tensor import Tensor, asarray
@@ -50,9 +50,7 @@ class Pace:
         """Suspend if the time budget is spent; never in a blocking call."""
         if perf_counter() < self._deadline or BLOCKING.get():
             return
-        # As many turns as a backward takes: a timer needs one to fire, one to set its future, one to wake its task.
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await breathe()
         self._deadline = perf_counter() + LOOP_BUDGET.get()
 
 

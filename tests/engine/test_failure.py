@@ -169,16 +169,13 @@ def test_a_backward_inside_a_backward_adds_a_note_for_each_node_on_the_way_out(r
         await ag.backward(inner)
 
     outer = awaiting(leaf(1.0), nested)
-    nodes.append(outer.grad_fn)
 
     with pytest.raises(Trouble):
         run(ag.backward(outer))
+    nodes.append(outer.grad_fn)
 
-    inner_node, outer_node = nodes[1], nodes[0]
-    assert [
-        f"#{node.sequence_nr}," in note for node, note in zip([inner_node, outer_node], error.__notes__, strict=True)
-    ]
-    assert len(error.__notes__) == 2
+    places = [f"in {node.name} (node #{node.sequence_nr}, device 'cpu')" for node in nodes]
+    assert error.__notes__ == places
 
 
 def test_what_a_body_catches_is_no_failure(run):
@@ -369,7 +366,7 @@ def test_a_post_accumulate_hook_may_return_nothing_but_its_tensor(run):
     y.register_post_accumulate_grad_hook(lambda tensor: 3)
 
     run(ag.backward(np.multiply(x, 2.0)))
-    with pytest.raises(HookError, match="^post-accumulate-grad hook .* must return None, not int 3"):
+    with pytest.raises(HookError, match=r"^post-accumulate-grad hook .* must return None, not int 3"):
         run(ag.backward(np.multiply(y, 2.0)))
 
     assert (x.grad.item(), y.grad) == (2.0, None)
@@ -396,7 +393,7 @@ def test_a_graph_that_is_changed_while_it_runs_is_noticed(run):
     middle = np.multiply(x, 3.0)
     out = calling(middle, rewire)
 
-    with pytest.raises(GraphError, match="MultiplyBackward .* delivered to AccumulateGrad, which waits for nothing"):
+    with pytest.raises(GraphError, match=r"MultiplyBackward .* delivered to AccumulateGrad, which waits for nothing"):
         run(ag.backward(out))
 
 

@@ -116,11 +116,8 @@ def test_a_graph_that_ran_is_freed_with_its_output(run, graph):
     out = GRAPHS[graph](x)
     nodes, memory = nodes_of(out), memory_of(out)
 
-    async def main():
-        await ag.backward(out, np.ones(2))
-
-    run(main())
-    del out, main
+    run(ag.backward(out, np.ones(2)))
+    del out
 
     assert alive(nodes) == []
     assert memory() is None

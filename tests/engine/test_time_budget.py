@@ -134,11 +134,11 @@ def test_the_wait_for_a_body_does_not_count_against_the_budget(run, budget, cloc
             nonlocal breaths
             breaths += 1
 
-        original, engine._breathe = engine._breathe, breathe
+        original, engine.breathe = engine.breathe, breathe
         try:
             await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
         finally:
-            engine._breathe = original
+            engine.breathe = original
         # Once after the body's own first step, which took long; not again for the time that it waited.
         assert breaths <= 1
 

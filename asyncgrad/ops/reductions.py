@@ -84,7 +84,7 @@ RULES[np.sum] = sum
 
 
 @primitive()
-def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
     """Return the mean over axes."""
     if dtype is None and a.dtype.kind == "f" and a.dtype.itemsize > 2 and a.size:
         return sum_over(a, axis, None, None, keepdims) / reduced_count(a.shape, axis)
@@ -112,7 +112,7 @@ def mean(
 RULES[np.mean] = mean
 
 
-def _chosen(where: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+def _chosen(where: Any, a: Any, axis: Any, keepdims: Any) -> Any:
     """Return how many elements `where` chooses, as an array of a dtype that keeps that of `a`."""
     dtype = a.dtype if a.dtype.kind in "fc" else None
     return np.sum(np.broadcast_to(raw(where), a.shape), axis=axis, dtype=dtype, keepdims=keepdims)
@@ -153,7 +153,7 @@ def _along(weights: Any, a: Any, axis: Any) -> Any:
 
 
 @primitive()
-def var_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool) -> Any:
+def var_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any) -> Any:
     """Return the mean squared distance from the mean."""
     return np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
 
@@ -168,7 +168,7 @@ derivative(var_, "a")(_var_gradient)
 
 
 @primitive()
-def std_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool) -> Any:
+def std_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any) -> Any:
     """Return the square root of the variance."""
     return np.std(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
 

@@ -74,7 +74,7 @@ nanstd = RULES[np.nanstd] = _of_others(std)
 def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[..., Any]:
     """Return an extreme of the elements that are no nan; of nothing else than nans it is nan."""
 
-    def reduction(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, **kwargs: Any) -> Any:
+    def reduction(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **kwargs: Any) -> Any:
         absent = np.isnan(raw(a))
         result = plain(np.where(absent, outermost, a), axis, None, keepdims, **kwargs)
         nothing = np.all(absent, axis=axis, keepdims=keepdims)

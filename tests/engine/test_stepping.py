@@ -348,7 +348,11 @@ def test_an_eager_task_factory_changes_nothing(run):
         pytest.skip("asyncio has eager tasks from Python 3.12 on")
 
     async def main():
-        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        def eager(loop, coroutine, *, eager_start=True, **options):
+            # uvloop says `eager_start` to a factory; the one that asyncio had at first does not take it.
+            return asyncio.eager_task_factory(loop, coroutine, **options)
+
+        asyncio.get_running_loop().set_task_factory(eager)
 
         async def body(grad):
             await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0))

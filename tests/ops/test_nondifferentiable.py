@@ -59,6 +59,7 @@ def as_numpy(value: Any) -> Any:
     return tuple(map(as_numpy, value)) if isinstance(value, tuple) else value
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # from NumPy 2.5 on
 @each_function
 def test_the_result_is_numpys_and_has_no_history(function: Callable[..., Any]) -> None:
     args = ARGUMENTS.get(function, (_data,))

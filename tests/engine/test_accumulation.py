@@ -10,6 +10,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine.input_buffer import InputBuffer
+from asyncgrad.extend import derivative, primitive
 from asyncgrad.graph import values
 from tests.engine.bodies import awaiting, calling, leaf, split
 
@@ -355,6 +356,40 @@ def test_the_third_gradient_goes_into_the_sum_of_the_first_two(run):
     assert seen[2] == seen[1]
     assert (first.item(), second.item(), third.item()) == (1.0, 2.0, 3.0)
     assert buffer.values[0].item() == 6.0
+
+
+class Counting(np.ndarray):
+    """An array that counts the sums it takes part in, by whether they made a new array."""
+
+    new = written = 0
+
+    def __add__(self, other):
+        Counting.new += 1
+        return np.add(self, other)
+
+    def __iadd__(self, other):
+        Counting.written += 1
+        return np.add(self, other, out=self)
+
+
+@pytest.mark.parametrize("counted", [False, True], ids=["plain gait", "counted gait"])
+def test_many_gradients_of_one_node_make_one_new_array(run, counted):
+    @primitive()
+    def copied(x):
+        return x + 0.0
+
+    derivative(copied, "x")(lambda g: np.ones(g.shape).view(Counting))
+    Counting.new = Counting.written = 0
+    x = leaf(1.0, 2.0)
+    shared = np.multiply(x, 1.0)
+    total = calling(shared, lambda grad: None) if counted else shared
+    for _ in range(5):
+        total = np.add(total, copied(shared))
+
+    run(ag.backward(total, np.ones(2)))
+
+    assert (Counting.new, Counting.written) == (1, 4)
+    assert x.grad.numpy().tolist() == [6.0, 6.0]
 
 
 def test_retained_gradients_are_copies_and_a_new_object_each_time(run):

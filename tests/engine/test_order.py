@@ -10,6 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.context import CURRENT_GRAPH_TASK
+from asyncgrad.extend import derivative, primitive
 from asyncgrad.graph.node import Node
 from tests.engine.bodies import awaiting, calling, leaf, split
 
@@ -234,6 +235,26 @@ def test_a_node_that_leads_to_a_newer_one_waits_for_all_its_gradients_too(run):
     run(ag.backward(ag.graph.GradientEdge(root, 0), 1.0))
 
     assert seen == ["root1", "old1", "sink2"]
+
+
+def test_in_the_plain_gait_too_a_node_that_leads_to_a_newer_one_comes_first(run):
+    calls: list[float] = []
+
+    @primitive()
+    def noted(x):
+        return x * 1.0
+
+    derivative(noted, "x")(lambda g: calls.append(g.item()) or g)
+    x = leaf(1.0)
+    older, old, new = noted(x), noted(x), noted(x)
+    root = np.add(older, old)
+    for early in (older, old):
+        early.grad_fn.next_nodes, early.grad_fn.topological_nr = (new.grad_fn,), 2
+
+    run(ag.backward(root))
+
+    assert calls == [1.0, 1.0, 2.0]
+    assert x.grad.item() == 2.0
 
 
 def test_a_graph_task_knows_how_deep_it_is_nested(run):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.context import CURRENT_GRAPH_TASK
 from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 
 
@@ -158,6 +160,43 @@ def test_one_graph_that_is_kept_may_run_in_several_backwards_at_once(run):
         assert w.grad.item() == 60.0
 
     run(main())
+
+
+def test_threads_with_loops_of_their_own_share_leaves():
+    w = leaf(1.0, 1.0)
+
+    async def body(grad):
+        await asyncio.sleep(0)
+
+    async def main():
+        for _ in range(30):
+            await np.multiply(awaiting(np.multiply(w, 2.0), body), 3.0).backward(np.ones(2))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert w.grad.numpy().tolist() == [720.0, 720.0]
+
+
+def test_what_nested_backwards_do_to_one_leaf_is_remembered_once(run):
+    """A network that is run backward step by step within a backward does not pile up old gradients."""
+    w = leaf(1.0)
+    remembered: list[int] = []
+
+    async def nested(grad):
+        for _ in range(5):
+            with ag.enable_grad():
+                inner = np.multiply(w, 2.0)
+            await ag.backward(inner)
+            remembered.append(len(CURRENT_GRAPH_TASK.get().changes))
+
+    run(ag.backward(awaiting(leaf(1.0), nested)))
+
+    assert remembered == [1] * 5
+    assert w.grad.item() == 10.0
 
 
 def test_retained_gradients_of_overlapping_backwards_are_taken_back_one_by_one(run):

@@ -24,14 +24,18 @@ def loop_kinds() -> list[str]:
     return ["asyncio", "uvloop"]
 
 
+def loop_factory(kind: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes a loop of that kind; None makes asyncio's own."""
+    if kind == "asyncio":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
 def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on a new loop of that kind, asyncio's in debug mode; no task is left behind, no error lost."""
     problems: list[dict[str, Any]] = []
-    factory = None
-    if kind == "uvloop":
-        import uvloop
-
-        factory = uvloop.new_event_loop
 
     async def checked() -> T:
         asyncio.get_running_loop().set_exception_handler(lambda loop, problem: problems.append(problem))
@@ -41,7 +45,7 @@ def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
             left = asyncio.all_tasks() - {asyncio.current_task()}
             assert not left, f"tasks left behind: {left}"
 
-    with asyncio.Runner(debug=kind == "asyncio", loop_factory=factory) as runner:
+    with asyncio.Runner(debug=kind == "asyncio", loop_factory=loop_factory(kind)) as runner:
         result = runner.run(checked())
     assert not problems, problems
     return result

@@ -44,9 +44,9 @@ class Program(NamedTuple):
     #: The values that require grad.
     tracked: tuple[int, ...]
 
-    def tensors(self) -> list[ag.Tensor]:
-        """Evaluate with asyncgrad."""
-        values: list[ag.Tensor] = [ag.tensor(data, requires_grad=needs) for data, needs in self.leaves]
+    def tensors(self, leaves: list[ag.Tensor] | None = None) -> list[ag.Tensor]:
+        """Evaluate with asyncgrad, on leaves of its own or on the given ones."""
+        values = [ag.tensor(data, requires_grad=needs) for data, needs in self.leaves] if leaves is None else leaves[:]
         for step in self.steps:
             results = _apply(step, [values[operand] for operand in step.operands])
             if step.hooked and results[0].requires_grad:
@@ -290,17 +290,27 @@ def whole_numbers(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
 
 
 @st.composite
-def programs(draw: st.DrawFn, *, functions: bool = True, max_steps: int = 12) -> Program:
+def programs(
+    draw: st.DrawFn,
+    *,
+    functions: bool = True,
+    max_steps: int = 12,
+    leaves: tuple[tuple[np.ndarray, bool], ...] | None = None,
+) -> Program:
     """Random programs: shared sub-graphs, unused outputs, broadcasting, several roots, roots within roots.
 
     Args:
         draw: hypothesis's.
         functions: whether there are custom Functions besides plain operations.
         max_steps: how many operations there are at most.
+        leaves: what it starts from; None draws that too.
     """
-    leaves: list[tuple[np.ndarray, bool]] = []
-    for shape in draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=4)):
-        leaves.append((draw(whole_numbers(shape)), not leaves or draw(st.integers(0, 4)) > 0))
+    if leaves is None:
+        shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=4))
+        # The first leaf requires grad, and most others do.
+        leaves = tuple(
+            (draw(whole_numbers(shape)), not index or draw(st.integers(0, 4)) > 0) for index, shape in enumerate(shapes)
+        )
     values = [oracle.Var(data) for data, _ in leaves]
     needs = [needed for _, needed in leaves]
     steps = []
@@ -322,4 +332,4 @@ def programs(draw: st.DrawFn, *, functions: bool = True, max_steps: int = 12) ->
     # Late values first, so that shrinking keeps a root with something beneath it.
     roots = tuple(draw(st.lists(st.sampled_from(tracked[::-1]), min_size=1, max_size=3)))
     grads = tuple(draw(whole_numbers(values[root].value.shape)) for root in roots)
-    return Program(tuple(leaves), tuple(steps), roots, grads, tracked)
+    return Program(leaves, tuple(steps), roots, grads, tracked)

@@ -35,6 +35,9 @@ __all__ = ["Engine"]
 
 _next_id = itertools.count().__next__
 
+#: A backward inside a backward runs on the same stack, until so many are nested: the next one begins a new stack.
+_NESTED_ON_ONE_STACK = 16
+
 
 @final
 class Engine:
@@ -191,7 +194,11 @@ class _Bodies:
             on_end=self._on_end,
         )
         self.running[stepped] = node
-        if not stepped.start():
+        if (graph_task.reentrant_depth + 1) % _NESTED_ON_ONE_STACK == 0:
+            stepped.start_later()
+        else:
+            stepped.start()
+        if not stepped.done():
             assert graph_task.counted is not None
             graph_task.counted.fix_sum_order()
         # As in SteppedTask.start().
@@ -243,7 +250,9 @@ class _Bodies:
     async def cancel_all(self, error: BaseException) -> None:
         """Cancel the bodies that still run and wait for their end; their errors become notes of `error`."""
         for stepped in self.running:
-            stepped.cancel()
+            # Where a loop that ends cancels bodies and driver alike, a body's clean-up is not cancelled in turn.
+            if not (stepped.cancelling() and isinstance(error, asyncio.CancelledError)):
+                stepped.cancel()
         interrupted: asyncio.CancelledError | None = None
         while not all(stepped.done() for stepped in self.running):
             try:

@@ -119,10 +119,7 @@ class GraphTask:
             self.counted.seed(root, grads, [False] * len(grads))
 
     def run_plain(self, deadline: float) -> Gait:
-        """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait.
-
-        Never suspends. Raises what a node raises.
-        """
+        """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait."""
         if self.counted is not None:
             return Gait.COUNT
         heap: list[tuple[int, Any]] = self._heap
@@ -143,36 +140,39 @@ class GraphTask:
             if not keep_graph:
                 node.release_variables()
             edge = -1
-            for consumer, nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
-                edge += 1
-                if consumer is None:
-                    continue
-                if consumer.special is not None or (order >= consumer.order != LEAF_ORDER):
-                    self._start_counting(node, edge, outputs)
-                    return Gait.COUNT
-                if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
-                    if consumer.shape is None:
-                        self._add_to_many(node, edge, consumer, nr, grad)
+            try:
+                for consumer, nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
+                    edge += 1
+                    if consumer is None:
                         continue
-                    grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
-                if consumer in buffers:
-                    if grad is not None:
-                        total = buffers[consumer]
-                        if total is None:
-                            buffers[consumer] = grad
-                        elif consumer in owned:
-                            total += grad
-                            buffers[consumer] = total
+                    if consumer.special is not None or (order >= consumer.order != LEAF_ORDER):
+                        return self._start_counting(node, edge, outputs)
+                    if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
+                        if consumer.shape is None:
+                            self._add_to_many(node, edge, consumer, nr, grad)
+                            continue
+                        grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
+                    if consumer in buffers:
+                        if grad is not None:
+                            total = buffers[consumer]
+                            if total is None:
+                                buffers[consumer] = grad
+                            elif consumer in owned:
+                                total += grad
+                                buffers[consumer] = total
+                            else:
+                                buffers[consumer] = total + grad
+                                if not create_graph:
+                                    owned.add(consumer)
+                    elif exec_info is None or should_execute(exec_info, consumer):
+                        buffers[consumer] = grad
+                        if consumer.order == LEAF_ORDER:
+                            self._leaves.append(consumer)
                         else:
-                            buffers[consumer] = total + grad
-                            if not create_graph:
-                                owned.add(consumer)
-                elif exec_info is None or should_execute(exec_info, consumer):
-                    buffers[consumer] = grad
-                    if consumer.order == LEAF_ORDER:
-                        self._leaves.append(consumer)
-                    else:
-                        heappush(heap, (consumer.order, consumer))
+                            heappush(heap, (consumer.order, consumer))
+            except AttributeError:
+                # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
+                return self._start_counting(node, edge, outputs)
             if perf_counter() > deadline:
                 self.failed_node = None
                 return Gait.BREATHE
@@ -289,7 +289,9 @@ class GraphTask:
     def _add_to_many(self, producer: Node, edge: int, node: Node, input_nr: int, grad: Any) -> None:
         """Let a gradient arrive, in the plain gait, at a node of several inputs: a list is kept for those."""
         metadata = node.input_metadata[input_nr]
-        if metadata is not None and (grad.shape != metadata.shape or grad.dtype is not metadata.dtype):
+        if metadata is not None and (
+            getattr(grad, "shape", None) != metadata.shape or grad.dtype is not metadata.dtype
+        ):
             grad = conform(producer, edge, node, input_nr, grad)
         buffers, owned = self._buffers, self._owned
         grads = buffers.get(node)
@@ -323,7 +325,7 @@ class GraphTask:
             grad, [target is not None and should_execute(exec_info, target) for target in node.next_nodes]
         )
 
-    def _start_counting(self, node: Node, edge: int, outputs: tuple[Any, ...]) -> None:
+    def _start_counting(self, node: Node, edge: int, outputs: tuple[Any, ...]) -> Gait:
         """Change gait in the middle of `node`, whose gradients before `edge` have been delivered."""
         reached = [*(pending for _, pending in self._heap), *self._leaves]
         rest = [target for target in node.next_nodes[edge:] if target is not None]
@@ -338,3 +340,4 @@ class GraphTask:
         self._heap, self._buffers, self._leaves = [], {}, []
         for index in range(edge, len(outputs)):
             self.counted.deliver(node, index, outputs[index])
+        return Gait.COUNT

@@ -69,11 +69,19 @@ class SteppedTask(asyncio.Future[Any]):
                 _enter_task(self._loop_of_task, outer)
         finished = self.done()
         if not finished:
-            self._registered = True
-            _register_task(self._as_task)
+            self._register()
         # The traceback of an error leads back here, and the error is kept by this task: leave no cycle.
         del self
         return finished
+
+    def start_later(self) -> None:
+        """Run the first step in the loop's next turn, on a stack of its own."""
+        self._register()
+        self._loop_of_task.call_soon(self._step, None, context=self._context)
+
+    def _register(self) -> None:
+        self._registered = True
+        _register_task(self._as_task)
 
     def _step(self, error: BaseException | None) -> None:
         """Run the coroutine to its next suspension, or to its end; called in the task's context."""

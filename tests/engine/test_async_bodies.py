@@ -401,21 +401,23 @@ def test_a_plain_body_may_run_a_blocking_backward_that_does_not_suspend(run):
     assert w.grad.item() == 3.0
 
 
-def test_nesting_is_bounded_by_memory_alone(run):
+@pytest.mark.parametrize("suspends", [False, True])
+def test_nesting_is_bounded_by_memory_alone(run, suspends):
     depths: list[int] = []
 
     async def nested(grad):
         depth = CURRENT_GRAPH_TASK.get().reentrant_depth
         depths.append(depth)
-        if depth < 40:
+        if suspends:
             await asyncio.sleep(0)
+        if depth < 400:
             with ag.enable_grad():
                 inner = awaiting(leaf(1.0), nested)
             await ag.backward(inner)
 
     run(ag.backward(awaiting(leaf(1.0), nested)))
 
-    assert depths == list(range(41))
+    assert depths == list(range(401))
 
 
 def test_a_backward_may_run_outside_of_any_task(run, no_hurry):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.context import LOOP_BUDGET
+from tests.conftest import loop_factory, loop_kinds
 from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 
 
@@ -106,9 +108,9 @@ each_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__
 
 
 @contextlib.contextmanager
-def no_budget():
-    """Let the loop breathe after every node."""
-    token = LOOP_BUDGET.set(-1.0)
+def no_budget(seconds: float = -1.0):
+    """Let the loop breathe after every node, or after so many seconds."""
+    token = LOOP_BUDGET.set(seconds)
     try:
         yield
     finally:
@@ -362,7 +364,8 @@ def test_a_backward_that_is_closed_while_it_waits_closes_its_bodies_and_has_not_
                 seen.append("closed")
 
         backward = np.add(np.multiply(x, 2.0), awaiting(leaf(1.0), body)).backward()
-        backward.send(None)
+        with no_budget(math.inf):
+            backward.send(None)
         assert x.grad is not None
         backward.close()
         assert seen == ["closed"]
@@ -370,6 +373,34 @@ def test_a_backward_that_is_closed_while_it_waits_closes_its_bodies_and_has_not_
         await settle()
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", loop_kinds())
+def test_a_loop_that_ends_cancels_what_still_runs(kind):
+    """asyncio.run cancels all tasks at its end, bodies and drivers alike, in any order."""
+    x = leaf(1.0)
+    ended: list[str] = []
+    tasks: list[asyncio.Future[Any]] = []
+
+    async def body(grad):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("cleaned up")
+
+    async def main():
+        out = np.add(np.add(np.multiply(x, 2.0), awaiting(leaf(1.0), body)), awaiting(leaf(1.0), body))
+        tasks.append(asyncio.ensure_future(out.backward()))
+        await settle()
+        assert x.grad is not None
+
+    with asyncio.Runner(loop_factory=loop_factory(kind)) as runner:
+        runner.run(main())
+
+    assert tasks[0].cancelled()
+    assert ended == ["cleaned up"] * 2
+    assert x.grad is None
 
 
 def test_a_backward_that_is_never_awaited_warns_as_python_does():

@@ -360,6 +360,40 @@ def test_what_is_no_gradient_is_refused_by_name(run, made, error, message):
         run(ag.backward(made(), np.ones(2)))
 
 
+def formula_returning(value: Any, gait: str) -> tuple[ag.Tensor, Any]:
+    """A leaf, and a function of it whose derivative is a constant."""
+
+    @primitive()
+    def odd(x):
+        return x * 2.0
+
+    derivative(odd, "x")(lambda g: value)
+    x = ag.tensor(1.0, requires_grad=True)
+    out: Any = odd(x)
+    return x, out if gait == "plain gait" else hooked(out, lambda grad: None)
+
+
+@pytest.mark.parametrize("gait", ["plain gait", "counted gait"])
+def test_a_formula_may_return_a_number(run, gait):
+    x, out = formula_returning(2, gait)
+
+    run(ag.backward(out))
+
+    assert x.grad.dtype == np.float64
+    assert x.grad.item() == 2.0
+
+
+@pytest.mark.parametrize("gait", ["plain gait", "counted gait"])
+@pytest.mark.parametrize("value", ["text", [1.0], (1.0,)], ids=["str", "list", "tuple"])
+def test_a_formula_that_returns_no_array_is_refused_by_name(run, gait, value):
+    x, out = formula_returning(value, gait)
+
+    with pytest.raises(GradientTypeError, match=r"^OddBackward returned .*, which is no array for input 0"):
+        run(ag.backward(out))
+
+    assert x.grad is None
+
+
 def test_a_post_accumulate_hook_may_return_nothing_but_its_tensor(run):
     x, y = leaf(1.0), leaf(1.0)
     x.register_post_accumulate_grad_hook(lambda tensor: tensor)

@@ -134,6 +134,25 @@ def test_random_graphs_have_the_same_bits_with_and_without_overlap(run, program,
     assert alone == overlapping
 
 
+@given(st.data())
+@settings(max_examples=60)
+def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, data):
+    program = data.draw(programs())
+    turns = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=12))
+    wanted = data.draw(st.lists(st.sampled_from(program.tracked), min_size=1, max_size=4))
+
+    def captured(made: Program, grad: Any) -> list[bytes | None]:
+        tensors = made.tensors()
+        roots = [tensors[root] for root in made.roots]
+        with np.errstate(all="ignore"):
+            found = grad(roots, [tensors[index] for index in wanted], made.root_grads, allow_unused=True)
+        return [None if gradient is None else gradient.numpy().tobytes() for gradient in found]
+
+    overlapping = captured(roughened(program, turns), lambda *args, **options: run(ag.grad(*args, **options)))
+
+    assert overlapping == captured(roughened(program, None), sync.grad)
+
+
 @given(programs(functions=False), st.sets(st.integers(0, 11)))
 @settings(max_examples=60)
 def test_both_gaits_give_the_same_bits(program, hooked):

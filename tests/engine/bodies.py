@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import asyncgrad as ag
+from asyncgrad.context import LOOP_BUDGET
 
-__all__ = ["Held", "Split", "awaiting", "calling", "leaf", "settle", "split"]
+__all__ = ["Held", "Split", "address", "awaiting", "calling", "leaf", "loop_budget", "settle", "split"]
 
 
 class Calling(ag.Function):
@@ -89,6 +91,22 @@ class Held:
             self.cancelled = True
             raise
         self.ended = True
+
+
+def address(array: Any) -> int:
+    """Where the memory of an array or a tensor begins."""
+    bare: np.ndarray = array.numpy() if isinstance(array, ag.Tensor) else array
+    return bare.__array_interface__["data"][0]
+
+
+@contextlib.contextmanager
+def loop_budget(seconds: float) -> Iterator[None]:
+    """Let the loop breathe after so many seconds: after every node where they are negative."""
+    token = LOOP_BUDGET.set(seconds)
+    try:
+        yield
+    finally:
+        LOOP_BUDGET.reset(token)
 
 
 async def settle() -> None:

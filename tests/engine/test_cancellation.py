@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import LOOP_BUDGET
-from tests.conftest import loop_factory, loop_kinds
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
+from tests.engine.bodies import Held, awaiting, calling, leaf, loop_budget
 
 
 async def turns(count: int) -> None:
@@ -107,22 +103,12 @@ SCENES = [plain, counted, waiting, hooked, nested]
 each_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 
 
-@contextlib.contextmanager
-def no_budget(seconds: float = -1.0):
-    """Let the loop breathe after every node, or after so many seconds."""
-    token = LOOP_BUDGET.set(seconds)
-    try:
-        yield
-    finally:
-        LOOP_BUDGET.reset(token)
-
-
 async def stop_after(count: int, made: Scene, how: str) -> BaseException | None:
     """Start a backward, stop it after `count` turns of the loop; return what it raised."""
     scope = asyncio.timeout(None)
 
     async def main():
-        with no_budget():
+        with loop_budget(-1.0):
             async with scope:
                 await made.out.backward()
 
@@ -171,7 +157,7 @@ def test_a_second_cancel_at_any_point_of_the_clean_up_changes_nothing(run, scene
         for first in (1, 3, 5, 8):
             for second in range(6):
                 made = scene()
-                with no_budget():
+                with loop_budget(-1.0):
                     task = asyncio.ensure_future(made.out.backward())
                 await turns(first)
                 late = task.done()
@@ -191,7 +177,7 @@ def test_a_graph_that_was_kept_runs_after_any_cancellation(run, scene):
     async def main():
         for count in range(0, 30, 2):
             made = scene()
-            with no_budget():
+            with loop_budget(-1.0):
                 task = asyncio.ensure_future(made.out.backward(retain_graph=True))
             await turns(count)
             if task.done():
@@ -312,7 +298,7 @@ def test_a_task_group_cancels_the_backward_of_a_failing_sibling(run):
 def test_a_cancellation_from_outside_names_no_node(run):
     async def main():
         for made in (plain(), counted()):
-            with no_budget():
+            with loop_budget(-1.0):
                 task = asyncio.ensure_future(made.out.backward())
             await turns(2)
             task.cancel()
@@ -348,59 +334,6 @@ def test_a_body_that_is_cancelled_from_within_cancels_its_backward(run):
         assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
     run(main())
-
-
-def test_a_backward_that_is_closed_while_it_waits_closes_its_bodies_and_has_not_happened(run):
-    """As happens to the coroutines of a loop that is shut down."""
-
-    async def main():
-        x = leaf(1.0)
-        seen: list[str] = []
-
-        async def body(grad):
-            try:
-                await asyncio.Event().wait()
-            finally:
-                seen.append("closed")
-
-        backward = np.add(np.multiply(x, 2.0), awaiting(leaf(1.0), body)).backward()
-        with no_budget(math.inf):
-            backward.send(None)
-        assert x.grad is not None
-        backward.close()
-        assert seen == ["closed"]
-        assert x.grad is None
-        await settle()
-
-    run(main())
-
-
-@pytest.mark.parametrize("kind", loop_kinds())
-def test_a_loop_that_ends_cancels_what_still_runs(kind):
-    """asyncio.run cancels all tasks at its end, bodies and drivers alike, in any order."""
-    x = leaf(1.0)
-    ended: list[str] = []
-    tasks: list[asyncio.Future[Any]] = []
-
-    async def body(grad):
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            ended.append("cleaned up")
-
-    async def main():
-        out = np.add(np.add(np.multiply(x, 2.0), awaiting(leaf(1.0), body)), awaiting(leaf(1.0), body))
-        tasks.append(asyncio.ensure_future(out.backward()))
-        await settle()
-        assert x.grad is not None
-
-    with asyncio.Runner(loop_factory=loop_factory(kind)) as runner:
-        runner.run(main())
-
-    assert tasks[0].cancelled()
-    assert ended == ["cleaned up"] * 2
-    assert x.grad is None
 
 
 def test_a_backward_that_is_never_awaited_warns_as_python_does():

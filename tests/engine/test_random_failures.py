@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.context import LOOP_BUDGET
 from tests import oracle
+from tests.engine.bodies import loop_budget
 from tests.strategies import Program, programs
 
 
@@ -66,9 +66,8 @@ def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(run, p
     breathes = data.draw(st.booleans())
 
     async def main():
-        token = LOOP_BUDGET.set(-1.0 if breathes else 10.0)
-        task = asyncio.ensure_future(ag.backward(roots, program.root_grads, retain_graph=True))
-        LOOP_BUDGET.reset(token)
+        with loop_budget(-1.0 if breathes else 10.0):
+            task = asyncio.ensure_future(ag.backward(roots, program.root_grads, retain_graph=True))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()

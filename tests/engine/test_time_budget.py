@@ -11,9 +11,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import LOOP_BUDGET
 from asyncgrad.engine import engine, graph_task
-from tests.engine.bodies import awaiting, calling, leaf
+from tests.engine.bodies import awaiting, calling, leaf, loop_budget
 
 
 class Clock:
@@ -37,11 +36,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(params=[10.0])
 def budget(request: pytest.FixtureRequest) -> Iterator[float]:
-    token = LOOP_BUDGET.set(request.param)
-    try:
+    with loop_budget(request.param):
         yield request.param
-    finally:
-        LOOP_BUDGET.reset(token)
 
 
 def chain(length: int, link: Callable[[ag.Tensor], Any]) -> ag.Tensor:
@@ -115,11 +111,8 @@ def test_a_backward_within_its_budget_never_suspends(run, budget, link):
 @each_link
 def test_a_blocking_backward_has_no_budget(link):
     out = chain(200, LINKS[link])
-    token = LOOP_BUDGET.set(-1.0)
-    try:
+    with loop_budget(-1.0):
         sync.backward(out)
-    finally:
-        LOOP_BUDGET.reset(token)
 
 
 def test_the_wait_for_a_body_does_not_count_against_the_budget(run, budget, clock):
@@ -151,11 +144,8 @@ def test_a_graph_that_is_left_while_the_loop_breathes_gives_the_same(run):
         out = np.multiply(x, y)
         for _ in range(20):
             out = np.add(np.multiply(out, 1.0), np.multiply(x, y))
-        token = LOOP_BUDGET.set(-1.0)
-        try:
+        with loop_budget(-1.0):
             await out.backward()
-        finally:
-            LOOP_BUDGET.reset(token)
         assert (x.grad.item(), y.grad.item()) == (63.0, 42.0)
 
     run(main())

@@ -200,17 +200,15 @@ class GraphTask:
                 self._run_leaf(node, turn.grads)
                 counted.skip(node)
                 continue
-            if self.exec_info is None:
-                grad = turn.grads if node.shape is None else turn.grads.pop()
-                outputs = node.apply_carefully(grad) if self.create_graph else node.plan.run(node, grad)
-                del grad
-            else:
-                grad = turn.grads if node.shape is None else turn.grads.pop()
+            grad = turn.grads if node.shape is None else turn.grads.pop()
+            if self.exec_info is not None:
                 outputs = self._apply_wanted(node, grad, self.exec_info)
-                del grad
-                if outputs is None:
-                    counted.skip(node)
-                    continue
+            else:
+                outputs = node.apply_carefully(grad) if self.create_graph else node.plan.run(node, grad)
+            del grad
+            if outputs is None:
+                counted.skip(node)
+                continue
             if not self.keep_graph:
                 node.release_variables()
             counted.complete(node, outputs)

@@ -22,7 +22,6 @@ __all__ = [
     "clone_like",
     "counted",
     "describe",
-    "ones_like",
     "raw",
     "register_tensor",
     "sum_to",
@@ -95,11 +94,6 @@ def cast(value: Any, dtype: Any) -> Any:
 def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
     """Return an array of zeros."""
     return np.zeros(shape, dtype)
-
-
-def ones_like(value: Tracked) -> Any:
-    """Return an array of ones with the shape and dtype of a tensor."""
-    return np.ones_like(value._data)
 
 
 def clone(value: Any) -> Any:

@@ -68,12 +68,7 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     if dtype is not None:
         inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
     result = rule(*inputs, **axis)
-    if out is None:
-        return result
-    if isinstance(result, tuple):
-        places = zip(out, result, strict=True)
-        return tuple(part if place is None else write(place, part, where) for place, part in places)
-    return write(out[0] if isinstance(out, tuple) else out, result, where)
+    return _put(out, result, where)
 
 
 def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -83,7 +78,17 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
     out = kwargs.pop("out", None)
     result = rule(*args, **kwargs)
-    return result if out is None else write(out[0] if isinstance(out, tuple) else out, result)
+    return _put(out, result, True)
+
+
+def _put(out: Any, result: Any, where: Any) -> Any:
+    """Return a result, or several, written where `out=` says; as it is where that says nothing."""
+    if out is None:
+        return result
+    if isinstance(result, tuple):
+        places = zip(out, result, strict=True)
+        return tuple(part if place is None else write(place, part, where) for place, part in places)
+    return write(out[0] if isinstance(out, tuple) else out, result, where)
 
 
 def refuse_history(out: Any, *sources: Any) -> None:

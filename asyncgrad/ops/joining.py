@@ -10,12 +10,12 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
-from ..graph.node import Node
 from ..graph.tracked import Tracked
 from .axes import array_like, axis_index
 from .dispatch import write
 from .indexing import part
 from .primitive import RULES, mixed_devices
+from .self_planned import SelfPlannedNode
 from .shaping import atleast_1d, atleast_2d, atleast_3d, reshape
 from .splitting import cut
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 @final
-class JoinNode(Node):
+class JoinNode(SelfPlannedNode):
     """The backward of a concatenation or a stack: each array gets its own piece of the gradient.
 
     A node of its own and no primitive, since it takes any number of arrays. It saves nothing but lengths.
@@ -65,16 +65,6 @@ class JoinNode(Node):
     def name(self) -> str:
         """What was done: StackBackward or ConcatenateBackward."""
         return "StackBackward" if self._bounds is None else "ConcatenateBackward"
-
-    @property
-    def plan(self) -> JoinNode:
-        """What the engine runs a plain node by: the node itself."""
-        return self
-
-    @staticmethod
-    def run(node: JoinNode, g: Any) -> tuple[Any, ...]:
-        """Return the gradient of each array; the engine calls this of `plan`."""
-        return node.apply_carefully(g)
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradient of each array."""

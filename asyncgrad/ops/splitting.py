@@ -15,14 +15,15 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
 from ..graph.metadata import InputMetadata
-from ..graph.node import Edge, Node, next_order
+from ..graph.node import Edge, next_order
 from ..graph.tracked import Tracked
+from .self_planned import SelfPlannedNode
 
 __all__ = ["SplitNode", "cut"]
 
 
 @final
-class SplitNode(Node):
+class SplitNode(SelfPlannedNode):
     """The backward of a split: the gradients of the pieces, side by side. It saves nothing but shapes.
 
     Args:
@@ -55,16 +56,6 @@ class SplitNode(Node):
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
         """For each piece, what its gradient must look like."""
         return self._metadata
-
-    @property
-    def plan(self) -> SplitNode:
-        """What the engine runs a plain node by: the node itself."""
-        return self
-
-    @staticmethod
-    def run(node: SplitNode, grads: Sequence[Any] | None) -> tuple[Any, ...]:
-        """Return the gradient of the array; the engine calls this of `plan`."""
-        return node.apply_carefully(grads)
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradient of the array."""

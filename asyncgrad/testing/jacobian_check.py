@@ -13,8 +13,9 @@ import numpy as np
 
 from ..backward import grad
 from ..context import enable_grad
+from ..engine.pacing import Pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
-from ..functional.arguments import Pace, call, gradient_rows, gradients, zeros_like
+from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.node import Edge, Node, Special
 from ..graph.values import describe
 from ..tensor import Tensor, asarray

@@ -1,0 +1,347 @@
+"""ScheduleLoop: an event loop whose schedule a seed decides, whose time is virtual, and which sees a deadlock.
+
+A program on a real event loop is decided by two things: by asyncio, which runs what `call_soon` is given first
+in, first out, and by the world outside, which decides when a wait ends. On this loop the world outside is a
+random generator. What lasts a random number of turns, up to thousands:
+
+- a bare yield, such as `asyncio.sleep(0)`: it stands for a wait for something outside, a reply say;
+- of several timers that are due at the very same time, each but one;
+- the way of a function to a worker thread (`asyncio.to_thread`, `run_in_executor`), and of its result back. The
+  function itself runs inside the loop, in one go.
+
+All else keeps asyncio's order: what `call_soon` is given, and with it whom a future, a lock or a queue wakes,
+and in which order tasks start. So what fails in the order "fifo" fails on a real loop too, as soon as replies
+come in that order; one seed in eight gives asyncio's own order. To let two tasks start in either
+order, make each begin with an `await asyncio.sleep(0)`, as one that answers a request does.
+
+The order "shuffled" makes everything last a random number of turns. It finds what hangs on the order in which
+asyncio happens to call back; but asyncio promises that order, so a failure may be one that no real loop has.
+
+What it cannot find: what happens between two awaits, for only an await lets others run; races between threads
+(a function for a worker runs alone, and may not wait for another or for the loop); what hangs on how long work
+takes, since the clock stands still while anything can run; what the network does, which it refuses.
+A schedule is replayed exactly if its seed is all that varies. What also varies is the hash of objects, and so
+the order of sets of them (`asyncio.as_completed` of bare coroutines starts them in such an order; sets of this
+loop's tasks are safe), real time, real threads, and `id()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import Context
+from heapq import heappop
+from math import inf
+from operator import index
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, TypeVar, TypeVarTuple, final
+
+from ..errors import ArgumentError, DeadlockError
+from .numbered_task import Labels, NumberedTask, qualified_name
+from .outside import Outside
+from .refusing_loop import RefusingLoop
+from .waiting import describe_waiting
+from .worker_job import WorkerJob
+
+__all__ = ["Order", "ScheduleLoop"]
+
+Order = Literal["fifo", "shuffled"]
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+#: After so many turns in which something was always ready, time passes all the same: a task may spin on a flag
+#: that a timer is to set.
+_PATIENCE = 10_000
+#: For so many seconds a loop with nothing to do waits for a call from another thread, if there is one.
+_THREAD_PATIENCE = 1.0
+
+
+@final
+class ScheduleLoop(RefusingLoop):
+    """An event loop on which the seed decides everything that the world outside decides on a real one.
+
+    For `asyncio.Runner(loop_factory=...)`, where a coroutine is to run on one schedule; `run_with_seed` and
+    `explore` are the shorter way. The module's docstring says what varies, and what it can find.
+    Its clock starts at 0 and goes on only when nothing can run, and then straight to the next timer.
+
+    Args:
+        seed: decides the schedule; not negative.
+        order: "fifo" keeps what asyncio promises, "shuffled" keeps nothing.
+        max_turns: after so many turns of the loop it gives up, with the same report as for a deadlock.
+
+    Raises:
+        ArgumentError: the seed is negative, or the order unknown.
+        DeadlockError: from whatever runs the loop, when tasks wait and nothing is left that could wake them.
+
+    Example:
+        >>> import asyncio
+        >>> from asyncgrad.testing import ScheduleLoop
+        >>> async def main():
+        ...     await asyncio.sleep(86400)
+        ...     return asyncio.get_running_loop().time()
+        >>> with asyncio.Runner(loop_factory=lambda: ScheduleLoop(7)) as runner:
+        ...     runner.run(main())
+        86400.0
+    """
+
+    #: Until it is open: a loop whose arguments are refused has nothing to close.
+    _closed = True
+    _current_handle: asyncio.Handle | None
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
+    _thread_id: int | None
+    _timer_cancelled_count: int
+    _check_callback: Callable[[object, str], None]
+    _check_closed: Callable[[], None]
+    _check_default_executor: Callable[[], None]
+
+    def __init__(self, seed: int, *, order: Order = "fifo", max_turns: int = 1_000_000) -> None:
+        seed = index(seed)
+        if seed < 0:
+            raise ArgumentError(f"a seed is 0 or more, not {seed}")
+        if order not in ("fifo", "shuffled"):
+            raise ArgumentError(f'order is "fifo" or "shuffled", not {order!r}')
+        super().__init__()
+        #: What a test draws from it, as by `Random(asyncio.get_running_loop().seed)`, a replay draws again.
+        self.seed = seed
+        self._outside = Outside(seed, shuffled=order == "shuffled")
+        self._shuffled = order == "shuffled"
+        self._max_turns: float = max_turns
+        self._now = 0.0
+        self._turns_taken = 0
+        self._turns_busy = 0
+        self._from_threads: SimpleQueue[asyncio.Handle] = SimpleQueue()
+        self._job: WorkerJob | None = None
+        self._jobs = 0
+        self._no_jobs = asyncio.Event()
+        self._no_jobs.set()
+        self._labels = Labels()
+        self._trace: list[str] = []
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """What has run so far: `ask#3` is a step of the third task, whose coroutine is `ask`.
+
+        A callback is shown by its name, a function for a worker as in `worker: load` and `result: load`.
+        """
+        return tuple(self._trace)
+
+    def time(self) -> float:
+        """Return the virtual time in seconds since the loop was made."""
+        return self._now
+
+    # --- what is to run ---------------------------------------------------------------------------
+
+    def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        """Make a task whose name and place in sets are the same whenever this schedule runs."""
+        if self.get_task_factory() is not None:
+            return super().create_task(coro, **kwargs)
+        self._check_closed()
+        number = self._labels.next_number()
+        if kwargs.get("name") is None:
+            kwargs["name"] = f"Task-{number}"
+        return NumberedTask(coro, number=number, pace=self._outside.draw_pace(), loop=self, **kwargs)
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Call after all that `call_soon` was given before; a task's bare yield lasts a random number of turns."""
+        self._check_closed()
+        owner = getattr(callback, "__self__", None)
+        if type(owner) is not NumberedTask:
+            self._check_callback(callback, "call_soon")
+        if self._job is not None or (self._thread_id is not None and threading.get_ident() != self._thread_id):
+            raise RuntimeError(
+                f"{self._labels.of_callback(callback)} was given to call_soon from a worker thread, which asyncio "
+                "does not allow: use loop.call_soon_threadsafe"
+            )
+        handle = asyncio.Handle(callback, args, self, context)
+        if self._shuffled:
+            self._wait_outside(handle, owner)
+        elif owner is not None and owner is asyncio.current_task(self) and (turns := self._outside.draw_wait(owner)):
+            self._outside.wait(handle, turns)
+        else:
+            self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Call from a thread: in the order of the calls, and from a worker's function after a random wait.
+
+        A call from a real thread works, but when it comes is up to that thread, and no seed replays it.
+        """
+        self._check_closed()
+        if self._job is None and threading.get_ident() == self._thread_id:
+            return self.call_soon(callback, *args, context=context)
+        self._check_callback(callback, "call_soon_threadsafe")
+        handle = asyncio.Handle(callback, args, self, context)
+        if self._job is not None and threading.get_ident() == self._thread_id:
+            self._job.last_call = self._outside.wait(handle, self._outside.draw_wait(None), after=self._job.last_call)
+        else:
+            self._from_threads.put(handle)
+        return handle
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Run a function inside the loop, in a random later turn; its result arrives in another.
+
+        No executor is used: `executor` is not looked at. As in a thread, no event loop runs in this one while the
+        function does, and the function has no context but its own.
+        """
+        self._check_closed()
+        self._check_callback(func, "run_in_executor")
+        if executor is None:
+            self._check_default_executor()
+        future: asyncio.Future[T] = self.create_future()
+        self._jobs += 1
+        self._no_jobs.clear()
+        self._wait_outside(asyncio.Handle(self._run_job, (WorkerJob(func, args, future),), self, Context()))
+        return future
+
+    def _run_job(self, job: WorkerJob) -> None:
+        if job.future.cancelled():
+            # A pool drops what it has not begun when it is cancelled.
+            self._end_job()
+            return
+        self._trace[-1] = f"worker: {qualified_name(job.func)}"
+        self._job = job
+        asyncio._set_running_loop(None)
+        try:
+            job.run()
+        except KeyboardInterrupt:
+            self._end_job()
+            raise
+        finally:
+            asyncio._set_running_loop(self)
+            self._job = None
+        handle = asyncio.Handle(self._deliver, (job,), self, Context())
+        self._outside.wait(handle, self._outside.draw_wait(None), after=job.last_call)
+
+    def _deliver(self, job: WorkerJob) -> None:
+        self._trace[-1] = f"result: {qualified_name(job.func)}"
+        job.deliver()
+        self._end_job()
+
+    def _end_job(self) -> None:
+        self._jobs -= 1
+        if not self._jobs:
+            self._no_jobs.set()
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's signature
+        """Wait until every function that was given to a worker has run; suspends while one has not."""
+        self._executor_shutdown_called = True
+        await self._no_jobs.wait()
+
+    def _wait_outside(self, handle: asyncio.Handle, owner: object = None) -> None:
+        self._outside.wait(handle, self._outside.draw_wait(owner))
+
+    # --- the turns of the loop --------------------------------------------------------------------
+
+    def _run_once(self) -> None:
+        """Run what is ready at the start of this turn, first in, first out; asyncio calls this in a loop."""
+        self._poll()
+        ready = self._ready
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self._trace.append(self._labels.of_callback(handle._callback))  # type: ignore[attr-defined]
+                # For the traceback in asyncio's report, should it fail.
+                self._current_handle = handle
+                handle._run()
+            # The traceback of an error leads back to this frame, and the task that keeps the error is in the handle.
+            del handle
+        self._current_handle = None
+
+    def _poll(self) -> None:
+        """Let in what comes from outside: threads, timers, and the waits that end in this turn."""
+        self._outside.next_turn()
+        self._turns_taken += 1
+        self._turns_busy += 1
+        ready, outside = self._ready, self._outside
+        while not self._from_threads.empty():
+            ready.append(self._from_threads.get_nowait())
+        if self._turns_busy > _PATIENCE:
+            self._advance_clock()
+        if self._scheduled:
+            for timer in self._due_timers():
+                self._let_in(timer)
+        if not ready and not self._stopping:
+            if not outside:
+                self._idle()
+            if not ready:
+                outside.skip_turns()
+        outside.let_in(ready)
+        if self._turns_taken > self._max_turns:
+            # Once: the tasks need some turns more to be cancelled in.
+            self._max_turns = inf
+            raise DeadlockError(f"no end after {self._turns_taken} turns of the loop{self._waiting()}")
+
+    def _let_in(self, handle: asyncio.Handle) -> None:
+        if self._shuffled:
+            self._wait_outside(handle)
+        else:
+            self._ready.append(handle)
+
+    def _idle(self) -> None:
+        """Pass the time to the next timer; without one, wait for another thread, or report a deadlock."""
+        self._turns_busy = 0
+        if self._advance_clock():
+            timers = self._due_timers()
+            for timer in timers:
+                # asyncio leaves open which of two timers for the same time is first.
+                if len(timers) > 1:
+                    self._wait_outside(timer)
+                else:
+                    self._ready.append(timer)
+            return
+        # Without another thread nobody is left who could call.
+        patience = _THREAD_PATIENCE if threading.active_count() > 1 else 0.0
+        try:
+            self._ready.append(self._from_threads.get(timeout=patience))
+        except Empty:
+            # A signal handler may have made something ready meanwhile.
+            if not self._ready:
+                raise DeadlockError(f"nothing is ready and no timer is set{self._waiting()}") from None
+
+    def _advance_clock(self) -> bool:
+        """Move the clock to the next timer; tell whether there is one. A timer for an infinite time is none."""
+        while self._scheduled and self._scheduled[0]._cancelled:
+            self._pop_timer()
+        if not self._scheduled or self._scheduled[0].when() == inf:
+            return False
+        self._turns_busy = 0
+        self._now = max(self._now, self._scheduled[0].when())
+        return True
+
+    def _due_timers(self) -> list[asyncio.TimerHandle]:
+        due = []
+        while self._scheduled and self._scheduled[0].when() <= self._now:
+            due.append(self._pop_timer())
+        return due
+
+    def _pop_timer(self) -> asyncio.TimerHandle:
+        timer = heappop(self._scheduled)
+        # asyncio's own account of its heap; cancel() looks at it.
+        timer._scheduled = False  # type: ignore[attr-defined]
+        self._timer_cancelled_count -= timer._cancelled
+        return timer
+
+    def _waiting(self) -> str:
+        tasks = sorted(asyncio.all_tasks(self), key=self._labels.number_of_task)
+        if not tasks:
+            return "; no task waits"
+        how_many = "1 task waits" if len(tasks) == 1 else f"{len(tasks)} tasks wait"
+        return f"; {how_many}:" + describe_waiting(tasks, self._labels.of_task)
+
+    def close(self) -> None:
+        """Close the loop, and with it what waits for the world outside."""
+        if not self.is_closed() and not self.is_running():
+            self._outside.clear()
+            for task in asyncio.all_tasks(self):
+                # It did not end when it was cancelled: that has been told, and needs no telling again.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        super().close()

@@ -1,0 +1,68 @@
+"""What waiting tasks wait for, told in a line each."""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+__all__ = ["describe_waiting"]
+
+_ASYNCIO = str(Path(asyncio.__file__).parent)
+
+
+def describe_waiting(tasks: Iterable[Any], label: Callable[[Any], str]) -> str:
+    """Return a line for each task: its name, the line of code in which it waits, and for what.
+
+    Args:
+        tasks: suspended tasks, asyncio's or such as speak its protocol.
+        label: how a task is called.
+    """
+    return "".join(f"\n  {_describe(task, label)}" for task in tasks)
+
+
+def _describe(task: Any, label: Callable[[Any], str]) -> str:
+    name = task.get_name()
+    parts = [label(task) if name.startswith("Task-") else f"{label(task)} ({name})"]
+    frames = list(_suspended_frames(task.get_coro()))
+    own = next((frame for frame in reversed(frames) if not _is_asyncio(frame)), None)
+    if own is not None:
+        line = linecache.getline(own.f_code.co_filename, own.f_lineno).strip()
+        parts.append(f"at {own.f_code.co_filename}:{own.f_lineno}" + (f", `{line}`" if line else ""))
+    if frames and _is_asyncio(frames[-1]):
+        parts.append(f"in asyncio's {frames[-1].f_code.co_qualname}")
+    # Task and SteppedTask call it by different names.
+    waiter = getattr(task, "_fut_waiter", None) or getattr(task, "_waiter", None)
+    if others := [label(other) for other in _tasks_behind(waiter)]:
+        parts.append("for " + ", ".join(others))
+    elif waiter is not None and not (frames and _is_asyncio(frames[-1])):
+        parts.append(f"for a {type(waiter).__name__.removeprefix('_')}")
+    if task.cancelling():
+        parts.append("cancelled, and has not ended")
+    return ", ".join(parts)
+
+
+def _suspended_frames(awaited: Any) -> Iterator[FrameType]:
+    """The frames of a suspended coroutine and of what it awaits, outermost first."""
+    while awaited is not None:
+        for kind in ("cr", "gi", "ag"):
+            frame = getattr(awaited, f"{kind}_frame", None)
+            if frame is not None:
+                yield frame
+                awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)
+                break
+        else:
+            return
+
+
+def _is_asyncio(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_ASYNCIO)
+
+
+def _tasks_behind(waiter: Any) -> list[Any]:
+    """The pending tasks that a future stands for: itself, or those that `gather` put together."""
+    candidates = [waiter, *getattr(waiter, "_children", ())]
+    return [each for each in candidates if hasattr(each, "get_coro") and not each.done()]

@@ -1,0 +1,45 @@
+"""WorkerJob: a function for a worker thread, run inside the loop instead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, final
+
+__all__ = ["WorkerJob"]
+
+
+@final
+class WorkerJob:
+    """A function, its arguments, and the future that waits for what it returns."""
+
+    __slots__ = ("_error", "_result", "args", "func", "future", "last_call")
+
+    def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], future: asyncio.Future[Any]) -> None:
+        self.func = func
+        self.args = args
+        self.future = future
+        #: When its last call_soon_threadsafe arrives, which its result may not overtake.
+        self.last_call = (0, 0.0)
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Run the function and keep its result or error."""
+        try:
+            self._result = self.func(*self.args)
+        except KeyboardInterrupt:
+            # Ctrl-C is for the main thread, in which this runs although it should not.
+            raise
+        except BaseException as error:
+            self._error = error
+
+    def deliver(self) -> None:
+        """Resolve the future, unless it was cancelled meanwhile."""
+        error, self._error = self._error, None
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(self._result)
+        else:
+            self.future.set_exception(error)

@@ -132,15 +132,23 @@ def sigmoid_(x: Any) -> Any:
     """Return 1 / (1 + exp(-x))."""
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
         x = floating(np.asarray(x))
-    value = np.negative(x, out=np.empty(x.shape, x.dtype))
-    np.exp(value, out=value)
-    np.add(value, ONE.get(x.dtype.char, 1), out=value)
-    return np.reciprocal(value, out=value)
+    # A copy, negated in place: of a part of an array that is faster, and of one without axes it is still an array.
+    value = x.copy()
+    np.negative(value, value)
+    np.exp(value, value)
+    np.add(value, ONE.get(value.dtype.char, 1), value)
+    return np.reciprocal(value, value)
 
 
 @derivative(sigmoid_, "x")
 def _(g: Any, out: Any) -> Any:
-    return g * (out * (1 - out))
+    if g.__class__ is not np.ndarray or g.dtype is not out.dtype:
+        return g * (out * (1 - out))
+    # The same in place, in three quarters of the time where arrays are small.
+    value = ONE.get(out.dtype.char, 1) - out
+    value *= out
+    value *= g
+    return value
 
 
 _sigmoid = sigmoid_.call

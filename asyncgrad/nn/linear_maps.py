@@ -27,10 +27,10 @@ def linear_(x: Any, weight: Any, bias: Any) -> Any:
     if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1]:
         raise _misfit(x, weight)
     if len(shape) == 2:
-        product = x @ weight.T
+        product = x.dot(weight.T)
     else:
         rows = x.reshape(math.prod(shape[:-1]), shape[-1])
-        product = (rows @ weight.T).reshape(*shape[:-1], weight.shape[0])
+        product = rows.dot(weight.T).reshape(*shape[:-1], weight.shape[0])
     if bias is None:
         return product
     if bias.shape != weight.shape[:1]:
@@ -71,9 +71,9 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
 def linear_input_grad_(g: Any, weight: Any) -> Any:
     """Return `g @ weight`: what `linear` gives back to x."""
     if g.ndim == 2:
-        return g @ weight
+        return g.dot(weight)
     rows = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
-    return (rows @ weight).reshape(*g.shape[:-1], weight.shape[1])
+    return rows.dot(weight).reshape(*g.shape[:-1], weight.shape[1])
 
 
 @derivative(linear_input_grad_, "g")
@@ -93,7 +93,7 @@ def linear_weight_grad_(g: Any, x: Any) -> Any:
     if g.ndim != 2:
         g = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
         x = x.reshape(len(g), x.shape[-1])
-    return g.T @ x
+    return g.T.dot(x)
 
 
 @derivative(linear_weight_grad_, "g")

@@ -22,12 +22,19 @@ LONG = 2048
 SHORT = 64
 
 
+def _ones(length: int, dtype: Any) -> Any:
+    """Return `np.ones(length, dtype)`, in half the time that takes for a short one."""
+    ones = np.empty(length, dtype)
+    ones.fill(1)
+    return ones
+
+
 def sum_rows(rows: Any) -> Any:
     """Return the sum of each row of a 2-D floating array."""
     length = rows.shape[1]
     if length > LONG:
         return np.add.reduce(rows, axis=1)
-    return rows @ np.ones(length, rows.dtype)
+    return rows.dot(_ones(length, rows.dtype))
 
 
 def sum_along(x: Any, axis: int) -> Any:
@@ -50,8 +57,10 @@ def maximum_along(x: Any, axis: int) -> Any:
 @primitive()
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes that `a` has and `shape`, its trailing part, has not."""
+    if a.ndim == 2 and len(shape) == 1:
+        return _ones(len(a), a.dtype).dot(a)
     rows = math.prod(a.shape[: a.ndim - len(shape)])
-    total = np.ones(rows, a.dtype) @ a.reshape(rows, math.prod(shape))
+    total = _ones(rows, a.dtype).dot(a.reshape(rows, math.prod(shape)))
     return total if len(shape) == 1 else total.reshape(shape)
 
 

@@ -9,7 +9,11 @@ generated function of a few lines, for example of `np.multiply` with two tensors
         if saved is None or g is None:
             return node.apply_carefully(g)
         s0, s1, = saved
-        if not (s0._counter is None and s1._counter is None):
+        if not (
+            node.versions is None
+            and (s0._counter is None or not s0._counter.value)
+            and (s1._counter is None or not s1._counter.value)
+        ):
             node.check_versions()
         return (f0(g, s0._data), f1(g, s1._data), )
 
@@ -48,7 +52,10 @@ class Slot(NamedTuple):
 
     def is_unchanged(self, name: str) -> str:
         """Return the source of a quick test that the memory of the tensor `name` has never been written into."""
-        return f"not {name}._counter.value" if self.owner == "out" else f"{name}._counter is None"
+        if self.owner == "out":
+            return f"not {name}._counter.value"
+        # Results of nodes that save them have a counter, too.
+        return f"({name}._counter is None or not {name}._counter.value)"
 
 
 @final
@@ -126,7 +133,9 @@ class Plan:
         if names:
             lines.append(f"    {_commas(names)} = saved")
         if unchanged:
-            lines += [f"    if not ({' and '.join(unchanged)}):", "        node.check_versions()"]
+            # A version can fall again, where a failed backward takes back what it did to a `.grad` that was saved.
+            condition = f"node.versions is None and {' and '.join(unchanged)}"
+            lines += [f"    if not ({condition}):", "        node.check_versions()"]
         if self.conjugates:
             lines.append("    g = conjugate(g)")
         lines.append(f"    return ({_commas(results)})")

@@ -25,6 +25,7 @@ from .functional import jvp as jvp
 from .functional import value_and_grad as value_and_grad
 from .functional import vhp as vhp
 from .functional import vjp as vjp
+from .graph.anomaly import detect_anomaly as detect_anomaly
 from .tensor import Tensor as Tensor
 from .tensor import asarray as asarray
 from .tensor import tensor as tensor
@@ -36,6 +37,7 @@ __all__ = [
     "Tensor",
     "asarray",
     "backward",
+    "detect_anomaly",
     "device",
     "enable_grad",
     "engine",

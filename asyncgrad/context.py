@@ -1,4 +1,4 @@
-"""What belongs to the current context: grad mode, the running GraphTask and Node, the loop's budget.
+"""What belongs to the current context: grad mode, anomaly mode, the running GraphTask and Node, the loop's budget.
 
 Every piece of it is a ContextVar, so that asyncio tasks never see each other's.
 """
@@ -10,35 +10,58 @@ import inspect
 import os
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final, overload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
 __all__ = [
+    "ANOMALY",
     "BLOCKING",
     "CURRENT_GRAPH_TASK",
     "CURRENT_NODE",
     "GRAD_MODE",
+    "LOOP_BELOW",
     "LOOP_BUDGET",
+    "RECORDING",
+    "LoopBelow",
+    "Mode",
+    "current_node",
     "enable_grad",
     "is_grad_enabled",
     "is_kind",
     "no_grad",
     "set_grad_enabled",
+    "set_grad_mode",
+    "set_observer",
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-#: Whether operations record nodes.
-GRAD_MODE: ContextVar[bool] = ContextVar("asyncgrad_grad_mode", default=True)
+@final
+class LoopBelow(NamedTuple):
+    """A thread that goes on for another one, which runs an event loop and waits for it; see LOOP_BELOW."""
+
+    stack: int
+    loop: int
+
+
+#: Whether operations record nodes: False, or what RECORDING holds. So an operation asks one variable, and a node that
+#: nobody looks at costs it no more than to see that this is True.
+GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
+#: What GRAD_MODE is where operations record: True, or an observer whose `created(node)` is called for each new node.
+RECORDING: ContextVar[Any] = ContextVar("asyncgrad_recording", default=True)
+#: None outside of anomaly mode; inside, an object that says by `check_nan` whether gradients are checked.
+ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
 #: The GraphTask whose node, hook or callback runs; None outside of a backward.
 CURRENT_GRAPH_TASK: ContextVar[Any] = ContextVar("asyncgrad_graph_task", default=None)
 #: The Node whose body or hook runs.
 CURRENT_NODE: ContextVar[Any] = ContextVar("asyncgrad_node", default=None)
 #: Whether the caller is a blocking function of `asyncgrad.sync`, which must not suspend.
 BLOCKING: ContextVar[bool] = ContextVar("asyncgrad_blocking", default=False)
+#: Where a thread only goes on, on a stack of its own, for another one that runs an event loop: which two threads.
+LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", default=None)
 #: Seconds for which a backward may run before it lets the event loop breathe.
 LOOP_BUDGET: ContextVar[float] = ContextVar(
     "asyncgrad_loop_budget", default=float(os.environ.get("ASYNCGRAD_LOOP_BUDGET_MS", "1")) / 1000
@@ -50,26 +73,74 @@ LOOP_BUDGET: ContextVar[float] = ContextVar(
 _OPEN_BLOCKS: ContextVar[tuple[tuple[Mode, Any], ...]] = ContextVar("asyncgrad_open_blocks", default=())
 
 
+def is_grad_enabled() -> bool:
+    """Tell whether operations in this context record nodes.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> ag.is_grad_enabled()
+        True
+    """
+    return GRAD_MODE.get() is not False
+
+
+def set_grad_mode(enabled: bool) -> None:
+    """Let operations in this context record nodes, seen by the context's observer if it has one; or not."""
+    GRAD_MODE.set(RECORDING.get() if enabled else False)
+
+
+def set_observer(observer: Any) -> None:
+    """Let `observer.created(node)` see each node that this context makes from now on; True for no observer."""
+    RECORDING.set(observer)
+    if GRAD_MODE.get() is not False:
+        GRAD_MODE.set(observer)
+
+
+def current_node() -> Any:
+    """Return the node whose body or hook runs in this context; None outside of one.
+
+    Source: torch._C._current_autograd_node.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> seen = []
+        >>> x = ag.tensor(1.0, requires_grad=True)
+        >>> y = x * 2
+        >>> handle = y.register_hook(lambda grad: seen.append(ag.graph.current_node()))
+        >>> ag.sync.backward(y)
+        >>> seen[0] is y.grad_fn, ag.graph.current_node()
+        (True, None)
+    """
+    return CURRENT_NODE.get()
+
+
 class Mode:
     """Abstract base of the mode managers: `with` block, or decorator of any kind of function."""
 
     __slots__ = ()
-    _variable: ContextVar[Any]
+
+    def _get(self) -> Any:
+        """Return the value that the mode has in this context."""
+        raise NotImplementedError
+
+    def _set(self, value: Any, /) -> None:
+        """Let the mode have `value` in this context from now on."""
+        raise NotImplementedError
 
     def _value(self) -> Any:
-        """Return the value that the context variable has inside the block."""
+        """Return the value that the mode has inside the block."""
         raise NotImplementedError
 
     def _before(self) -> Any:
         """Return the value to set when the block that begins now ends."""
-        return self._variable.get()
+        return self._get()
 
     def _clone(self) -> Mode:
         return type(self)()
 
     def __enter__(self) -> None:
         _OPEN_BLOCKS.set((*_OPEN_BLOCKS.get(), (self, self._before())))
-        self._variable.set(self._value())
+        self._set(self._value())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -81,7 +152,7 @@ class Mode:
             manager, before = blocks[index]
             if manager is self:
                 _OPEN_BLOCKS.set(blocks[:index] + blocks[index + 1 :])
-                self._variable.set(before)
+                manager._set(before)
                 return
 
     def __call__(self, function: F) -> F:
@@ -186,7 +257,8 @@ class GradSwitch(Mode):
     """Abstract base of `no_grad` and `enable_grad`, which decorate with and without parentheses."""
 
     __slots__ = ()
-    _variable = GRAD_MODE
+    _get = staticmethod(is_grad_enabled)
+    _set = staticmethod(set_grad_mode)
 
     @overload
     def __new__(cls) -> GradSwitch: ...
@@ -254,41 +326,31 @@ class set_grad_enabled(Mode):
     """
 
     __slots__ = ("_mode", "_mode_before")
-    _variable = GRAD_MODE
+    _get = staticmethod(is_grad_enabled)
+    _set = staticmethod(set_grad_mode)
 
     def __init__(self, mode: bool) -> None:
         self._mode = bool(mode)
         #: What the constructor switched away from; None once a block has taken over the switching back.
-        self._mode_before: bool | None = GRAD_MODE.get()
-        GRAD_MODE.set(self._mode)
+        self._mode_before: bool | None = is_grad_enabled()
+        set_grad_mode(self._mode)
 
     def _value(self) -> bool:
         return self._mode
 
     def _before(self) -> bool:
         before, self._mode_before = self._mode_before, None
-        return GRAD_MODE.get() if before is None else before
+        return is_grad_enabled() if before is None else before
 
     def _clone(self) -> Mode:
-        before = GRAD_MODE.get()
+        before = is_grad_enabled()
         clone = set_grad_enabled(self._mode)
-        GRAD_MODE.set(before)
+        set_grad_mode(before)
         return clone
 
     def __call__(self, function: F) -> F:
         """Return `function`, wrapped; the mode that the constructor set ends here, since this is no block."""
         if self._mode_before is not None:
-            GRAD_MODE.set(self._mode_before)
+            set_grad_mode(self._mode_before)
             self._mode_before = None
         return _under(self._clone, function)
-
-
-def is_grad_enabled() -> bool:
-    """Tell whether operations in this context record nodes.
-
-    Example:
-        >>> import asyncgrad as ag
-        >>> ag.is_grad_enabled()
-        True
-    """
-    return GRAD_MODE.get()

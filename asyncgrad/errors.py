@@ -6,6 +6,7 @@
     ├── GraphError(RuntimeError)            the graph cannot be run as asked
     │   ├── ReleasedGraphError              a second backward through released saved tensors
     │   ├── ChangedTensorError              a saved tensor was changed in place
+    │   ├── AnomalyError                    a NaN in a gradient, under anomaly mode
     │   ├── UnusedInputError                an input that the outputs do not depend on
     │   └── InvalidRootError                a root that cannot start a backward
     ├── InvalidGradientError(RuntimeError)  a gradient of the wrong shape, dtype, device or count
@@ -18,6 +19,7 @@
     ├── DeviceError(RuntimeError)           devices mixed, unknown or dead
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
+    ├── DeadlockError(RuntimeError)         tasks wait for one another, or for what nobody will do
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
 """
@@ -25,11 +27,13 @@
 from __future__ import annotations
 
 __all__ = [
+    "AnomalyError",
     "ArgumentError",
     "ArgumentTypeError",
     "AsyncgradError",
     "BlockingError",
     "ChangedTensorError",
+    "DeadlockError",
     "DeviceError",
     "GradcheckError",
     "GradientTypeError",
@@ -61,6 +65,10 @@ class ReleasedGraphError(GraphError):
 
 class ChangedTensorError(GraphError):
     """A tensor that a node saved for its backward was changed in place since."""
+
+
+class AnomalyError(GraphError):
+    """A node returned NaN in a backward under anomaly mode."""
 
 
 class UnusedInputError(GraphError):
@@ -109,6 +117,10 @@ class MissingDerivativeError(AsyncgradError, TypeError):
 
 class BlockingError(AsyncgradError, RuntimeError):
     """A blocking call would have to suspend while an event loop runs in this thread."""
+
+
+class DeadlockError(AsyncgradError, RuntimeError):
+    """Tasks wait on a ScheduleLoop on which nothing is left that could wake them; lists what each waits for."""
 
 
 class ArgumentError(AsyncgradError, ValueError):

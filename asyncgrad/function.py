@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import numpy as np
 
-from .context import GRAD_MODE, no_grad
+from .context import GRAD_MODE, RECORDING, is_grad_enabled, no_grad
 from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
@@ -99,9 +99,9 @@ class Function:
             args = _bound(cls.forward, args, kwargs, two_part)
         if cls.forward is Function.forward:
             raise NotImplementedError(f"{cls.__name__} has nothing to apply: give it a static forward(ctx, *args)")
-        edges = [gradient_edge(value) if isinstance(value, Tracked) else None for value in args]
-        executable = GRAD_MODE.get() and any(edge is not None for edge in edges)
-        call = _Call(cls, args, edges if executable else [None] * len(args), executable, two_part)
+        executable = is_grad_enabled() and any(isinstance(value, Tracked) and value._requires_grad() for value in args)
+        edges = [gradient_edge(value) if executable and isinstance(value, Tracked) else None for value in args]
+        call = _Call(cls, args, edges, executable, two_part)
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
             return call.run_async()
         return call.run()
@@ -150,6 +150,10 @@ class _Call:
         # The node takes its sequence number before forward runs, so that it is older than what forward makes.
         self._node = FunctionNode(function, args, edges)
         self._ctx = self._node.ctx
+        observer = RECORDING.get()
+        if executable and observer is not True:
+            # Now, since an async forward ends where the caller's line is no longer on the stack.
+            observer.note(self._node)
         self._ctx.needs_input_grad = tuple(isinstance(value, Tracked) and value._requires_grad() for value in args)
 
     def run(self) -> Any:
@@ -187,13 +191,13 @@ class _Call:
         output = _wrapped(output, node.device)
         outputs = output if isinstance(output, tuple) else (output,)
         seen: dict[int, Any] = {}
-        metadata: list[InputMetadata | None] = []
+        metadata: list[InputMetadata] = []
         results: list[Any] = []
         check_dirty(ctx, self._args, outputs)
         for index, value in enumerate(outputs):
             if not isinstance(value, Tracked):
                 results.append(value)
-                metadata.append(None)
+                metadata.append(InputMetadata())
                 continue
             differentiable = value._data.dtype.kind in "fc" and not is_non_differentiable(ctx, value)
             if id(value) not in seen:
@@ -203,6 +207,9 @@ class _Call:
             metadata.append(InputMetadata(value._data.shape, value._data.dtype, value._device))
         node.set_metadata(tuple(metadata))
         save(ctx, self._args, seen, node if self._executable else None)
+        observer = RECORDING.get()
+        if self._executable and observer is not True:
+            observer.announce(node)
         return tuple(results) if isinstance(output, tuple) else results[0]
 
     def _output(self, value: Tracked, node: Node | None, index: int) -> Tracked:
@@ -240,7 +247,7 @@ class FunctionNode(Node):
         self.dtype = None
         self.device = next((value._device for value in args if isinstance(value, Tracked)), None)
         self.special = Special()
-        self._metadata: tuple[InputMetadata | None, ...] = ()
+        self._metadata: tuple[InputMetadata, ...] = ()
         self.ctx = FunctionContext(self)
         self.is_async = inspect.iscoroutinefunction(_backward_of(function, checked=False))
 
@@ -251,10 +258,10 @@ class FunctionNode(Node):
 
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
-        """For each output of forward, what its gradient must look like; None where it is no tensor."""
+        """For each output of forward, what its gradient must look like; the slot of a non-tensor has none."""
         return self._metadata
 
-    def set_metadata(self, metadata: tuple[InputMetadata | None, ...]) -> None:
+    def set_metadata(self, metadata: tuple[InputMetadata, ...]) -> None:
         """Say what the outputs of forward look like, once they are known."""
         self._metadata = metadata
 
@@ -262,7 +269,7 @@ class FunctionNode(Node):
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
         if self.ctx.materialize_grads:
             grads = tuple(
-                values.zeros(metadata.shape, metadata.dtype) if grad is None and metadata is not None else grad
+                grad if metadata.was_default_constructed or grad is not None else values.zeros(*metadata[:2])
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             )
         backward = _backward_of(self.function, checked=True)
@@ -358,7 +365,8 @@ def once_differentiable(backward: F) -> F:
     )
 
     def guarded(result: Any, grads: tuple[Any, ...]) -> Any:
-        if not GRAD_MODE.get():
+        mode = GRAD_MODE.get()
+        if not mode:
             return result
         known = [grad for grad in grads if isinstance(grad, Tracked)]
         edges = [gradient_edge(grad) for grad in known]
@@ -367,6 +375,8 @@ def once_differentiable(backward: F) -> F:
             fence = values.wrap(values.raw(grad), known[0]._device if known else None)
             if isinstance(fence, Tracked):
                 fence._grad_fn = OnceDifferentiableNode(message, edges, fence._data)
+                if mode is not True:
+                    mode.created(fence._grad_fn)
             return fence
 
         return tuple(map(fenced, result)) if isinstance(result, (tuple, list)) else fenced(result)

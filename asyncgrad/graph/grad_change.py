@@ -17,7 +17,7 @@ from .tracked import Tracked
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["GradChange", "change_grad", "may_take"]
+__all__ = ["GradChange", "change_grad", "may_take", "settle_all"]
 
 
 class GradState(NamedTuple):
@@ -67,7 +67,8 @@ class GradChange:
         self.tensor = tensor
         self.grad = grad
         self.retained = retained
-        self.before = GradState.of(tensor)
+        meta = tensor._meta
+        self.before = NO_GRAD if meta is None or meta.grad is None else GradState.of(tensor)
         #: Of a listed change: what it left. Nothing else runs while one that is not listed may be taken back.
         self.after: GradState | None = None
         self._is_open = True
@@ -81,8 +82,9 @@ class GradChange:
         if not changes:
             # Nothing before it can be taken back, so it never has to be added again.
             self.grad = None
-        changes.append(self)
+        # First, since an interrupt may come between the two.
         self._is_listed = True
+        changes.append(self)
 
     def is_last(self) -> bool:
         """Tell whether nobody has touched the gradient since."""
@@ -158,12 +160,16 @@ class GradChange:
         self.after = GradState.of(tensor)
 
 
-def change_grad(tensor: Tracked, grad: Any, *, sole: bool, listed: bool, retained: bool = False) -> GradChange:
+def change_grad(
+    tensor: Tracked, grad: Any, changes: list[GradChange], *, sole: bool, listed: bool, retained: bool = False
+) -> GradChange:
     """Add `grad` to the gradient of `tensor`; return what can take that back.
 
     Args:
         tensor: a leaf, or another tensor that keeps its gradient.
         grad: array of its shape and dtype, or a Tensor under `create_graph`.
+        changes: those of the backward. This one is put there before anything else is done, so that an error or an
+            interrupt on the way finds it.
         sole: whether nobody else holds the array, and it may become the gradient, or be written into.
         listed: whether other backward passes may run before this one has ended.
         retained: whether the tensor is no leaf.
@@ -172,14 +178,33 @@ def change_grad(tensor: Tracked, grad: Any, *, sole: bool, listed: bool, retaine
     with meta.lock:
         if not (listed or meta.changes):
             change = GradChange(tensor, None, retained)
-            _add(tensor, grad, sole, retained)
+            changes.append(change)
+            if sole and meta.grad is None and not isinstance(grad, Tracked):
+                # What nearly every leaf of a training step gets, ahead of what may be otherwise.
+                meta.grad = type(tensor)(grad, None, 0, tensor._device)
+            else:
+                _add(tensor, grad, sole, retained)
             return change
         change = GradChange(tensor, grad, retained)
+        changes.append(change)
         change.enter(meta.changes)
         # What may have to be added again stays as it is.
         _add(tensor, grad, sole and change.grad is None, retained)
         change.after = GradState.of(tensor)
     return change
+
+
+def settle_all(changes: list[GradChange]) -> None:
+    """Make all changes of a backward final."""
+    try:
+        for change in changes:
+            change.settle()
+    except BaseException:
+        # An interrupt. Some are final, and cannot be taken back any more; so all are.
+        for change in changes:
+            change.settle()
+        changes.clear()
+        raise
 
 
 def _add(tensor: Tracked, grad: Any, sole: bool, retained: bool) -> None:
@@ -220,7 +245,6 @@ def may_take(grad: Any, variable: np.ndarray) -> bool:
     flags = grad.flags
     if not (flags.owndata and flags.writeable):
         return False
-    like = variable.flags
-    if like.c_contiguous or not like.forc:
+    if variable.flags.c_contiguous or not values.is_dense(variable):
         return bool(flags.c_contiguous)
     return bool(grad.strides == variable.strides)

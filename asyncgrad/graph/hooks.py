@@ -21,30 +21,45 @@ _next_id = itertools.count().__next__
 class HookList:
     """Hooks in order of registration. What runs is a snapshot: changes made meanwhile hold from the next run on."""
 
-    __slots__ = ("__weakref__", "_hooks")
+    __slots__ = ("__weakref__", "_hooks", "_not_overlapping")
 
     def __init__(self) -> None:
         self._hooks: dict[int, Callable[..., Any]] = {}
+        #: The keys of those that no other node is to run beside.
+        self._not_overlapping: set[int] = set()
 
-    def add(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def add(self, hook: Callable[..., Any], *, overlap: bool = True) -> RemovableHandle:
         """Append a hook; return the handle that removes it.
 
+        Args:
+            hook: a function or an `async def`.
+            overlap: whether other nodes may start while the hook waits for something.
+
         Raises:
-            HookTypeError: it cannot be called.
+            HookTypeError: it cannot be called, or `overlap` is no bool.
         """
         if not callable(hook):
             raise HookTypeError(f"a hook must be callable, not {describe(hook)}: pass a function or an async def")
+        if not isinstance(overlap, bool):
+            raise HookTypeError(f"overlap is True or False, not {describe(overlap)}")
         key = _next_id()
         self._hooks[key] = hook
+        if not overlap:
+            self._not_overlapping.add(key)
         return RemovableHandle(self, key)
 
     def snapshot(self) -> tuple[Callable[..., Any], ...]:
         """Return the hooks as they stand now."""
         return tuple(self._hooks.values())
 
+    def snapshot_with_overlap(self) -> tuple[tuple[Callable[..., Any], bool], ...]:
+        """Return the hooks as they stand now, each with whether other nodes may start while it waits."""
+        return tuple((hook, key not in self._not_overlapping) for key, hook in self._hooks.items())
+
     def remove(self, key: int) -> None:
         """Remove a hook, if it is still there."""
         self._hooks.pop(key, None)
+        self._not_overlapping.discard(key)
 
     def __len__(self) -> int:
         return len(self._hooks)

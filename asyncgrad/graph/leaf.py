@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, final
 
-from ..errors import RequiresGradError
+from ..context import RECORDING
+from ..errors import GraphError, RequiresGradError
 from .grad_change import GradChange, change_grad, may_take
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
 from .tracked import Tracked
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["AccumulateGrad", "GraphRoot", "Identity", "accumulator", "get_gradient_edge", "gradient_edge"]
 
 
-def _count_references(value: object) -> int:
-    return sys.getrefcount(value)
-
-
-#: What `_count_references(value)` says in a function that was handed the only reference there is.
-_SOLE = (lambda value: _count_references(value))(object())
+#: What `getrefcount(value)` says in a function that was handed the only reference there is.
+_SOLE = (lambda value: getrefcount(value))(object())
 
 
 @final
@@ -49,6 +46,7 @@ class AccumulateGrad(Node):
         self.next_nodes = ()
         self.input_nrs = ()
         self.order = LEAF_ORDER
+        self._note_thread()
         self.topological_nr = 0
         self.shape = variable._data.shape
         self.dtype = variable._data.dtype
@@ -60,22 +58,39 @@ class AccumulateGrad(Node):
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Accumulate; there is nothing further to hand on."""
-        self.accumulate(grads[0])
+        changes: list[GradChange] = []
+        try:
+            self.accumulate(grads[0], changes)
+        finally:
+            for change in changes:
+                # No backward can fail any more and take it back.
+                change.settle()
         return ()
 
-    def accumulate(self, grad: Any, listed: bool = True) -> GradChange | None:
+    def accumulate(self, grad: Any, changes: list[GradChange], listed: bool = True) -> GradChange | None:
         """Add `grad` to the leaf's `.grad`; return what takes that back if the backward fails later.
 
         Args:
             grad: array of the leaf's shape and dtype, or a Tensor under `create_graph`, or None (does nothing).
                 The array is taken over if the caller holds the only reference to it.
+            changes: those of the backward, this one to be among them.
             listed: whether other backward passes may run before this one has ended.
+
+        Raises:
+            GraphError: the tensor is no leaf any more.
         """
         variable = self.variable
-        if grad is None or not variable._autograd_meta().requires_grad:
+        if grad is None:
             return None
-        sole = _count_references(grad) <= _SOLE and may_take(grad, variable._data)
-        return change_grad(variable, grad, sole=sole, listed=listed)
+        if variable._grad_fn is not None:
+            raise GraphError(
+                f"a gradient has reached the {self.name} of a tensor of shape {self.shape} that is no leaf any more: "
+                f"{variable._grad_fn.name} has become its grad_fn since it was used. Use it after that, or use a copy"
+            )
+        if not variable._autograd_meta().requires_grad:
+            return None
+        sole = getrefcount(grad) <= _SOLE and may_take(grad, variable._data)
+        return change_grad(variable, grad, changes, sole=sole, listed=listed)
 
 
 @final
@@ -124,6 +139,9 @@ def accumulator(leaf: Tracked, meta: Any) -> AccumulateGrad:
             return node
     node = AccumulateGrad(leaf)
     meta.accumulator = weakref.ref(node)
+    observer = RECORDING.get()
+    if observer is not True:
+        observer.created(node)
     return node
 
 

@@ -20,6 +20,8 @@ __all__ = ["InputMetadata", "conform", "fit"]
 class InputMetadata(NamedTuple):
     """What the gradient of one forward output must look like.
 
+    Made without arguments it stands for an output that has no gradient, being no tensor, or an integer one.
+
     Example:
         >>> import asyncgrad as ag
         >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -27,9 +29,14 @@ class InputMetadata(NamedTuple):
         (2,)
     """
 
-    shape: tuple[int, ...]
-    dtype: Any
-    device: Any
+    shape: tuple[int, ...] = ()
+    dtype: Any = None
+    device: Any = None
+
+    @property
+    def was_default_constructed(self) -> bool:
+        """Whether this is the slot of an output that has no gradient: only undefined gradients fit it."""
+        return self.dtype is None
 
 
 def fit(value: Any, metadata: InputMetadata) -> Any:
@@ -39,6 +46,8 @@ def fit(value: Any, metadata: InputMetadata) -> Any:
     """
     if not hasattr(value, "dtype"):
         return f"{values.describe(value)}, which is no array"
+    if metadata.was_default_constructed:
+        return "a gradient where an output has none"
     if value.shape != metadata.shape:
         reduced = values.sum_to(value, metadata.shape)
         if reduced is None:
@@ -65,11 +74,17 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
     metadata = consumer.input_metadata[input_nr]
     if metadata is None:
         return value
-    if isinstance(value, (int, float, complex)):
+    if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
         value = values.zeros((), metadata.dtype) + value
     fitted = fit(value, metadata)
     if not isinstance(fitted, str):
         return fitted
+    if metadata.was_default_constructed:
+        raise InvalidGradientError(
+            f"{producer.name} (node #{producer.sequence_nr}) returned {values.describe(value)} for input {index}, "
+            f"which leads to input {input_nr} of {consumer.name}, the slot of an output that has no gradient: "
+            "return None"
+        )
     error = InvalidGradientError if hasattr(value, "dtype") else GradientTypeError
     transposed = getattr(value, "shape", None) == metadata.shape[::-1] and len(metadata.shape) > 1
     raise error(

@@ -9,17 +9,32 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ..context import CURRENT_GRAPH_TASK
+from ..context import CURRENT_GRAPH_TASK, RECORDING
+from ..errors import ArgumentError, ArgumentTypeError
+from .direct_call import call_node
+from .edges import Edge, WithEdges, checked_edge, output_indices
+from .hooks import HookList, RemovableHandle
 from .metadata import InputMetadata
+from .values import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence, Sized
 
-    from .hooks import HookList
-
-__all__ = ["LEAF_ORDER", "Edge", "GradientEdge", "Node", "Special", "next_order"]
+__all__ = [
+    "LEAF_ORDER",
+    "MAIN_THREAD",
+    "Edge",
+    "GradientEdge",
+    "Node",
+    "THREADS",
+    "Special",
+    "TraceableNode",
+    "became_special",
+    "next_order",
+]
 
 #: Sequence numbers count up over the whole process; `order` is their negative, so that a heap of orders
 #: pops the newest node first.
@@ -28,18 +43,19 @@ next_order = itertools.count(0, -1).__next__
 #: Order of AccumulateGrad: ahead of every node.
 LEAF_ORDER = -(2**64 - 1)
 
+#: Held while a node is given its Special.
+_MAKING_SPECIAL = threading.Lock()
 
-class Edge(NamedTuple):
-    """Where a gradient flows: to input `input_nr` of `node`; a None node drops it.
+#: How many nodes have become special after they were made: where that has changed, a backward that let others run
+#: looks again for hooks.
+became_special = [0]
 
-    Example:
-        >>> from asyncgrad.graph import Edge
-        >>> Edge(None, 0).node is None
-        True
-    """
+#: The thread that made every node without a `foreign_thread`.
+MAIN_THREAD = threading.main_thread().ident
 
-    node: Node | None
-    input_nr: int
+#: The threads that `threading` knows, for the drivers of primitives: while there is one alone, they need not ask which
+#: it is, which would cost 3 % of a small operation. (A thread that only C code knows is so taken for the main one.)
+THREADS: Sized = getattr(threading, "_active", (None, None))
 
 
 class GradientEdge(NamedTuple):
@@ -61,6 +77,8 @@ class Special:
     """What few nodes have. A node with a Special takes the engine's careful path."""
 
     __slots__ = (
+        "contention",
+        "holder",
         "input_metadata",
         "metadata",
         "post_hooks",
@@ -79,12 +97,16 @@ class Special:
         self.retains_grad_hooks: dict[int, Any] = {}
         self.pre_hooks: HookList | None = None
         self.post_hooks: HookList | None = None
+        #: The lock: the GraphTask whose NodeTask is inside, and what there is where several are concerned.
+        self.holder: Any = None
+        self.contention: Any = None
 
 
-class Node:
+class Node(WithEdges):
     """Abstract: one backward function. It turns the gradients of a forward's outputs into those of its inputs.
 
-    A subclass implements `apply`, as a function or an `async def`.
+    A subclass implements `apply`, as a function or an `async def`. Calling a node, `node(*grads)`, runs that alone,
+    without hooks, and records it where grad mode is on. A node equals itself only.
 
     Args:
         edges: for each forward input, the edge that its gradient flows along (None drops it).
@@ -110,23 +132,24 @@ class Node:
         "__weakref__",
         "device",
         "dtype",
-        "input_nrs",
-        "next_nodes",
+        "foreign_thread",
         "order",
         "shape",
         "special",
-        "topological_nr",
     )
 
     #: Whether `apply` is an `async def`.
     is_async = False
+    #: Whether `apply` is made of differentiable functions alone, so that it can be traced: see TraceableNode.
+    is_traceable = False
+    #: Whether what the node keeps for `apply` is nothing but saved tensors and what settles the graph's structure, so
+    #: that a trace may pass it in anew. Only a traceable node can say so.
+    passes_state_transparently = False
 
-    #: For each edge, the node it leads to (None drops the gradient) and which of its inputs.
-    next_nodes: tuple[Node | None, ...]
-    input_nrs: tuple[int, ...]
     #: Negative sequence number.
     order: int
-    topological_nr: int
+    #: The thread that made the node; not there where that was the main one.
+    foreign_thread: int
     #: Of the single forward output. A node with any other number of outputs has None and `input_metadata`,
     #: and a Special.
     shape: tuple[int, ...] | None
@@ -139,11 +162,14 @@ class Node:
     def __init__(
         self, edges: Sequence[Edge | None] = (), input_metadata: Sequence[InputMetadata | None] = (None,)
     ) -> None:
-        self._connect(edges)
+        self._connect([Edge(*checked_edge(edge)) for edge in edges])
         self.shape = None
         self.dtype = None
         self.device = next((metadata.device for metadata in input_metadata if metadata is not None), None)
         self.special = Special(tuple(input_metadata))
+        observer = RECORDING.get()
+        if observer is not True:
+            observer.created(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -152,10 +178,17 @@ class Node:
 
     def _connect(self, edges: Sequence[Edge | None]) -> None:
         """Set the edges and the numbers that follow from them."""
-        self.next_nodes = tuple(None if edge is None else edge.node for edge in edges)
-        self.input_nrs = tuple(0 if edge is None else edge.input_nr for edge in edges)
+        self.connect(
+            tuple([None if edge is None else edge.node for edge in edges]),
+            tuple([0 if edge is None else edge.input_nr for edge in edges]),
+        )
         self.order = next_order()
-        self.topological_nr = 1 + max((node.topological_nr for node in self.next_nodes if node is not None), default=-1)
+        self._note_thread()
+
+    def _note_thread(self) -> None:
+        thread = threading.get_ident()
+        if thread != MAIN_THREAD:
+            self.foreign_thread = thread
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the forward inputs, one for each edge, or an awaitable of them.
@@ -170,11 +203,6 @@ class Node:
     def name(self) -> str:
         """The name that errors and drawings show."""
         return type(self).__name__
-
-    @property
-    def next_edges(self) -> tuple[Edge, ...]:
-        """For each forward input, where its gradient flows."""
-        return tuple(map(Edge, self.next_nodes, self.input_nrs))
 
     @property
     def num_inputs(self) -> int:
@@ -196,8 +224,29 @@ class Node:
 
     @property
     def sequence_nr(self) -> int:
-        """When the node was made, counted over the whole process: newer nodes run first."""
+        """When the node was made, counted over the whole process: newer nodes run first.
+
+        Setting it changes the node's priority, and that alone: a node still waits for all its gradients.
+        """
         return -self.order
+
+    @sequence_nr.setter
+    def sequence_nr(self, number: int) -> None:
+        if type(number) is not int:
+            raise ArgumentTypeError(f"the sequence number of {self.name} is an int, not {describe(number)}")
+        if not 0 <= number <= -LEAF_ORDER:
+            raise ArgumentError(
+                f"the sequence number of {self.name} is from 0 up to {-LEAF_ORDER}, at which a node runs ahead of "
+                f"all others, not {number}"
+            )
+        # Where the engine meets a Special it counts, and trusts no order any more.
+        self.make_special()
+        self.order = -number
+
+    @property
+    def thread_id(self) -> int:
+        """The `threading.get_ident()` of the thread that made the node."""
+        return getattr(self, "foreign_thread", MAIN_THREAD or 0)
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -209,25 +258,104 @@ class Node:
 
     def make_special(self) -> Special:
         """Return what few nodes have, made now if this node had none."""
-        if self.special is None:
-            self.special = Special()
-        return self.special
+        special = self.special
+        if special is None:
+            made = Special()
+            # Another thread may have come as far: there is one lock, and one place for hooks.
+            with _MAKING_SPECIAL:
+                special = self.special
+                if special is None:
+                    special = self.special = made
+                    became_special[0] += 1
+        return special
 
-    def should_compute_output(self, index: int) -> bool:
-        """Tell whether the gradient of forward input `index` flows anywhere."""
-        return self.next_nodes[index] is not None
+    def should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
+        """Tell whether the gradient of a forward input, or of any of several, flows anywhere.
 
-    def task_should_compute_output(self, index: int) -> bool:
-        """Tell whether the backward that runs now has a use for the gradient of forward input `index`.
+        Args:
+            *outputs: which inputs: an index, or `(start, end)` for those from start up to end; or sequences of these.
+        """
+        return any(self.next_nodes[index] is not None for index in output_indices(self, outputs))
+
+    def task_should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
+        """Tell whether the backward that runs now has a use for the gradient of a forward input, or of any of several.
 
         Outside of a backward, whether the gradient flows anywhere.
+
+        Args:
+            *outputs: which inputs, named as for `should_compute_output`.
         """
-        target = self.next_nodes[index]
         graph_task = CURRENT_GRAPH_TASK.get()
-        if target is None or graph_task is None or graph_task.exec_info is None:
-            return target is not None
-        info = graph_task.exec_info.get(target)
-        return bool(info is not None and info.should_execute)
+        exec_info = None if graph_task is None else graph_task.exec_info
+        if not exec_info:
+            return self.should_compute_output(*outputs)
+        targets = [self.next_nodes[index] for index in output_indices(self, outputs)]
+        infos = [exec_info.get(target) for target in targets if target is not None]
+        return any(info is not None and info.should_execute for info in infos)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grads)` before each run of the body, with the tuple of gradients that it is to take.
+
+        Args:
+            hook: a function or an `async def`. It returns None, or a tuple of gradients to take their places.
+
+        Raises:
+            HookTypeError: it cannot be called.
+
+        Source: Node.register_prehook of PyTorch.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> x = ag.tensor(1.0, requires_grad=True)
+            >>> y = x * 3
+            >>> with y.grad_fn.register_prehook(lambda grads: (grads[0] * 2,)):
+            ...     ag.sync.backward(y)
+            >>> x.grad.item()
+            6.0
+        """
+        special = self.make_special()
+        if special.pre_hooks is None:
+            special.pre_hooks = HookList()
+        return special.pre_hooks.add(hook)
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(outputs, grads)` after each run of the body: what it returned, and what it had taken.
+
+        Args:
+            hook: a function or an `async def`. It returns None, or a tuple to take the place of `outputs`.
+
+        Raises:
+            HookTypeError: it cannot be called.
+
+        Source: Node.register_hook of PyTorch.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> x = ag.tensor(1.0, requires_grad=True)
+            >>> y = x * 3
+            >>> with y.grad_fn.register_hook(lambda outputs, grads: print(outputs[0].item(), grads[0].item())):
+            ...     ag.sync.backward(y)
+            3.0 1.0
+        """
+        special = self.make_special()
+        if special.post_hooks is None:
+            special.post_hooks = HookList()
+        return special.post_hooks.add(hook)
+
+    def __call__(self, *grads: Any) -> Any:
+        """Run the body on gradients of the forward outputs; return those of the inputs, a tuple unless it is one.
+
+        No hook runs and nothing is accumulated elsewhere. It is recorded where grad mode is on. An awaitable where
+        the body is async.
+
+        Args:
+            *grads: for each forward output a tensor, an array, or None where it is undefined.
+
+        Raises:
+            ArgumentTypeError: too few or too many of them, or something else among them.
+            InvalidGradientError: one does not fit the output that it belongs to.
+        """
+        return call_node(self, grads)
 
     def release_variables(self) -> None:
         """Let go of what was saved for the backward."""
@@ -237,3 +365,25 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+class TraceableNode(Node):
+    """Abstract: a node whose `apply` is made of differentiable functions alone, so that it can be traced.
+
+    It may be run once on stand-ins for its gradients, and what it did repeated with others. Derive from it only
+    if `apply` takes no decision by a gradient's values, and reads no state that changes.
+
+    Source: TraceableFunction of PyTorch.
+
+    Example:
+        >>> from asyncgrad.extend import TraceableNode
+        >>> class Double(TraceableNode):
+        ...     def apply(self, grads):
+        ...         return (grads[0] * 2,)
+        >>> Double().is_traceable
+        True
+    """
+
+    __slots__ = ()
+
+    is_traceable = True

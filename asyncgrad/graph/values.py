@@ -22,6 +22,7 @@ __all__ = [
     "clone_like",
     "counted",
     "describe",
+    "has_nan",
     "raw",
     "register_tensor",
     "sum_to",
@@ -101,11 +102,33 @@ def clone(value: Any) -> Any:
     return np.positive(value)
 
 
+def is_dense(array: Any) -> bool:
+    """Tell whether the elements fill a block of memory, each a place of its own, in whatever order of the axes."""
+    if array.flags.forc:
+        return True
+    filled = array.itemsize
+    for stride, size in sorted(zip(array.strides, array.shape, strict=True)):
+        if size > 1:
+            if stride != filled:
+                return False
+            filled *= size
+    return True
+
+
 def clone_like(value: Any, like: Any) -> Any:
-    """Return a copy of the array `value` that nobody shares, laid out in memory like `like`."""
-    copy = np.empty_like(like, dtype=value.dtype, shape=np.shape(value))
+    """Return a copy of the array `value` that nobody shares, laid out like `like` if that is dense, else in rows."""
+    copy = np.empty_like(like, dtype=value.dtype, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
     return copy
+
+
+def has_nan(value: Any) -> bool:
+    """Tell whether a floating or complex gradient holds NaN; no other kind can."""
+    value = raw(value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return isinstance(value, (float, complex)) and value != value
+    return dtype.kind in "fc" and bool(np.isnan(value).any())
 
 
 def raw(value: Any) -> Any:

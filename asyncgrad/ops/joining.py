@@ -67,8 +67,8 @@ class JoinNode(SelfPlannedNode):
         return "StackBackward" if self._bounds is None else "ConcatenateBackward"
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradient of each array."""
-        return self.apply_carefully(grads[0])
+        """Return the gradient of each array that the backward that runs needs."""
+        return self.apply_wanted(grads[0], [self.task_should_compute_output(edge) for edge in range(self.num_outputs)])
 
     def apply_carefully(self, g: Any) -> tuple[Any, ...]:
         """Return the gradient of each array that requires grad."""
@@ -100,8 +100,11 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
     result = data
     if template is not None:
         result = type(template)(data, None, 0, template._device)
-        if requires_grad and GRAD_MODE.get() and data.dtype.kind in "fc":
+        mode = GRAD_MODE.get()
+        if requires_grad and mode and data.dtype.kind in "fc":
             result._grad_fn = JoinNode(arrays, result, axis, bounds)
+            if mode is not True:
+                mode.created(result._grad_fn)
     return result if out is None else write(out, result)
 
 

@@ -10,6 +10,7 @@ Broadcasting, dtype and device are no concern of theirs.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -18,7 +19,7 @@ import numpy as np
 from ..context import CURRENT_GRAPH_TASK, GRAD_MODE
 from ..errors import DeviceError
 from ..graph.leaf import accumulator
-from ..graph.node import LEAF_ORDER, Node, next_order
+from ..graph.node import LEAF_ORDER, MAIN_THREAD, THREADS, TraceableNode, next_order
 from ..graph.saved import check_version, detached, output_alias, released
 from ..graph.tracked import Tracked
 from .plan import Plan
@@ -40,7 +41,7 @@ class Formula(NamedTuple):
 
 
 @final
-class PrimitiveNode(Node):
+class PrimitiveNode(TraceableNode):
     """The backward of one recorded call of a primitive."""
 
     __slots__ = ("plan", "saved", "versions")
@@ -61,11 +62,15 @@ class PrimitiveNode(Node):
         """The name of the primitive, as in MultiplyBackward."""
         return self.plan.primitive.node_name
 
+    def computes_output(self, index: int) -> bool:
+        """Tell whether the call was recorded with a gradient for that argument."""
+        return self.plan.calls[index] is not None
+
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the primitive's tensor arguments, as far as the backward that runs needs them."""
         (grad,) = grads
         graph_task = CURRENT_GRAPH_TASK.get()
-        if graph_task is not None and graph_task.exec_info is not None:
+        if graph_task is not None and graph_task.limits is not None:
             return self.apply_wanted(grad, [self.task_should_compute_output(edge) for edge in range(self.num_outputs)])
         outputs: tuple[Any, ...] = (
             self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run(self, grad)
@@ -229,11 +234,15 @@ def mixed_devices(name: str, first: Tracked, second: Tracked) -> DeviceError:
 
 #: What the generated drivers refer to.
 _DRIVER_NAMES: dict[str, Any] = {
+    "_MAIN_THREAD": MAIN_THREAD,
+    "_THREADS": THREADS,
     "_Tracked": Tracked,
     "_PrimitiveNode": PrimitiveNode,
     "_NOTHING_SAVED": ((), None),
     "_accumulator": accumulator,
     "_asarray": np.asarray,
+    "_float64": np.dtype(np.float64),
+    "_get_ident": threading.get_ident,
     "_grad_mode": GRAD_MODE.get,
     "_mixed_devices": mixed_devices,
     "_ndarray": np.ndarray,

@@ -55,7 +55,8 @@ def generate_call(
         always_floating: whether floating arguments always give a floating result.
         namespace: what the generated source refers to.
     """
-    namespace = dict(namespace)
+    # The name by which anomaly mode knows the driver's frame for one of asyncgrad's own.
+    namespace = {**namespace, "__name__": __name__}
     lines = [
         f"def call({_parameters(signature, namespace)}):",
         *_unwrap(name, tensor_names),
@@ -94,8 +95,8 @@ def _compute(signature: inspect.Signature, tensor_names: Sequence[str], views: b
         "    if _template is None:",
         f"        return _function({plain})",
         f"    _data = _function({raw})",
-        "    if _data.__class__ is not _ndarray: _data = _asarray(_data)",
-        "    _out = _new(_template.__class__)",
+        "    if type(_data) is not _ndarray: _data = _asarray(_data)",
+        "    _out = _new(type(_template))",
         "    _out._data, _out._output_nr, _out._device = _data, 0, _template._device",
         "    _out._meta = _out._counter = _out._grad_fn = None",
     ]
@@ -111,7 +112,7 @@ def _compute(signature: inspect.Signature, tensor_names: Sequence[str], views: b
 def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    lines = [f"    if not (_grad_mode(){floating}):", "        return _out", "    _number = 0"]
+    lines = ["    _mode = _grad_mode()", f"    if not (_mode{floating}):", "        return _out", "    _number = 0"]
     count = len(tensor_names)
     for index, tensor in enumerate(tensor_names):
         node = f"_node_{tensor}"
@@ -121,9 +122,12 @@ def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]
             f"        {node} = {tensor}._grad_fn",
             f"        if {node} is not None:",
             f"            _key |= {1 << index + count}",
-            f"            if {node}.topological_nr >= _number: _number = {node}.topological_nr + 1",
+            f"            {node}.has_parent = True",
+            f"            _below = {node}.topological_nr",
+            "            if _below >= _number: _number = _below + 1",
             f"        elif {tensor}._meta is not None and {tensor}._meta.requires_grad:",
             f"            {node} = _accumulator({tensor}, {tensor}._meta)",
+            # A leaf needs no mark of a parent: it has no edges that could change.
             f"            _key |= {1 << index + count}",
             "            if not _number: _number = 1",
         ]
@@ -138,9 +142,12 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
     raws = "".join(f"_raw_{tensor}, " for tensor in tensor_names)
     return [
         "    _dtype = _data.dtype",
-        f"    if _dtype.kind == 'c': _key |= {1 << 2 * count}",
-        "    _plan = _plans.get(_key)",
-        "    if _plan is None: _plan = _make_plan(_key)",
+        # The first test is there for speed: it spares most results the second one.
+        f"    if _dtype is not _float64 and _dtype.kind == 'c': _key |= {1 << 2 * count}",
+        "    try:",
+        "        _plan = _plans[_key]",
+        "    except KeyError:",
+        "        _plan = _make_plan(_key)",
         "    _node = _new(_PrimitiveNode)",
         "    _node.plan = _plan",
         f"    _node.next_nodes = ({nodes})",
@@ -151,11 +158,16 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
             for index, tensor in enumerate(tensor_names)
         ),
         "    _node.order = _next_order()",
+        "    if len(_THREADS) > 1 and _get_ident() != _MAIN_THREAD: _node.foreign_thread = _get_ident()",
         "    _node.topological_nr = _number",
         "    _node.shape, _node.dtype, _node.device = _data.shape, _dtype, _template._device",
         "    _node.special = None",
-        f"    _node.saved, _node.versions = _plan.gather({values}{raws}_out) if _plan.slots else _NOTHING_SAVED",
+        # In two steps, since a slot that is called in one is looked up like a method first.
+        "    _gather = _plan.gather",
+        f"    _node.saved, _node.versions = _gather({values}{raws}_out) if _plan.slots else _NOTHING_SAVED",
         "    _out._grad_fn = _node",
+        # False, True or an observer: see GRAD_MODE.
+        "    if _mode is not True: _mode.created(_node)",
         "    return _out",
     ]
 

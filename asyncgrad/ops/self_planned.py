@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..graph.node import Node
+from ..graph.node import TraceableNode
 
 __all__ = ["SelfPlannedNode"]
 
 
-class SelfPlannedNode(Node):
+class SelfPlannedNode(TraceableNode):
     """Abstract: a plain node that needs no plan of a primitive, since it saves nothing but shapes."""
 
     __slots__ = ()

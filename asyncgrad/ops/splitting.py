@@ -15,7 +15,7 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
 from ..graph.metadata import InputMetadata
-from ..graph.node import Edge, next_order
+from ..graph.node import Edge
 from ..graph.tracked import Tracked
 from .self_planned import SelfPlannedNode
 
@@ -36,12 +36,7 @@ class SplitNode(SelfPlannedNode):
     __slots__ = ("_axis", "_metadata")
 
     def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int, device: Any) -> None:
-        node, input_nr = edge
-        assert node is not None
-        self.next_nodes = (node,)
-        self.input_nrs = (input_nr,)
-        self.order = next_order()
-        self.topological_nr = node.topological_nr + 1
+        self._connect((edge,))
         self.shape = self.dtype = self.special = None
         self.device = device
         self._metadata = metadata
@@ -58,8 +53,8 @@ class SplitNode(SelfPlannedNode):
         return self._metadata
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradient of the array."""
-        return self.apply_carefully(grads)
+        """Return the gradient of the array, if the backward that runs needs it."""
+        return self.apply_wanted(grads, [self.task_should_compute_output(0)])
 
     def apply_wanted(self, grads: Sequence[Any] | None, wanted: Sequence[bool]) -> tuple[Any, ...]:
         """Return the gradient of the array, if it is wanted."""
@@ -67,13 +62,17 @@ class SplitNode(SelfPlannedNode):
 
     def apply_carefully(self, grads: Sequence[Any] | None) -> tuple[Any, ...]:
         """Lay the gradients side by side, with zeros for a piece that has none; None where no piece has one."""
-        if grads is None or all(grad is None for grad in grads):
+        if grads is None:
             return (None,)
-        pieces = [
-            np.zeros(metadata.shape, metadata.dtype) if grad is None and metadata is not None else grad
-            for grad, metadata in zip(grads, self._metadata, strict=True)
-        ]
-        return (np.concatenate(pieces, self._axis),)
+        defined = [grad for grad in grads if grad is not None]
+        if not defined:
+            return (None,)
+        if len(defined) < len(grads):
+            grads = [
+                np.zeros(metadata.shape, metadata.dtype) if grad is None and metadata is not None else grad
+                for grad, metadata in zip(grads, self._metadata, strict=True)
+            ]
+        return (np.concatenate(grads, self._axis),)
 
 
 def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
@@ -84,11 +83,13 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     if not isinstance(array, Tracked):
         return pieces
     device, make = array._device, array.__class__
-    edge = gradient_edge(array) if GRAD_MODE.get() else None
+    mode = GRAD_MODE.get()
+    edge = gradient_edge(array) if mode else None
     node = None
     if edge is not None:
-        dtype = data.dtype
-        node = SplitNode(edge, tuple([InputMetadata(piece.shape, dtype, device) for piece in pieces]), axis, device)
+        node = SplitNode(edge, _metadata(pieces, device), axis, device)
+        if mode is not True:
+            mode.created(node)
     counter = array._shared_version()
     counter.has_views = True
     results = []
@@ -97,3 +98,14 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
         result._counter, result._is_view = counter, True
         results.append(result)
     return results
+
+
+def _metadata(pieces: Sequence[Any], device: Any) -> tuple[InputMetadata, ...]:
+    """Return what the gradient of each piece must look like; neighbours that look alike share it."""
+    found: list[InputMetadata] = []
+    last = None
+    for piece in pieces:
+        if last is None or last.shape != piece.shape:
+            last = InputMetadata(piece.shape, piece.dtype, device)
+        found.append(last)
+    return tuple(found)

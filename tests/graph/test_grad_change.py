@@ -55,7 +55,7 @@ def test_any_interleaving_leaves_what_was_not_taken_back(data):
         if action in ("add", "at once"):
             value = data.draw(ROUGH)
             sole = data.draw(st.booleans())
-            change = change_grad(x, np.array([value]), sole=sole, listed=action == "add", retained=retained)
+            change = change_grad(x, np.array([value]), [], sole=sole, listed=action == "add", retained=retained)
             model.added.append((change, value))
             if action == "add":
                 started.append(change)
@@ -84,9 +84,9 @@ def test_any_interleaving_leaves_what_was_not_taken_back(data):
 def test_a_change_that_became_part_of_another_is_taken_back_with_it(values, data):
     x = leaf(1.0)
     x.grad = before = ag.tensor([0.3])
-    outer, *inner = [change_grad(x, np.array([value]), sole=True, listed=True) for value in values]
+    outer, *inner = [change_grad(x, np.array([value]), [], sole=True, listed=True) for value in values]
     merged = [change.merge_into(outer) for change in inner]
-    later = change_grad(x, np.array([2.5]), sole=True, listed=True)
+    later = change_grad(x, np.array([2.5]), [], sole=True, listed=True)
 
     outer.take_back()
 
@@ -99,7 +99,7 @@ def test_a_change_that_became_part_of_another_is_taken_back_with_it(values, data
 
 def test_a_change_with_another_in_between_stays_by_itself():
     x = leaf(1.0)
-    outer, other, inner = [change_grad(x, np.array([value]), sole=True, listed=True) for value in (1.0, 2.0, 4.0)]
+    outer, other, inner = [change_grad(x, np.array([value]), [], sole=True, listed=True) for value in (1.0, 2.0, 4.0)]
 
     assert not inner.merge_into(outer)
     outer.take_back()
@@ -115,7 +115,7 @@ def test_taking_back_gives_the_same_object_the_same_array_and_the_same_version()
     array, version = before._data, before._version
 
     for listed in (False, True):
-        change = change_grad(x, np.array([1.0]), sole=False, listed=listed)
+        change = change_grad(x, np.array([1.0]), [], sole=False, listed=listed)
         assert before._version == version + 1
         change.take_back()
 
@@ -126,10 +126,10 @@ def test_taking_back_gives_the_same_object_the_same_array_and_the_same_version()
 
 def test_an_array_that_may_have_to_be_added_again_is_not_written_into():
     x = leaf(1.0)
-    first = change_grad(x, np.array([1.0]), sole=True, listed=True)
+    first = change_grad(x, np.array([1.0]), [], sole=True, listed=True)
     second_array = np.array([2.0])
-    second = change_grad(x, second_array, sole=True, listed=True)
-    change_grad(x, np.array([4.0]), sole=True, listed=True).settle()
+    second = change_grad(x, second_array, [], sole=True, listed=True)
+    change_grad(x, np.array([4.0]), [], sole=True, listed=True).settle()
 
     assert second_array.tolist() == [2.0]
     first.take_back()
@@ -139,9 +139,9 @@ def test_an_array_that_may_have_to_be_added_again_is_not_written_into():
 
 def test_whoever_holds_the_gradient_object_sees_an_earlier_change_taken_back():
     x = leaf(1.0)
-    first = change_grad(x, np.array([1.0]), sole=True, listed=True)
+    first = change_grad(x, np.array([1.0]), [], sole=True, listed=True)
     held = x.grad
-    second = change_grad(x, np.array([2.0]), sole=True, listed=True)
+    second = change_grad(x, np.array([2.0]), [], sole=True, listed=True)
 
     first.take_back()
 
@@ -152,8 +152,8 @@ def test_whoever_holds_the_gradient_object_sees_an_earlier_change_taken_back():
 
 def test_recorded_gradients_are_taken_back_with_their_history():
     x = leaf(2.0)
-    first = change_grad(x, np.multiply(x, 3.0), sole=False, listed=True)
-    second = change_grad(x, np.multiply(x, 5.0), sole=False, listed=True)
+    first = change_grad(x, np.multiply(x, 3.0), [], sole=False, listed=True)
+    second = change_grad(x, np.multiply(x, 5.0), [], sole=False, listed=True)
     total: Any = x.grad
     assert total.item() == 16.0
 

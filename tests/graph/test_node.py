@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import gc
+import threading
 import weakref
 from typing import Any
 
@@ -12,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.graph import AccumulateGrad, Edge, Node, get_gradient_edge
+from asyncgrad.graph import AccumulateGrad, Edge, Node, TraceableNode, get_gradient_edge
 from asyncgrad.graph.node import LEAF_ORDER
 from tests.engine.bodies import leaf
 
@@ -172,3 +175,101 @@ def test_edges_to_a_later_output_of_a_node_lead_there(run):
     run(ag.backward(products))
 
     assert x.grad.item() == 10.0 * 3.0 + 2.0 + 10.0 * 2.0
+
+
+# Who made a node, and what kind it is.
+
+
+def thread_ids(make: Any) -> list[int]:
+    """The `thread_id` of what `make` makes in this thread, in another one, and in one with this one's context."""
+    nodes: list[Any] = [make()]
+    idents = [threading.get_ident()]
+
+    def work() -> None:
+        idents.append(threading.get_ident())
+        nodes.append(make())
+
+    for target in (work, functools.partial(contextvars.copy_context().run, work)):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+    assert [node.thread_id for node in nodes] == idents
+    return idents
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.multiply(leaf(1.0), 2.0).grad_fn,
+        lambda: np.concatenate([leaf(1.0), leaf(2.0)]).grad_fn,
+        lambda: np.split(leaf(1.0), 1)[0].grad_fn,
+        lambda: get_gradient_edge(leaf(1.0)).node,
+        lambda: Identity.apply(leaf(1.0)).grad_fn,
+        Plain,
+    ],
+    ids=["operation", "join", "split", "leaf", "function", "own"],
+)
+def test_a_node_knows_the_thread_that_made_it(make):
+    assert thread_ids(make)[0] == threading.main_thread().ident
+
+
+class Identity(ag.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+
+def test_operations_are_traceable_and_ones_own_nodes_only_if_they_say_so():
+    class Traceable(TraceableNode):
+        def apply(self, grads):
+            return grads
+
+    x = leaf(1.0)
+    nodes = [np.multiply(x, 2.0).grad_fn, np.concatenate([x, x]).grad_fn, Traceable()]
+    others = [Plain(), get_gradient_edge(x).node, Identity.apply(x).grad_fn]
+
+    assert [node.is_traceable for node in nodes] == [True] * 3
+    assert [node.is_traceable for node in others] == [False] * 3
+    assert [node.passes_state_transparently for node in nodes + others] == [False] * 6
+
+
+def test_a_node_is_the_same_object_on_every_access_and_equals_no_other():
+    x = leaf(1.0)
+    y = np.multiply(x, 2.0)
+    same = np.multiply(x, 2.0)
+
+    assert y.grad_fn is y.grad_fn
+    assert np.add(y, 1.0).grad_fn.next_edges[0].node is y.grad_fn
+    assert y.grad_fn != same.grad_fn
+    assert len({y.grad_fn, same.grad_fn, y.grad_fn}) == 2
+
+
+# Hooks of a node.
+
+
+def test_a_node_pre_hook_replaces_what_the_body_takes_and_a_post_hook_what_it_returned(run):
+    x, seen = leaf(3.0), []
+    y = np.multiply(x, 2.0)
+
+    def before(grads):
+        seen.append(("before", [grad.tolist() for grad in grads]))
+        return tuple(grad * 10 for grad in grads)
+
+    async def after(outputs, grads):
+        seen.append(("after", [None if g is None else g.tolist() for g in outputs], [g.tolist() for g in grads]))
+        return (outputs[0] + 1, None)
+
+    handles = [y.grad_fn.register_prehook(before), y.grad_fn.register_hook(after)]
+    run(ag.backward(y, retain_graph=True))
+    for handle in handles:
+        handle.remove()
+    run(ag.backward(y))
+
+    assert seen == [("before", [[1.0]]), ("after", [[20.0], None], [[10.0]])]
+    assert x.grad.tolist() == [21.0 + 2.0]
+
+
+@pytest.mark.parametrize("register", ["register_prehook", "register_hook"])
+def test_a_hook_of_a_node_is_something_to_call(register):
+    with pytest.raises(TypeError, match="a hook must be callable"):
+        getattr(Plain(), register)(3)

@@ -1,0 +1,193 @@
+"""Anomaly mode: where in the forward each node was made, and the search for NaN in gradients."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, final
+from weakref import WeakValueDictionary
+
+from ..context import ANOMALY, CURRENT_NODE, Mode
+from ..errors import AnomalyError, ArgumentTypeError
+from .creation import observe_nodes
+from .values import describe, has_nan
+
+if TYPE_CHECKING:
+    from .node import Node
+
+__all__ = ["Anomaly", "CreationStack", "check_nan", "detect_anomaly", "forward_notes"]
+
+#: Keys of a node's metadata: where the node was made, and the node in whose backward that was.
+STACK, PARENT = "traceback_", "parent_"
+
+
+@final
+class CreationStack(Sequence[str]):
+    """The lines that led to a node's creation, outermost first, as a traceback shows them; asyncgrad's own left out.
+
+    It holds no frames, only where they stood, and makes text of that when it is asked.
+
+    Args:
+        codes: what ran, outermost first.
+        lines: at which line of its file each of them stood.
+    """
+
+    __slots__ = ("__weakref__", "_codes", "_lines")
+
+    def __init__(self, codes: Sequence[CodeType], lines: Sequence[int]) -> None:
+        self._codes = tuple(codes)
+        self._lines = tuple(lines)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        code = self._codes[index]
+        (text,) = traceback.format_list([(code.co_filename, self._lines[index], code.co_name, None)])
+        return text
+
+    def __str__(self) -> str:
+        return "".join(self)
+
+
+def _places(frame: FrameType | None) -> tuple[list[CodeType], list[int]]:
+    """Return what runs from `frame` outwards, outermost first, and at which lines, without asyncgrad's own."""
+    codes: list[CodeType] = []
+    lines: list[int] = []
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith("asyncgrad.") and name != "asyncgrad":
+            codes.append(frame.f_code)
+            lines.append(frame.f_lineno or 0)
+        frame = frame.f_back
+    return codes[::-1], lines[::-1]
+
+
+@final
+class Anomaly:
+    """What anomaly mode is in one context.
+
+    Args:
+        check_nan: whether a backward looks for NaN in what nodes return.
+    """
+
+    __slots__ = ("_stacks", "check_nan")
+
+    def __init__(self, check_nan: bool) -> None:
+        self.check_nan = check_nan
+        #: The stacks that nodes hold, which all nodes made at one place share: a loop makes many of them. A code object
+        #: is known by its id, since its stack keeps it.
+        self._stacks: WeakValueDictionary[tuple[int, ...], CreationStack] = WeakValueDictionary()
+
+    def note(self, node: Node) -> None:
+        """Keep, in the metadata of a new node, where it is made and in which node's backward."""
+        codes, lines = _places(sys._getframe(1))
+        key = (*map(id, codes), *lines)
+        stack = self._stacks.get(key)
+        if stack is None:
+            stack = self._stacks[key] = CreationStack(codes, lines)
+        # The node refers to its parent and never the other way: no cycle, and both go when the child does.
+        node.metadata.update({STACK: stack, PARENT: CURRENT_NODE.get()})
+
+
+@final
+class detect_anomaly(Mode):
+    """Inside, a failing backward says which line of the forward made the node that failed, and NaN is an error.
+
+    For debugging, since it costs time and memory: each operation keeps the stack that it was called from, and the
+    gradients that each node returns are searched. A context manager and a decorator of functions, generators and
+    their async kinds. It holds for the current context only. Forward and backward both belong inside: a node that
+    was made outside has no stack to show.
+
+    Args:
+        check_nan: whether a NaN in what a node returns raises AnomalyError.
+
+    Source: torch.autograd.detect_anomaly.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> x = ag.tensor(0.0, requires_grad=True)
+        >>> with ag.detect_anomaly(), np.errstate(all="ignore"):
+        ...     try:
+        ...         ag.sync.backward(np.sqrt(x) * 0.0)
+        ...     except RuntimeError as error:
+        ...         print(str(error).partition(" (")[0])
+        SqrtBackward
+    """
+
+    __slots__ = ("_anomaly",)
+
+    def __init__(self, check_nan: bool = True) -> None:
+        if not isinstance(check_nan, bool):
+            hint = "@ag.detect_anomaly()" if callable(check_nan) else "ag.detect_anomaly(check_nan=True)"
+            raise ArgumentTypeError(f"check_nan is True or False, not {describe(check_nan)}: write {hint}")
+        self._anomaly = Anomaly(check_nan)
+
+    def _get(self) -> Any:
+        return ANOMALY.get()
+
+    def _set(self, value: Any, /) -> None:
+        ANOMALY.set(value)
+        observe_nodes()
+
+    def _value(self) -> Any:
+        return self._anomaly
+
+    def _clone(self) -> Mode:
+        return detect_anomaly(self._anomaly.check_nan)
+
+
+def forward_notes(node: Node) -> list[str]:
+    """Say where the forward call of a node was, and those of the nodes in whose backward it and its parents were made.
+
+    Returns:
+        A text for the node, and one for each of its ancestors, nearest first.
+
+    Source: AnomalyMetadata::print_stack of PyTorch.
+    """
+    stack = _kept(node, STACK)
+    notes = [f"the forward call of {_called(node)} was {_where(stack, None)}"]
+    while (parent := _kept(node, PARENT)) is not None:
+        before, stack = stack, _kept(parent, STACK)
+        made = f"{_called(node)} was made in the backward of {_called(parent)}"
+        notes.append(f"{made}, whose forward call was {_where(stack, before)}")
+        node = parent
+    return notes
+
+
+def _where(stack: CreationStack | None, told: CreationStack | None) -> str:
+    """Say where a forward call was, in short where the note before has `told` the same."""
+    if stack is None:
+        return "outside of anomaly mode, which so does not know the line: run the forward under ag.detect_anomaly() too"
+    return "at the same place" if stack is told else f"here:\n{stack}".rstrip()
+
+
+def _kept(node: Node, key: str) -> Any:
+    special = node.special
+    return None if special is None or special.metadata is None else special.metadata.get(key)
+
+
+def check_nan(node: Node, outputs: Sequence[Any]) -> None:
+    """Raise if a gradient that `node` returned holds NaN.
+
+    Raises:
+        AnomalyError: names the node and the gradient.
+
+    Source: PyTorch's engine, after the post-hooks.
+    """
+    for index, grad in enumerate(outputs):
+        if grad is not None and has_nan(grad):
+            place = "" if node.device is None else f", device '{node.device}'"
+            raise AnomalyError(
+                f"{node.name} (node #{node.sequence_nr}{place}) returned NaN in gradient {index}, of "
+                f"{len(outputs)}: {describe(grad)}. Look at what its forward call was given, or pass "
+                "ag.detect_anomaly(check_nan=False) where NaN is meant"
+            )
+
+
+def _called(node: Node) -> str:
+    return f"{node.name} (node #{node.sequence_nr})"

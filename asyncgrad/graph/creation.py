@@ -1,0 +1,147 @@
+"""What looks at nodes as they are made: creation hooks, and anomaly mode's notes.
+
+Both belong to the context. Where either is there, the value of grad mode is an observer in place of True, so that an
+operation that nobody looks at pays for neither.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import ANOMALY, RECORDING, Mode, is_kind, set_observer
+from ..errors import GraphError, HookError, HookTypeError
+from .values import describe
+
+if TYPE_CHECKING:
+    from .node import Node
+
+__all__ = ["node_creation_hook", "observe_nodes"]
+
+#: The creation hooks of this context, outermost first.
+_HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_creation_hooks", default=())
+
+
+@final
+class Observer:
+    """Sees each new node of a context: first anomaly mode, then the hooks, outermost first."""
+
+    __slots__ = ("_anomaly", "_hooks")
+
+    def __init__(self, anomaly: Any, hooks: tuple[Callable[[Any], Any], ...]) -> None:
+        self._anomaly = anomaly
+        self._hooks = hooks
+
+    def created(self, node: Node) -> None:
+        """See a node that has its edges and all that it saves."""
+        self.note(node)
+        self.announce(node)
+
+    def note(self, node: Node) -> None:
+        """Keep where the node is made, for anomaly mode: called while the user's line is on the stack."""
+        if self._anomaly is not None:
+            self._anomaly.note(node)
+
+    def announce(self, node: Node) -> None:
+        """Call the hooks, now that the node has all that it saves."""
+        if not self._hooks:
+            return
+        set_observer(_REFUSAL)
+        try:
+            for hook in self._hooks:
+                result = hook(node)
+                if result is not None:
+                    if inspect.iscoroutine(result):
+                        result.close()
+                    raise HookError(
+                        f"node creation {_called(hook)} must return None, not {describe(result)}: it is called for "
+                        f"{node.name} to look at it, and cannot replace it"
+                    )
+        finally:
+            set_observer(self)
+
+
+@final
+class Refusal:
+    """The observer while a creation hook runs: no node may be made then."""
+
+    __slots__ = ()
+
+    def created(self, node: Node) -> None:
+        """Raise."""
+        raise GraphError(
+            f"a node creation hook made a node itself, {node.name}, which would be shown to it in turn: "
+            "compute under ag.no_grad(), or on t.detach() or t.numpy()"
+        )
+
+    note = announce = created
+
+
+_REFUSAL = Refusal()
+
+
+def observe_nodes() -> None:
+    """Let this context's new nodes be seen by what its modes are now."""
+    anomaly, hooks = ANOMALY.get(), _HOOKS.get()
+    # A hook that enters a mode is still not to make nodes.
+    if RECORDING.get() is not _REFUSAL:
+        set_observer(True if anomaly is None and not hooks else Observer(anomaly, hooks))
+
+
+@final
+class node_creation_hook(Mode):
+    """Inside, `hook(node)` is called for every node that is made, once, when it has all that it saves.
+
+    Nodes of a backward that is recorded are among them, and a leaf's AccumulateGrad when the first operation on the
+    leaf makes it. A node of your own is shown at the end of `Node.__init__`. A context manager and a decorator, which
+    holds for the current context only. Where several are nested, the outer hook is called first.
+
+    Args:
+        hook: a function that returns None. It may not record operations; an `async def` cannot be one, since it is
+            called in the middle of an operation.
+
+    Raises:
+        HookTypeError: `hook` cannot be called, or is an `async def`.
+
+    Source: torch.autograd.graph.node_creation_hook.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> with ag.graph.node_creation_hook(lambda node: print(node.name)):
+        ...     y = (x * 2).sum()
+        AccumulateGrad
+        MultiplyBackward
+        SumBackward
+    """
+
+    __slots__ = ("_hook",)
+
+    def __init__(self, hook: Callable[[Any], None]) -> None:
+        if not callable(hook):
+            raise HookTypeError(f"a node creation hook must be callable, not {describe(hook)}: pass a function")
+        if is_kind(inspect.iscoroutinefunction, hook):
+            raise HookTypeError(
+                f"node creation {_called(hook)} is an async def, and nodes are made where nothing can be awaited: "
+                "pass a plain function"
+            )
+        self._hook = hook
+
+    def _get(self) -> Any:
+        return _HOOKS.get()
+
+    def _set(self, value: Any, /) -> None:
+        _HOOKS.set(value)
+        observe_nodes()
+
+    def _value(self) -> Any:
+        return (*_HOOKS.get(), self._hook)
+
+    def _clone(self) -> Mode:
+        return node_creation_hook(self._hook)
+
+
+def _called(hook: Any) -> str:
+    return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"

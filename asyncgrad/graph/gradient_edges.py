@@ -1,0 +1,163 @@
+"""Where tensors hang in a graph: asked for, collected and set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import ArgumentTypeError, GraphError, RequiresGradError
+from .edges import checked_edge
+from .leaf import gradient_edge
+from .metadata import InputMetadata
+from .node import Edge, GradientEdge, Node
+from .tracked import Tracked
+from .values import describe
+
+__all__ = ["any_requires_grad", "collect_next_edges", "create_gradient_edge", "set_gradient_edge"]
+
+
+def collect_next_edges(*tensors: Any) -> tuple[Edge, ...]:
+    """Return, for each tensor, the edge that its gradient flows along: what a node made of them takes as `edges`.
+
+    Args:
+        *tensors: tensors, None, and sequences of these, which count as if written out. What requires no grad, an
+            array say, has an edge that leads nowhere.
+
+    Source: collect_next_edges of PyTorch.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> [edge.node and edge.node.name for edge in ag.graph.collect_next_edges(x * 2, None, x)]
+        ['MultiplyBackward', None, 'AccumulateGrad']
+    """
+    return tuple(
+        (gradient_edge(value) if isinstance(value, Tracked) else None) or Edge(None, 0) for value in _flat(tensors)
+    )
+
+
+def any_requires_grad(*tensors: Any) -> bool:
+    """Tell whether any tensor requires grad, whatever grad mode says.
+
+    Args:
+        *tensors: as for `collect_next_edges`.
+
+    Source: any_variable_requires_grad of PyTorch.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> ag.graph.any_requires_grad(ag.tensor([1.0]), x), ag.graph.any_requires_grad(None)
+        (True, False)
+    """
+    return any(isinstance(value, Tracked) and value._requires_grad() for value in _flat(tensors))
+
+
+def set_gradient_edge(tensor: Tracked, edge: Edge | GradientEdge) -> None:
+    """Make `edge` the place of a tensor in the graph: its gradient flows there from now on.
+
+    The node that made the tensor before keeps its hooks, and its place for all that was computed from the tensor
+    up to now. Nothing else is moved.
+
+    Args:
+        tensor: no leaf that requires grad, since its gradient would no longer reach its `.grad`.
+        edge: leads to the input of a node that stands for this tensor.
+
+    Raises:
+        GraphError: the edge leads nowhere, or to an input that the tensor's gradient does not fit.
+        RequiresGradError: the tensor is a leaf that requires grad, or its dtype has no gradients.
+
+    Source: set_gradient_edge of PyTorch.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> y = ag.tensor([5.0])
+        >>> ag.graph.set_gradient_edge(y, ag.graph.get_gradient_edge(x * 2))
+        >>> y.requires_grad, y.grad_fn.name
+        (True, 'MultiplyBackward')
+    """
+    _check_tensor(tensor)
+    node, input_nr = checked_edge(edge)
+    if node is None:
+        raise GraphError(
+            f"a tensor of shape {tensor._data.shape} cannot have an edge that leads nowhere as its place in the graph: "
+            "t.detach_() takes it out of its graph"
+        )
+    metadata = node.input_metadata[input_nr]
+    if metadata is not None and metadata != InputMetadata(tensor._data.shape, tensor._data.dtype, tensor._device):
+        takes = (
+            "stands for an output that has no gradient"
+            if metadata.was_default_constructed
+            else f"takes gradients of shape {metadata.shape}, dtype {metadata.dtype} and device '{metadata.device}'"
+        )
+        raise GraphError(
+            f"input {input_nr} of {node.name} (node #{node.sequence_nr}) {takes}, and the tensor has shape "
+            f"{tensor._data.shape}, dtype {tensor._data.dtype} and device '{tensor._device}': "
+            "create_gradient_edge(tensor, node) adds an input for it to a node of your own"
+        )
+    _set(tensor, node, input_nr)
+
+
+def create_gradient_edge(tensor: Tracked, node: Node) -> None:
+    """Make a tensor the next output of a node: the node gets an input for its gradient, which flows there from now on.
+
+    Args:
+        tensor: as for `set_gradient_edge`.
+        node: a node of your own. Make it without inputs, `super().__init__(edges, ())`, to have the first one at 0.
+
+    Raises:
+        GraphError: an operation made the node, which settles its inputs.
+        RequiresGradError: the tensor is a leaf that requires grad, or its dtype has no gradients.
+
+    Source: create_gradient_edge of PyTorch.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> class Double(ag.graph.Node):
+        ...     def apply(self, grads):
+        ...         return (grads[0] * 2,)
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> y = ag.tensor(2 * x.numpy())
+        >>> ag.graph.create_gradient_edge(y, Double(ag.graph.collect_next_edges(x), ()))
+        >>> ag.sync.backward(y)
+        >>> x.grad.item()
+        2.0
+    """
+    _check_tensor(tensor)
+    if not isinstance(node, Node):
+        raise ArgumentTypeError(
+            f"a gradient edge leads to a Node, not {describe(node)}: make one of a subclass of ag.extend.Node"
+        )
+    _set(tensor, node, node.add_input_metadata(tensor))
+
+
+def _check_tensor(tensor: Any) -> None:
+    if not isinstance(tensor, Tracked):
+        raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
+    what = f"a tensor of shape {tensor._data.shape} and dtype {tensor._data.dtype}"
+    if tensor._data.dtype.kind not in "fc":
+        raise RequiresGradError(f"{what} has no gradient, only floating and complex ones do: write t.astype(float)")
+    if tensor._grad_fn is None and tensor._requires_grad():
+        raise RequiresGradError(
+            f"{what} is a leaf that requires grad, and its gradient would no longer reach its .grad: "
+            "give the edge to another tensor, such as t.detach()"
+        )
+
+
+def _set(tensor: Tracked, node: Node, input_nr: int) -> None:
+    meta, before = tensor._meta, tensor._grad_fn
+    if meta is not None and before is not None:
+        # What hangs on the tensor by its old node stays with that; hooks added from now on belong to the new one.
+        if meta.retains_grad and before.special is not None:
+            before.special.retains_grad_hooks.pop(tensor._output_nr, None)
+        meta.hooks, meta.retains_grad = None, False
+    tensor._grad_fn, tensor._output_nr = node, input_nr
+
+
+def _flat(tensors: Iterable[Any]) -> Iterable[Any]:
+    for value in tensors:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value

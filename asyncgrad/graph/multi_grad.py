@@ -1,0 +1,254 @@
+"""Multi-grad hooks: one hook for the gradients of several tensors, called once in each backward."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import CURRENT_GRAPH_TASK, is_kind
+from ..errors import ArgumentError, ArgumentTypeError, HookTypeError, RequiresGradError
+from .tracked import Tracked
+from .values import describe
+
+if TYPE_CHECKING:
+    from .hooks import RemovableHandle
+    from .node import Node
+
+__all__ = ["MultiGradHandle", "register_multi_grad_hook"]
+
+
+def register_multi_grad_hook(
+    tensors: Iterable[Tracked], fn: Callable[[Any], Any], mode: str = "all"
+) -> MultiGradHandle:
+    """Call `fn` once in each backward, when it has computed the gradients of `tensors`.
+
+    Backward passes that run one after another, at once, or one inside of another do not see each other's
+    gradients, and one that fails leaves none behind. The gradients are those that tensor hooks put on before
+    have left; `fn` may not replace them, and what it returns counts for nothing. A root of the backward is
+    waited for like any other tensor.
+
+    Args:
+        tensors: tensors that require grad. One that stands there twice has its gradient twice.
+        fn: a function or an `async def`. While the latter is awaited, only the node whose gradient it was
+            called at is held up, and what depends on that node.
+        mode: with "all", `fn(grads)` is called with a list of one gradient for each tensor, when the last has
+            come of those that this backward computes; the rest are None. With "any", `fn(grad)` is called with
+            the first that comes.
+
+    Returns:
+        A handle; `remove()` takes the hook off all the tensors.
+
+    Raises:
+        ArgumentError: there is no such mode.
+        RequiresGradError: a tensor does not require grad, so that no backward would ever come by; with "any" such
+            tensors are passed over, and it is an error if all are such.
+
+    In mode "all", a backward of `ag.grad` that captures the gradient of a leaf among `tensors` raises: the leaf
+    itself does not run there.
+
+    Source: torch.autograd.graph.register_multi_grad_hook, which does not wait for a lone root.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> a = ag.tensor(2.0, requires_grad=True)
+        >>> b = ag.tensor(3.0, requires_grad=True)
+        >>> unused = ag.tensor(4.0, requires_grad=True)
+        >>> def show(grads):
+        ...     print([None if grad is None else grad.item() for grad in grads])
+        >>> handle = ag.graph.register_multi_grad_hook([a, b, unused], show)
+        >>> ag.sync.backward(a * b)
+        [3.0, 2.0, None]
+    """
+    if mode not in ("all", "any"):
+        raise ArgumentError(f'the mode of a multi-grad hook is "all" or "any", and not {mode!r}')
+    if not callable(fn):
+        raise HookTypeError(f"a hook must be callable, not {describe(fn)}: pass a function or an async def")
+    observed = _checked(tensors, mode)
+    arrivals = _All(observed) if mode == "all" else _Any()
+    return MultiGradHandle(
+        tensor.register_hook(_tensor_hook(arrivals, index, fn))  # type: ignore[attr-defined]
+        for index, tensor in enumerate(observed)
+    )
+
+
+@final
+class MultiGradHandle:
+    """Removes a multi-grad hook from all its tensors, by `remove()` or at the end of a `with` block.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> with ag.graph.register_multi_grad_hook([x], print):
+        ...     pass
+    """
+
+    __slots__ = ("_handles",)
+
+    def __init__(self, handles: Iterable[RemovableHandle]) -> None:
+        self._handles = tuple(handles)
+
+    def remove(self) -> None:
+        """Remove the hook; a second call does nothing."""
+        for handle in self._handles:
+            handle.remove()
+
+    def __enter__(self) -> MultiGradHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class _Arrivals:
+    """Abstract: what has arrived in which backward.
+
+    Kept by GraphTask and weakly, so that it goes with a backward, however that ends.
+    """
+
+    __slots__ = ("_lock", "_states")
+
+    def __init__(self) -> None:
+        self._states: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        # Event loops in several threads may run the same graph.
+        self._lock = threading.Lock()
+
+    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+        """Take a gradient of the backward that runs; return the argument to call the user's function with now.
+
+        Args:
+            index: which tensor it belongs to.
+            grad: None where it is undefined.
+        """
+        raise NotImplementedError
+
+
+@final
+class _Any(_Arrivals):
+    """Lets the first gradient of each backward through."""
+
+    __slots__ = ()
+
+    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+        graph_task = CURRENT_GRAPH_TASK.get()
+        with self._lock:
+            if graph_task in self._states:
+                return None
+            self._states[graph_task] = True
+        return (grad,)
+
+
+@final
+class _All(_Arrivals):
+    """Gathers the gradients of each backward until none is missing."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self, tensors: tuple[Tracked, ...]) -> None:
+        super().__init__()
+        self._nodes = tuple(map(_node_finder, tensors))
+
+    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+        graph_task = CURRENT_GRAPH_TASK.get()
+        with self._lock:
+            state = self._states.get(graph_task)
+            if state is None:
+                state = self._states[graph_task] = _Gathered(self._expected(graph_task), len(self._nodes))
+            state.grads[index] = grad
+            state.missing -= 1
+            if state.missing:
+                return None
+            # The list is the user's now.
+            del self._states[graph_task]
+        return (state.grads,)
+
+    def _expected(self, graph_task: Any) -> int:
+        """Return for how many of the tensors a gradient comes in this backward."""
+        nodes = [node for find in self._nodes if (node := find()) is not None]
+        return sum(map(graph_task.will_execute, nodes))
+
+
+@final
+class _Gathered:
+    """The gradients that have arrived in one backward, and how many are still to come."""
+
+    __slots__ = ("grads", "missing")
+
+    def __init__(self, missing: int, length: int) -> None:
+        self.missing = missing
+        self.grads: list[Any] = [None] * length
+
+
+def _checked(tensors: Iterable[Tracked], mode: str) -> tuple[Tracked, ...]:
+    """Return the tensors to observe; with "any", those that require grad.
+
+    Raises:
+        ArgumentTypeError: they are no tensors, or a lone one.
+        RequiresGradError: one does not require grad; with "any", none does.
+    """
+    if isinstance(tensors, Tracked) or not isinstance(tensors, Iterable):
+        raise ArgumentTypeError(
+            f"a multi-grad hook takes a sequence of tensors, not {describe(tensors)}: write [t], or t.register_hook(fn)"
+        )
+    observed = tuple(tensors)
+    for index, tensor in enumerate(observed):
+        if not isinstance(tensor, Tracked):
+            raise ArgumentTypeError(f"tensor {index} of a multi-grad hook must be a Tensor, not {describe(tensor)}")
+        if mode == "all" and not tensor._requires_grad():
+            raise RequiresGradError(
+                f"tensor {index} of a multi-grad hook (of shape {tensor._data.shape}) does not require grad: "
+                "call .requires_grad_() on it before use, or leave it out"
+            )
+    requiring = tuple(tensor for tensor in observed if tensor._requires_grad())
+    if observed and not requiring:
+        raise RequiresGradError(
+            "none of the tensors of a multi-grad hook requires grad: call .requires_grad_() on them before use"
+        )
+    return requiring
+
+
+def _tensor_hook(arrivals: _Arrivals, index: int, fn: Callable[[Any], Any]) -> Callable[[Any], Awaitable[None] | None]:
+    """Return the tensor hook of one tensor: an `async def` only where `fn` is one."""
+    if is_kind(inspect.iscoroutinefunction, fn):
+
+        async def waiting_hook(grad: Any) -> None:
+            arguments = arrivals.arrived(index, grad)
+            if arguments is not None:
+                await fn(*arguments)
+
+        return waiting_hook
+
+    def hook(grad: Any) -> Awaitable[None] | None:
+        arguments = arrivals.arrived(index, grad)
+        if arguments is None:
+            return None
+        result = fn(*arguments)
+        return _dropped(result) if inspect.isawaitable(result) else None
+
+    return hook
+
+
+async def _dropped(result: Awaitable[Any]) -> None:
+    """Wait for what a function returned, and forget it: the engine would take it for a new gradient."""
+    await result
+
+
+def _node_finder(tensor: Tracked) -> Callable[[], Node | None]:
+    """Return what finds the node at which the gradient of `tensor` arrives; None where no graph holds one.
+
+    It holds nothing: the node holds its hooks, and with them what this returns. A leaf gets another node each time
+    that a graph is built on it while there is none.
+    """
+    node = tensor._grad_fn
+    if node is not None:
+        return weakref.ref(node)
+    leaf = weakref.ref(tensor)
+
+    def accumulator() -> Node | None:
+        tensor = leaf()
+        meta = None if tensor is None else tensor._meta
+        return None if meta is None or meta.accumulator is None else meta.accumulator()
+
+    return accumulator

@@ -1,0 +1,269 @@
+"""A multi-grad hook sees the gradients of several tensors, once in each backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, HookTypeError, RequiresGradError
+from asyncgrad.graph import register_multi_grad_hook
+from tests.engine.bodies import leaf, split
+from tests.graph.observing import Calls, observed
+
+# When it is called.
+
+
+def test_it_is_called_when_the_last_gradient_has_come(run):
+    a, b = leaf(2.0), leaf(3.0)
+    order: list[str] = []
+    a.register_hook(lambda grad: order.append("a"))
+    b.register_hook(lambda grad: order.append("b"))
+    register_multi_grad_hook([a, b], lambda grads: order.append("both"))
+
+    run(ag.backward(a * b))
+
+    assert sorted(order[:2]) == ["a", "b"]
+    assert order[2:] == ["both"]
+
+
+def test_mode_any_is_called_when_the_first_gradient_has_come(run):
+    x = leaf(2.0)
+    y = x * 3.0
+    order: list[str] = []
+    register_multi_grad_hook([x, y], lambda grad: order.append("any"), mode="any")
+    y.register_hook(lambda grad: order.append("y"))
+    x.register_hook(lambda grad: order.append("x"))
+
+    run(ag.backward(y))
+
+    assert order == ["any", "y", "x"]
+
+
+@pytest.mark.parametrize("roots", [1, 2])
+def test_a_root_is_waited_for_like_any_other_tensor(run, roots):
+    a = leaf(2.0)
+    y = a * 3.0
+    calls = observed(y, a)
+
+    run(ag.backward([y, a * 1.0][:roots]))
+
+    assert calls.seen == [[[1.0], [2.0 + roots]]]
+
+
+def test_a_lone_root_is_enough(run):
+    y = leaf(2.0) * 3.0
+    calls = observed(y)
+
+    run(ag.backward(y))
+
+    assert calls.seen == [[[1.0]]]
+
+
+def test_a_leaf_as_root_is_enough(run):
+    x = leaf(2.0)
+    calls = observed(x)
+
+    run(ag.backward(x))
+
+    assert calls.seen == [[[1.0]]]
+
+
+def test_no_tensors_are_no_calls(run):
+    x = leaf(2.0)
+    calls = observed()
+
+    run(ag.backward(x * 2.0))
+
+    assert calls.seen == []
+
+
+def test_tensors_that_the_backward_does_not_reach_are_none(run):
+    a, b, unused = leaf(2.0), leaf(3.0), leaf(4.0)
+    elsewhere = unused * 2.0
+    calls = observed(unused, a, elsewhere, b)
+
+    run(ag.backward(a * b))
+
+    assert calls.seen == [[None, [3.0], None, [2.0]]]
+
+
+def test_a_backward_that_reaches_none_of_them_calls_nothing(run):
+    a, b = leaf(2.0), leaf(3.0)
+    calls = observed(a)
+
+    run(ag.backward(b * 2.0))
+
+    assert calls.seen == []
+
+
+def test_an_undefined_gradient_has_come_too(run):
+    x = leaf(1.0)
+    u, v = split(x, lambda first, second: first)
+    calls = observed(u, v)
+    first = observed(v, u, mode="any")
+
+    run(ag.backward(u * 5.0))
+
+    assert calls.seen == [[[5.0], None]]
+    assert len(first.seen) == 1
+
+
+def test_a_body_that_gives_no_gradient_is_not_waited_for_in_vain(run):
+    a, b = leaf(2.0), leaf(3.0)
+    middle = a * 2.0
+
+    class Nothing(ag.Function):
+        """A copy whose backward gives nothing."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return x.numpy().copy()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    calls = observed(middle, a, b)
+
+    run(ag.backward(Nothing.apply(middle) * b))
+
+    assert calls.seen == [[None, None, [4.0]]]
+
+
+def test_it_sees_what_earlier_hooks_made_of_a_gradient(run):
+    x = leaf(2.0)
+    x.register_hook(lambda grad: grad * 10.0)
+    calls = observed(x)
+    x.register_hook(lambda grad: grad * 10.0)
+
+    run(ag.backward(x * 3.0))
+
+    assert calls.seen == [[[30.0]]]
+    assert x.grad.tolist() == [300.0]
+
+
+def test_gradients_have_a_history_under_create_graph(run):
+    x = leaf(2.0)
+    kept: list[Any] = []
+    y = x * x * x
+    register_multi_grad_hook([y, x * 1.0], kept.append)
+
+    async def main() -> Any:
+        middle = x * x
+        register_multi_grad_hook([middle], kept.append)
+        await ag.grad(middle * middle, [middle], create_graph=True)
+        return await ag.grad(kept[-1][0], [x])
+
+    assert run(main())[0].tolist() == [8.0]
+
+
+def test_a_leaf_is_observed_in_graphs_that_are_built_later(run):
+    a, b = leaf(2.0), leaf(3.0)
+    calls = observed(a, b)
+
+    for factor in (1.0, 10.0):
+        run(ag.backward(a * b * factor))
+
+    assert calls.seen == [[[3.0], [2.0]], [[30.0], [20.0]]]
+
+
+def test_a_view_and_its_base_are_observed(run):
+    x = leaf(1.0, 2.0)
+    base = x * 2.0
+    view = base[:1]
+    calls = observed(base, view)
+
+    run(ag.backward((view * 3.0).sum() + base.sum()))
+
+    assert calls.seen == [[[4.0, 1.0], [3.0]]]
+
+
+# Handles.
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_the_handle_removes_it_from_all_tensors(run, mode):
+    a, b = leaf(2.0), leaf(3.0)
+    calls = Calls()
+    handle = register_multi_grad_hook([a, b], calls, mode=mode)
+
+    handle.remove()
+    handle.remove()
+    run(ag.backward(a * b))
+
+    assert calls.seen == []
+    assert len(a._meta.hooks) == len(b._meta.hooks) == 0
+
+
+def test_the_end_of_a_with_block_removes_it(run):
+    a = leaf(2.0)
+    calls = Calls()
+
+    with register_multi_grad_hook([a], calls):
+        run(ag.backward(a * 2.0))
+    run(ag.backward(a * 2.0))
+
+    assert calls.seen == [[[2.0]]]
+
+
+def test_removing_it_leaves_other_hooks_in_place(run):
+    a = leaf(2.0)
+    before, after = observed(a), Calls()
+    handle = register_multi_grad_hook([a], Calls())
+    register_multi_grad_hook([a], after)
+
+    handle.remove()
+    run(ag.backward(a * 2.0))
+
+    assert before.seen == after.seen == [[[2.0]]]
+
+
+# Bad use.
+
+
+def test_another_mode_is_refused():
+    with pytest.raises(ArgumentError, match="'some'"):
+        register_multi_grad_hook([leaf(1.0)], print, mode="some")
+    with pytest.raises(ValueError, match="'some'"):
+        register_multi_grad_hook([leaf(1.0)], print, mode="some")
+
+
+def test_a_tensor_that_does_not_require_grad_is_refused_and_nothing_registered():
+    a = leaf(1.0)
+
+    with pytest.raises(RequiresGradError, match=r"tensor 1 .*shape \(2,\)"):
+        register_multi_grad_hook([a, ag.tensor([1.0, 2.0])], print)
+
+    assert a._meta.hooks is None
+
+
+def test_any_passes_over_tensors_that_do_not_require_grad_unless_all_are_such():
+    a, seen = leaf(3.0), []
+
+    with register_multi_grad_hook([ag.tensor([1.0]), a], seen.append, mode="any"):
+        ag.sync.backward(a * 2)
+
+    assert [grad.item() for grad in seen] == [2.0]
+    with pytest.raises(RequiresGradError, match="none of the tensors"):
+        register_multi_grad_hook([ag.tensor([1.0])], seen.append, mode="any")
+
+
+def test_what_is_no_tensor_is_refused():
+    with pytest.raises(ArgumentTypeError, match=r"tensor 1 .*ndarray"):
+        register_multi_grad_hook([leaf(1.0), np.ones(2)], print)
+    with pytest.raises(ArgumentTypeError, match="write \\[t\\]"):
+        register_multi_grad_hook(leaf(1.0), print)
+    with pytest.raises(ArgumentTypeError, match="int 5"):
+        register_multi_grad_hook(5, print)
+
+
+def test_what_cannot_be_called_is_refused():
+    a = leaf(1.0)
+
+    with pytest.raises(HookTypeError, match="must be callable, not int 5"):
+        register_multi_grad_hook([a], 5)
+
+    assert a._meta.hooks is None

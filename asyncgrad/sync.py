@@ -10,7 +10,6 @@ the awaitable function and a body that steps that function's coroutine.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
@@ -21,7 +20,7 @@ from . import testing as _testing
 from .backward import backward as _backward
 from .backward import grad as _grad
 from .context import BLOCKING, is_kind
-from .engine.running import run
+from .engine.running import loop_is_running, run
 from .errors import BlockingError
 from .tensor import Tensor
 
@@ -91,7 +90,7 @@ def _stepped(coroutine: Coroutine[Any, Any, T], name: str) -> T:
 
 def _on_a_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     """Return the result of a coroutine that may suspend, run on an event loop of its own."""
-    if asyncio._get_running_loop() is not None:
+    if loop_is_running():
         coroutine.close()
         raise _would_suspend(name)
     token = BLOCKING.set(False)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from time import perf_counter
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from ..backward import grad
-from ..context import BLOCKING, LOOP_BUDGET
-from ..engine.pacing import breathe
+from ..engine.pacing import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.values import describe
 from ..tensor import Tensor, asarray
 
 __all__ = [
-    "Pace",
     "as_inputs",
     "as_outputs",
     "as_scalar",
@@ -35,23 +32,6 @@ __all__ = [
 ]
 
 _ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
-
-
-@final
-class Pace:
-    """Lets the event loop breathe between pieces of work that are short, many, and do not suspend themselves."""
-
-    __slots__ = ("_deadline",)
-
-    def __init__(self) -> None:
-        self._deadline = perf_counter() + LOOP_BUDGET.get()
-
-    async def keep(self) -> None:
-        """Suspend if the time budget is spent; never in a blocking call."""
-        if perf_counter() < self._deadline or BLOCKING.get():
-            return
-        await breathe()
-        self._deadline = perf_counter() + LOOP_BUDGET.get()
 
 
 async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..context import enable_grad
+from ..engine.pacing import Pace
 from ..errors import UnusedInputError
 from ..tensor import Tensor, asarray
 from .arguments import (
-    Pace,
     as_inputs,
     as_outputs,
     as_scalar,

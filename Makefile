@@ -1,17 +1,34 @@
 # Needs Python >= 3.11 and make, and nothing set up beforehand.
 #   make demo    train the digits example
 #   make test    lint, types, tests, doctests
+#   make test-all    the same on each Python of VERSIONS that is here
+#   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test
 PYTHON ?= python3
 VENV ?= .venv
 
+VERSIONS ?= 3.11 3.12 3.13
+
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types pytest bench format clean
+.PHONY: demo test test-all lint types pytest schedules bench format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
 
 test: lint types pytest
+
+# An interpreter is here if it is on the path or among those that pyenv has built.
+test-all:
+	@tested=; for version in $(VERSIONS); do \
+		for python in python$$version $$(ls -d $$HOME/.pyenv/versions/$$version.*/bin/python 2>/dev/null); do \
+			if $$python -c '' 2>/dev/null; then break; fi; python=; \
+		done; \
+		if [ -z "$$python" ]; then echo "Python $$version is not here: skipped"; continue; fi; \
+		echo "Python $$version: $$python"; \
+		$(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
+		tested="$$tested $$version"; \
+	done; \
+	[ -n "$$tested" ] && echo "passed on Python$$tested"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -23,6 +40,10 @@ types: $(VENV)/.dev
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
+# Hours; no test has a limit of its own.
+schedules: $(VENV)/.dev
+	ASYNCGRAD_SCHEDULES=100000 $(BIN)/python -m pytest --timeout=0 tests/engine/test_schedules_*.py
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
@@ -31,7 +52,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find asyncgrad devices tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # Each stamp is one level of set-up, made anew when pyproject.toml changes.

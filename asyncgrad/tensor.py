@@ -101,6 +101,10 @@ class Tensor(ArrayMethods):
                 )
         self._autograd_meta().grad = value
 
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
     @property
     def grad_fn(self) -> Node | None:
         """The node that turns this tensor's gradient into those of what it was computed from; None on a leaf."""
@@ -238,8 +242,15 @@ class Tensor(ArrayMethods):
                 self._mark_accumulator()
         return meta.hooks.add(hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
+    def register_post_accumulate_grad_hook(
+        self, hook: Callable[[Tensor], Any], *, overlap: bool = True
+    ) -> RemovableHandle:
         """Call `hook(self)` whenever a backward has added to this leaf's `.grad`.
+
+        Args:
+            hook: a function or an `async def`, returning None.
+            overlap: whether the rest of the backward goes on while an async hook waits, and waits for it only at its
+                end; False starts no further node before the hook has ended.
 
         Raises:
             HookError: this tensor is no leaf.
@@ -251,7 +262,7 @@ class Tensor(ArrayMethods):
         if meta.post_accumulate_hooks is None:
             meta.post_accumulate_hooks = HookList()
             self._mark_accumulator()
-        return meta.post_accumulate_hooks.add(hook)
+        return meta.post_accumulate_hooks.add(hook, overlap=overlap)
 
     def _mark_accumulator(self) -> None:
         meta = self._meta

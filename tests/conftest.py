@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -16,21 +18,34 @@ T = TypeVar("T")
 
 
 def loop_kinds() -> list[str]:
-    """The event loops that are installed; `run` runs each test on all of them."""
-    try:
-        import uvloop  # noqa: F401
-    except ImportError:
-        return ["asyncio"]
-    return ["asyncio", "uvloop"]
+    """The event loops that are installed; `run` runs each test on all of them.
+
+    Eager is asyncio's with tasks that run their first step at once, which it has from Python 3.12 on.
+    """
+    kinds = ["asyncio"]
+    if importlib.util.find_spec("uvloop") is not None:
+        kinds.append("uvloop")
+    if sys.version_info >= (3, 12):
+        kinds.append("eager")
+    return kinds
 
 
 def loop_factory(kind: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return what makes a loop of that kind; None makes asyncio's own."""
     if kind == "asyncio":
         return None
+    if kind == "eager":
+        return eager_loop
     import uvloop
 
     return uvloop.new_event_loop
+
+
+def eager_loop() -> asyncio.AbstractEventLoop:
+    """Return asyncio's loop, with eager tasks."""
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009  # mypy looks from Python 3.11 too
+    return loop
 
 
 def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
@@ -53,7 +68,7 @@ def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
 
 @pytest.fixture(params=loop_kinds(), scope="session")
 def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    """Run a coroutine to its end; a test that asks for this runs on asyncio (debug mode) and on uvloop."""
+    """Run a coroutine to its end; a test that asks for this runs on each of `loop_kinds()`, asyncio's in debug mode."""
     kind: str = request.param
 
     def runner(main: Coroutine[Any, Any, T]) -> T:

@@ -26,6 +26,7 @@ LAYER_OF = {
     "asyncgrad.array_methods": "tensor",
     "asyncgrad.array_operators": "tensor",
     "asyncgrad.backward": "tensor",
+    "asyncgrad.batched": "tensor",
     "asyncgrad.tensor": "tensor",
     "asyncgrad.functional": "user",
     "asyncgrad.checkpoint": "user",
@@ -67,8 +68,8 @@ OPTIONAL = {"autograd", "graphviz", "matplotlib", "sklearn", "torch", "tqdm", "u
 
 # --- who may touch asyncio -----------------------------------------------------------------------
 
-MAKES_TASKS = {"asyncgrad.engine.engine", "asyncgrad.engine.stepping"}
-STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.running"}
+MAKES_TASKS = {"asyncgrad.engine.bodies", "asyncgrad.engine.stepping", "asyncgrad.testing.schedule_loop"}
+STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.running", "asyncgrad.testing.explore"}
 
 #: Of any object: `loop.create_task` as much as `asyncio.create_task`.
 TASK_MAKERS = {
@@ -88,8 +89,11 @@ LOOP_STARTERS = {"asyncio.run", "asyncio.Runner", "asyncio.new_event_loop", "uvl
 PURE = (
     "asyncgrad.engine.counted",
     "asyncgrad.engine.exec_info",
+    "asyncgrad.engine.execution_order",
+    "asyncgrad.engine.gait",
     "asyncgrad.engine.graph_task",
     "asyncgrad.engine.input_buffer",
+    "asyncgrad.engine.plain",
     "asyncgrad.engine.ready_queue",
 )
 

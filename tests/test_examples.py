@@ -60,7 +60,7 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_every_example_has_a_test_here():
     examples = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
 
-    assert examples == {"async_rule", "train_digits"}
+    assert examples == {"async_rule", "overlapped_reduction", "train_digits"}
 
 
 def test_async_rule_awaits_all_its_answers_at_once():
@@ -69,6 +69,13 @@ def test_async_rule_awaits_all_its_answers_at_once():
     assert finished.returncode == 0, finished.stderr
     assert "8 gradients, at most 8 asked for at the same time" in finished.stdout
     assert figure(r"awaited together (\d+) ms", finished.stdout) < figure(r"after another (\d+) ms", finished.stdout)
+
+
+def test_overlapped_reduction_has_all_its_exchanges_under_way_at_once():
+    finished = run_example("overlapped_reduction")
+
+    assert finished.returncode == 0, finished.stderr
+    assert "12 gradients exchanged, at most 12 on their way at the same time" in finished.stdout
 
 
 @needs_demo

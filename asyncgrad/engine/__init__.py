@@ -1,6 +1,29 @@
 """How a graph runs. Nothing in here knows NumPy."""
 
+from .completion import warn as warn
+from .current import current_execution_order as current_execution_order
+from .current import current_graph_task as current_graph_task
+from .current import current_graph_task_id as current_graph_task_id
+from .current import queue_callback as queue_callback
+from .current import will_execute as will_execute
 from .engine import Engine as Engine
+from .exec_info import Capture as Capture
+from .exec_info import ExecInfo as ExecInfo
+from .graph_task import CPU_DEVICE as CPU_DEVICE
+from .graph_task import NO_DEVICE as NO_DEVICE
 from .graph_task import GraphTask as GraphTask
 
-__all__ = ["Engine", "GraphTask"]
+__all__ = [
+    "CPU_DEVICE",
+    "Capture",
+    "Engine",
+    "ExecInfo",
+    "GraphTask",
+    "NO_DEVICE",
+    "current_execution_order",
+    "current_graph_task",
+    "current_graph_task_id",
+    "queue_callback",
+    "warn",
+    "will_execute",
+]

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from math import inf
+from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError, InvalidGradientError
 from ..graph import values
 from ..graph.metadata import conform
+from ..graph.node import LEAF_ORDER
 from .exec_info import should_execute
-from .input_buffer import InputBuffer
+from .gait import NodeTurn
+from .input_buffer import Arrival, InputBuffer
 from .ready_queue import ReadyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..graph.node import Node
-    from .exec_info import ExecInfo
+    from .exec_info import ExecInfos
 
-__all__ = ["CountedGait", "NodeTurn", "wrong_count"]
-
-
-class NodeTurn(NamedTuple):
-    """A node whose turn it is, and the gradients that have arrived at its inputs."""
-
-    node: Node
-    grads: list[Any]
+__all__ = ["CountedGait", "wrong_count"]
 
 
 def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
@@ -45,20 +41,31 @@ class CountedGait:
         in_place: whether sums may be written into.
     """
 
-    __slots__ = ("_buffers", "_dependencies", "_in_flight", "_in_place", "_ready", "_sum_order_fixed", "exec_info")
+    __slots__ = (
+        "_buffers",
+        "_dependencies",
+        "_in_flight",
+        "_in_place",
+        "_ready",
+        "_sum_order_fixed",
+        "exec_info",
+        "node",
+    )
 
     def __init__(
-        self, sources: Iterable[Node], extra: Iterable[Node], exec_info: dict[Node, ExecInfo] | None, in_place: bool
+        self, sources: Iterable[Node], extra: Iterable[Node], exec_info: ExecInfos | None, in_place: bool
     ) -> None:
         self.exec_info = exec_info
         self._in_place = in_place
         #: Edges that have yet to deliver, by the node that they lead to.
         self._dependencies: dict[Node, int] = {}
         self._buffers: dict[Node, InputBuffer] = {}
-        self._ready = ReadyQueue()
+        self._ready: ReadyQueue[Node] = ReadyQueue()
         #: Nodes whose bodies have begun and not ended.
         self._in_flight: set[Node] = set()
         self._sum_order_fixed = False
+        #: The node that was taken last, or whose gradients are handed on.
+        self.node: Node | None = None
         dependencies = self._dependencies
         for target in extra:
             dependencies[target] = dependencies.get(target, 0) + 1
@@ -72,13 +79,17 @@ class CountedGait:
                         seen.add(following)
                         stack.append(following)
 
+    def __len__(self) -> int:
+        """Return how many nodes are queued or running."""
+        return len(self._ready) + len(self._in_flight)
+
     def seed(self, node: Node, grads: list[Any], owned: list[bool]) -> None:
         """Put in what arrived at the inputs of a node before this gait began, and which arrays are our own."""
         buffer = self._buffers[node] = InputBuffer(len(grads))
         for input_nr, grad in enumerate(grads):
             buffer.seed(input_nr, grad, owned[input_nr])
         if not self._dependencies.get(node):
-            self._ready.push(node)
+            self._ready.push(node, node)
 
     def pop(self) -> NodeTurn | None:
         """Return the ready node that comes first, with its gradients; None where none is ready."""
@@ -120,36 +131,72 @@ class CountedGait:
             buffer = self._buffers[target] = InputBuffer(target.num_inputs)
         buffer.add(input_nr, grad, (node, edge), self._in_place)
         if not left:
-            self._ready.push(target)
+            self._ready.push(target, target)
 
     def fix_sum_order(self) -> None:
         """From now on sum gradients in an order fixed by the graph, since bodies overlap.
 
-        The order is that of a run in which nothing overlaps, newer producers first; what has been summed so
-        far was summed in it.
+        The order is that of a run in which nothing overlaps: newer producers first, unless somebody has set sequence
+        numbers or edges by hand. What has been summed so far was summed in it.
         """
         if self._sum_order_fixed:
             return
         self._sum_order_fixed = True
-        incoming: dict[Node, list[tuple[int, int, Node, int]]] = {}
+        incoming: dict[Node, list[Arrival]] = {}
         stack = [*self._in_flight, *self._buffers]
         seen = set(stack)
+        numbers: set[int] = set()
+        producers, is_by_hand = 0, False
         while stack:
             node = stack.pop()
+            if node.next_nodes:
+                producers += 1
+                numbers.add(node.order)
             for edge, target in enumerate(node.next_nodes):
                 if target is None:
                     continue
-                incoming.setdefault(target, []).append((node.order, edge, node, edge))
+                incoming.setdefault(target, []).append((node, edge))
+                is_by_hand = is_by_hand or node.order >= target.order != LEAF_ORDER
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
+        ranks = self._ranks() if is_by_hand or len(numbers) < producers else None
         for target, arrivals in incoming.items():
             if len(arrivals) > 1:
-                arrivals.sort(key=lambda arrival: arrival[:2])
+                if ranks is None:
+                    arrivals.sort(key=lambda arrival: (arrival[0].order, arrival[1]))
+                else:
+                    arrivals.sort(key=lambda arrival: (ranks.get(arrival[0], inf), arrival[0].order, arrival[1]))
                 buffer = self._buffers.get(target)
                 if buffer is None:
                     buffer = self._buffers[target] = InputBuffer(target.num_inputs)
-                buffer.expected = [(node, edge) for _, _, node, edge in arrivals]
+                buffer.expected = arrivals
+
+    def _ranks(self) -> dict[Node, int]:
+        """Return the place of each node in what is left of a run in which nothing overlaps."""
+        waiting = dict(self._dependencies)
+        ready = self._ready.copy()
+        ranks: dict[Node, int] = {}
+        running = list(self._in_flight)
+        while running or ready:
+            node = running.pop() if running else ready.pop()
+            ranks[node] = len(ranks)
+            for target in node.next_nodes:
+                if target is None:
+                    continue
+                waiting[target] -= 1
+                if not waiting[target] and (self.exec_info is None or should_execute(self.exec_info, target)):
+                    ready.push(target, target)
+        return ranks
+
+    def clear(self) -> None:
+        """Let go of everything that is queued or on its way; what runs goes on being counted."""
+        self._ready.clear()
+        self._buffers.clear()
+        if self.node is not None:
+            # The one that failed does not run any more.
+            self._in_flight.discard(self.node)
+        self.node = None
 
     def check_finished(self) -> None:
         """Raise if a gradient waits at a node that will never be ready, now that nothing is left to run.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ..graph import values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..graph.node import Edge, Node
 
-__all__ = ["Capture", "ExecInfo", "init_to_execute", "should_execute"]
+__all__ = ["Capture", "ExecInfo", "ExecInfos", "as_tensors", "init_to_execute", "should_execute"]
 
 
 class Capture(NamedTuple):
@@ -35,14 +37,47 @@ class ExecInfo:
         """Whether anything at all happens at the node."""
         return self.needed or bool(self.captures)
 
+    def __repr__(self) -> str:
+        return f"ExecInfo(needed={self.needed}, captures={self.captures})"
 
-def should_execute(exec_info: dict[Node, ExecInfo], node: Node) -> bool:
+
+@final
+class ExecInfos(dict["Node", ExecInfo]):
+    """What to do at each node of a backward with given inputs; one that is not in it is not run.
+
+    Asked for a node that is not in it, it gives that node an entry, so that a body can have the node run after all.
+
+    Args:
+        lowest: the smallest topological number among the inputs' nodes; below it no path leads to an input.
+    """
+
+    __slots__ = ("lowest",)
+
+    def __init__(self, lowest: int = 0) -> None:
+        super().__init__()
+        self.lowest = lowest
+
+    def __missing__(self, node: Node) -> ExecInfo:
+        info = self[node] = ExecInfo()
+        return info
+
+
+def should_execute(exec_info: ExecInfos, node: Node) -> bool:
     """Tell whether gradients that flow to `node` are of any use to this backward."""
     info = exec_info.get(node)
     return info is not None and info.should_execute
 
 
-def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> dict[Node, ExecInfo]:
+def as_tensors(captured: list[Any], exec_info: ExecInfos | None) -> list[Any]:
+    """Return what has been captured as tensors, each on the device of the node where that was."""
+    tensors = list(captured)
+    for node, info in () if exec_info is None else list(exec_info.items()):
+        for _, result_nr in info.captures:
+            tensors[result_nr] = values.wrap(tensors[result_nr], node.device)
+    return tensors
+
+
+def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
     """Find the nodes between `root` and `inputs`.
 
     Args:
@@ -56,15 +91,16 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> dic
 
     Source: GraphTask::init_to_execute of PyTorch.
     """
-    exec_info: dict[Node, ExecInfo] = {root: ExecInfo()}
+    lowest = min((node.topological_nr for node, _ in inputs if node is not None), default=0)
+    exec_info = ExecInfos(lowest)
+    exec_info[root] = ExecInfo()
     for index, (node, input_nr) in enumerate(inputs):
         assert node is not None
-        info = exec_info.setdefault(node, ExecInfo())
+        info = exec_info[node]
         if accumulate:
             info.needed = True
         else:
             info.captures.append(Capture(input_nr, index))
-    lowest = min((node.topological_nr for node, _ in inputs if node is not None), default=0)
     stack, reached = [root], {root}
     while stack:
         for target in stack.pop().next_nodes:
@@ -74,5 +110,5 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> dic
                 stack.append(target)
     for node in sorted(reached, key=lambda node: node.topological_nr):
         if any(target is not None and should_execute(exec_info, target) for target in node.next_nodes):
-            exec_info.setdefault(node, ExecInfo()).needed = True
+            exec_info[node].needed = True
     return exec_info

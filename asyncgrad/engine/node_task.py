@@ -5,21 +5,27 @@ It suspends only where a hook or the body does.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, final
 
-from ..context import CURRENT_NODE
+from ..context import BLOCKING, CURRENT_NODE, is_kind
 from ..errors import GradientTypeError, HookError, HookTypeError
 from ..graph import values
+from ..graph.anomaly import check_nan
 from ..graph.grad_change import change_grad
 from ..graph.leaf import AccumulateGrad
 from ..graph.metadata import conform
+from ..graph.tracked import Tracked
 from .counted import wrong_count
+from .locks import acquire, release, try_acquire
+from .running import loop_is_running, run_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ..graph.node import Node, Special
+    from .bodies import Bodies
     from .graph_task import GraphTask
 
 __all__ = ["NodeTask"]
@@ -33,11 +39,13 @@ class NodeTask:
         graph_task: whose node it is.
         node: the node.
         grads: what has arrived at its inputs; the NodeTask owns the list.
+        bodies: those that run beside it, where any do: a hook may have them wait.
     """
 
-    __slots__ = ("grads", "graph_task", "node")
+    __slots__ = ("bodies", "grads", "graph_task", "node")
 
-    def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any]) -> None:
+    def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], bodies: Bodies | None = None) -> None:
+        self.bodies = bodies
         self.graph_task = graph_task
         self.node = node
         self.grads = grads
@@ -47,34 +55,42 @@ class NodeTask:
         node, special = self.node, self.node.special
         if node.is_async:
             return True
-        return any(inspect.iscoroutinefunction(hook) for hook in _all_hooks(node, special))
+        return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, special))
 
     async def run(self) -> tuple[Any, ...] | None:
         """Run hooks, body, checks and release in PyTorch's order; return the gradients for the edges.
 
         None where the body is not to run, since this backward only captures here.
         """
-        graph_task, node, special = self.graph_task, self.node, self.node.special
-        CURRENT_NODE.set(node)
-        # What the post-hooks see; where there are none, the body is to hold the only reference to its gradients.
-        inputs: tuple[Any, ...] = ()
-        if special is not None:
+        graph_task, node = self.graph_task, self.node
+        special = node.make_special()
+        try:
+            if not try_acquire(special, graph_task):
+                await acquire(special, node, graph_task)
+            CURRENT_NODE.set(node)
             if not await self._run_pre_hooks(special):
                 return None
+            # What the post-hooks see; where there are none, the body is to hold the only reference to its gradients.
+            inputs = self._wrapped(self.grads) if special.post_hooks else ()
+            outputs = await self._run_body()
             if special.post_hooks:
-                inputs = self._wrapped(self.grads)
-        outputs = await self._run_body()
-        if special is not None and special.post_hooks:
-            for hook in special.post_hooks.snapshot():
-                outputs = tuple(self._checked(await self._call(hook, self._wrapped(outputs), inputs), outputs, hook))
-        if not graph_task.keep_graph:
-            node.release_variables()
-        return outputs
+                for hook in special.post_hooks.snapshot():
+                    seen = self._wrapped(outputs)
+                    result = await self._call(hook, seen, inputs)
+                    outputs = tuple(self._checked(result, seen, hook))
+                    del seen, result
+            if graph_task.anomaly is not None and graph_task.anomaly.check_nan:
+                check_nan(node, outputs)
+            if not graph_task.keep_graph:
+                node.release_variables()
+            return outputs
+        finally:
+            release(special, graph_task)
 
     async def _run_pre_hooks(self, special: Special) -> bool:
         """Run all that comes before the body, and capture; tell whether the body is to run."""
         graph_task, node, grads = self.graph_task, self.node, self.grads
-        needed = graph_task.exec_info is None or graph_task.exec_info[node].needed
+        needed = graph_task.limits is None or graph_task.limits[node].needed
         # PyTorch captures the raw gradient of a node whose body runs too, and the hooked one otherwise.
         if needed:
             graph_task.capture(node, grads)
@@ -85,7 +101,8 @@ class NodeTask:
             return False
         if special.pre_hooks:
             for hook in special.pre_hooks.snapshot():
-                grads[:] = self._checked(await self._call(hook, self._wrapped(grads)), grads, hook)
+                seen = self._wrapped(grads)
+                grads[:] = self._checked(await self._call(hook, seen), seen, hook)
         return True
 
     async def _run_body(self) -> tuple[Any, ...]:
@@ -99,7 +116,7 @@ class NodeTask:
         self.grads.clear()
         outputs = node.apply(grads)
         if inspect.isawaitable(outputs):
-            outputs = await outputs
+            outputs = await _ended(outputs)
         del grads
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
@@ -114,11 +131,11 @@ class NodeTask:
         if not hooks:
             return
         try:
-            for hook in hooks.snapshot():
-                result = await self._call(hook, leaf.variable)
+            for hook, overlap in hooks.snapshot_with_overlap():
+                result = await (self._call(hook, leaf.variable) if overlap else self._call_alone(hook, leaf.variable))
                 if result is not None and result is not leaf.variable:
                     returned = values.describe(result)
-                    raise HookError(f"post-accumulate-grad {_called(hook)} must return None, not {returned}")
+                    raise HookError(f"post-accumulate-grad {self._called(hook)} must return None, not {returned}")
         finally:
             # A hook may have set the gradient to something else: an optimizer that steps within the backward does.
             if change is not None:
@@ -142,34 +159,57 @@ class NodeTask:
         if isinstance(self.node, AccumulateGrad):
             hooks = self.node.variable._autograd_meta().hooks
             hook_lists = [(0, hooks)] if hooks else []
-        for input_nr, hooks in hook_lists:
+        # A hook may put the first one on another output of this node: that counts from the next run on.
+        for input_nr, hooks in tuple(hook_lists):
             for hook in hooks.snapshot():
-                grad = self.grads[input_nr]
-                result = await self._call(hook, values.wrap(grad, self.node.device))
-                if result is not None:
-                    self.grads[input_nr] = self._replacement(result, grad, hook)
+                grad = values.wrap(self.grads[input_nr], self.node.device)
+                result = await self._call(hook, grad)
+                self.grads[input_nr] = self._bare(grad) if result is None else self._replacement(result, grad, hook)
 
     def _retain_grads(self, special: Special) -> None:
         for input_nr, reference in special.retains_grad_hooks.items():
             tensor, grad = reference(), self.grads[input_nr]
             if tensor is None or grad is None:
                 continue
-            self.graph_task.changes.append(change_grad(tensor, grad, sole=False, listed=True, retained=True))
+            change_grad(tensor, grad, self.graph_task.changes, sole=False, listed=True, retained=True)
 
     async def _call(self, hook: Callable[..., Any], *arguments: Any) -> Any:
         result = hook(*arguments)
-        return await result if inspect.isawaitable(result) else result
+        return await _ended(result) if inspect.isawaitable(result) else result
+
+    async def _call_alone(self, hook: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a hook; until it has ended no further node starts."""
+        bodies = self.bodies
+        if bodies is None:
+            # Nothing runs beside it anyway.
+            return await self._call(hook, *arguments)
+        bodies.hold_up()
+        try:
+            return await self._call(hook, *arguments)
+        finally:
+            bodies.let_go()
 
     def _wrapped(self, grads: Any) -> tuple[Any, ...]:
         return tuple(values.wrap(grad, self.node.device) for grad in grads)
 
-    def _checked(self, results: Any, before: Any, hook: Callable[..., Any]) -> list[Any]:
+    def _bare(self, grad: Any) -> Any:
+        """Return a gradient that a hook has seen, and may have written into, as the engine keeps it."""
+        return grad if self.graph_task.create_graph else values.raw(grad)
+
+    def _checked(self, results: Any, before: tuple[Any, ...], hook: Callable[..., Any]) -> list[Any]:
+        """Return what a node's hook returned in place of the gradients `before`, if it may stand there."""
         if results is None:
-            return list(before)
-        if not isinstance(results, (tuple, list)):
-            raise HookTypeError(f"{_called(hook)} of {self.node.name} must return None or a tuple of gradients")
+            return [self._bare(grad) for grad in before]
+        if not isinstance(results, tuple):
+            raise HookTypeError(
+                f"{self._called(hook)} must return None or a tuple of gradients, not {values.describe(results)}: "
+                f"write a tuple of {len(before)}, with None where there is no gradient"
+            )
         if len(results) != len(before):
-            raise HookError(f"{_called(hook)} of {self.node.name} returned {len(results)} gradients, not {len(before)}")
+            raise HookError(
+                f"{self._called(hook)} returned {values.counted(len(results), 'gradient')}, not {len(before)}: "
+                "return one for each that it is given, None where there is none, or None in place of the tuple"
+            )
         return [
             None if result is None else self._replacement(result, old, hook)
             for result, old in zip(results, before, strict=True)
@@ -177,10 +217,15 @@ class NodeTask:
 
     def _replacement(self, result: Any, old: Any, hook: Callable[..., Any]) -> Any:
         """Return what a hook returned in place of gradient `old`, if it may stand there."""
-        where = f"{_called(hook)} of {self.node.name} (node #{self.node.sequence_nr})"
+        where, device = self._called(hook), self.node.device
         if old is None:
-            raise HookError(f"{where} returned a gradient where there was none")
-        result = values.wrap(result, self.node.device) if self.graph_task.create_graph else values.raw(result)
+            raise HookError(f"{where} returned {values.describe(result)} where there was none: return None for it")
+        if isinstance(result, Tracked) and device not in (None, result._device):
+            raise HookError(
+                f"{where} returned a gradient on '{result._device}' for one on '{device}': "
+                f"write return grad.to('{device}')"
+            )
+        result = values.wrap(result, device) if self.graph_task.create_graph else values.raw(result)
         if not hasattr(old, "dtype") and type(result) is type(old):
             return result
         if not hasattr(result, "dtype"):
@@ -191,9 +236,22 @@ class NodeTask:
             )
         return result
 
+    def _called(self, hook: Callable[..., Any]) -> str:
+        while isinstance(hook, functools.partial):
+            hook = hook.func
+        name = getattr(hook, "__qualname__", type(hook).__name__)
+        return f"hook {name} of {self.node.name} (node #{self.node.sequence_nr})"
 
-def _called(hook: Callable[..., Any]) -> str:
-    return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"
+
+async def _ended(awaitable: Awaitable[Any]) -> Any:
+    """Return the result of what a hook or a body returned.
+
+    Of an `async def` the blocking driver knows, and has an event loop; of a plain function that returns something to
+    wait for it does not.
+    """
+    if BLOCKING.get() and not loop_is_running():
+        return run_apart(awaitable)
+    return await awaitable
 
 
 def _all_hooks(node: Node, special: Special | None) -> list[Callable[..., Any]]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
+from typing import final
 
-__all__ = ["breathe"]
+from ..context import BLOCKING, LOOP_BUDGET
+
+__all__ = ["Pace", "breathe"]
 
 
 async def breathe() -> None:
@@ -15,3 +19,20 @@ async def breathe() -> None:
     """
     for _ in range(3):
         await asyncio.sleep(0)
+
+
+@final
+class Pace:
+    """Lets the event loop breathe between pieces of work that are short, many, and do not suspend themselves."""
+
+    __slots__ = ("_deadline",)
+
+    def __init__(self) -> None:
+        self._deadline = perf_counter() + LOOP_BUDGET.get()
+
+    async def keep(self) -> None:
+        """Suspend if the time budget is spent; never in a blocking call."""
+        if perf_counter() < self._deadline or BLOCKING.get():
+            return
+        await breathe()
+        self._deadline = perf_counter() + LOOP_BUDGET.get()

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from importlib.util import find_spec
+from threading import get_ident
 from typing import Any, TypeVar
 
+from ..context import BLOCKING, LOOP_BELOW
 from ..errors import BlockingError
 
-__all__ = ["run"]
+__all__ = ["loop_is_running", "loop_thread", "run", "run_apart"]
 
 T = TypeVar("T")
+
+
+def loop_is_running() -> bool:
+    """Tell whether an event loop runs in this thread, or in the one that waits for this one to go on for it."""
+    return loop_thread() is not None
+
+
+def loop_thread() -> int | None:
+    """Return the thread of the event loop that stands still while this thread blocks; None where none does."""
+    if asyncio._get_running_loop() is not None:
+        return get_ident()
+    below = LOOP_BELOW.get()
+    # A context may be copied to a thread that nobody waits for.
+    return None if below is None or below.stack != get_ident() else below.loop
 
 
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
@@ -35,7 +51,7 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     if not isinstance(main, Coroutine):
         hint = ": call it, as in ag.run(main())" if callable(main) else ""
         raise TypeError(f"ag.run runs a coroutine, and this is {main!r}{hint}")
-    if asyncio._get_running_loop() is not None:
+    if loop_is_running():
         main.close()
         name = getattr(main, "__name__", "main")
         raise BlockingError(
@@ -49,3 +65,26 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         factory = uvloop.new_event_loop
     with asyncio.Runner(debug=debug, loop_factory=factory) as runner:
         return runner.run(main)
+
+
+def run_apart(awaitable: Awaitable[T]) -> T:
+    """Return the result of what a blocking backward has to wait for, from an event loop of its own.
+
+    Raises:
+        BlockingError: an event loop is already running in this thread.
+    """
+    results: list[T] = []
+    errors: list[Exception] = []
+
+    async def on_the_loop() -> None:
+        BLOCKING.set(False)
+        try:
+            results.append(await awaitable)
+        except Exception as error:
+            # The loop's task would keep it, and its traceback would keep the loop's task.
+            errors.append(error)
+
+    run(on_the_loop())
+    if errors:
+        raise errors.pop()
+    return results.pop()

@@ -51,6 +51,8 @@ class SteppedTask(asyncio.Future[Any]):
         self._cancels_requested = 0
         self._registered = False
         self._on_end = on_end
+        #: What the coroutine raised where it was cancelled: the very object, which a Future does not keep.
+        self.cancelled_by: asyncio.CancelledError | None = None
 
     @property
     def _as_task(self) -> Any:
@@ -70,8 +72,9 @@ class SteppedTask(asyncio.Future[Any]):
         finished = self.done()
         if not finished:
             self._register()
-        # The traceback of an error leads back here, and the error is kept by this task: leave no cycle.
-        del self
+        # The traceback of an error leads back here, and the error is kept by this task, and by the one that called:
+        # leave no cycle.
+        del self, outer
         return finished
 
     def start_later(self) -> None:
@@ -107,7 +110,9 @@ class SteppedTask(asyncio.Future[Any]):
                 super().set_result(end.value)
         except asyncio.CancelledError as cancelled:
             self._finish()
-            super().cancel(*cancelled.args)
+            self.cancelled_by = cancelled
+            # A user's CancelledError may have any number of arguments; a Future takes one.
+            super().cancel(msg=cancelled.args[0] if cancelled.args else None)
         except (KeyboardInterrupt, SystemExit) as stop:
             self._finish()
             super().set_exception(stop)
@@ -160,6 +165,9 @@ class SteppedTask(asyncio.Future[Any]):
             self._step(error)
         else:
             self._step(None)
+        finally:
+            # As in start(): what the future raised may be what the coroutine ends with.
+            del self, future
 
     def cancel(self, msg: Any = None) -> bool:
         """Throw CancelledError into the coroutine at its next step."""
@@ -172,10 +180,14 @@ class SteppedTask(asyncio.Future[Any]):
         self._cancel_message = msg
         return True
 
-    def close(self) -> None:
-        """Close the coroutine where it stands, since nothing will step it any more; tell nobody."""
+    def close(self) -> BaseException | None:
+        """Close the coroutine where it stands, since nothing will step it any more; tell nobody.
+
+        Returns:
+            What it had raised before, if it had ended so.
+        """
         if self.done():
-            return
+            return None if self.cancelled() else self.exception()
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             waiter.remove_done_callback(self._wake_up)
@@ -183,6 +195,7 @@ class SteppedTask(asyncio.Future[Any]):
         self._on_end = None
         super().cancel()
         self._coro.close()
+        return None
 
     def cancelling(self) -> int:
         """Return how many requests to cancel are pending."""

@@ -12,7 +12,18 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad.context import LOOP_BUDGET
 
-__all__ = ["Held", "Split", "address", "awaiting", "calling", "leaf", "loop_budget", "settle", "split"]
+__all__ = [
+    "Held",
+    "Split",
+    "address",
+    "awaiting",
+    "calling",
+    "leaf",
+    "loop_budget",
+    "settle",
+    "split",
+    "told_of_itself",
+]
 
 
 class Calling(ag.Function):
@@ -113,3 +124,21 @@ async def settle() -> None:
     """Let everything that is ready run, until nothing changes without an event."""
     for _ in range(60):
         await asyncio.sleep(0)
+
+
+def told_of_itself(task: Any) -> dict[str, Any]:
+    """What every backward shows, whatever it runs."""
+    return {
+        "id": task.id,
+        "reentrant_depth": task.reentrant_depth,
+        "owner": task.owner,
+        "keep_graph": task.keep_graph,
+        "has_error": task.has_error,
+        "exit_on_error": task.exit_on_error,
+        "graph_roots": task.graph_roots,
+        "nodes_in_graph": task.nodes_in_graph,
+        "exec_info": dict(task.exec_info),
+        "captured_grads": task.captured_grads,
+        "leaf_streams": task.leaf_streams,
+        "can_checkpoint": task.can_checkpoint(),
+    }

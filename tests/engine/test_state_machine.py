@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad.engine.exec_info import init_to_execute, should_execute
-from asyncgrad.engine.graph_task import Gait, GraphTask
+from asyncgrad.engine.gait import Gait
+from asyncgrad.engine.graph_task import GraphTask
 from asyncgrad.engine.input_buffer import InputBuffer
 from asyncgrad.engine.ready_queue import ReadyQueue
 from asyncgrad.graph import Edge, Node
@@ -37,7 +38,7 @@ def test_the_queue_gives_the_newest_node_first_and_leaves_before_all():
     mixed: list[Any] = [*nodes, *leaves]
     random.Random(1).shuffle(mixed)
     for node in mixed:
-        queue.push(node)
+        queue.push(node, node)
 
     popped = [queue.pop() for _ in range(len(queue))]
 
@@ -47,7 +48,7 @@ def test_the_queue_gives_the_newest_node_first_and_leaves_before_all():
 
 def test_a_queue_that_was_cleared_is_empty():
     queue = ReadyQueue()
-    queue.push(Some())
+    queue.push(Some(), None)
     assert queue
 
     queue.clear()

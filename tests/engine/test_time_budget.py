@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import engine, graph_task
+from asyncgrad.engine import driving, graph_task, plain
 from tests.engine.bodies import awaiting, calling, leaf, loop_budget
 
 
@@ -29,8 +29,8 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(graph_task, "perf_counter", made)
-    monkeypatch.setattr(engine, "perf_counter", made)
+    for module in (driving, graph_task, plain):
+        monkeypatch.setattr(module, "perf_counter", made)
     return made
 
 
@@ -127,11 +127,11 @@ def test_the_wait_for_a_body_does_not_count_against_the_budget(run, budget, cloc
             nonlocal breaths
             breaths += 1
 
-        original, engine.breathe = engine.breathe, breathe
+        original, driving.breathe = driving.breathe, breathe
         try:
             await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
         finally:
-            engine.breathe = original
+            driving.breathe = original
         # Once after the body's own first step, which took long; not again for the time that it waited.
         assert breaths <= 1
 

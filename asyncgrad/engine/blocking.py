@@ -1,0 +1,159 @@
+"""The driver of a blocking backward: no event loop, unless a node may suspend and none runs in this thread."""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import threading
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW, LoopBelow
+from ..errors import BlockingError
+from .bodies import NESTED_ON_ONE_STACK, called
+from .driving import drive, say_where
+from .gait import Gait
+from .node_task import NodeTask
+from .running import loop_is_running, loop_thread, run_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from .graph_task import GraphTask
+
+__all__ = ["drive_blocking"]
+
+
+def drive_blocking(graph_task: GraphTask) -> list[Any]:
+    """Drive a task to its end; never suspends."""
+    if (graph_task.reentrant_depth + 1) % NESTED_ON_ONE_STACK == 0:
+        return _on_a_new_stack(graph_task)
+    return _drive_here(graph_task)
+
+
+def _drive_here(graph_task: GraphTask) -> list[Any]:
+    in_context = graph_task.context.run
+    try:
+        if in_context(graph_task.run_plain, inf) is Gait.DRAINED:
+            in_context(graph_task.finish_plain)
+            if graph_task.completion is None:
+                return graph_task.captured
+        elif not _run_counted(graph_task):
+            return run_apart(drive(graph_task))
+        captured = graph_task.results()
+        if not _run_callbacks(graph_task):
+            return run_apart(drive(graph_task))
+        return captured
+    except BaseException as error:
+        if not graph_task.has_error:
+            node = graph_task.failed_node
+            graph_task.fail()
+            say_where(graph_task, error, node)
+            graph_task.put_back()
+        raise
+
+
+def _run_counted(graph_task: GraphTask) -> bool:
+    """Run what is left in the counted gait; False where an event loop is to take over before the node in `turn`."""
+    while graph_task.context.run(graph_task.run_counted, inf) is Gait.CAREFUL:
+        turn = graph_task.turn
+        assert turn is not None
+        node_task = NodeTask(graph_task, turn.node, turn.grads)
+        if node_task.may_suspend() and not loop_is_running():
+            return False
+        graph_task.turn = turn = None
+        node = node_task.node
+        outputs = graph_task.context.copy().run(_step_once, node_task.run(), f"{node.name} (node #{node.sequence_nr})")
+        graph_task.end_turn(node, outputs)
+        del outputs
+    return True
+
+
+def _run_callbacks(graph_task: GraphTask) -> bool:
+    """Run the final callbacks; False where an event loop is to take over, since one returned an awaitable."""
+    completion = graph_task.completion
+    while completion is not None and (callback := completion.next_callback()) is not None:
+        context = graph_task.context.copy()
+        if loop_is_running():
+            context.run(_step_once, called(callback), "a final callback")
+        elif inspect.isawaitable(returned := context.run(_called_outside_of_nodes, callback)):
+            completion.await_later(returned)
+            return False
+    return True
+
+
+def _called_outside_of_nodes(callback: Callable[[], Any]) -> Any:
+    CURRENT_NODE.set(None)
+    return callback()
+
+
+def _on_a_new_stack(graph_task: GraphTask) -> list[Any]:
+    """Drive a task that is nested deep in others on the stack of a thread of its own, and wait for that.
+
+    Python's stack is bounded, and nesting is to be bounded by memory alone. PyTorch changes threads too.
+    """
+    results: list[list[Any]] = []
+    errors: list[BaseException] = []
+    begun, running = threading.Lock(), threading.Lock()
+    running.acquire()
+
+    def drive_in_thread() -> None:
+        if not begun.acquire(blocking=False):
+            # The caller was interrupted before this, and has gone.
+            return
+        graph_task.thread_id = threading.get_ident()
+        below = None if loop is None else LoopBelow(graph_task.thread_id, loop)
+        LOOP_BELOW.set(below)
+        graph_task.context.run(LOOP_BELOW.set, below)
+        try:
+            results.append(_drive_here(graph_task))
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            running.release()
+
+    loop = loop_thread()
+    try:
+        threading.Thread(target=contextvars.copy_context().run, args=(drive_in_thread,)).start()
+        running.acquire()
+    finally:
+        # Where it was interrupted.
+        if not (results or errors) and not begun.acquire(blocking=False):
+            _wait_for_the_end(running, results, errors)
+    if errors:
+        raise errors.pop()
+    return results.pop()
+
+
+def _wait_for_the_end(running: threading.Lock, *outcomes: list[Any]) -> None:
+    """Wait for the end of what a thread does, however often that is interrupted; raise the interruption then.
+
+    Neither by Thread.join() nor by an Event, which interruptions put into disorder.
+    """
+    try:
+        running.acquire()
+    finally:
+        if not any(outcomes):
+            _wait_for_the_end(running, *outcomes)
+
+
+def _step_once(coroutine: Coroutine[Any, Any, Any], name: str) -> Any:
+    """Run a coroutine that must not suspend; what it awaits in asyncgrad does not either."""
+    BLOCKING.set(True)
+    try:
+        awaited = coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    if awaited is not None:
+        # It may stand for tasks that the body has started, and nobody else will ask how it ended.
+        awaited.add_done_callback(_look_at_the_end)
+        awaited.cancel()
+    coroutine.close()
+    raise BlockingError(
+        f"{name} suspended in a blocking backward, and an event loop is running in this thread, which that would "
+        "stall. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"
+    )
+
+
+def _look_at_the_end(ended: Any) -> Any:
+    return ended.cancelled() or ended.exception()

@@ -1,0 +1,296 @@
+"""The bodies of one GraphTask that an event loop runs, and the wake-up of its driver. Nothing else makes asyncio tasks.
+
+A NodeTask is stepped where it stands; only one that suspends goes on as a task of its own, and the driver goes on
+with the next ready node meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import CURRENT_NODE
+from .deeper_first import DeeperFirst
+from .node_task import NodeTask
+from .notes import add_later_error
+from .pacing import Pace, breathe
+from .stepping import SteppedTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ..graph.node import Node
+    from .graph_task import GraphTask
+
+__all__ = ["Bodies", "called"]
+
+#: A backward inside a backward runs on the same stack, until so many are nested: the next one begins a new stack.
+NESTED_ON_ONE_STACK = 16
+
+
+async def called(callback: Callable[[], Any]) -> None:
+    """Call a final callback, and wait for what it returns if that can be awaited."""
+    CURRENT_NODE.set(None)
+    result = callback()
+    if inspect.isawaitable(result):
+        await result
+
+
+def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
+    driver = asyncio.current_task(loop)
+    return 0 if driver is None else driver.cancelling()
+
+
+@final
+class Bodies:
+    """The suspended bodies of one GraphTask, and the wake-up of its driver."""
+
+    __slots__ = (
+        "_awake",
+        "_cancels_before",
+        "_finished",
+        "_graph_task",
+        "_holding_up",
+        "_is_awake",
+        "_loop",
+        "_raised",
+        "_wake",
+        "running",
+    )
+
+    def __init__(self, graph_task: GraphTask, loop: asyncio.AbstractEventLoop) -> None:
+        self._graph_task = graph_task
+        self._loop = loop
+        self._finished: deque[SteppedTask] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
+        self.running: dict[SteppedTask, Node | None] = {}
+        #: How many hooks run that no further node is to overlap.
+        self._holding_up = 0
+        #: Shared with the backward passes around this one on the same loop: those let deeper ones go first.
+        outer = graph_task.outer
+        shared = None if outer is None else outer.awake
+        if shared is None or shared.loop is not loop:
+            shared = DeeperFirst(loop)
+        graph_task.awake = self._awake = shared
+        self._is_awake = False
+        self._cancels_before = _cancels_of_driver(loop)
+        #: What a body raised, and the driver with it.
+        self._raised: BaseException | None = None
+
+    def start(self) -> None:
+        """Step the node whose turn it is; what suspends goes on as a task of its own."""
+        graph_task = self._graph_task
+        turn, graph_task.turn = graph_task.turn, None
+        assert turn is not None
+        node = turn.node
+        node_task = NodeTask(graph_task, node, turn.grads, self)
+        del turn
+        stepped = self._step(node_task.run(), f"{node.name} #{node.sequence_nr}", node)
+        if not stepped.done():
+            assert graph_task.counted is not None
+            graph_task.counted.fix_sum_order()
+        # As in SteppedTask.start().
+        del stepped
+
+    def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> SteppedTask:
+        graph_task = self._graph_task
+        stepped = SteppedTask(
+            coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end
+        )
+        self.running[stepped] = node
+        if (graph_task.reentrant_depth + 1) % NESTED_ON_ONE_STACK == 0:
+            stepped.start_later()
+            # Until its first step has been run, this backward has something ready.
+            self._awake.wake(graph_task.reentrant_depth)
+            self._loop.call_soon(self._awake.leave, graph_task.reentrant_depth)
+        else:
+            stepped.start()
+        try:
+            return stepped
+        finally:
+            # As in SteppedTask.start().
+            del stepped
+
+    def _on_end(self, stepped: SteppedTask) -> None:
+        self._finished.append(stepped)
+        if self._graph_task.has_error:
+            self._discount(stepped)
+        self._wake_driver()
+
+    def _discount(self, stepped: SteppedTask) -> None:
+        """Count a body that has ended as no longer running, since after a failure nobody collects it."""
+        node, counted = self.running[stepped], self._graph_task.counted
+        if node is not None and counted is not None:
+            counted.skip(node)
+
+    def _wake_driver(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+            self._is_awake = True
+            self._awake.wake(self._graph_task.reentrant_depth)
+
+    def hold_up(self) -> None:
+        """Start no further node until `let_go()`: a hook begins that none is to overlap."""
+        self._holding_up += 1
+
+    def let_go(self) -> None:
+        """Note that a hook has ended that held up further nodes."""
+        self._holding_up -= 1
+        if not self._holding_up:
+            self._wake_driver()
+
+    def is_held_up(self) -> bool:
+        """Tell whether the next node has to wait for a hook that runs."""
+        return self._holding_up > 0
+
+    async def wait(self) -> None:
+        """Wait until a body has ended or lets others start, and until deeper backward passes have got their turn."""
+        depth = self._graph_task.reentrant_depth
+        try:
+            if self._finished:
+                self._is_awake = True
+                self._awake.wake(depth)
+            else:
+                self._wake = self._loop.create_future()
+                try:
+                    await self._wake
+                finally:
+                    self._wake = None
+            await self._awake.turn(depth)
+        finally:
+            if self._is_awake:
+                self._is_awake = False
+                self._awake.leave(depth)
+
+    async def breathe(self) -> None:
+        """Let the loop run everything else that is ready, save the drivers of the backward passes around this one."""
+        depth = self._graph_task.reentrant_depth
+        self._awake.wake(depth)
+        try:
+            await breathe()
+            await self._awake.turn(depth)
+        finally:
+            self._awake.leave(depth)
+
+    def collect(self) -> None:
+        """Hand the gradients of the bodies that have ended to the GraphTask; raise what the first one raised."""
+        counted = self._graph_task.counted
+        while self._finished:
+            node, outputs = self._outcome(self._finished.popleft())
+            if node is not None:
+                self._graph_task.end_turn(node, outputs)
+            # A leaf takes over an array that nobody else holds.
+            del outputs
+        if counted is not None:
+            counted.node = None
+
+    async def run_callbacks(self) -> None:
+        """Run the final callbacks, also those that are queued meanwhile, one after the other."""
+        completion, pace = self._graph_task.completion, Pace()
+        while completion is not None and (callback := completion.next_callback()) is not None:
+            stepped = self._step(called(callback), f"final callback of backward {self._graph_task.id}", None)
+            # As in SteppedTask.start().
+            del stepped
+            while self.running:
+                await self.wait()
+                self.collect()
+            # They may be many, and each may queue another.
+            await pace.keep()
+
+    async def let_a_cancellation_in(self) -> None:
+        """Suspend if the driver's task has been cancelled since the bodies began, and has not been told.
+
+        A body may have done so without suspending. The task counts as cancelled then, so the backward must too.
+        """
+        if _cancels_of_driver(self._loop) > self._cancels_before:
+            await asyncio.sleep(0)
+
+    def _outcome(self, stepped: SteppedTask) -> tuple[Node | None, tuple[Any, ...] | None]:
+        node = self.running.pop(stepped)
+        counted = self._graph_task.counted
+        if counted is not None:
+            counted.node = node
+        if stepped.cancelled():
+            what = "a final callback" if node is None else f"the body of {node.name}"
+            error: BaseException | None = stepped.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")
+        else:
+            error = stepped.exception()
+        if error is None:
+            return node, stepped.result()
+        self._raised = error
+        try:
+            raise error
+        finally:
+            # As in SteppedTask.start().
+            del stepped, error
+
+    async def end_all(self, error: BaseException) -> None:
+        """End the bodies that still run, since the backward has failed with `error`; theirs become notes of it."""
+        is_closed = isinstance(error, GeneratorExit) and error is not self._raised
+        # The traceback of the error leads back here: leave no cycle.
+        self._raised = None
+        for ended in self._finished:
+            self._discount(ended)
+        try:
+            # A driver that is itself being closed may not await: there is no loop any more.
+            if not is_closed:
+                await self._cancel_all(error)
+        finally:
+            self._finished.clear()
+            # Also where the driver was closed while it waited for their end.
+            self._close_all(error)
+
+    def _close_all(self, error: BaseException) -> None:
+        """Close the bodies that still run, without a turn of the loop.
+
+        Raises:
+            BaseException: what the first body raised that did not want to be closed, once all others are.
+        """
+        refused: BaseException | None = None
+        while self.running:
+            stepped, node = self.running.popitem()
+            try:
+                later = stepped.close()
+            except BaseException as raised:
+                # As of any coroutine that is closed; most often it awaited something in its clean-up.
+                refused = refused or raised
+                later = raised
+            if later is not None:
+                add_later_error(refused or error, later, node, "while it was being closed")
+        if refused is None:
+            return
+        try:
+            raise refused
+        finally:
+            # As in SteppedTask.start().
+            del error, refused, later, stepped
+
+    async def _cancel_all(self, error: BaseException) -> None:
+        """Cancel the bodies that still run and wait for their end."""
+        failed = {stepped for stepped in self.running if stepped.done()}
+        for stepped in self.running:
+            # Where a loop that ends cancels bodies and driver alike, a body's clean-up is not cancelled in turn.
+            if not (stepped.cancelling() and isinstance(error, asyncio.CancelledError)):
+                stepped.cancel()
+        interrupted: asyncio.CancelledError | None = None
+        while not all(stepped.done() for stepped in self.running):
+            try:
+                self._finished.clear()
+                await self.wait()
+            except asyncio.CancelledError as again:
+                interrupted = again
+        for stepped, node in self.running.items():
+            if not stepped.cancelled() and (later := stepped.exception()) is not None:
+                when = "before it could be cancelled" if stepped in failed else "while it was being cancelled"
+                add_later_error(error, later, node, when)
+        self.running.clear()
+        if interrupted is None or isinstance(error, asyncio.CancelledError):
+            return
+        try:
+            raise interrupted
+        finally:
+            # As in SteppedTask.start().
+            del error, interrupted

@@ -1,0 +1,136 @@
+"""What a body, a hook or a callback may ask of the backward that runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..context import CURRENT_GRAPH_TASK
+from ..errors import GraphError, HookTypeError
+from ..graph import values
+from ..graph.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .graph_task import GraphTask
+
+__all__ = [
+    "current_execution_order",
+    "current_graph_task",
+    "current_graph_task_id",
+    "queue_callback",
+    "will_execute",
+]
+
+
+def current_graph_task() -> GraphTask | None:
+    """Return the GraphTask whose body, hook or callback runs here; None outside of a backward.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> ag.engine.current_graph_task() is None
+        True
+    """
+    task = _current()
+    if task is not None:
+        # Whoever holds a task may ask for its future after the end.
+        task.complete_with().is_wanted = True
+    return task
+
+
+def current_graph_task_id() -> int:
+    """Return the id of the current GraphTask, which no other in this process has; -1 outside of a backward.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> ag.engine.current_graph_task_id()
+        -1
+    """
+    task = _current()
+    return -1 if task is None else task.id
+
+
+def current_execution_order() -> list[Node]:
+    """Return the nodes that the current backward runs or captures at, in order, those that have run included.
+
+    It is the order of a backward in which no body waits for anything: one that waits lets later ones go first.
+
+    Raises:
+        GraphError: no backward runs here.
+
+    Source: torch._C._current_graph_task_execution_order, which is right from the first node only.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> handle = x.register_hook(lambda grad: print(ag.engine.current_execution_order()))
+        >>> ag.sync.backward((x * 2).sum())
+        [<SumBackward>, <MultiplyBackward>, <AccumulateGrad>]
+    """
+    return _running("current_execution_order()").execution_order()
+
+
+def queue_callback(callback: Callable[[], Any]) -> None:
+    """Have `callback()` run once the current backward has run all its nodes, before it returns.
+
+    Callbacks run one after the other in the order in which they were queued, in the backward's context; one may queue
+    more, and may run a backward. Should one raise, the rest are not run and the backward fails with that error. None
+    runs in a backward that has failed already.
+
+    Args:
+        callback: a function of nothing, or an `async def`, which is awaited.
+
+    Raises:
+        GraphError: no backward runs here.
+        HookTypeError: it cannot be called.
+
+    Source: Variable._execution_engine.queue_callback of PyTorch.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor(1.0, requires_grad=True)
+        >>> handle = x.register_hook(lambda grad: ag.engine.queue_callback(lambda: print("done")))
+        >>> ag.sync.backward(x * 2)
+        done
+    """
+    task = _running("queue_callback(...)")
+    if not callable(callback):
+        raise HookTypeError(
+            f"a final callback must be callable without arguments, not {values.describe(callback)}: "
+            "pass a function or an async def"
+        )
+    task.complete_with().callbacks.append(callback)
+
+
+def will_execute(node: Node) -> bool:
+    """Tell whether the current backward runs `node`, or has run it.
+
+    Raises:
+        GraphError: no backward runs here; or the node belongs to a leaf whose gradient `ag.grad` captures.
+        TypeError: it is no Node.
+
+    Source: torch._C._will_engine_execute_node, which says False of the root.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = x * 2
+        >>> handle = x.register_hook(lambda grad: print(ag.engine.will_execute(y.grad_fn)))
+        >>> ag.sync.backward(y.sum())
+        True
+    """
+    if not isinstance(node, Node):
+        raise TypeError(f"will_execute takes a node, such as tensor.grad_fn, not {values.describe(node)}")
+    return _running("will_execute(node)").will_execute(node)
+
+
+def _current() -> GraphTask | None:
+    task: GraphTask | None = CURRENT_GRAPH_TASK.get()
+    return task if task is not None and task.is_running else None
+
+
+def _running(what: str) -> GraphTask:
+    task = _current()
+    if task is None:
+        raise GraphError(f"{what} is for a body, a hook or a callback of a backward, and none runs here")
+    return task

@@ -1,0 +1,62 @@
+"""In which order a backward runs its nodes, told beforehand from the graph alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .exec_info import should_execute
+from .ready_queue import ReadyQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..graph.node import Node
+    from .exec_info import ExecInfos
+
+__all__ = ["execution_order", "nodes_below"]
+
+
+def nodes_below(root: Node, lowest: int = 0) -> dict[Node, int]:
+    """Return the nodes that `root` leads to, and for each how many edges lead to it.
+
+    Args:
+        root: where to start; it is in the result only if an edge leads to it.
+        lowest: nodes whose topological number is smaller are reached and not passed.
+    """
+    edges: dict[Node, int] = {}
+    stack = [root] if root.topological_nr >= lowest else []
+    while stack:
+        for target in stack.pop().next_nodes:
+            if target is not None:
+                if target not in edges and target.topological_nr >= lowest:
+                    stack.append(target)
+                edges[target] = edges.get(target, 0) + 1
+    return edges
+
+
+def execution_order(graph_roots: Sequence[Node], root: Node, limits: ExecInfos | None) -> list[Node]:
+    """Return the nodes that a backward runs or captures at, in the order of an engine that never waits.
+
+    Args:
+        graph_roots: the nodes that the caller started from.
+        root: the node that the engine starts from: that of the only root, or a GraphRoot, which is left out.
+        limits: what runs; None runs all.
+
+    Source: get_current_graph_task_execution_order of PyTorch, which is right from the first node only.
+    """
+    waiting = nodes_below(root)
+    ready: ReadyQueue[Node] = ReadyQueue()
+    ready.push(root, root)
+    order = []
+    while ready:
+        node = ready.pop()
+        # The only root has its tensor hooks run even where nothing leads from it to an input.
+        if node is not root or node in graph_roots:
+            order.append(node)
+        for target in node.next_nodes:
+            if target is None:
+                continue
+            waiting[target] -= 1
+            if not waiting[target] and (limits is None or should_execute(limits, target)):
+                ready.push(target, target)
+    return order

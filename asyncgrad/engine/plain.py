@@ -1,0 +1,183 @@
+"""The plain gait of a GraphTask: nodes run newest first, and nobody counts what they wait for.
+
+Every edge leads to an older node, so the newest node that has been reached has got all its gradients. Leaves
+wait until the end, where nobody can tell.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, final
+
+from ..graph import values
+from ..graph.metadata import conform
+from ..graph.node import LEAF_ORDER, became_special
+from .counted import CountedGait
+from .exec_info import should_execute
+from .gait import Gait
+
+if TYPE_CHECKING:
+    from ..graph.node import Node
+    from .graph_task import GraphTask
+
+__all__ = ["PlainGait"]
+
+
+@final
+class PlainGait:
+    """The nodes reached so far, and their gradients.
+
+    Args:
+        root: the node to start from; it must be able to run plainly.
+        grad: what arrives at it.
+    """
+
+    __slots__ = ("_became_special", "_buffers", "_heap", "_leaves", "_owned", "node")
+
+    def __init__(self, root: Node, grad: Any) -> None:
+        self._heap: list[tuple[int, Node]] = [(root.order, root)]
+        self._buffers: dict[Node, Any] = {root: grad}
+        #: Inputs whose sum is an array of our own.
+        self._owned: set[Node | tuple[Node, int]] = set()
+        self._leaves: list[Node] = []
+        #: The node that runs now.
+        self.node: Node | None = None
+
+    @staticmethod
+    def can_start_at(root: Node) -> bool:
+        """Tell whether a backward that starts at `root` may begin in this gait."""
+        return root.special is None and root.order != LEAF_ORDER and root.shape is not None
+
+    def __len__(self) -> int:
+        """Return how many nodes have been reached and have not run to their end."""
+        return len(self._heap) + len(self._leaves) + (self.node is not None)
+
+    def run(self, task: GraphTask, deadline: float) -> Gait:
+        """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait."""
+        heap: list[tuple[int, Any]] = self._heap
+        buffers, owned = self._buffers, self._owned
+        exec_info, keep_graph, create_graph = task.limits, task.keep_graph, task.create_graph
+        while heap:
+            order, node = heappop(heap)
+            self.node = node
+            grad = buffers.pop(node)
+            if exec_info is not None:
+                outputs = task.apply_wanted(node, grad)
+                if outputs is None:
+                    continue
+            elif create_graph:
+                outputs = node.apply_carefully(grad)
+            else:
+                outputs = node.plan.run(node, grad)
+            if not keep_graph:
+                node.release_variables()
+            edge = -1
+            try:
+                for consumer, nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
+                    edge += 1
+                    if consumer is None:
+                        continue
+                    if consumer.special is not None or (order >= consumer.order != LEAF_ORDER):
+                        return self._start_counting(task, node, edge, outputs)
+                    if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
+                        if consumer.shape is None:
+                            self._add_to_many(task, node, edge, consumer, nr, grad)
+                            continue
+                        grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
+                    if consumer in buffers:
+                        if grad is not None:
+                            total = buffers[consumer]
+                            if total is None:
+                                buffers[consumer] = grad
+                            elif consumer in owned:
+                                total += grad
+                                buffers[consumer] = total
+                            else:
+                                buffers[consumer] = total + grad
+                                if not create_graph:
+                                    owned.add(consumer)
+                    elif exec_info is None or should_execute(exec_info, consumer):
+                        buffers[consumer] = grad
+                        if consumer.order == LEAF_ORDER:
+                            self._leaves.append(consumer)
+                        else:
+                            heappush(heap, (consumer.order, consumer))
+            except AttributeError:
+                # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
+                return self._start_counting(task, node, edge, outputs)
+            if perf_counter() > deadline:
+                self.node = None
+                self._became_special = became_special[0]
+                return Gait.BREATHE
+        self.node = None
+        return Gait.DRAINED
+
+    def look_again(self, task: GraphTask) -> None:
+        """Start to count if a node that has been reached got a hook while the event loop breathed."""
+        if became_special[0] != self._became_special and any(node.special is not None for node in self._reached()):
+            self._count_from_here(task, [])
+
+    def finish(self, task: GraphTask) -> None:
+        """Give the leaves, which waited for the end of the gait, their gradients."""
+        buffers = self._buffers
+        for leaf in self._leaves:
+            task.run_leaf(leaf, [buffers.pop(leaf)])
+        self._leaves.clear()
+
+    def clear(self) -> None:
+        """Let go of all gradients under way."""
+        self._heap, self._buffers, self._leaves, self._owned = [], {}, [], set()
+        self.node = None
+
+    def _add_to_many(self, task: GraphTask, producer: Node, edge: int, node: Node, input_nr: int, grad: Any) -> None:
+        """Let a gradient arrive at a node of several inputs: a list is kept for those."""
+        metadata = node.input_metadata[input_nr]
+        if metadata is not None and (
+            getattr(grad, "shape", None) != metadata.shape or grad.dtype is not metadata.dtype
+        ):
+            grad = conform(producer, edge, node, input_nr, grad)
+        buffers, owned = self._buffers, self._owned
+        grads = buffers.get(node)
+        if grads is None:
+            if node not in buffers:
+                if task.limits is not None and not should_execute(task.limits, node):
+                    return
+                heappush(self._heap, (node.order, node))
+            grads = buffers[node] = [None] * node.num_inputs
+        total = grads[input_nr]
+        if total is None:
+            grads[input_nr] = grad
+        elif (node, input_nr) in owned:
+            grads[input_nr] = values.add_into(total, grad)
+        else:
+            grads[input_nr] = values.add(total, grad)
+            if not task.create_graph:
+                owned.add((node, input_nr))
+
+    def _start_counting(self, task: GraphTask, node: Node, edge: int, outputs: tuple[Any, ...]) -> Gait:
+        """Change gait in the middle of `node`, whose gradients before `edge` have been delivered."""
+        counted = self._count_from_here(task, [target for target in node.next_nodes[edge:] if target is not None])
+        # What is delivered now may be refused, and the error then names this node.
+        counted.node = node
+        for index in range(edge, len(outputs)):
+            counted.deliver(node, index, outputs[index])
+        counted.node = None
+        return Gait.COUNT
+
+    def _count_from_here(self, task: GraphTask, rest: list[Node]) -> CountedGait:
+        """Hand what has been delivered to the counted gait; `rest` are the nodes that the last one is to deliver to."""
+        reached = self._reached()
+        counted = task.counted = CountedGait(reached, rest, task.limits, not task.create_graph)
+        for target in reached:
+            grads = self._buffers[target]
+            if target.shape is not None:
+                counted.seed(target, [grads], [target in self._owned])
+            else:
+                grads = [None] * target.num_inputs if grads is None else grads
+                counted.seed(target, grads, [(target, nr) in self._owned for nr in range(len(grads))])
+        self.clear()
+        return counted
+
+    def _reached(self) -> list[Node]:
+        return [*(pending for _, pending in self._heap), *self._leaves]

@@ -1,0 +1,315 @@
+"""Delayed warnings: issued inside of a backward, shown once, at the line that waits for it, under its filters."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.engine import queue_callback, warn
+from tests.engine.bodies import awaiting, calling, leaf
+
+
+class Loud(UserWarning):
+    """A category of the test's own."""
+
+
+def line() -> int:
+    """The line that calls this."""
+    return sys._getframe(1).f_lineno
+
+
+def warning(*messages: str, category: type[Warning] = UserWarning) -> Callable[[Any], None]:
+    def body(grad):
+        for message in messages:
+            warn(message, category)
+
+    return body
+
+
+async def warning_later(grad):
+    await asyncio.sleep(0)
+    warn("late")
+
+
+def shown(caught: list[warnings.WarningMessage]) -> list[tuple[str, type[Warning]]]:
+    return [(str(each.message), each.category) for each in caught]
+
+
+@pytest.fixture
+def caught():
+    """The warnings that are shown, all of them."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield found
+
+
+# Once, and where.
+
+
+def test_a_warning_is_shown_when_the_backward_has_ended_once_however_often_it_was_issued(run, caught):
+    seen: list[int] = []
+
+    def body(grad):
+        warning("a", "b", "a")(grad)
+        seen.append(len(caught))
+        queue_callback(lambda: seen.append(len(caught)))
+
+    out = calling(calling(leaf(1.0), warning("a", "c")), body)
+
+    run(ag.backward(out))
+
+    assert seen == [0, 0]
+    assert shown(caught) == [("a", UserWarning), ("b", UserWarning), ("c", UserWarning)]
+
+
+def test_warnings_of_two_categories_or_of_two_backward_passes_are_two(run, caught):
+    async def main():
+        for _ in range(2):
+            await ag.backward(calling(calling(leaf(1.0), warning("a")), warning("a", category=Loud)))
+
+    run(main())
+
+    assert shown(caught) == [("a", Loud), ("a", UserWarning)] * 2
+
+
+def test_bodies_hooks_and_callbacks_of_every_kind_may_warn(run, caught):
+    x = leaf(1.0)
+    y = awaiting(x, warning_later)
+    y.register_hook(warning("tensor hook"))
+    y.grad_fn.register_prehook(warning("pre-hook"))
+    y.grad_fn.register_hook(lambda outputs, grads: warning("post-hook")(grads))
+    x.register_post_accumulate_grad_hook(warning("post-accumulate hook"))
+    y.register_hook(lambda grad: queue_callback(lambda: warn("callback")))
+
+    run(ag.backward(y))
+
+    messages = ["tensor hook", "pre-hook", "late", "post-hook", "post-accumulate hook", "callback"]
+    assert [message for message, _ in shown(caught)] == messages
+
+
+def test_a_body_in_a_thread_may_warn(run, caught):
+    async def body(grad):
+        await asyncio.to_thread(warn, "from a thread")
+
+    run(ag.backward(awaiting(leaf(1.0), body)))
+
+    assert shown(caught) == [("from a thread", UserWarning)]
+
+
+async def by_backward(out: ag.Tensor, x: ag.Tensor) -> int:
+    await ag.backward(out)
+    return line() - 1
+
+
+async def by_method(out: ag.Tensor, x: ag.Tensor) -> int:
+    await out.backward()
+    return line() - 1
+
+
+async def by_grad(out: ag.Tensor, x: ag.Tensor) -> int:
+    await ag.grad(out, [x])
+    return line() - 1
+
+
+async def by_batched_grad(out: ag.Tensor, x: ag.Tensor) -> int:
+    await ag.grad(out, [x], np.ones((1, 1)), is_grads_batched=True)
+    return line() - 1
+
+
+async def by_vjp(out: ag.Tensor, x: ag.Tensor) -> int:
+    await ag.vjp(lambda x: calling(x, warning("look")), x)
+    return line() - 1
+
+
+async def by_value_and_grad(out: ag.Tensor, x: ag.Tensor) -> int:
+    await ag.value_and_grad(lambda x: calling(x, warning("look")).sum())(x)
+    return line() - 1
+
+
+async def by_sync(out: ag.Tensor, x: ag.Tensor) -> int:
+    sync.backward(out)
+    return line() - 1
+
+
+async def by_sync_vjp(out: ag.Tensor, x: ag.Tensor) -> int:
+    sync.vjp(lambda x: calling(x, warning("look")), x)
+    return line() - 1
+
+
+async def by_wait_for(out: ag.Tensor, x: ag.Tensor) -> int:
+    async with asyncio.timeout(60):
+        await ag.backward(out)
+        return line() - 1
+
+
+async def in_a_helper(out: ag.Tensor, x: ag.Tensor) -> int:
+    return await by_backward(out, x)
+
+
+WAYS = [
+    by_backward,
+    by_method,
+    by_grad,
+    by_batched_grad,
+    by_vjp,
+    by_value_and_grad,
+    by_sync,
+    by_sync_vjp,
+    by_wait_for,
+    in_a_helper,
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_warning_is_shown_at_the_line_that_awaits(run, caught, way):
+    async def main():
+        x = leaf(1.0)
+        return await way(calling(x, warning("look")), x)
+
+    number = run(main())
+
+    assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
+
+
+@pytest.mark.parametrize("way", [by_backward, by_method, by_grad], ids=lambda way: way.__name__)
+def test_it_is_that_line_also_where_the_backward_has_suspended(run, caught, way):
+    async def main():
+        x = leaf(1.0)
+        return await way(awaiting(x, warning_later), x)
+
+    number = run(main())
+
+    assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
+
+
+def test_it_is_that_line_also_without_a_loop(caught):
+    sync.backward(awaiting(leaf(1.0), warning_later))
+    number = line() - 1
+
+    assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
+
+
+def test_a_backward_that_is_a_task_by_itself_is_awaited_at_no_line_and_it_is_the_users_code_that_ran_the_loop(caught):
+    async def main():
+        task = asyncio.ensure_future(ag.backward(calling(leaf(1.0), warning("look"))))
+        await task
+
+    asyncio.run(main())
+    number = line() - 1
+
+    assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
+
+
+def test_under_asyncio_wait_for_too_it_is_code_of_the_users(caught):
+    async def main():
+        await asyncio.wait_for(ag.backward(calling(leaf(1.0), warning("look"))), 60)
+
+    asyncio.run(main())
+
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_a_backward_with_create_graph_warns_at_the_line_that_awaits(run, caught):
+    async def main():
+        x = leaf(1.0)
+        await np.multiply(x, x).backward(create_graph=True)
+        number = line() - 1
+        x.grad = None
+        return number
+
+    number = run(main())
+
+    assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
+    assert "ag.grad" in str(caught[0].message)
+
+
+# The caller's filters.
+
+
+@pytest.mark.parametrize("action", ["ignore", "default", "always", "once", "module"])
+def test_the_filters_where_the_backward_is_awaited_decide(run, action):
+    async def main():
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter(action)
+            for _ in range(3):
+                await ag.backward(calling(leaf(1.0), warning("look")))
+        return len(found)
+
+    assert run(main()) == {"ignore": 0, "default": 1, "always": 3, "once": 1, "module": 1}[action]
+
+
+def test_a_filter_may_name_the_module_that_awaits(run):
+    async def main():
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("error")
+            warnings.filterwarnings("always", module=__name__.replace(".", r"\."))
+            await ag.backward(calling(leaf(1.0), warning("look")))
+        return shown(found)
+
+    assert run(main()) == [("look", UserWarning)]
+
+
+def test_filters_set_inside_of_a_body_do_not_count(run, caught):
+    async def body(grad):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warn("look")
+
+    run(ag.backward(awaiting(leaf(1.0), body)))
+
+    assert shown(caught) == [("look", UserWarning)]
+
+
+@pytest.mark.parametrize(
+    ("drive", "waits"),
+    [(by_backward, False), (by_backward, True), (by_sync, False)],
+    ids=["await", "await a body that waits", "sync"],
+)
+def test_a_filter_that_makes_it_an_error_makes_the_backward_fail_with_it(run, drive, waits):
+    x = leaf(1.0)
+    x.grad = before = ag.tensor([5.0])
+    futures: list[Any] = []
+
+    def ask(grad):
+        futures.append(ag.engine.current_graph_task().future_result)
+        warning("first", "second", "third")(grad)
+
+    async def ask_later(grad):
+        await asyncio.sleep(0)
+        ask(grad)
+
+    async def main():
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", message="first")
+            warnings.filterwarnings("always", message="third")
+            with pytest.raises(UserWarning, match="second") as refused:
+                await drive(awaiting(x, ask_later) if waits else calling(x, ask), x)
+        return refused.value, shown(found)
+
+    error, others = run(main())
+
+    # What comes after the one that failed is shown all the same.
+    assert others == [("third", UserWarning)]
+    assert x.grad is before
+    assert x.grad.item() == 5.0
+    assert futures[0].exception() is error
+
+
+def test_further_warnings_that_are_errors_become_notes_of_the_first(run):
+    async def main():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match="one") as refused:
+                await ag.backward(calling(leaf(1.0), warning("one", "two")))
+        return refused.value.__notes__
+
+    assert run(main()) == ["and a delayed warning that a filter makes an error: UserWarning('two')"]

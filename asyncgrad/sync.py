@@ -72,8 +72,10 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
 
 def _stepped(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     """Return the result of a coroutine that does not suspend while BLOCKING is set."""
-    token = BLOCKING.set(True)
+    before = BLOCKING.get()
     try:
+        # In here, since an interrupt may come as soon as it is set.
+        BLOCKING.set(True)
         coroutine.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
@@ -83,7 +85,7 @@ def _stepped(coroutine: Coroutine[Any, Any, T], name: str) -> T:
             error.add_note(f"in asyncgrad.sync.{name}(...): await ag.{name}(...) instead")
         raise
     finally:
-        BLOCKING.reset(token)
+        BLOCKING.set(before)
     coroutine.close()
     raise _would_suspend(name)
 

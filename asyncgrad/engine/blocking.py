@@ -19,6 +19,7 @@ from .running import loop_is_running, loop_thread, run_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ..graph.node import Node
     from .graph_task import GraphTask
 
 __all__ = ["drive_blocking"]
@@ -63,7 +64,7 @@ def _run_counted(graph_task: GraphTask) -> bool:
             return False
         graph_task.turn = turn = None
         node = node_task.node
-        outputs = graph_task.context.copy().run(_step_once, node_task.run(), f"{node.name} (node #{node.sequence_nr})")
+        outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
         graph_task.end_turn(node, outputs)
         del outputs
     return True
@@ -75,7 +76,7 @@ def _run_callbacks(graph_task: GraphTask) -> bool:
     while completion is not None and (callback := completion.next_callback()) is not None:
         context = graph_task.context.copy()
         if loop_is_running():
-            context.run(_step_once, called(callback), "a final callback")
+            context.run(_step_once, called(callback), None)
         elif inspect.isawaitable(returned := context.run(_called_outside_of_nodes, callback)):
             completion.await_later(returned)
             return False
@@ -137,8 +138,13 @@ def _wait_for_the_end(running: threading.Lock, *outcomes: list[Any]) -> None:
             _wait_for_the_end(running, *outcomes)
 
 
-def _step_once(coroutine: Coroutine[Any, Any, Any], name: str) -> Any:
-    """Run a coroutine that must not suspend; what it awaits in asyncgrad does not either."""
+def _step_once(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:
+    """Run a coroutine that must not suspend; what it awaits in asyncgrad does not either.
+
+    Args:
+        coroutine: the run of a node, or of a final callback.
+        node: which node; None for a callback.
+    """
     BLOCKING.set(True)
     try:
         awaited = coroutine.send(None)
@@ -149,6 +155,7 @@ def _step_once(coroutine: Coroutine[Any, Any, Any], name: str) -> Any:
         awaited.add_done_callback(_look_at_the_end)
         awaited.cancel()
     coroutine.close()
+    name = "a final callback" if node is None else f"{node.name} (node #{node.sequence_nr})"
     raise BlockingError(
         f"{name} suspended in a blocking backward, and an event loop is running in this thread, which that would "
         "stall. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"

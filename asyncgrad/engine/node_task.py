@@ -16,6 +16,7 @@ from ..graph.anomaly import check_nan
 from ..graph.grad_change import change_grad
 from ..graph.leaf import AccumulateGrad
 from ..graph.metadata import conform
+from ..graph.node import LEAF_ORDER
 from ..graph.tracked import Tracked
 from .counted import wrong_count
 from .locks import acquire, release, try_acquire
@@ -68,7 +69,14 @@ class NodeTask:
             if not try_acquire(special, graph_task):
                 await acquire(special, node, graph_task)
             CURRENT_NODE.set(node)
-            if not await self._run_pre_hooks(special):
+            # Nothing comes before most bodies, and two coroutines to find that out would cost as much as they do.
+            if (
+                special.tensor_pre_hooks
+                or special.retains_grad_hooks
+                or special.pre_hooks
+                or graph_task.limits is not None
+                or node.order == LEAF_ORDER
+            ) and not await self._run_pre_hooks(special):
                 return None
             # What the post-hooks see; where there are none, the body is to hold the only reference to its gradients.
             inputs = self._wrapped(self.grads) if special.post_hooks else ()
@@ -255,9 +263,13 @@ async def _ended(awaitable: Awaitable[Any]) -> Any:
 
 
 def _all_hooks(node: Node, special: Special | None) -> list[Callable[..., Any]]:
-    lists = [] if special is None else [special.pre_hooks, special.post_hooks]
+    lists = []
     if special is not None:
-        lists += [hooks for _, hooks in special.tensor_pre_hooks]
+        if special.pre_hooks or special.post_hooks or special.tensor_pre_hooks:
+            lists = [special.pre_hooks, special.post_hooks, *(hooks for _, hooks in special.tensor_pre_hooks)]
+        elif node.order != LEAF_ORDER:
+            # Most: a body that nobody watches.
+            return []
     if isinstance(node, AccumulateGrad):
         meta = node.variable._autograd_meta()
         lists += [meta.hooks, meta.post_accumulate_hooks]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.context import BLOCKING
 from tests.engine.bodies import awaiting, loop_budget
 from tests.engine.states import graph_state, nodes_below, state_of
 from tests.engine.stepwise import StepGraph, Steps
@@ -332,7 +333,8 @@ def test_ctrl_c_at_any_call_of_a_blocking_backward_leaves_it_done_or_undone(seed
             assert stopped.has_happened(), at
         if not came_so_far:
             break
-        # No lock is held, and nothing is half released.
+        # No lock is held, nothing is half released, and the caller may go on.
+        assert not BLOCKING.get()
         stopped.blocking_backward()
         assert stopped.has_happened(), at
     assert undone > 100

@@ -43,7 +43,8 @@ class Link:
         await asyncio.sleep(LATENCY)
         self.open -= 1
         mine, theirs = arrays
-        return (mine + theirs) / 2
+        mean: np.ndarray = (mine + theirs) / 2
+        return mean
 
 
 @final

@@ -143,7 +143,8 @@ class StepGraph:
         tensors = [watched.tensors[operand] for operand in operands]
         where = f"{name} {len(watched.operations)}"
         if name in ("add", "multiply"):
-            results = [(np.add if name == "add" else np.multiply)(*tensors)]
+            first, second = tensors
+            results = [np.add(first, second) if name == "add" else np.multiply(first, second)]
         elif name == "body":
             results = [calling(tensors[0], self._body(where))]
         elif name == "async body":

@@ -131,13 +131,18 @@ def fail_and_cancel(task: Any) -> Callable[[str], Any]:
 STOPS = [fail_the_step, cancel_the_backward, cancel_the_body, cancel_from_outside, fail_and_cancel]
 
 
+async def known_in(tasks: list[Any], stopped: Stopped) -> None:
+    """Run a backward, its task added to `tasks`: from within, as an eager one is under way before it is returned."""
+    tasks.append(asyncio.current_task())
+    await stopped.backward()
+
+
 async def stop_at(seed: int, index: int, stop: Callable[[Any], Callable[[str], Any]], breathes: bool) -> str:
     """Run a backward that is stopped at step `index`, check, and run it again; return how the first one ended."""
     tasks: list[Any] = []
     stopped = Stopped(seed, index, stop(lambda: tasks[0]), suspends=True)
     with loop_budget(-1.0 if breathes else 10.0):
-        tasks.append(asyncio.ensure_future(stopped.backward()))
-    await asyncio.wait(tasks)
+        await asyncio.wait([asyncio.ensure_future(known_in(tasks, stopped))])
     task = tasks.pop()
     ended = "cancelled" if task.cancelled() else type(task.exception()).__name__
     del task
@@ -192,8 +197,7 @@ def test_a_backward_that_was_stopped_at_any_step_leaves_nothing_to_the_garbage_c
         for index in range(count):
             tasks: list[Any] = []
             stopped = Stopped(seed, index, stop(lambda tasks=tasks: tasks[0]), suspends=True)
-            tasks.append(asyncio.ensure_future(stopped.backward()))
-            await asyncio.wait(tasks)
+            await asyncio.wait([asyncio.ensure_future(known_in(tasks, stopped))])
             assert tasks[0].cancelled() or isinstance(tasks[0].exception(), Trouble) or stop is cancel_from_outside
             tasks.clear()
             stopped.drop()

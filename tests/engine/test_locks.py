@@ -85,8 +85,8 @@ def test_without_retain_graph_gradients_agree_with_those_that_succeeded_also_whe
 
     async def main():
         x = leaf(3.0)
-        branches = [saving(saving(x, Watch(), awaits=True), Watch(), awaits=True) for _ in range(2)]
-        out = np.add(*branches)
+        first, second = (saving(saving(x, Watch(), awaits=True), Watch(), awaits=True) for _ in range(2))
+        out = np.add(first, second)
         if root_saves:
             out = saving(out, Watch(), awaits=True)
 

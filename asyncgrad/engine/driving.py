@@ -79,6 +79,8 @@ async def _run_counted(graph_task: GraphTask, bodies: Bodies, deadline: float) -
         # Bodies that do not suspend spend the budget too.
         if perf_counter() > deadline:
             await bodies.breathe()
+            # One may have failed meanwhile, and then no further node is to start.
+            bodies.collect()
             deadline = perf_counter() + budget
 
 

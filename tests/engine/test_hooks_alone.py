@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.bodies import Held, awaiting, leaf, settle
+from tests.engine.bodies import Held, awaiting, leaf, loop_budget, settle
 from tests.engine.hooking import Branches, as_kind, backward, both_drives
 
 
@@ -155,7 +155,8 @@ def test_a_hook_that_holds_others_up_may_run_a_backward_of_its_own(run):
     run(main())
 
 
-def test_a_hook_that_holds_others_up_and_fails_ends_the_backward(run):
+@pytest.mark.parametrize("budget", [10.0, -1.0], ids=["", "breathing"])
+def test_a_hook_that_holds_others_up_and_fails_ends_the_backward(run, budget):
     async def main() -> None:
         graph = Branches(2)
 
@@ -164,7 +165,7 @@ def test_a_hook_that_holds_others_up_and_fails_ends_the_backward(run):
             raise ZeroDivisionError
 
         graph.leaves[1].register_post_accumulate_grad_hook(fails, overlap=False)
-        with pytest.raises(ZeroDivisionError):
+        with loop_budget(budget), pytest.raises(ZeroDivisionError):
             await graph.out.backward()
         assert graph.ran == [1]
         assert graph.grads() == [None, None]

@@ -38,7 +38,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy --strict
 
 pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev

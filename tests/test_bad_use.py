@@ -68,7 +68,11 @@ def test_a_root_that_does_not_require_grad_is_named(make):
         sync.backward(make(leaf(1.0)))
 
 
-@pytest.mark.parametrize("root", [1.0, np.ones(2), "x", None, object(), [1.0], {"loss": 1}, [[leaf(1.0)]]], ids=lambda root: type(root).__name__)
+@pytest.mark.parametrize(
+    "root",
+    [1.0, np.ones(2), "x", None, object(), [1.0], {"loss": 1}, [[leaf(1.0)]]],
+    ids=lambda root: type(root).__name__,
+)
 @pytest.mark.parametrize("call", [sync.backward, lambda root: sync.grad(root, [leaf(1.0)])], ids=["backward", "grad"])
 def test_a_root_that_is_no_tensor_is_named(call, root):
     with refused(GradientTypeError, TypeError, "root 0", "must be a Tensor"):

@@ -8,6 +8,7 @@ import numpy as np
 
 from .array_operators import ArrayOperators
 from .ops.arithmetic import conjugate, imag, real
+from .ops.assigning import put
 from .ops.cumulative import cumprod, cumsum
 from .ops.diagonals import diagonal, trace
 from .ops.dispatch import call_function, write
@@ -17,6 +18,7 @@ from .ops.linear_algebra import dot
 from .ops.rearranging import repeat
 from .ops.reductions import max, mean, min, prod, std, sum, var
 from .ops.shaping import astype_, copy, matrix_transpose, ravel, reshape, squeeze, swapaxes, transpose
+from .ops.windows import as_strided
 
 __all__ = ["ArrayMethods"]
 
@@ -124,6 +126,14 @@ class ArrayMethods(ArrayOperators):
         """Return a read-only view of the diagonals of the matrices that two axes make."""
         return diagonal(self, offset, axis1, axis2)  # type: ignore[no-any-return]
 
+    def as_strided(self, shape: Any, strides: Any) -> Self:
+        """Return a view that begins where this tensor does, with a shape, and with strides in bytes.
+
+        What np.lib.stride_tricks.as_strided is for an ndarray; that cannot be called on a tensor that requires grad.
+        It may not reach outside of this tensor's memory. Writes into elements that share memory are refused.
+        """
+        return as_strided(self, shape, strides)  # type: ignore[no-any-return]
+
     def repeat(self, repeats: Any, axis: int | None = None) -> Self:
         """Return each element along an axis several times."""
         return repeat(self, repeats, axis)  # type: ignore[no-any-return]
@@ -185,6 +195,10 @@ class ArrayMethods(ArrayOperators):
     def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
         """Partition the elements along an axis, in place; np.partition gives a copy."""
         write(self, partition(self, kth, axis, kind, order))
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Write values, repeated where they are too few, at indices into the elements taken as one row, in place."""
+        put(self, indices, values, mode)
 
     # Reductions.
 

@@ -10,9 +10,10 @@ import numpy as np
 from .graph.tracked import Tracked
 from .graph.values import raw
 from .ops.arithmetic import add, divide, multiply, negative, positive, power, remainder, subtract
-from .ops.dispatch import write
+from .ops.assigning import setitem
 from .ops.extremes import absolute
-from .ops.indexing import getitem, part, setitem
+from .ops.in_place import in_place, written_by
+from .ops.indexing import getitem, part
 from .ops.linear_algebra import matmul
 from .ops.primitive import RULES
 
@@ -69,15 +70,6 @@ def _reflected(function: Callable[..., Any]) -> Callable[[T, Any], T]:
     return operator
 
 
-def _in_place(function: Callable[..., Any]) -> Callable[[T, Any], T]:
-    """Return the operator that writes its result into the tensor."""
-
-    def operator(self: T, other: Any) -> T:
-        return write(self, function(self, other))  # type: ignore[no-any-return]
-
-    return operator
-
-
 _equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.divmod]
 _invert = RULES[np.invert]
 
@@ -91,55 +83,55 @@ class ArrayOperators(Tracked):
 
     __add__ = _operator(add.call)
     __radd__ = _reflected(add.call)
-    __iadd__ = _in_place(add.call)
+    __iadd__ = in_place(add)
 
     __sub__ = _operator(subtract.call)
     __rsub__ = _reflected(subtract.call)
-    __isub__ = _in_place(subtract.call)
+    __isub__ = in_place(subtract)
 
     __mul__ = _operator(multiply.call)
     __rmul__ = _reflected(multiply.call)
-    __imul__ = _in_place(multiply.call)
+    __imul__ = in_place(multiply)
 
     __truediv__ = _operator(divide.call)
     __rtruediv__ = _reflected(divide.call)
-    __itruediv__ = _in_place(divide.call)
+    __itruediv__ = in_place(divide)
 
     __floordiv__ = _operator(RULES[np.floor_divide])
     __rfloordiv__ = _reflected(RULES[np.floor_divide])
-    __ifloordiv__ = _in_place(RULES[np.floor_divide])
+    __ifloordiv__ = written_by(RULES[np.floor_divide])
 
     __mod__ = _operator(remainder.call)
     __rmod__ = _reflected(remainder.call)
-    __imod__ = _in_place(remainder.call)
+    __imod__ = in_place(remainder)
 
     __pow__ = _operator(_asked_first(power.call))
     __rpow__ = _reflected(_asked_first(power.call))
-    __ipow__ = _in_place(_asked_first(power.call))
+    __ipow__ = written_by(_asked_first(power.call))
 
     __matmul__ = _operator(_asked_first(matmul))
     __rmatmul__ = _reflected(_asked_first(matmul))
-    __imatmul__ = _in_place(_asked_first(matmul))
+    __imatmul__ = written_by(_asked_first(matmul))
 
     __and__ = _operator(RULES[np.bitwise_and])
     __rand__ = _reflected(RULES[np.bitwise_and])
-    __iand__ = _in_place(RULES[np.bitwise_and])
+    __iand__ = written_by(RULES[np.bitwise_and])
 
     __or__ = _operator(RULES[np.bitwise_or])
     __ror__ = _reflected(RULES[np.bitwise_or])
-    __ior__ = _in_place(RULES[np.bitwise_or])
+    __ior__ = written_by(RULES[np.bitwise_or])
 
     __xor__ = _operator(RULES[np.bitwise_xor])
     __rxor__ = _reflected(RULES[np.bitwise_xor])
-    __ixor__ = _in_place(RULES[np.bitwise_xor])
+    __ixor__ = written_by(RULES[np.bitwise_xor])
 
     __lshift__ = _operator(RULES[np.left_shift])
     __rlshift__ = _reflected(RULES[np.left_shift])
-    __ilshift__ = _in_place(RULES[np.left_shift])
+    __ilshift__ = written_by(RULES[np.left_shift])
 
     __rshift__ = _operator(RULES[np.right_shift])
     __rrshift__ = _reflected(RULES[np.right_shift])
-    __irshift__ = _in_place(RULES[np.right_shift])
+    __irshift__ = written_by(RULES[np.right_shift])
 
     __lt__ = _operator(RULES[np.less])
     __le__ = _operator(RULES[np.less_equal])

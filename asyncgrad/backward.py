@@ -74,7 +74,7 @@ async def backward(
     edges, grads = _start(roots, grad_tensors, create_graph)
     if wanted is not None:
         for tensor in wanted:
-            if isinstance(tensor, Tracked) and tensor._grad_fn is not None:
+            if isinstance(tensor, Tracked) and tensor._history() is not None:
                 tensor.retain_grad()  # type: ignore[attr-defined]
     if create_graph:
         warn(
@@ -339,7 +339,7 @@ def _input_edges(inputs: Sequence[Root]) -> list[Edge]:
                 f"input {index} ({_called(tensor)}) does not require grad: call .requires_grad_() on it before use"
             )
         meta = tensor._meta
-        if tensor._grad_fn is None and (meta is None or meta.accumulator is None or meta.accumulator() is None):
+        if tensor._history() is None and (meta is None or meta.accumulator is None or meta.accumulator() is None):
             # No graph holds this leaf. Its new accumulator would die at once, and another take its place.
             edges.append(Edge(Identity(), 0))
             continue

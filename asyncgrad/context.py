@@ -24,6 +24,8 @@ __all__ = [
     "LOOP_BELOW",
     "LOOP_BUDGET",
     "RECORDING",
+    "SAVED_TENSORS_HOOKS",
+    "SAVED_TENSORS_KEEPER",
     "LoopBelow",
     "Mode",
     "current_node",
@@ -54,6 +56,10 @@ GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
 RECORDING: ContextVar[Any] = ContextVar("asyncgrad_recording", default=True)
 #: None outside of anomaly mode; inside, an object that says by `check_nan` whether gradients are checked.
 ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
+#: What packs the tensors that new nodes save; None outside of any hooks; a message where they are disabled.
+SAVED_TENSORS_HOOKS: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_hooks", default=None)
+#: What copies saved tensors before they are written into; None where nobody does.
+SAVED_TENSORS_KEEPER: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_keeper", default=None)
 #: The GraphTask whose node, hook or callback runs; None outside of a backward.
 CURRENT_GRAPH_TASK: ContextVar[Any] = ContextVar("asyncgrad_graph_task", default=None)
 #: The Node whose body or hook runs.

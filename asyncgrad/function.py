@@ -12,18 +12,19 @@ from .context import GRAD_MODE, RECORDING, is_grad_enabled, no_grad
 from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
+    SavingNode,
     check_dirty,
     dirty_output,
     is_dirty,
     is_non_differentiable,
-    release,
+    own_output,
     save,
+    together,
 )
 from .graph import values
 from .graph.leaf import gradient_edge
 from .graph.metadata import InputMetadata
 from .graph.node import Edge, Node, Special
-from .graph.saved import output_alias
 from .graph.tracked import Tracked
 
 if TYPE_CHECKING:
@@ -206,6 +207,7 @@ class _Call:
             results.append(seen[id(value)])
             metadata.append(InputMetadata(value._data.shape, value._data.dtype, value._device))
         node.set_metadata(tuple(metadata))
+        together(results, node)
         save(ctx, self._args, seen, node if self._executable else None)
         observer = RECORDING.get()
         if self._executable and observer is not True:
@@ -213,15 +215,12 @@ class _Call:
         return tuple(results) if isinstance(output, tuple) else results[0]
 
     def _output(self, value: Tracked, node: Node | None, index: int) -> Tracked:
-        if is_dirty(self._ctx, value):
-            return dirty_output(value, node, index)
-        is_input = any(value is argument for argument in self._args)
-        if not is_input and value._grad_fn is None and value._meta is None:
-            value._grad_fn, value._output_nr = node, index if node is not None else 0
-            return value
-        alias = output_alias(value, node, index if node is not None else 0)
-        alias._become_view_of(value)
-        return alias
+        ctx = self._ctx
+        if is_dirty(ctx, value):
+            return dirty_output(value, node, index, self._args)
+        value = own_output(ctx, value, self._args)
+        value._grad_fn, value._output_nr = node, index if node is not None else 0
+        return value
 
 
 def _wrapped(output: Any, device: Any) -> Any:
@@ -232,10 +231,10 @@ def _wrapped(output: Any, device: Any) -> Any:
 
 
 @final
-class FunctionNode(Node):
+class FunctionNode(SavingNode):
     """The backward of one application of a Function."""
 
-    __slots__ = ("_argument_edges", "_arguments", "_metadata", "ctx", "function", "is_async")
+    __slots__ = ("_argument_edges", "_arguments", "_metadata", "function", "is_async")
 
     def __init__(self, function: type[Function], args: tuple[Any, ...], edges: Sequence[Edge | None]) -> None:
         self.function = function
@@ -272,8 +271,8 @@ class FunctionNode(Node):
                 grad if metadata.was_default_constructed or grad is not None else values.zeros(*metadata[:2])
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             )
-        backward = _backward_of(self.function, checked=True)
-        result = backward(self.ctx, *[values.wrap(grad, self.device) for grad in grads])
+        wrapped = [values.wrap(grad, self.device) for grad in grads]
+        result = self.run_backward(functools.partial(_backward_of(self.function, checked=True), self.ctx, *wrapped))
         return self._await_result(result) if inspect.isawaitable(result) else self._by_edge(result)
 
     async def _await_result(self, result: Awaitable[Any]) -> tuple[Any, ...]:
@@ -306,10 +305,6 @@ class FunctionNode(Node):
 
     def _returned(self) -> str:
         return f"{self.function.__name__}.backward (node #{self.sequence_nr}) returned"
-
-    def release_variables(self) -> None:
-        """Let go of saved tensors; what else hangs on the context stays."""
-        release(self.ctx)
 
 
 def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., Any]:

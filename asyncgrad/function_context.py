@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from .context import GRAD_MODE
 from .errors import GradientTypeError, GraphError, InPlaceError
-from .graph.saved import check_version, detached, output_alias, released, version_of
-from .graph.tracked import Tracked
+from .graph.leaf import gradient_edge
+from .graph.node import Node
+from .graph.packed import Packed, unpack_all
+from .graph.saved import Saved, output_alias, released, version_of
+from .graph.saved_tensor import unpack_now
+from .graph.tracked import CreationMeta, Tracked, ViewMeta
 from .graph.values import describe, wrap
+from .views.history import check_write, rebase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .graph.node import Node
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "FunctionContext",
-    "Saved",
+    "SavingNode",
     "check_dirty",
     "dirty_output",
     "is_dirty",
     "is_non_differentiable",
-    "release",
+    "own_output",
     "save",
-    "unpacked",
+    "together",
 ]
-
-
-class Saved(NamedTuple):
-    """A saved tensor: an input itself, or a detached alias of output `output_nr` (no cycle through the node)."""
-
-    tensor: Tracked | None
-    version: int = 0
-    output_nr: int | None = None
-    #: What had made the tensor, where it is no output.
-    producer: Node | None = None
 
 
 @final
@@ -67,7 +61,9 @@ class FunctionContext:
         # Weak, since the node holds the context: together they are freed as soon as the graph is.
         self._node = weakref.ref(node)
         self._to_save: tuple[Any, ...] = ()
-        self._saved: tuple[Saved, ...] | None = ()
+        self._saved: tuple[Saved | Packed, ...] | None = ()
+        #: What has been unpacked ahead for a plain backward that runs now.
+        self._loaded: tuple[Any, ...] | None = None
         self._dirty: tuple[Any, ...] = ()
         self._non_differentiable: tuple[Any, ...] = ()
 
@@ -97,37 +93,70 @@ class FunctionContext:
         Raises:
             ReleasedGraphError: a backward has run before without `retain_graph`.
             ChangedTensorError: a tensor was written into since.
+            HookError: what was packed has to be waited for: write `await ctx.load_saved()` in an async backward.
         """
-        node = self._node()
-        if node is None:
-            raise GraphError("the node of this context is gone, and with it what was saved")
-        if self._saved is None:
-            raise released(node)
-        return tuple(unpacked(node, saved) for saved in self._saved)
+        if self._loaded is not None:
+            return self._loaded
+        return tuple(unpack_now(*_saved_by(self), "await ctx.load_saved() in place of ctx.saved_tensors"))
 
     async def load_saved(self) -> tuple[Any, ...]:
-        """Return `saved_tensors`; suspends where unpacking one does."""
-        return self.saved_tensors
+        """Return `saved_tensors`; suspends where unpacking has something to wait for."""
+        if self._loaded is not None:
+            return self._loaded
+        found = unpack_all(*_saved_by(self))
+        return tuple(await found if inspect.isawaitable(found) else found)
 
 
 # What Function.apply and its node ask of a context: functions, so that an attribute of any name may be set on it.
 
 
-def unpacked(node: Node, saved: Saved) -> Any:
-    """Return a saved tensor, an output of forward with its place in the graph.
+def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:
+    node = ctx._node()
+    if node is None:
+        raise GraphError("the node of this context is gone, and with it what was saved")
+    if ctx._saved is None:
+        raise released(node)
+    return node, ctx._saved
 
-    Raises:
-        ChangedTensorError: it was written into since, or its history is needed and was cut off.
-    """
-    tensor = saved.tensor
-    if tensor is None:
-        return None
-    check_version(node, tensor, saved.version)
-    if saved.output_nr is not None:
-        return output_alias(tensor, node, saved.output_nr)
-    if tensor._grad_fn is not saved.producer and GRAD_MODE.get():
-        raise detached(node, tensor)
-    return tensor
+
+class SavingNode(Node):
+    """Abstract: a node that keeps what it saves in a FunctionContext."""
+
+    __slots__ = ("ctx",)
+
+    ctx: FunctionContext
+
+    def saved_entries(self) -> Sequence[Saved | Packed] | None:
+        """Return what was saved, as it stands; None once released."""
+        return self.ctx._saved
+
+    def keep_packed(self, index: int, packed: Packed) -> None:
+        """Keep what a hook has packed in the place of a saved tensor."""
+        saved = self.ctx._saved
+        assert saved is not None
+        self.ctx._saved = (*saved[:index], packed, *saved[index + 1 :])
+
+    def release_variables(self) -> None:
+        """Let go of the saved tensors, if there are any; what else hangs on the context stays."""
+        if self.ctx._saved:
+            self.ctx._saved = None
+
+    def run_backward(self, backward: Callable[[], Any]) -> Any:
+        """Return what `backward` does; a plain one finds what has to be waited for loaded."""
+        if self.is_async or not self.waits_for_saved():
+            return backward()
+        return _load_ahead(self.ctx, backward)
+
+
+async def _load_ahead(ctx: FunctionContext, backward: Callable[[], Any]) -> Any:
+    loaded, before = await ctx.load_saved(), ctx._loaded
+    # Nothing else runs until a plain backward has returned, save backward passes that it calls itself.
+    ctx._loaded = loaded
+    try:
+        result = backward()
+    finally:
+        ctx._loaded = before
+    return await result if inspect.isawaitable(result) else result
 
 
 def is_dirty(ctx: FunctionContext, value: Tracked) -> bool:
@@ -150,6 +179,11 @@ def check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[A
             raise InPlaceError(f"{where}, and is no argument of forward: mark arguments only")
         if not _among(dirty, outputs):
             raise InPlaceError(f"{where}, and forward does not return it: add it to what forward returns")
+        if dirty._view is not None and len(outputs) > 1:
+            raise InPlaceError(
+                f"{where}, and is a view, of which forward may return nothing else beside it: write into a copy, "
+                "x = x.copy(), or return other outputs from another Function"
+            )
 
 
 def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked], node: Node | None) -> None:
@@ -167,7 +201,7 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked
     if node is None:
         ctx._saved = None if to_save else ()
         return
-    saved = []
+    saved: list[Saved | Packed] = []
     for value in to_save:
         if value is not None and not isinstance(value, (Tracked, np.ndarray)):
             raise GradientTypeError(
@@ -177,41 +211,69 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked
         output = outputs.get(id(value))
         if value is None:
             saved.append(Saved(None))
-        elif output is not None and output._grad_fn is node and (not _among(value, inputs) or _among(value, dirty)):
+        elif output is not None and _among(value, dirty):
+            # Of a view, which has no node of its own, there is one output alone.
+            saved.append(
+                Saved(output_alias(output), version_of(output), 0 if output._view is not None else output._output_nr)
+            )
+        elif output is not None and output._grad_fn is node and not _among(value, inputs):
             saved.append(Saved(output_alias(output), version_of(output), output._output_nr))
         else:
             tensor = wrap(value, node.device)
-            saved.append(Saved(tensor, version_of(tensor), None, tensor._grad_fn))
+            edge = gradient_edge(tensor) if tensor._grad_fn is None else None
+            accumulator = None if edge is None else edge.node
+            saved.append(Saved(tensor, version_of(tensor), None, tensor._grad_fn, accumulator))
     ctx._saved = tuple(saved)
-
-
-def release(ctx: FunctionContext) -> None:
-    """Let go of the saved tensors, if there are any."""
-    if ctx._saved:
-        ctx._saved = None
 
 
 def _among(value: Any, items: Sequence[Any]) -> bool:
     return any(value is item for item in items)
 
 
-def dirty_output(value: Tracked, node: Node | None, index: int) -> Tracked:
+def dirty_output(value: Tracked, node: Node | None, index: int, inputs: Sequence[Any]) -> Tracked:
     """Give an argument that forward wrote into its new place in the graph; return it.
 
+    Args:
+        value: the argument.
+        node: of the Function; None where nothing is recorded.
+        index: which output it is.
+        inputs: the arguments of forward.
+
     Raises:
-        InPlaceError: it is a leaf that requires grad, or it is a view or has views, whose histories would change.
+        InPlaceError: the write cannot be recorded.
     """
-    if node is not None:
-        where = f"forward wrote into a tensor of shape {value._data.shape}"
-        if value._grad_fn is None and value._requires_grad():
-            raise InPlaceError(
-                f"{where} that is a leaf and requires grad: its gradient belongs to its old value, "
-                "so write into a copy, x = x.copy()"
-            )
-        if value._counter is not None and value._counter.has_views:
-            raise InPlaceError(
-                f"{where} that is a view or has views, which is not supported yet: write into a copy, x = x.copy()"
-            )
-        value._grad_fn, value._output_nr, value._meta = node, index, None
-    value._bump_version()
+    if node is None:
+        value._bump_version()
+        return value
+    check_write(value)
+    tensors = [argument for argument in inputs if isinstance(argument, Tracked)]
+    slot = next(edge for edge, argument in enumerate(tensors) if argument is value)
+    value._meta = None
+    rebase(value, node, index, slot)
     return value
+
+
+def own_output(ctx: FunctionContext, value: Tracked, inputs: Sequence[Any]) -> Tracked:
+    """Return an output that may be given a place in the graph: a view of `value` where that has one already.
+
+    Nobody but the Function can make the history of a view that forward returns, and so nobody makes it anew.
+    """
+    is_input = _among(value, inputs)
+    if is_input or value._grad_fn is not None or value._meta is not None:
+        source, value = value, output_alias(value)
+        if not (is_input and is_non_differentiable(ctx, source) and source._requires_grad()):
+            value._become_view_of(source, GRAD_MODE.get(), None)
+    view: ViewMeta | None = value._view
+    if view is not None:
+        view.creation = CreationMeta.IN_CUSTOM_FUNCTION
+        view.version = version_of(value)
+    return value
+
+
+def together(outputs: Sequence[Any], node: Node) -> None:
+    """Note of views among several outputs of one node that none of them may be written into."""
+    made = [value for value in outputs if isinstance(value, Tracked) and value._grad_fn is node]
+    if len({id(value) for value in made}) > 1:
+        for value in made:
+            if value._view is not None:
+                value._view.creation = CreationMeta.MULTI_OUTPUT

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import copy
-import weakref
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from .array_methods import ArrayMethods
 from .backward import backward
 from .engine.device import Device, device
-from .errors import DeviceError, GradientTypeError, HookError, InvalidGradientError, RequiresGradError
-from .graph.hooks import HookList, RemovableHandle
+from .errors import DeviceError, GradientTypeError, InPlaceError, InvalidGradientError, RequiresGradError
 from .graph.saved import version_of
-from .graph.tracked import Tracked
+from .graph.tracked import Tracked, ViewMeta
 from .graph.values import describe, register_tensor
 from .ops import call_function, call_ufunc
+from .tensor_hooks import ObservedTensor
+from .views.history import regenerate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +28,7 @@ _CPU = device("cpu")
 
 
 @final
-class Tensor(ArrayMethods):
+class Tensor(ObservedTensor):
     """A NumPy array that remembers how it was computed, so that gradients can flow back through it.
 
     NumPy's functions, operators and methods work on it with NumPy's meaning, dtypes and broadcasting. Made by
@@ -66,10 +65,11 @@ class Tensor(ArrayMethods):
                 f"only floating and complex tensors can require grad, and this one has dtype {self._data.dtype}: "
                 "convert it first, for example t.astype(float)"
             )
-        if self._grad_fn is not None:
+        node = self._history()
+        if node is not None:
             if not requires_grad:
                 raise RequiresGradError(
-                    f"this tensor was computed by {self._grad_fn.name} and cannot stop requiring grad: use t.detach()"
+                    f"this tensor was computed by {node.name} and cannot stop requiring grad: use t.detach()"
                 )
         elif requires_grad or self._meta is not None:
             self._autograd_meta().requires_grad = bool(requires_grad)
@@ -107,18 +107,28 @@ class Tensor(ArrayMethods):
 
     @property
     def grad_fn(self) -> Node | None:
-        """The node that turns this tensor's gradient into those of what it was computed from; None on a leaf."""
-        return self._grad_fn
+        """The node that turns this tensor's gradient into those of what it was computed from; None on a leaf.
+
+        That of a view is made anew where the memory of its base was written into since.
+
+        Raises:
+            InPlaceError: it was written into, and the view was made where its history cannot be made anew.
+        """
+        return self._history()
 
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded operation made this tensor."""
-        return self._grad_fn is None
+        return self._history() is None
 
     @property
     def output_nr(self) -> int:
         """Which output of its `grad_fn` this tensor is."""
+        self._history()
         return self._output_nr
+
+    def _regenerate(self, view: ViewMeta) -> None:
+        regenerate(self, view)
 
     @property
     def device(self) -> Device:
@@ -128,7 +138,7 @@ class Tensor(ArrayMethods):
     @property
     def is_view(self) -> bool:
         """Whether a view operation made this tensor, so that it shares the memory of the one it was called on."""
-        return getattr(self, "_is_view", False)
+        return self._view is not None
 
     @property
     def _version(self) -> int:
@@ -153,7 +163,17 @@ class Tensor(ArrayMethods):
         return detached
 
     def detach_(self) -> Tensor:
-        """Take this tensor out of its graph: it becomes a leaf that does not require grad."""
+        """Take this tensor out of its graph: it becomes a leaf that does not require grad.
+
+        Views that were made of it stay in the graph.
+
+        Raises:
+            InPlaceError: it is a view, whose history is that of its base.
+        """
+        if self._view is not None:
+            raise InPlaceError(
+                f"a view, of shape {self.shape} here, cannot be taken out of the graph of its base: write t.detach()"
+            )
         node, meta = self._grad_fn, self._meta
         if meta is not None:
             if node is not None:
@@ -167,7 +187,8 @@ class Tensor(ArrayMethods):
     def numpy(self) -> np.ndarray:
         """Return a view of the data as an ndarray, without history.
 
-        A write through it changes the tensor, unseen by the graph: a gradient may then be wrong without an error.
+        Both share their memory. A write through the ndarray changes the tensor, unseen by the graph, and counts in no
+        `_version`: a gradient may then be wrong without an error.
         """
         view: np.ndarray = self._data.view()
         return view
@@ -205,75 +226,6 @@ class Tensor(ArrayMethods):
         """
         await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
 
-    def retain_grad(self) -> None:
-        """Keep this tensor's gradient in `.grad`, though it is no leaf. Leaves always do.
-
-        Raises:
-            RequiresGradError: it does not require grad.
-        """
-        self._needs_grad("retain_grad()")
-        node = self._grad_fn
-        if node is None or self.retains_grad:
-            return
-        self._autograd_meta().retains_grad = True
-        node.make_special().retains_grad_hooks[self._output_nr] = weakref.ref(self)
-
-    @property
-    def retains_grad(self) -> bool:
-        """Whether a backward keeps this non-leaf's gradient."""
-        return self._meta is not None and self._meta.retains_grad
-
-    def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
-        """Call `hook(grad)` whenever a backward has computed this tensor's gradient, before it is used.
-
-        Args:
-            hook: a function or an `async def`. It may return another gradient of the same shape and dtype.
-
-        Raises:
-            RequiresGradError: this tensor does not require grad.
-        """
-        self._needs_grad("register_hook()")
-        meta = self._autograd_meta()
-        if meta.hooks is None:
-            meta.hooks = HookList()
-            if self._grad_fn is not None:
-                self._grad_fn.make_special().tensor_pre_hooks.append((self._output_nr, meta.hooks))
-            else:
-                self._mark_accumulator()
-        return meta.hooks.add(hook)
-
-    def register_post_accumulate_grad_hook(
-        self, hook: Callable[[Tensor], Any], *, overlap: bool = True
-    ) -> RemovableHandle:
-        """Call `hook(self)` whenever a backward has added to this leaf's `.grad`.
-
-        Args:
-            hook: a function or an `async def`, returning None.
-            overlap: whether the rest of the backward goes on while an async hook waits, and waits for it only at its
-                end; False starts no further node before the hook has ended.
-
-        Raises:
-            HookError: this tensor is no leaf.
-        """
-        self._needs_grad("register_post_accumulate_grad_hook()")
-        if self._grad_fn is not None:
-            raise HookError(f"a post-accumulate-grad hook belongs on a leaf, and {self._grad_fn.name} made this tensor")
-        meta = self._autograd_meta()
-        if meta.post_accumulate_hooks is None:
-            meta.post_accumulate_hooks = HookList()
-            self._mark_accumulator()
-        return meta.post_accumulate_hooks.add(hook, overlap=overlap)
-
-    def _mark_accumulator(self) -> None:
-        meta = self._meta
-        accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
-        if accumulator is not None:
-            accumulator.make_special()
-
-    def _needs_grad(self, what: str) -> None:
-        if not self._requires_grad():
-            raise RequiresGradError(f"{what} needs a tensor that requires grad: call .requires_grad_() on it first")
-
     # NumPy's protocols.
 
     __array_priority__ = 1000.0
@@ -309,15 +261,16 @@ class Tensor(ArrayMethods):
         return copied
 
     def __copy__(self) -> Tensor:
-        if self._grad_fn is not None:
+        if self._history() is not None:
             return self.copy()
         return _leaf(self._data.copy(order="K"), self._requires_grad(), self._device)
 
     def _needs_no_history(self, done: str) -> None:
-        if self._grad_fn is not None:
+        node = self._history()
+        if node is not None:
             raise RequiresGradError(
                 f"only a leaf can be {done}, and this tensor of shape {self.shape} was computed by "
-                f"{self._grad_fn.name}: use t.detach()"
+                f"{node.name}: use t.detach()"
             )
 
     def __repr__(self) -> str:
@@ -326,10 +279,15 @@ class Tensor(ArrayMethods):
         if data.size > np.get_printoptions()["threshold"] or (data.size == 0 and data.ndim > 1):
             parts.append(f"shape={data.shape}")
         parts += [f"dtype={data.dtype}", f"device='{self._device}'"]
-        if self._grad_fn is not None:
-            parts.append(f"grad_fn={self._grad_fn!r}")
-        elif self._requires_grad():
-            parts.append("requires_grad=True")
+        try:
+            node = self._history()
+        except InPlaceError:
+            parts.append("grad_fn=<invalid>")
+        else:
+            if node is not None:
+                parts.append(f"grad_fn={node!r}")
+            elif self._requires_grad():
+                parts.append("requires_grad=True")
         return f"tensor({', '.join(parts)})"
 
     def __hash__(self) -> int:

@@ -28,6 +28,7 @@ LAYER_OF = {
     "asyncgrad.backward": "tensor",
     "asyncgrad.batched": "tensor",
     "asyncgrad.tensor": "tensor",
+    "asyncgrad.tensor_hooks": "tensor",
     "asyncgrad.functional": "user",
     "asyncgrad.checkpoint": "user",
     "asyncgrad.extend": "user",

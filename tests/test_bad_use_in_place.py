@@ -12,7 +12,6 @@ from asyncgrad import sync
 from asyncgrad.errors import (
     ChangedTensorError,
     InPlaceError,
-    MissingDerivativeError,
     RequiresGradError,
 )
 from tests.making import leaf
@@ -94,42 +93,30 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("computed", [True, False], ids=["computed", "leaf"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_write_into_what_requires_grad_raises_and_changes_nothing(write, computed):
-    x = leaf(1.0, 2.0) * 2 if computed else leaf(2.0, 4.0)
+def test_a_write_into_a_leaf_that_requires_grad_raises_and_changes_nothing(write):
+    x = leaf(2.0, 4.0)
 
-    with pytest.raises((InPlaceError, MissingDerivativeError)):
+    with pytest.raises(InPlaceError, match="is a leaf that requires grad"):
         write(x)
     assert (x.tolist(), x._version) == ([2.0, 4.0], 0)
 
 
-@pytest.mark.parametrize("write", [iadd, set_item, set_slice, WRITES["out= of a ufunc"]])
-def test_a_write_that_would_be_recorded_names_what_to_write_instead(write):
-    parts = ["shape (2,)", "not supported yet", "x = x + y", "np.where", "ag.no_grad()"]
-    with refused(InPlaceError, RuntimeError, "into a tensor", "a leaf", *parts):
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_into_a_leaf_names_what_to_write_instead(write):
+    parts = ["shape (2,)", "its old value", "x = x + y", "np.where", "x = x.copy()", "ag.no_grad()"]
+    with refused(InPlaceError, RuntimeError, "a leaf that requires grad", *parts):
         write(leaf(1.0, 2.0))
-    with refused(InPlaceError, RuntimeError, "into a tensor", "made by MultiplyBackward", *parts):
-        write(leaf(1.0, 2.0) * 2)
+    with refused(InPlaceError, RuntimeError, "view of a leaf that requires grad, of shape (2,)", "x = x.copy()"):
+        write(leaf(1.0, 2.0)[:])
 
 
-def test_a_write_of_what_requires_grad_into_what_does_not_raises():
+def test_a_write_of_what_requires_grad_into_an_array_raises():
     x, array = leaf(1.0, 2.0), np.array([3.0, 4.0])
-    plain: Any = ag.tensor([3.0, 4.0])
 
-    def add_to_tensor() -> None:
-        nonlocal plain
-        plain += x
-
-    def set_in_array() -> None:
-        array[:] = x
-
-    def set_in_tensor() -> None:
-        plain[0] = x[0]
-
-    for write in (add_to_tensor, set_in_tensor, lambda: np.multiply(x, 2, out=array), lambda: np.add(x, x, out=plain)):
-        with refused(InPlaceError, RuntimeError, "from a tensor", "made by", "not supported yet"):
+    for write in (lambda: np.multiply(x, 2, out=array), lambda: np.cumsum(x, out=array)):
+        with refused(InPlaceError, RuntimeError, "into an ndarray", "made by", "ag.asarray(array)", "t.detach()"):
             write()
     with refused(RequiresGradError, RuntimeError, "drop its history"):
-        set_in_array()
-    assert (plain.tolist(), array.tolist()) == ([3.0, 4.0], [3.0, 4.0])
+        array[:] = x
+    assert array.tolist() == [3.0, 4.0]

@@ -60,7 +60,7 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_every_example_has_a_test_here():
     examples = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
 
-    assert examples == {"async_rule", "overlapped_reduction", "train_digits"}
+    assert examples == {"async_rule", "inplace_and_views", "overlapped_reduction", "train_digits"}
 
 
 def test_async_rule_awaits_all_its_answers_at_once():
@@ -76,6 +76,20 @@ def test_overlapped_reduction_has_all_its_exchanges_under_way_at_once():
 
     assert finished.returncode == 0, finished.stderr
     assert "12 gradients exchanged, at most 12 on their way at the same time" in finished.stdout
+
+
+@needs_demo
+def test_inplace_and_views_finds_the_start_and_draws_it(tmp_path: Path):
+    picture = tmp_path / "rod.png"
+
+    finished = run_example("inplace_and_views", "--picture", picture)
+
+    assert finished.returncode == 0, finished.stderr
+    # Each step lets a point hear from one more neighbour on either side.
+    assert figure(r"depends on (\d+) points", finished.stdout) == 2 * 20 + 1
+    assert figure(r"-> ([\d.e-]+);", finished.stdout) < 1e-4
+    assert figure(r"to within ([\d.]+)", finished.stdout) < 0.15
+    assert min(png_size(picture)) > 400
 
 
 @needs_demo

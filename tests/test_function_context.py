@@ -314,14 +314,10 @@ def test_under_no_grad_a_leaf_may_be_written_into():
 
 def test_what_may_not_be_written_into_raises():
     x = leaf(1.0, 2.0)
-    y = x * 2
-    view = y[:1]
 
-    with pytest.raises(InPlaceError, match=r"shape \(2,\).*leaf.*x = x\.copy\(\)"):
-        add_one().apply(x)
-    for shared in (view, y):
-        with pytest.raises(InPlaceError, match=r"not supported yet.*x = x\.copy\(\)"):
-            add_one().apply(shared)
+    for target in (x, x[:]):
+        with pytest.raises(InPlaceError, match=r"shape \(2,\).*leaf.*x = x\.copy\(\)"):
+            add_one().apply(target)
 
 
 def test_marking_dirty_what_is_no_argument_or_not_returned_raises():

@@ -26,6 +26,10 @@ class Device:
 
     __slots__ = ()
 
+    #: Whether arrays here can be viewed by strides. Where they cannot, the part of a gradient that belongs to a view is
+    #: reached by calling the view's functions again.
+    has_strides = True
+
     @property
     def name(self) -> str:
         """The name that `ag.device` finds this device by."""

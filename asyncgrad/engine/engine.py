@@ -7,8 +7,10 @@ import itertools
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, set_grad_mode
+from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
+from .background import LoopBackground
 from .blocking import drive_blocking
 from .driving import drive
 from .exec_info import init_to_execute
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 _next_id = itertools.count().__next__
+
+register_background(LoopBackground())
 
 
 @final

@@ -52,9 +52,9 @@ class NodeTask:
         self.grads = grads
 
     def may_suspend(self) -> bool:
-        """Tell whether the body or a hook is an `async def`."""
+        """Tell whether the body or a hook is an `async def`, or a hook that packs or unpacks what the node saved."""
         node, special = self.node, self.node.special
-        if node.is_async:
+        if node.is_async or node.waits_for_saved():
             return True
         return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, special))
 

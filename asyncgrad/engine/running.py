@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..context import BLOCKING, LOOP_BELOW
 from ..errors import BlockingError
+from .leftovers import finish_background
 
 __all__ = ["loop_is_running", "loop_thread", "run", "run_apart"]
 
@@ -80,6 +81,8 @@ def run_apart(awaitable: Awaitable[T]) -> T:
         BLOCKING.set(False)
         try:
             results.append(await awaitable)
+            # A loop that ends cancels what it runs, and packs of what has been recorded may still run.
+            await finish_background()
         except Exception as error:
             # The loop's task would keep it, and its traceback would keep the loop's task.
             errors.append(error)

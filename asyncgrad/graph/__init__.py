@@ -1,6 +1,12 @@
 """What a graph is: nodes, edges, what they save and what they check. Nothing in here runs one."""
 
 from ..context import current_node as current_node
+from ..views import CopyBackwards as CopyBackwards
+from ..views import CopySlices as CopySlices
+from ..views import TensorGeometry as TensorGeometry
+from ..views import ViewFunc as ViewFunc
+from ..views import increment_version as increment_version
+from ..views import replay_views as replay_views
 from .creation import node_creation_hook as node_creation_hook
 from .gradient_edges import any_requires_grad as any_requires_grad
 from .gradient_edges import collect_next_edges as collect_next_edges
@@ -11,25 +17,39 @@ from .leaf import AccumulateGrad as AccumulateGrad
 from .leaf import get_gradient_edge as get_gradient_edge
 from .metadata import InputMetadata as InputMetadata
 from .multi_grad import register_multi_grad_hook as register_multi_grad_hook
+from .mutation import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from .node import Edge as Edge
 from .node import GradientEdge as GradientEdge
 from .node import Node as Node
 from .node import TraceableNode as TraceableNode
+from .saved_hooks import disable_saved_tensors_hooks as disable_saved_tensors_hooks
+from .saved_hooks import saved_tensors_hooks as saved_tensors_hooks
+from .saved_tensor import SavedTensor as SavedTensor
 
 __all__ = [
     "AccumulateGrad",
+    "CopyBackwards",
+    "CopySlices",
     "Edge",
     "GradientEdge",
     "InputMetadata",
     "Node",
     "RemovableHandle",
+    "SavedTensor",
+    "TensorGeometry",
     "TraceableNode",
+    "ViewFunc",
+    "allow_mutation_on_saved_tensors",
     "any_requires_grad",
     "collect_next_edges",
     "create_gradient_edge",
     "current_node",
+    "disable_saved_tensors_hooks",
     "get_gradient_edge",
+    "increment_version",
     "node_creation_hook",
     "register_multi_grad_hook",
+    "replay_views",
+    "saved_tensors_hooks",
     "set_gradient_edge",
 ]

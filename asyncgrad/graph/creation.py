@@ -1,7 +1,7 @@
-"""What looks at nodes as they are made: creation hooks, and anomaly mode's notes.
+"""What looks at nodes as they are made: anomaly mode's notes, saved-tensor hooks, and creation hooks.
 
-Both belong to the context. Where either is there, the value of grad mode is an observer in place of True, so that an
-operation that nobody looks at pays for neither.
+All belong to the context. Where any is there, the value of grad mode is an observer in place of True, so that an
+operation that nobody looks at pays for none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, final
 
-from ..context import ANOMALY, RECORDING, Mode, is_kind, set_observer
+from ..context import ANOMALY, RECORDING, SAVED_TENSORS_HOOKS, Mode, is_kind, set_observer
 from ..errors import GraphError, HookError, HookTypeError
 from .values import describe
 
@@ -26,12 +26,13 @@ _HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_cre
 
 @final
 class Observer:
-    """Sees each new node of a context: first anomaly mode, then the hooks, outermost first."""
+    """Sees each new node of a context: first anomaly mode, then what packs, then the hooks, outermost first."""
 
-    __slots__ = ("_anomaly", "_hooks")
+    __slots__ = ("_anomaly", "_hooks", "_packing")
 
-    def __init__(self, anomaly: Any, hooks: tuple[Callable[[Any], Any], ...]) -> None:
+    def __init__(self, anomaly: Any, packing: Any, hooks: tuple[Callable[[Any], Any], ...]) -> None:
         self._anomaly = anomaly
+        self._packing = packing
         self._hooks = hooks
 
     def created(self, node: Node) -> None:
@@ -45,7 +46,9 @@ class Observer:
             self._anomaly.note(node)
 
     def announce(self, node: Node) -> None:
-        """Call the hooks, now that the node has all that it saves."""
+        """Pack what the node saves, and call the hooks, now that it has all of it."""
+        if self._packing is not None:
+            self._packing.pack_saved(node)
         if not self._hooks:
             return
         set_observer(_REFUSAL)
@@ -84,10 +87,13 @@ _REFUSAL = Refusal()
 
 def observe_nodes() -> None:
     """Let this context's new nodes be seen by what its modes are now."""
-    anomaly, hooks = ANOMALY.get(), _HOOKS.get()
+    anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), _HOOKS.get()
+    if isinstance(packing, str):
+        packing = None
     # A hook that enters a mode is still not to make nodes.
     if RECORDING.get() is not _REFUSAL:
-        set_observer(True if anomaly is None and not hooks else Observer(anomaly, hooks))
+        unobserved = anomaly is None and packing is None and not hooks
+        set_observer(True if unobserved else Observer(anomaly, packing, hooks))
 
 
 @final

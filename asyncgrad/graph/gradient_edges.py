@@ -138,7 +138,7 @@ def _check_tensor(tensor: Any) -> None:
     what = f"a tensor of shape {tensor._data.shape} and dtype {tensor._data.dtype}"
     if tensor._data.dtype.kind not in "fc":
         raise RequiresGradError(f"{what} has no gradient, only floating and complex ones do: write t.astype(float)")
-    if tensor._grad_fn is None and tensor._requires_grad():
+    if tensor._history() is None and tensor._requires_grad():
         raise RequiresGradError(
             f"{what} is a leaf that requires grad, and its gradient would no longer reach its .grad: "
             "give the edge to another tensor, such as t.detach()"
@@ -147,12 +147,11 @@ def _check_tensor(tensor: Any) -> None:
 
 def _set(tensor: Tracked, node: Node, input_nr: int) -> None:
     meta, before = tensor._meta, tensor._grad_fn
-    if meta is not None and before is not None:
-        # What hangs on the tensor by its old node stays with that; hooks added from now on belong to the new one.
-        if meta.retains_grad and before.special is not None:
+    if meta is not None and meta.retains_grad:
+        if before is not None and before.special is not None:
             before.special.retains_grad_hooks.pop(tensor._output_nr, None)
-        meta.hooks, meta.retains_grad = None, False
-    tensor._grad_fn, tensor._output_nr = node, input_nr
+        meta.retains_grad = False
+    tensor._rebase(node, input_nr)
 
 
 def _flat(tensors: Iterable[Any]) -> Iterable[Any]:

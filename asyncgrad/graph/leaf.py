@@ -147,8 +147,9 @@ def accumulator(leaf: Tracked, meta: Any) -> AccumulateGrad:
 
 def gradient_edge(tensor: Tracked) -> Edge | None:
     """Return the edge that the gradient of `tensor` flows along; None where it does not require grad."""
-    if tensor._grad_fn is not None:
-        return Edge(tensor._grad_fn, tensor._output_nr)
+    node = tensor._history()
+    if node is not None:
+        return Edge(node, tensor._output_nr)
     meta = tensor._meta
     if meta is None or not meta.requires_grad:
         return None

@@ -241,7 +241,7 @@ def _node_finder(tensor: Tracked) -> Callable[[], Node | None]:
     It holds nothing: the node holds its hooks, and with them what this returns. A leaf gets another node each time
     that a graph is built on it while there is none.
     """
-    node = tensor._grad_fn
+    node = tensor._history()
     if node is not None:
         return weakref.ref(node)
     leaf = weakref.ref(tensor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..context import CURRENT_GRAPH_TASK, RECORDING
 from ..errors import ArgumentError, ArgumentTypeError
@@ -18,10 +18,15 @@ from .direct_call import call_node
 from .edges import Edge, WithEdges, checked_edge, output_indices
 from .hooks import HookList, RemovableHandle
 from .metadata import InputMetadata
+from .packed import Packed
+from .saved_tensor import SavedTensor, all_saved_by
+from .special import Special
 from .values import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Sized
+
+    from .saved import Saved
 
 __all__ = [
     "LEAF_ORDER",
@@ -70,36 +75,6 @@ class GradientEdge(NamedTuple):
 
     node: Node
     output_nr: int
-
-
-@final
-class Special:
-    """What few nodes have. A node with a Special takes the engine's careful path."""
-
-    __slots__ = (
-        "contention",
-        "holder",
-        "input_metadata",
-        "metadata",
-        "post_hooks",
-        "pre_hooks",
-        "retains_grad_hooks",
-        "tensor_pre_hooks",
-    )
-
-    def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
-        #: Of a node with several inputs, or one made by `Node.__init__`; None where the node's own slots say it.
-        self.input_metadata = input_metadata
-        self.metadata: dict[Any, Any] | None = None
-        #: Tensor hooks by input, as (input_nr, hooks of that tensor), in order of first registration.
-        self.tensor_pre_hooks: list[tuple[int, HookList]] = []
-        #: The tensors (weakly) that keep the gradient of an input, by input.
-        self.retains_grad_hooks: dict[int, Any] = {}
-        self.pre_hooks: HookList | None = None
-        self.post_hooks: HookList | None = None
-        #: The lock: the GraphTask whose NodeTask is inside, and what there is where several are concerned.
-        self.holder: Any = None
-        self.contention: Any = None
 
 
 class Node(WithEdges):
@@ -356,6 +331,27 @@ class Node(WithEdges):
             InvalidGradientError: one does not fit the output that it belongs to.
         """
         return call_node(self, grads)
+
+    @property
+    def saved_tensors(self) -> tuple[SavedTensor, ...]:
+        """The tensors that the node has saved for its backward.
+
+        Raises:
+            ReleasedGraphError: a backward has released them.
+        """
+        return all_saved_by(self)
+
+    def saved_entries(self) -> Sequence[Saved | Packed] | None:
+        """Return what the node has saved, as it stands: tensors, and what hooks have packed; None once released."""
+        return ()
+
+    def keep_packed(self, index: int, packed: Packed) -> None:
+        """Keep what a hook has packed in the place of entry `index`."""
+        raise NotImplementedError(f"{type(self).__name__} has saved entries, and must implement keep_packed")
+
+    def waits_for_saved(self) -> bool:
+        """Tell whether something saved is known to need an event loop to be unpacked."""
+        return any(isinstance(entry, Packed) and entry.may_wait() for entry in self.saved_entries() or ())
 
     def release_variables(self) -> None:
         """Let go of what was saved for the backward."""

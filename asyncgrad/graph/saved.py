@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..context import GRAD_MODE
 from ..errors import ChangedTensorError, ReleasedGraphError
 
 if TYPE_CHECKING:
     from .node import Node
     from .tracked import Tracked
 
-__all__ = ["check_version", "detached", "output_alias", "released", "version_of"]
+__all__ = ["Saved", "check_version", "detached", "output_alias", "released", "unpacked", "version_of"]
+
+
+class Saved(NamedTuple):
+    """A saved tensor: an input itself, or a detached alias of output `output_nr` (no cycle through the node)."""
+
+    tensor: Tracked | None
+    version: int = 0
+    output_nr: int | None = None
+    #: What had made the tensor, where it is no output.
+    producer: Node | None = None
+    #: Where it is a leaf that requires grad.
+    accumulator: Node | None = None
 
 
 def version_of(tensor: Tracked) -> int:
@@ -61,3 +74,20 @@ def output_alias(output: Tracked, grad_fn: Node | None = None, output_nr: int = 
     alias = type(output)(output._data, grad_fn, output_nr, output._device)
     alias._counter = output._shared_version()
     return alias
+
+
+def unpacked(node: Node, saved: Saved) -> Any:
+    """Return a saved tensor, an output of the node with its place in the graph.
+
+    Raises:
+        ChangedTensorError: it was written into since, or its history is needed and was cut off.
+    """
+    tensor = saved.tensor
+    if tensor is None:
+        return None
+    check_version(node, tensor, saved.version)
+    if saved.output_nr is not None:
+        return output_alias(tensor, node, saved.output_nr)
+    if tensor._grad_fn is not saved.producer and GRAD_MODE.get():
+        raise detached(node, tensor)
+    return tensor

@@ -7,6 +7,7 @@ that only leaves (or observed tensors) have lives in an `AutogradMeta`, made on 
 
 from __future__ import annotations
 
+import enum
 import threading
 from typing import TYPE_CHECKING, Any, final
 
@@ -19,19 +20,59 @@ if TYPE_CHECKING:
     from .hooks import HookList
     from .node import Node
 
-__all__ = ["AutogradMeta", "Tracked", "VersionCounter"]
+__all__ = ["AutogradMeta", "CreationMeta", "Tracked", "VersionCounter", "ViewMeta"]
 
 
 @final
 class VersionCounter:
     """Counts the in-place writes into one piece of memory; a base and all its views share one."""
 
-    __slots__ = ("has_views", "value")
+    __slots__ = ("__weakref__", "has_views", "value")
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
         #: Whether a view operation has been called on a tensor in this memory.
         self.has_views = False
+
+
+class CreationMeta(enum.Enum):
+    """How a view was made, as far as that forbids something: whether its history can be made anew, and how."""
+
+    DEFAULT = enum.auto()
+    #: Under `no_grad`, so that nobody can say whether a write into it is to be recorded.
+    NO_GRAD = enum.auto()
+    #: One of several outputs of one node.
+    MULTI_OUTPUT = enum.auto()
+    #: In the forward of a Function, whose backward stands for what happened in there.
+    IN_CUSTOM_FUNCTION = enum.auto()
+
+
+@final
+class ViewMeta:
+    """What a view has: its root base, how it was made, and when its grad_fn was.
+
+    Args:
+        base: the tensor that the first view was made of; never a view itself.
+        version: that of the memory when the view's grad_fn was made. It changes with that.
+        creation: how the view was made.
+        step: the view function and its further arguments, called on `before`, or on the base.
+        before: the view that this one was made of, as it was then; None where that was the base.
+    """
+
+    __slots__ = ("base", "before", "creation", "geometries", "is_distinct", "step", "version")
+
+    def __init__(
+        self, base: Tracked, version: int, creation: CreationMeta, step: Any = None, before: ViewMeta | None = None
+    ) -> None:
+        self.base = base
+        self.version = version
+        self.creation = creation
+        self.step = step
+        self.before = before
+        #: Where the view lies in the memory of its base, once that has been asked: see asyncgrad.views.geometry.
+        self.geometries: Any = None
+        #: Whether no two elements of it, or of its base, are known to share memory: then it may be written into.
+        self.is_distinct = False
 
 
 @final
@@ -65,13 +106,18 @@ class AutogradMeta:
         self.post_accumulate_hooks: HookList | None = None
 
 
+_new, _DEFAULT, _NO_GRAD = object.__new__, CreationMeta.DEFAULT, CreationMeta.NO_GRAD
+
+
 class Tracked:
     """Abstract base of `Tensor`: an array with a place in a graph."""
 
-    __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_is_view", "_meta", "_output_nr")
+    __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_view")
 
-    #: Set on views only: an operation need not spend time on setting it on each of its results.
-    _is_view: bool
+    #: Of a view; None on any other tensor.
+    _view: ViewMeta | None
+    #: What made the tensor. That of a view is out of date where its memory was written into since: see `_history`.
+    _grad_fn: Node | None
 
     def __init__(self, data: Any, grad_fn: Node | None = None, output_nr: int = 0, device: Any = None) -> None:
         self._data = data
@@ -80,13 +126,60 @@ class Tracked:
         self._meta: AutogradMeta | None = None
         #: None until the first in-place write, or until the memory is shared with another tensor.
         self._counter: VersionCounter | None = None
+        self._view = None
         self._device = device
 
     def _requires_grad(self) -> bool:
         if self._grad_fn is not None:
             return True
         meta = self._meta
-        return meta is not None and meta.requires_grad
+        if meta is not None and meta.requires_grad:
+            return True
+        counter = self._counter
+        if counter is None or not counter.has_views:
+            return False
+        view = self._view
+        return view is not None and view.base._requires_grad()
+
+    def _history(self) -> Node | None:
+        """Return the grad_fn; that of a view is made anew where its memory was written into since.
+
+        Raises:
+            InPlaceError: it cannot be made anew, for how the view was made.
+        """
+        counter = self._counter
+        if counter is not None and counter.value:
+            self._refresh()
+        return self._grad_fn
+
+    def _refresh(self) -> None:
+        """Make the grad_fn anew if this is a view whose memory was written into since that was made."""
+        view = self._view
+        if view is not None and view.version != self._shared_version().value:
+            self._regenerate(view)
+
+    def _regenerate(self, view: ViewMeta) -> None:
+        """Make the grad_fn of this view anew; the subclass can, and this one cannot."""
+        raise NotImplementedError("to be written by the subclass")
+
+    def _rebase(self, node: Node, output_nr: int) -> None:
+        """Take a new place in the graph, as after a write in place.
+
+        Hooks stay with the old node, and those added from now on belong to the new one; that the gradient is kept
+        goes along.
+
+        Source: set_gradient_edge and the migration of hooks of PyTorch.
+        """
+        meta, before = self._meta, self._grad_fn
+        if meta is not None:
+            meta.hooks = None
+            if meta.retains_grad and before is not None and before.special is not None:
+                keeper = before.special.retains_grad_hooks.pop(self._output_nr, None)
+                node.make_special().retains_grad_hooks[output_nr] = keeper
+        self._grad_fn, self._output_nr = node, output_nr
+        view = self._view
+        if view is not None:
+            view.version = self._shared_version().value
 
     def _autograd_meta(self) -> AutogradMeta:
         meta = self._meta
@@ -101,16 +194,39 @@ class Tracked:
             version = self._counter = VersionCounter()
         return version
 
-    def _become_view_of(self, base: Tracked) -> None:
-        """Share the version counter of `base` if the memory is shared.
+    def _become_view_of(self, of: Tracked, mode: Any, step: Any) -> None:
+        """Become a view of `of`, if the memory is shared.
 
         A result of reshape, or of indexing with arrays, may have a base and still be a copy.
+
+        Args:
+            of: the tensor that a view function was called on.
+            mode: grad mode.
+            step: the view function, and a tuple of its further arguments.
         """
-        data, of = self._data, base._data
+        data, array = self._data, of._data
         root = data.base
-        if data is of or root is of or root is of.base or np.may_share_memory(data, of):
-            counter = self._counter = base._shared_version()
-            counter.has_views = self._is_view = True
+        if not (data is array or root is array or root is array.base or np.may_share_memory(data, array)):
+            return
+        counter = of._counter
+        if counter is None:
+            counter = of._counter = VersionCounter()
+        self._counter = counter
+        counter.has_views = True
+        before = of._view
+        # Without a constructor, which would cost a call.
+        view = self._view = _new(ViewMeta)
+        view.before = before
+        view.version = counter.value
+        view.step = step
+        view.geometries = None
+        view.is_distinct = False
+        if before is None:
+            view.base = of
+            view.creation = _DEFAULT if mode else _NO_GRAD
+        else:
+            view.base = before.base
+            view.creation = before.creation if mode else _NO_GRAD
 
     def _bump_version(self) -> None:
         self._shared_version().value += 1

@@ -4,6 +4,7 @@ Importing this package fills the table `RULES`, which says what runs when a NumP
 """
 
 from . import arithmetic as arithmetic
+from . import assigning as assigning
 from . import contractions as contractions
 from . import convolution as convolution
 from . import cumulative as cumulative
@@ -22,6 +23,7 @@ from . import shaping as shaping
 from . import solving as solving
 from . import statistics as statistics
 from . import trigonometric as trigonometric
+from . import windows as windows
 from .dispatch import call_function as call_function
 from .dispatch import call_ufunc as call_ufunc
 from .primitive import RULES as RULES
@@ -29,6 +31,7 @@ from .primitive import RULES as RULES
 __all__ = [
     "RULES",
     "arithmetic",
+    "assigning",
     "call_function",
     "call_ufunc",
     "contractions",
@@ -49,4 +52,5 @@ __all__ = [
     "solving",
     "statistics",
     "trigonometric",
+    "windows",
 ]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from ..graph.values import raw
+from ..views.writing import copy_into
 from .axes import array_like, axis_tuple, inverse_permutation
-from .dispatch import write
 from .primitive import RULES, derivative, primitive
 from .subscripts import parse
 
@@ -176,7 +176,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
         x, labels_x = arrays.pop(left), labels.pop(left)
         arrays.append(contract_two(x, y, labels_x, labels_y, result))
         labels.append(result)
-    return arrays[0] if out is None else write(out, arrays[0])
+    return arrays[0] if out is None else copy_into(out, arrays[0])
 
 
 RULES[np.einsum] = einsum

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..context import GRAD_MODE
-from ..errors import InPlaceError, MissingDerivativeError
+from ..errors import MissingDerivativeError
 from ..graph.tracked import Tracked
+from ..graph.values import raw
+from ..views.writing import before_write, copy_into, is_recorded, write
 from .primitive import RULES
 
-__all__ = ["call_function", "call_ufunc", "refuse_history", "write"]
+__all__ = ["METHODS", "call_function", "call_ufunc", "write"]
 
 #: What `ufunc.reduce` and `ufunc.accumulate` are called when they have a name of their own.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
@@ -24,6 +25,10 @@ _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.logical_or: np.any,
 }
 _ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod}
+
+
+#: Methods of ufuncs that have a function of their own, which takes the ufunc and what the method was given.
+METHODS: dict[str, Callable[..., Any]] = {}
 
 
 def missing(name: str) -> MissingDerivativeError:
@@ -43,6 +48,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         if not kwargs:
             return rule(*inputs)
         return _with_keywords(ufunc, rule, inputs, kwargs)
+    if method in METHODS:
+        return METHODS[method](ufunc, *inputs)
     if method == "outer":
         first, second = inputs
         expanded = np.reshape(first, np.shape(first) + (1,) * np.ndim(second))
@@ -67,8 +74,30 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
         raise TypeError(f"numpy.{ufunc.__name__} with where= leaves the rest undefined: pass out= as well")
     if dtype is not None:
         inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
-    result = rule(*inputs, **axis)
-    return _put(out, result, where)
+    if where is not True:
+        return _where(ufunc, rule, inputs, out, where)
+    if out is not None:
+        inputs = tuple(before_write(out[0] if isinstance(out, tuple) else out, inputs))
+    return _put(out, rule(*inputs, **axis))
+
+
+def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], out: Any, where: Any) -> Any:
+    """Write what a ufunc gives into `out` where a mask holds; elsewhere nothing is computed, and nothing warned of.
+
+    The history is that of a second run, which has ones where the mask does not hold: no derivative is infinite there.
+    """
+    mask, masked = raw(where), RULES[np.where]
+    outs = out if isinstance(out, tuple) else (out,)
+    values = tuple(np.array(raw(one)) for one in outs)
+    ufunc(*map(raw, inputs), out=values, where=mask)
+    results: Any = values
+    if any(is_recorded(one, *inputs) for one in outs):
+        with np.errstate(all="ignore"):
+            results = rule(*(masked(mask, value, 1) if isinstance(value, Tracked) else value for value in inputs))
+        results = results if isinstance(results, tuple) else (results,)
+    for one, result, value in zip(outs, results, values, strict=True):
+        copy_into(one, result, mask, value)
+    return outs[0] if len(outs) == 1 else outs
 
 
 def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -78,47 +107,14 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
     out = kwargs.pop("out", None)
     result = rule(*args, **kwargs)
-    return _put(out, result, True)
+    return _put(out, result)
 
 
-def _put(out: Any, result: Any, where: Any) -> Any:
+def _put(out: Any, result: Any) -> Any:
     """Return a result, or several, written where `out=` says; as it is where that says nothing."""
     if out is None:
         return result
     if isinstance(result, tuple):
         places = zip(out, result, strict=True)
-        return tuple(part if place is None else write(place, part, where) for place, part in places)
-    return write(out[0] if isinstance(out, tuple) else out, result, where)
-
-
-def refuse_history(out: Any, *sources: Any) -> None:
-    """Raise if a write into `out`, from `sources`, would have to be recorded.
-
-    Raises:
-        InPlaceError: grad mode is on and one of them requires grad, or `out` is an array and a source does.
-    """
-    if not GRAD_MODE.get() and isinstance(out, Tracked):
-        return
-    for value in (out, *sources):
-        if isinstance(value, Tracked) and value._requires_grad():
-            made_by = "a leaf" if value._grad_fn is None else f"made by {value._grad_fn.name}"
-            raise InPlaceError(
-                f"writing in place {'into' if value is out else 'from'} a tensor of shape {value._data.shape} that "
-                f"requires grad ({made_by}) is not supported yet: compute a new tensor (x = x + y, "
-                "np.where(mask, new, old)), or write inside `with ag.no_grad():` if no gradient is to flow"
-            )
-
-
-def write(out: Any, result: Any, where: Any = True) -> Any:
-    """Write a result into `out`, in place, with NumPy's casting rule; return `out`.
-
-    Raises:
-        InPlaceError: the write would have to be recorded.
-    """
-    refuse_history(out, result, where)
-    tracked = isinstance(out, Tracked)
-    raw_result, raw_where = (value._data if isinstance(value, Tracked) else value for value in (result, where))
-    np.copyto(out._data if tracked else out, raw_result, where=raw_where)
-    if tracked:
-        out._bump_version()
-    return out
+        return tuple(part if place is None else write(place, part) for place, part in places)
+    return write(out[0] if isinstance(out, tuple) else out, result)

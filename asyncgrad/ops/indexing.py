@@ -13,7 +13,7 @@ import numpy as np
 from ..graph.tracked import Tracked
 from ..graph.values import raw
 from .axes import array_beside, array_like, axis_index
-from .dispatch import refuse_history, write
+from .dispatch import write
 from .primitive import RULES, derivative, primitive
 from .shaping import reshape
 
@@ -23,6 +23,8 @@ __all__ = [
     "delete",
     "extract",
     "getitem",
+    "grid_along",
+    "is_basic",
     "part",
     "partition",
     "pick",
@@ -30,7 +32,6 @@ __all__ = [
     "put_part",
     "raw_index",
     "select",
-    "setitem",
     "sort",
     "take",
     "take_along_axis",
@@ -168,19 +169,13 @@ def getitem(a: Any, index: Any) -> Any:
         else:
             return part(a, index)
     index = raw_index(index)
+    return (part if is_basic(index) else pick)(a, index)
+
+
+def is_basic(index: Any) -> bool:
+    """Tell whether an index, as `raw_index` returns it, is made of ints, slices, None and Ellipsis: it makes a view."""
     items = index if isinstance(index, tuple) else (index,)
-    return (part if all(item.__class__ in _BASIC for item in items) else pick)(a, index)
-
-
-def setitem(a: Any, index: Any, value: Any) -> None:
-    """Write a value into a part of a tensor, in place, with NumPy's casting.
-
-    Raises:
-        InPlaceError: the write would have to be recorded.
-    """
-    refuse_history(a, value)
-    a._data[raw_index(index)] = raw(value)
-    a._bump_version()
+    return all(item.__class__ in _BASIC for item in items)
 
 
 # take, and what can be said by it.
@@ -233,14 +228,18 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     axis = axis_index(axis, arr.ndim)
     if places.ndim != arr.ndim:
         raise ValueError(f"take_along_axis needs indices with {arr.ndim} axes, as the array has, not {places.ndim}")
-    grid = [
-        places if one == axis else np.arange(length).reshape(-1, *(1,) * (arr.ndim - one - 1))
-        for one, length in enumerate(arr.shape)
-    ]
-    return pick(arr, tuple(grid))
+    return pick(arr, grid_along(places, arr.shape, axis))
 
 
 RULES[np.take_along_axis] = take_along_axis
+
+
+def grid_along(places: Any, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
+    """Return the index that leads, for each row of an array of that shape along an axis, to its own row of places."""
+    return tuple(
+        places if one == axis else np.arange(length).reshape(-1, *(1,) * (len(shape) - one - 1))
+        for one, length in enumerate(shape)
+    )
 
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:

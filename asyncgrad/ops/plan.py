@@ -81,16 +81,20 @@ class Plan:
         #: Whether the result is complex. A formula multiplies by the derivative; PyTorch's convention (descent
         #: along the gradient) multiplies by its conjugate: conjugate what goes in and what comes out, once, here.
         self.conjugates = conjugates
-        slots: dict[tuple[str, str | None], int] = {}
+        places = {name: place for place, name in enumerate((*primitive.parameters, "out"))}
+        wanted = [name for edge, name in enumerate(primitive.tensor_names) if requires >> edge & 1]
+        keys = {primitive.slot_key(need) for name in wanted for need in primitive.formulas[name].needs}
+        #: In the order of the parameters, the result last.
+        slots = sorted(keys, key=lambda key: (places[key[0]], key[1] or ""))
         #: For each edge, its formula and which saved values it takes; None where no gradient is wanted.
         self.calls: list[tuple[Callable[..., Any], tuple[int, ...]] | None] = []
-        for edge, name in enumerate(primitive.tensor_names):
-            if not requires >> edge & 1:
+        for name in primitive.tensor_names:
+            if name not in wanted:
                 self.calls.append(None)
                 continue
             formula = primitive.formulas[name]
-            keys = [primitive.slot_key(need) for need in formula.needs]
-            self.calls.append((formula.function, tuple(slots.setdefault(key, len(slots)) for key in keys)))
+            taken = tuple(slots.index(primitive.slot_key(need)) for need in formula.needs)
+            self.calls.append((formula.function, taken))
         self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
         self.slots = tuple(
             Slot(owner, attribute, attribute is None and (owner == "out" or owner in self._tracked))

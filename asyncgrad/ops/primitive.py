@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -20,7 +20,8 @@ from ..context import CURRENT_GRAPH_TASK, GRAD_MODE
 from ..errors import DeviceError
 from ..graph.leaf import accumulator
 from ..graph.node import LEAF_ORDER, MAIN_THREAD, THREADS, TraceableNode, next_order
-from ..graph.saved import check_version, detached, output_alias, released
+from ..graph.packed import Packed, unpack_all
+from ..graph.saved import Saved, check_version, detached, output_alias, released
 from ..graph.tracked import Tracked
 from .plan import Plan
 from .recording import generate_call
@@ -66,16 +67,51 @@ class PrimitiveNode(TraceableNode):
         """Tell whether the call was recorded with a gradient for that argument."""
         return self.plan.calls[index] is not None
 
-    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradients of the primitive's tensor arguments, as far as the backward that runs needs them."""
+    def apply(self, grads: tuple[Any, ...]) -> Any:
+        """Return the gradients of the primitive's tensor arguments, as far as the backward that runs needs them.
+
+        Or an awaitable of them, where something saved has to be waited for.
+        """
         (grad,) = grads
         graph_task = CURRENT_GRAPH_TASK.get()
+        wanted = None
         if graph_task is not None and graph_task.limits is not None:
-            return self.apply_wanted(grad, [self.task_should_compute_output(edge) for edge in range(self.num_outputs)])
-        outputs: tuple[Any, ...] = (
-            self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run(self, grad)
-        )
-        return outputs
+            wanted = [self.task_should_compute_output(edge) for edge in range(self.num_outputs)]
+        if grad is not None and (packed := self._packed(wanted)):
+            unpacked = unpack_all(self, packed.values())
+            if inspect.isawaitable(unpacked):
+                return self._apply_later(grad, wanted, packed, unpacked)
+            return self._apply_unpacked(grad, wanted, packed, unpacked)
+        if wanted is not None:
+            return self.apply_wanted(grad, wanted)
+        return self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run(self, grad)
+
+    def _packed(self, wanted: Sequence[bool] | None) -> dict[int, Packed]:
+        """Return what has to be unpacked for the wanted formulas, by its index in `saved`."""
+        saved, calls = self.saved, self.plan.calls
+        if saved is None or Packed not in map(type, saved):
+            return {}
+        needed = {
+            index
+            for edge, call in enumerate(calls)
+            if call is not None and (wanted is None or wanted[edge])
+            for index in call[1]
+        }
+        return {index: saved[index] for index in sorted(needed) if type(saved[index]) is Packed}
+
+    async def _apply_later(
+        self, g: Any, wanted: Sequence[bool] | None, packed: dict[int, Packed], unpacked: Awaitable[list[Any]]
+    ) -> tuple[Any, ...]:
+        return self._apply_unpacked(g, wanted, packed, await unpacked)
+
+    def _apply_unpacked(
+        self, g: Any, wanted: Sequence[bool] | None, packed: dict[int, Packed], unpacked: list[Any]
+    ) -> tuple[Any, ...]:
+        as_tensors = isinstance(g, Tracked)
+        values = self._values(as_tensors)
+        for index, tensor in zip(packed, unpacked, strict=True):
+            values[index] = tensor if as_tensors else tensor._data
+        return self.plan.compute(g, values, wanted)
 
     def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
         """Return the gradients of the wanted arguments only; the work for the others is not done."""
@@ -97,6 +133,8 @@ class PrimitiveNode(TraceableNode):
         values = list(saved)
         for index in self.plan.tensor_slots:
             tensor = saved[index]
+            if type(tensor) is Packed:
+                continue
             if not as_tensors:
                 values[index] = tensor._data
             elif self.plan.slots[index].owner == "out":
@@ -118,7 +156,36 @@ class PrimitiveNode(TraceableNode):
             raise released(self)
         versions = self.versions
         for count, index in enumerate(self.plan.tensor_slots):
-            check_version(self, saved[index], 0 if versions is None else versions[count])
+            if type(saved[index]) is not Packed:
+                check_version(self, saved[index], 0 if versions is None else versions[count])
+
+    def saved_entries(self) -> Sequence[Saved | Packed] | None:
+        """Return the tensors that the formulas need, or what hooks have packed; None once released."""
+        if self.saved is None:
+            return None
+        return [self._entry(count, self.saved[index]) for count, index in enumerate(self.plan.tensor_slots)]
+
+    def waits_for_saved(self) -> bool:
+        """Tell whether something saved is known to need an event loop to be unpacked."""
+        return any(type(value) is Packed and value.may_wait() for value in self.saved or ())
+
+    def _entry(self, count: int, tensor: Any) -> Saved | Packed:
+        if type(tensor) is Packed:
+            return tensor
+        owner = self.plan.slots[self.plan.tensor_slots[count]].owner
+        version = 0 if self.versions is None else self.versions[count]
+        if owner == "out":
+            return Saved(tensor, version, 0)
+        producer = self.next_nodes[self.plan.primitive.tensor_names.index(owner)]
+        if producer is not None and producer.order == LEAF_ORDER:
+            return Saved(tensor, version, accumulator=producer)
+        return Saved(tensor, version, producer=producer)
+
+    def keep_packed(self, index: int, packed: Packed) -> None:
+        """Keep what a hook has packed in the place of the tensor."""
+        place = self.plan.tensor_slots[index]
+        assert self.saved is not None
+        self.saved = (*self.saved[:place], packed, *self.saved[place + 1 :])
 
     def release_variables(self) -> None:
         """Let go of saved tensors; a node that saved none can run again."""
@@ -201,6 +268,11 @@ class Primitive:
         ones = (1 << count) - 1
         plan = self.plans[key] = Plan(self, key >> count & ones, key & ones, bool(key >> 2 * count))
         return plan
+
+    def plan(self, key: int) -> Plan:
+        """Return the plan of calls of one kind: see the attribute `plans`."""
+        found = self.plans.get(key)
+        return self._make_plan(key) if found is None else found
 
     def slot_key(self, need: str) -> tuple[str, str | None]:
         """Return (argument or `out`, attribute) of what a formula names."""

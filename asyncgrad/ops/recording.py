@@ -60,7 +60,9 @@ def generate_call(
     lines = [
         f"def call({_parameters(signature, namespace)}):",
         *_unwrap(name, tensor_names),
-        *_compute(signature, tensor_names, views),
+        *_compute(signature, tensor_names),
+        "    _mode = _grad_mode()",
+        *(_share_memory(signature, tensor_names) if views else ()),
         *_find_edges(tensor_names, always_floating),
         *_make_node(signature, tensor_names),
     ]
@@ -87,38 +89,45 @@ def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
     return lines
 
 
-def _compute(signature: inspect.Signature, tensor_names: Sequence[str], views: bool) -> list[str]:
+def _compute(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
     """Call the function, and put its result into a tensor without a constructor, which would cost a call."""
     plain = _arguments(signature, lambda parameter: parameter)
     raw = _arguments(signature, lambda parameter: f"_raw_{parameter}" if parameter in tensor_names else parameter)
-    lines = [
+    return [
         "    if _template is None:",
         f"        return _function({plain})",
         f"    _data = _function({raw})",
         "    if type(_data) is not _ndarray: _data = _asarray(_data)",
         "    _out = _new(type(_template))",
         "    _out._data, _out._output_nr, _out._device = _data, 0, _template._device",
-        "    _out._meta = _out._counter = _out._grad_fn = None",
+        "    _out._meta = _out._counter = _out._grad_fn = _out._view = None",
     ]
-    if views:
-        first = f"_raw_{tensor_names[0]}"
-        lines += [
-            f"    if _key & 1 and (_data.base is not None or _data is {first}):",
-            "        _out._become_view_of(_template)",
-        ]
-    return lines
+
+
+def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
+    """Make the result a view of the first argument if it shares its memory."""
+    first = tensor_names[0]
+    others = [name for name in signature.parameters if name != first]
+    # A function of several tensors is not called again on another first one.
+    step = f"(call, ({''.join(f'{name}, ' for name in others)}))" if [first] == [*signature.parameters][:1] else "None"
+    return [
+        f"    if _key & 1 and (_data.base is not None or _data is _raw_{first}):",
+        f"        _out._become_view_of(_template, _mode, {step if len(tensor_names) == 1 else None})",
+    ]
 
 
 def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    lines = ["    _mode = _grad_mode()", f"    if not (_mode{floating}):", "        return _out", "    _number = 0"]
+    lines = [f"    if not (_mode{floating}):", "        return _out", "    _number = 0"]
     count = len(tensor_names)
     for index, tensor in enumerate(tensor_names):
         node = f"_node_{tensor}"
         lines += [
             f"    {node} = None",
             f"    if _key & {1 << index}:",
+            # A view whose memory was written into since may have to be given its grad_fn anew. See Tracked._history.
+            f"        if {tensor}._counter is not None and {tensor}._counter.value: {tensor}._refresh()",
             f"        {node} = {tensor}._grad_fn",
             f"        if {node} is not None:",
             f"            _key |= {1 << index + count}",

@@ -16,10 +16,12 @@ from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
 from ..graph.metadata import InputMetadata
 from ..graph.node import Edge
-from ..graph.tracked import Tracked
+from ..graph.tracked import CreationMeta, Tracked, ViewMeta
 from .self_planned import SelfPlannedNode
 
 __all__ = ["SplitNode", "cut"]
+
+_new: Any = object.__new__
 
 
 @final
@@ -78,8 +80,9 @@ class SplitNode(SelfPlannedNode):
 def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     """Return views of what lies between `bounds`, which rise from 0 to the length of `axis`, not negative."""
     data = array._data if isinstance(array, Tracked) else array
-    before = (slice(None),) * axis
-    pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
+    before_axis = (slice(None),) * axis
+    places = [(*before_axis, slice(start, stop)) for start, stop in pairwise(bounds)]
+    pieces = [data[place] for place in places]
     if not isinstance(array, Tracked):
         return pieces
     device, make = array._device, array.__class__
@@ -92,12 +95,25 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
             mode.created(node)
     counter = array._shared_version()
     counter.has_views = True
+    before: ViewMeta | None = array._view
+    base = array if before is None else before.base
+    creation = CreationMeta.MULTI_OUTPUT if mode else CreationMeta.NO_GRAD
+    version = counter.value
     results = []
-    for index, piece in enumerate(pieces):
-        result = make(piece, node, index if node is not None else 0, device)
-        result._counter, result._is_view = counter, True
+    for index, place in enumerate(places):
+        # Neither by a constructor: they would cost as much as the rest.
+        result, view = _new(make), _new(ViewMeta)
+        result._data, result._grad_fn, result._device, result._meta = pieces[index], node, device, None
+        result._output_nr = 0 if node is None else index
+        result._counter, result._view = counter, view
+        view.base, view.before, view.version, view.creation = base, before, version, creation
+        view.step, view.geometries, view.is_distinct = (_slice, (place,)), None, False
         results.append(result)
     return results
+
+
+def _slice(array: Any, index: Any) -> Any:
+    return array[index]
 
 
 def _metadata(pieces: Sequence[Any], device: Any) -> tuple[InputMetadata, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.mutation import keep_saved
 from ..graph.values import describe
 from ..tensor import Tensor
 
@@ -133,6 +134,7 @@ class Optimizer(ABC):
                 state = self.state.get(param)
                 if state is None:
                     state = self.state[param] = {}
+                keep_saved(param)
                 self._update(param._data, grad._data, state, group)
                 param._bump_version()
 
@@ -206,9 +208,9 @@ class Optimizer(ABC):
 def _check_param(which: str, param: Any) -> None:
     if not isinstance(param, Tensor):
         raise ArgumentTypeError(f"{which} must be a Tensor, not {describe(param)}")
-    if param._grad_fn is not None:
+    if param.grad_fn is not None:
         raise ArgumentError(
-            f"{which} was computed by {param._grad_fn.name}, and only leaves can be optimized: "
+            f"{which} was computed by {param.grad_fn.name}, and only leaves can be optimized: "
             "pass the tensor it was computed from, or param.detach().requires_grad_()"
         )
     if not param._data.flags.writeable:

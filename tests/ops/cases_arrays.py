@@ -149,6 +149,12 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
 DIAGONALS: dict[Callable[..., Any], list[Case]] = {
     np.trace: [Case((normal(3, 3),)), Case((normal(3, 2, 3), 1, -1, 0))],
     np.diagonal: [Case((normal(3, 3),)), Case((normal(2, 3, 4), -1, 1, 2)), Case((normal(2, 3), 1))],
+    np.lib.stride_tricks.sliding_window_view: [
+        Case((normal(4), 2)),
+        Case((normal(3, 4), (2, 3))),
+        Case((normal(3, 4), 2, 0)),
+        Case((normal(3, 4), (2, 2), (1, 1)), {"writeable": True}),
+    ],
     np.diag: [Case((normal(3),)), Case((normal(2), -1)), Case((normal(3, 4), 1))],
     np.diagflat: [Case((normal(2, 2), 1))],
     np.tril: [Case((normal(3, 3),)), Case((normal(2, 3, 4), 1)), Case((normal(3),))],

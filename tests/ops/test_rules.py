@@ -18,8 +18,10 @@ from asyncgrad.ops.primitive import derivative, primitive
 from tests.ops import cases_elementwise
 from tests.ops.finite_differences import Case, call, check_derivatives, flat, in_dtype, leaves_of
 
+#: Those that write into an array have tests of their own, in tests/views/test_assigning.py.
+WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
 #: Those that make new arrays, or take apart what they give, and need no case.
-WITHOUT_CASES = {*NONDIFFERENTIABLE, np.full_like}
+WITHOUT_CASES = {*NONDIFFERENTIABLE, *WRITING, np.full_like}
 
 
 def _all_cases() -> dict[Callable[..., Any], list[Case]]:

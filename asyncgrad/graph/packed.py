@@ -1,0 +1,260 @@
+"""Packed: what a pack hook made of a saved tensor, and how that becomes the tensor again.
+
+PyTorch calls hooks that are plain functions. Here either may be an `async def`: what a pack hook returns is awaited in
+the background while the forward goes on, and what an unpack hook returns by the node that needs it, which alone waits.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import weakref
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import SAVED_TENSORS_HOOKS, is_kind, set_grad_mode
+from ..errors import ChangedTensorError, HookError, HookTypeError
+from .background import background
+from .creation import observe_nodes
+from .saved import Saved, output_alias, unpacked, version_of
+from .tracked import Tracked
+from .values import describe, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from .background import Work
+    from .node import Node
+
+__all__ = ["PackHooks", "Packed", "abandon", "called", "named", "unpack_all"]
+
+
+@final
+class PackHooks:
+    """A pack hook, its unpack hook, and the packs that still run.
+
+    Args:
+        pack: called with a tensor that a node saves.
+        unpack: called with what `pack` returned.
+
+    Raises:
+        HookTypeError: one of them cannot be called.
+    """
+
+    __slots__ = ("pack", "running", "unpack", "unpacks_async")
+
+    def __init__(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+        for name, hook in (("pack", pack), ("unpack", unpack)):
+            if not callable(hook):
+                raise HookTypeError(
+                    f"the {name} hook of a saved tensor must be callable, not {describe(hook)}: pass a function or an "
+                    "async def that takes one argument"
+                )
+        self.pack = pack
+        self.unpack = unpack
+        self.unpacks_async = is_kind(inspect.iscoroutinefunction, unpack)
+        #: The packs that have not ended, in the order in which they began.
+        self.running: dict[Work, None] = {}
+
+    def ended(self, work: Work) -> None:
+        """Note the end of a pack."""
+        self.running.pop(work, None)
+
+    def pack_saved(self, node: Node) -> None:
+        """Pack all that a new node has saved; it becomes special, since unpacking is no plain work."""
+        for index, saved in enumerate(node.saved_entries() or ()):
+            if isinstance(saved, Saved) and saved.tensor is not None:
+                node.make_special()
+                node.keep_packed(index, Packed(node, saved, saved.tensor, self))
+
+
+@final
+class Packed:
+    """What a pack hook made of a tensor that a node saves, and the tensor's place in the graph.
+
+    Args:
+        node: what saves it.
+        saved: how it would be saved without hooks.
+        shown: what the pack hook is called with.
+        hooks: the hooks.
+    """
+
+    __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_place", "_shape", "_work")
+
+    def __init__(self, node: Node, saved: Saved, shown: Tracked, hooks: PackHooks) -> None:
+        self._work: Work | None = None
+        self._hooks = hooks
+        self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
+        source = saved.tensor
+        output_nr = saved.output_nr
+        if output_nr is None and source is not None and saved.producer is not None:
+            output_nr = source._output_nr
+        #: Which output of the node it is, or of its producer; or its accumulator.
+        self._place = (output_nr, saved.producer, saved.accumulator)
+        self._kept = self._pack(node, shown)
+
+    def _pack(self, node: Node, shown: Tracked) -> Any:
+        hook = self._hooks.pack
+        before = version_of(shown)
+        context = contextvars.copy_context()
+        kept = context.run(_called_apart, hook, shown)
+        name = f"pack {named(hook)} of {called(node)}"
+        if not inspect.isawaitable(kept):
+            _check_unchanged(shown, before, name)
+            return kept
+        work = background().start(_packed_later(kept, shown, before, name), context, name, self._hooks.ended)
+        if work.is_ended:
+            return work.take()
+        self._hooks.running[work] = None
+        self._work = work
+        return None
+
+    def may_wait(self) -> bool:
+        """Tell whether unpacking is known to have something to wait for."""
+        return (self._work is not None and not self._work.is_ended) or self._hooks.unpacks_async
+
+    def begin(self) -> Any:
+        """Return what the unpack hook does, or a coroutine of that where the pack hook has to end first."""
+        work = self._work
+        if work is None:
+            return self._hooks.unpack(self._kept)
+        return self._call_unpack(work) if work.is_ended else self._unpack_after(work)
+
+    def _call_unpack(self, ended: Work) -> Any:
+        self._kept, self._work = ended.take(), None
+        return self._hooks.unpack(self._kept)
+
+    async def _unpack_after(self, work: Work) -> Any:
+        await work.wait()
+        # Another backward may have waited for the same.
+        result = self._hooks.unpack(self._kept) if self._work is None else self._call_unpack(work)
+        return await result if inspect.isawaitable(result) else result
+
+    async def restore_later(self, result: Awaitable[Any], node: Node) -> Any:
+        """Return what `restore` does, once there is a result."""
+        return self.restore(await result, node)
+
+    def restore(self, result: Any, node: Node) -> Any:
+        """Check what the unpack hook returned; return it with the place in the graph that the saved tensor had.
+
+        Raises:
+            HookTypeError: it is no array.
+            HookError: it has another shape or dtype, or is on another device.
+        """
+        tensor = wrap(result, self._device)
+        name = f"unpack {named(self._hooks.unpack)} of {called(node)}"
+        if not isinstance(tensor, Tracked):
+            raise HookTypeError(
+                f"{name} returned {describe(result)}: return the tensor that was packed, or its array, of shape "
+                f"{self._shape} and dtype {self._dtype}"
+            )
+        data = tensor._data
+        if data.shape != self._shape or data.dtype != self._dtype:
+            raise HookError(
+                f"{name} returned {describe(tensor)}, and what was packed had shape {self._shape} and dtype "
+                f"{self._dtype}: return it as it was, with reshape and astype if need be"
+            )
+        if tensor._device is not self._device:
+            raise HookError(
+                f"{name} returned a tensor on '{tensor._device}', and what was packed was on '{self._device}': "
+                f"write return t.to('{self._device}')"
+            )
+        output_nr, producer, accumulator = self._place
+        if producer is not None:
+            return output_alias(tensor, producer, output_nr or 0)
+        if output_nr is not None:
+            return output_alias(tensor, node, output_nr)
+        if accumulator is None:
+            return tensor
+        alias = output_alias(tensor)
+        meta = alias._autograd_meta()
+        meta.requires_grad, meta.accumulator = True, weakref.ref(accumulator)
+        return alias
+
+    def __del__(self) -> None:
+        # Nobody will ask for it any more. (There is no such attribute where the constructor has raised.)
+        work = getattr(self, "_work", None)
+        if work is not None and not work.is_ended:
+            work.cancel()
+
+
+def _called_apart(hook: Callable[[Any], Any], shown: Tracked) -> Any:
+    """Call a pack hook, in a context of its own: nothing is recorded there, and nothing packed in turn."""
+    set_grad_mode(False)
+    SAVED_TENSORS_HOOKS.set(None)
+    observe_nodes()
+    return hook(shown)
+
+
+async def _packed_later(kept: Awaitable[Any], shown: Tracked, before: int, name: str) -> Any:
+    result = await kept
+    if version_of(shown) != before:
+        raise ChangedTensorError(
+            f"{name} had not ended when its tensor, of shape {shown._data.shape} and dtype {shown._data.dtype}, was "
+            f"changed in place (version {before}, now {version_of(shown)}): what it packed may be neither the one nor "
+            "the other. Copy before the first await, or change the tensor after the block of "
+            "`async with ag.graph.saved_tensors_hooks(...)`, which waits"
+        )
+    return result
+
+
+def _check_unchanged(shown: Tracked, before: int, name: str) -> None:
+    if version_of(shown) != before:
+        raise HookError(
+            f"{name} changed its input in place, a tensor of shape {shown._data.shape} and dtype {shown._data.dtype} "
+            f"(version {before}, now {version_of(shown)}), which the forward goes on with: change a copy, t.copy()"
+        )
+
+
+def unpack_all(node: Node, entries: Iterable[Saved | Packed]) -> Any:
+    """Return a list of the tensors; or a coroutine that does, where something has to be waited for.
+
+    They are unpacked in order; those that are waited for are waited for side by side.
+    """
+    found: list[Any] = []
+    waiting: dict[int, Packed] = {}
+    try:
+        for index, entry in enumerate(entries):
+            if isinstance(entry, Saved):
+                found.append(unpacked(node, entry))
+                continue
+            result = entry.begin()
+            if inspect.isawaitable(result):
+                waiting[index] = entry
+                found.append(result)
+            else:
+                found.append(entry.restore(result, node))
+    except BaseException:
+        for index in waiting:
+            abandon(found[index])
+        raise
+    return _together(node, found, waiting) if waiting else found
+
+
+async def _together(node: Node, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
+    names = [f"unpacking saved tensor {index} of {called(node)}" for index in waiting]
+    coroutines = [entry.restore_later(found[index], node) for index, entry in waiting.items()]
+    try:
+        tensors = await background().together(coroutines, names)
+    finally:
+        # Where one has failed, others may not have begun.
+        for index in waiting:
+            abandon(found[index])
+    for index, tensor in zip(waiting, tensors, strict=True):
+        found[index] = tensor
+    return found
+
+
+def abandon(awaitable: Any) -> None:
+    """Close what will not be awaited, if that is a coroutine that has not begun."""
+    if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
+        awaitable.close()
+
+
+def named(hook: Any) -> str:
+    """Say which hook it is."""
+    return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"
+
+
+def called(node: Node) -> str:
+    """Say which node it is."""
+    return f"{node.name} (node #{node.sequence_nr})"

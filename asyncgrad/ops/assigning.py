@@ -1,0 +1,237 @@
+"""NumPy's functions that write into an array by an index, a mask or an axis, and the methods `at` of its ufuncs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError
+from ..graph.tracked import Tracked
+from ..graph.values import describe, raw
+from ..views.writing import copy_into, copy_into_part, is_recorded, write
+from .axes import array_like, axis_index
+from .dispatch import METHODS
+from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
+from .primitive import RULES, derivative, primitive
+from .shaping import reshape
+
+__all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "setitem", "write_at"]
+
+
+# Advanced indices: where several lead to one element, the last one counts.
+
+
+@primitive()
+def assign_(a: Any, index: Any, value: Any) -> Any:
+    """Return a copy of `a` with a value where an advanced index leads."""
+    result = a.copy()
+    result[index] = value
+    return result
+
+
+@primitive()
+def clear_(g: Any, index: Any) -> Any:
+    """Return a copy of `g` with zeros where an index leads."""
+    result = g.copy()
+    result[index] = 0
+    return result
+
+
+@derivative(assign_, "a")
+def _(g: Any, index: Any) -> Any:
+    return clear(g, index)
+
+
+@derivative(assign_, "value")
+def _(g: Any, index: Any) -> Any:
+    picked = pick(g, index)
+    order = np.arange(picked.size).reshape(picked.shape)
+    last = np.empty(g.shape, np.intp)
+    last[index] = order
+    counts = last[index] == order
+    return picked if counts.all() else np.where(counts, picked, 0)
+
+
+@derivative(clear_, "g")
+def _(h: Any, index: Any) -> Any:
+    return clear(h, index)
+
+
+assign, clear = assign_.call, clear_.call
+
+
+def setitem(a: Any, index: Any, value: Any) -> None:
+    """Write a value into a part of a tensor, in place, with NumPy's casting.
+
+    Raises:
+        InPlaceError: the write cannot be recorded.
+    """
+    index = raw_index(index)
+    if not is_recorded(a, value):
+        (a._data if isinstance(a, Tracked) else a)[index] = raw(value)
+        if isinstance(a, Tracked):
+            a._bump_version()
+        return
+    if is_basic(index):
+        items = index if isinstance(index, tuple) else (index,)
+        if not any(item is Ellipsis for item in items):
+            items = (*items, Ellipsis)
+        copy_into_part(a, items, (part, (items,)), value)
+        return
+    if isinstance(value, Tracked):
+        extra = value._data.ndim - a._data[index].ndim
+        value = reshape(value, value._data.shape[extra:]) if extra > 0 else value
+    write(a, assign(a, index, value))
+
+
+# ufunc.at: each element as often as it is named, in order.
+
+
+@primitive()
+def add_at_(a: Any, index: Any, value: Any) -> Any:
+    """Return a copy of `a` with values added where an index leads."""
+    result = a.copy()
+    np.add.at(result, index, value)
+    return result
+
+
+@derivative(add_at_, "a")
+def _(g: Any) -> Any:
+    return g
+
+
+@derivative(add_at_, "value")
+def _(g: Any, index: Any) -> Any:
+    return getitem(g, index)
+
+
+def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
+    """Run a ufunc in place on the elements that indices lead to, once for each time that they do."""
+    index = raw_index(indices)
+    if not is_recorded(a, *values):
+        ufunc.at(raw(a), index, *map(raw, values))
+        if isinstance(a, Tracked):
+            a._bump_version()
+        return
+    if ufunc in (np.add, np.subtract):
+        (value,) = values
+        write(a, add_at_(a, index, value if ufunc is np.add else -array_like(value)))
+        return
+    numbers = np.arange(a._data.size).reshape(a._data.shape)[index]
+    flat = np.reshape(numbers, -1)
+    spread = [reshape(np.broadcast_to(array_like(value), np.shape(numbers)), -1) for value in values]
+    for chosen in _rounds(flat):
+        places = np.unravel_index(flat[chosen], a._data.shape)
+        setitem(a, places, ufunc(pick(a, places), *(getitem(value, chosen) for value in spread)))
+
+
+def _rounds(numbers: Any) -> list[Any]:
+    """Return the positions of all first occurrences of a number, of all second ones, and so on."""
+    order = np.argsort(numbers, kind="stable")
+    arranged = numbers[order]
+    starts = np.flatnonzero(np.concatenate(([True], arranged[1:] != arranged[:-1]))) if arranged.size else arranged
+    lengths = np.diff(np.append(starts, arranged.size))
+    rank = np.empty(numbers.size, np.intp)
+    rank[order] = np.arange(numbers.size) - np.repeat(starts, lengths)
+    return [np.flatnonzero(rank == turn) for turn in range(int(lengths.max(initial=0)))]
+
+
+METHODS["at"] = write_at
+
+
+# NumPy's functions.
+
+
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """Copy an array into another one, where a mask says so."""
+    _needs_array(dst, "copyto")
+    if casting == "same_kind":
+        copy_into(dst, src, where)
+        return
+    values = np.array(raw(dst))
+    np.copyto(values, raw(src), casting=casting, where=raw(where))
+    copy_into(dst, src, where, values)
+
+
+def _needs_array(target: Any, name: str) -> None:
+    if not isinstance(target, (Tracked, np.ndarray)):
+        raise ArgumentTypeError(f"{name} writes into a tensor or an array, not {describe(target)}")
+
+
+def _plainly(function: Callable[..., Any], target: Any, *others: Any) -> bool:
+    """Run a function that writes into `target` on bare arrays, unless it is to be recorded; tell whether it was run."""
+    _needs_array(target, function.__name__)
+    if is_recorded(target, *others):
+        return False
+    function(raw(target), *map(raw, others))
+    if isinstance(target, Tracked):
+        target._bump_version()
+    return True
+
+
+def _repeated(values: Any, places: Any) -> Any:
+    """Return the values that stand at places in an endless repetition of `values` in a row."""
+    row = reshape(array_like(values), -1)
+    return getitem(row, places % row.size)
+
+
+def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
+    """Write values, repeated where they are too few, at indices into `a` taken as one row."""
+    if _plainly(lambda target, ind, v: np.put(target, ind, v, mode), a, ind, v):
+        return
+    size = math.prod(a.shape)
+    places = np.take(np.arange(size), np.reshape(raw(ind), -1).astype(np.intp), mode=mode)
+    setitem(a, np.unravel_index(places, a.shape), _repeated(v, np.arange(places.size)))
+
+
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """Write values, repeated where they are too few, into the elements where a mask holds, one after another."""
+    if _plainly(np.place, arr, mask, vals):
+        return
+    chosen = np.reshape(np.asarray(raw(mask), bool), arr.shape)
+    setitem(arr, chosen, _repeated(vals, np.arange(np.count_nonzero(chosen))))
+
+
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    """Write into the elements where a mask holds what stands at their places in `values`, repeated where too short."""
+    if _plainly(np.putmask, a, mask, values):
+        return
+    chosen = np.reshape(np.asarray(raw(mask), bool), a.shape)
+    setitem(a, chosen, _repeated(values, np.flatnonzero(chosen)))
+
+
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
+    """Write values into each row of `arr` along an axis, at its own row of indices."""
+    if _plainly(lambda target, indices, values: np.put_along_axis(target, indices, values, axis), arr, indices, values):
+        return
+    places = np.array(raw(indices))
+    if axis is None:
+        numbers = np.arange(math.prod(arr.shape))
+        setitem(arr, np.unravel_index(numbers[places], arr.shape), values)
+    else:
+        setitem(arr, grid_along(places, arr.shape, axis_index(axis, arr.ndim)), values)
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    """Write values, repeated where they are too few, onto the main diagonal."""
+    if _plainly(lambda target, val: np.fill_diagonal(target, val, wrap), a, val):
+        return
+    numbers = np.zeros(a.shape, np.int8)
+    np.fill_diagonal(numbers, 1, wrap)
+    places = np.flatnonzero(numbers)
+    setitem(a, np.unravel_index(places, a.shape), _repeated(val, np.arange(places.size)))
+
+
+RULES.update(
+    {
+        np.copyto: copyto,
+        np.put: put,
+        np.place: place,
+        np.putmask: putmask,
+        np.put_along_axis: put_along_axis,
+        np.fill_diagonal: fill_diagonal,
+    }
+)

@@ -1,0 +1,95 @@
+"""Views whose elements lie in memory as strides say: windows that slide along axes, and any others."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..graph.values import raw
+from ..views.geometry import Slice, TensorGeometry
+from ..views.strided import put_at
+from .axes import axis_index
+from .primitive import RULES, derivative, primitive
+
+__all__ = ["as_strided", "sliding_window_view"]
+
+
+@primitive(views=True)
+def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable: bool) -> Any:
+    """Return a view of all windows; each has its axes at the end."""
+    return np.lib.stride_tricks.sliding_window_view(x, lengths, axes, writeable=writeable)
+
+
+@primitive()
+def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """Return zeros of a shape with each window added where it lies."""
+    total = np.zeros(shape, g.dtype)
+    for start in itertools.product(*map(range, lengths)):
+        index: list[Any] = [slice(None)] * len(shape)
+        for axis, first in zip(axes, start, strict=True):
+            # An axis may be named more than once: a window in a window.
+            before = index[axis].start or 0
+            index[axis] = slice(before + first, before + first + g.shape[axis])
+        total[tuple(index)] += g[(..., *start)]
+    return total
+
+
+@derivative(windows_, "x")
+def _(g: Any, x_shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    return put_windows_(g, x_shape, lengths, axes)
+
+
+@derivative(put_windows_, "g")
+def _(h: Any, lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    return windows_(h, lengths, axes, False)
+
+
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Any:
+    """Return a view of the windows of a shape that slide along axes; read-only unless `writeable`."""
+    lengths = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
+    if axis is None:
+        axes = tuple(range(x.ndim))
+    else:
+        axes = tuple(axis_index(one, x.ndim) for one in (axis if np.iterable(axis) else (axis,)))
+    return windows_(x, tuple(map(int, lengths)), axes, writeable)
+
+
+RULES[np.lib.stride_tricks.sliding_window_view] = sliding_window_view
+
+
+@primitive(views=True)
+def strided_(a: Any, place: Slice) -> Any:
+    """Return the view of an array that lies at a place in it."""
+    return (
+        place.part(a)
+        if place.is_contiguous and a.flags.c_contiguous
+        else np.lib.stride_tricks.as_strided(a, place.view.shape, place.view.strides)
+    )
+
+
+@derivative(strided_, "a")
+def _(g: Any, place: Slice) -> Any:
+    return put_at(g, place)
+
+
+def as_strided(a: Any, shape: Any, strides: Any) -> Any:
+    """Return the view of `a` that begins where that does, with a shape, and with strides in bytes.
+
+    Raises:
+        ArgumentError: it would reach outside of the memory that the elements of `a` take up.
+    """
+    array: Any = raw(a)
+    whole = TensorGeometry(array.shape, array.strides, 0, array.dtype)
+    view = TensorGeometry(tuple(shape), tuple(strides), 0, array.dtype)
+    (low, high), (first, last) = whole.reach(), view.reach()
+    if view.size() and not low <= first <= last <= high:
+        raise ArgumentError(
+            f"a view of shape {view.shape} with strides {view.strides} reaches from byte {first} to {last}, and a "
+            f"tensor of shape {whole.shape} with strides {whole.strides} takes up {low} to {high}"
+        )
+    return strided_(a, Slice(whole, view, array.flags.c_contiguous))

@@ -1,0 +1,19 @@
+"""Views and writes in place: where a view lies in its base, and how a write changes the history of both."""
+
+from ..ops.self_planned import SelfPlannedNode as SelfPlannedNode
+from .geometry import TensorGeometry as TensorGeometry
+from .geometry import ViewFunc as ViewFunc
+from .geometry import replay_views as replay_views
+from .nodes import CopyBackwards as CopyBackwards
+from .nodes import CopySlices as CopySlices
+from .versions import increment_version as increment_version
+
+__all__ = [
+    "CopyBackwards",
+    "CopySlices",
+    "SelfPlannedNode",
+    "TensorGeometry",
+    "ViewFunc",
+    "increment_version",
+    "replay_views",
+]

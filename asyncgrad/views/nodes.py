@@ -1,0 +1,261 @@
+"""The nodes of what is written in place: CopyBackwards, CopySlices, and the node of a view made anew."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..context import CURRENT_GRAPH_TASK
+from ..errors import InvalidGradientError
+from ..graph import values
+from ..graph.metadata import InputMetadata, fit
+from ..graph.node import THREADS, Edge, Node, Special, next_order
+from ..graph.packed import Packed
+from ..graph.saved import Saved, released
+from ..graph.tracked import Tracked
+from ..ops.self_planned import SelfPlannedNode
+from .geometry import Place, Slice
+from .strided import part_at, put_at, replace_at
+
+__all__ = ["AsStridedNode", "CopyBackwards", "CopySlices"]
+
+
+@final
+class AsStridedNode(SelfPlannedNode):
+    """The backward of a view that was made anew after its base changed: the gradient put where the view lies.
+
+    Args:
+        edge: where the gradient of the base flows.
+        view: the view.
+        place: where it lies.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, edge: Edge, view: Tracked, place: Slice) -> None:
+        # Spelled out, since a chain of writes into a view makes one for each.
+        node, input_nr = edge
+        assert node is not None
+        node.has_parent = True
+        self.next_nodes, self.input_nrs = (node,), (input_nr,)
+        self.topological_nr = node.topological_nr + 1
+        self.order = next_order()
+        if len(THREADS) > 1:
+            self._note_thread()
+        data = view._data
+        self.shape, self.dtype, self.device = data.shape, data.dtype, view._device
+        self.special = None
+        self._place = place
+
+    @property
+    def name(self) -> str:
+        """What the view is made by now."""
+        return "AsStridedBackward"
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the gradient of the base, if the backward that runs needs it."""
+        return self.apply_wanted(grads[0], [self.task_should_compute_output(0)])
+
+    def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
+        """Return the gradient of the base, if it is wanted."""
+        return self.apply_carefully(g) if wanted[0] else (None,)
+
+    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+        """Return zeros with the gradient added where the view lies."""
+        return (None if g is None else put_at(g, self._place),)
+
+
+@final
+class CopyBackwards(SelfPlannedNode):
+    """The backward of a copy into a tensor: its old value gets no gradient where it was written into, the source does.
+
+    Its edges lead to the tensor as it was before, and to the source. The gradient of the old value is zeros where
+    that is gone; shape, dtype and device are brought to those of the source as after any node.
+
+    Args:
+        edge: of the tensor before it was written into.
+        source: of what was copied.
+        out: the tensor.
+        where: a mask of what was written; None is everything.
+
+    Source: CopyBackwards of PyTorch.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> x, y = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor([3.0, 4.0])
+        >>> np.copyto(y, x)
+        >>> y.grad_fn.name
+        'CopyBackwards'
+    """
+
+    __slots__ = ("_where",)
+
+    def __init__(self, edge: Edge | None, source: Edge | None, out: Tracked, where: Any = None) -> None:
+        self._connect((edge, source))
+        self.shape, self.dtype, self.device = out._data.shape, out._data.dtype, out._device
+        self.special = None
+        self._where = where
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the gradients of the old value and of the source, as far as the backward that runs needs them."""
+        return self.apply_wanted(grads[0], [self.task_should_compute_output(edge) for edge in (0, 1)])
+
+    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+        """Return the gradients of the old value and of the source, as far as they require grad."""
+        return self.apply_wanted(g, [node is not None for node in self.next_nodes])
+
+    def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
+        """Return the gradients of the old value and of the source, as far as they are wanted."""
+        if g is None:
+            return None, None
+        where = self._where
+        if where is None:
+            return np.zeros_like(g) if wanted[0] else None, g if wanted[1] else None
+        return np.where(where, 0, g) if wanted[0] else None, np.where(where, g, 0) if wanted[1] else None
+
+
+@final
+class CopySlices(SelfPlannedNode):
+    """The backward of a write into a view, as the node of its base.
+
+    It takes the gradient of the base, has the write's own node turn the part that belongs to the view into the
+    gradient of what stood there before, and hands on the rest of it unchanged. Its first edge leads to the base as it
+    was before; the others are those of the write, without that of the view.
+
+    Args:
+        edge: of the base before the write; None where it did not require grad.
+        base: the base.
+        place: where the view lies in it.
+        fn: the node of the write.
+        slot: which edge of that is the view's.
+
+    Source: CopySlices of PyTorch.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = x * 1
+        >>> y[:1] *= 3
+        >>> y.grad_fn.name
+        'CopySlices'
+    """
+
+    __slots__ = ("_fn", "_place", "_slot", "is_async")
+
+    def __init__(self, edge: Edge | None, base: Tracked, place: Place, fn: Node, slot: int = 0) -> None:
+        node, input_nr = (None, 0) if edge is None else edge
+        nodes, input_nrs = fn.next_nodes, fn.input_nrs
+        if slot:
+            nodes, input_nrs = (None, *nodes[:slot], *nodes[slot + 1 :]), (0, *input_nrs[:slot], *input_nrs[slot + 1 :])
+        self.connect((node, *nodes[1:]), (input_nr, *input_nrs[1:]))
+        self.order = next_order()
+        if len(THREADS) > 1:
+            self._note_thread()
+        data = base._data
+        self.shape, self.dtype, self.device = data.shape, data.dtype, base._device
+        # A Function's node has no plan, and one whose saved tensors were packed does not run by its plan.
+        self.special = None if fn.special is None and hasattr(fn, "plan") else Special()
+        self.is_async = fn.is_async
+        self._fn: Any = fn
+        self._slot = slot
+        self._place = place
+
+    def apply(self, grads: tuple[Any, ...]) -> Any:
+        """Return the gradients of the base and of what was written, or an awaitable of them."""
+        (g,) = grads
+        graph_task = CURRENT_GRAPH_TASK.get()
+        wanted = None
+        if graph_task is not None and graph_task.limits is not None:
+            wanted = [self.task_should_compute_output(edge) for edge in range(self.num_outputs)]
+            self._mend(graph_task.limits, wanted[0])
+        fn = self._checked_fn()
+        if g is None or (fn.special is None and hasattr(fn, "plan")):
+            return self._run(g, wanted)
+        part = part_at(g, self._place)
+        results = fn.apply((part,))
+        return self._awaited(g, part, results) if inspect.isawaitable(results) else self._replaced(g, part, results)
+
+    async def _awaited(self, g: Any, part: Any, results: Awaitable[Any]) -> tuple[Any, ...]:
+        return self._replaced(g, part, await results)
+
+    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+        """Return the gradients of the base and of what was written, as far as they require grad."""
+        return self._run(g, None)
+
+    def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
+        """Return the gradients of the base and of what was written, as far as they are wanted."""
+        return self._run(g, wanted)
+
+    def _run(self, g: Any, wanted: Sequence[bool] | None) -> tuple[Any, ...]:
+        fn = self._checked_fn()
+        if g is None:
+            return (None,) * len(self.next_nodes)
+        part = part_at(g, self._place)
+        if wanted is not None:
+            results = fn.apply_wanted(part, wanted)
+        elif isinstance(part, Tracked):
+            results = fn.apply_carefully(part)
+        else:
+            results = fn.plan.run(fn, part)
+        if self.next_nodes[0] is None or (wanted is not None and not wanted[0]):
+            return (None, *results[1:])
+        return self._replaced(g, part, results)
+
+    def _replaced(self, g: Any, part: Any, results: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients of all edges, given those of the write's."""
+        slot = self._slot
+        first, others = results[slot], (*results[:slot], *results[slot + 1 :])
+        if first is None:
+            return (None, *others)
+        if first is part:
+            return (g, *others)
+        view = self._place.view
+        if first.shape != view.shape or first.dtype is not view.dtype:
+            first = self._fitted(first)
+        if isinstance(g, Tracked):
+            return (replace_at(g, first, self._place), *others)
+        return (self._place.replaced(g, values.raw(first)), *others)
+
+    def _fitted(self, grad: Any) -> Any:
+        view = self._place.view
+        fitted = fit(grad, InputMetadata(view.shape, view.dtype, self.device))
+        if isinstance(fitted, str):
+            raise InvalidGradientError(
+                f"{self._fn.name} (node #{self._fn.sequence_nr}) returned {fitted} for the view that it wrote into, "
+                f"which has shape {view.shape} and dtype {view.dtype}"
+            )
+        return fitted
+
+    def saved_entries(self) -> Sequence[Saved | Packed] | None:
+        """Return what the write's own node has saved."""
+        return None if self._fn is None else self._fn.saved_entries()
+
+    def keep_packed(self, index: int, packed: Packed) -> None:
+        """Keep what a hook has packed where the write's own node had saved it."""
+        self._fn.make_special()
+        self._fn.keep_packed(index, packed)
+
+    def _mend(self, exec_info: Any, wants_base: bool) -> None:
+        """Have the node of the view as it was before count as one that is to run, where the base's gradient is wanted.
+
+        A backward with given inputs has not come by it, since this node leads past it; and the write's node asks
+        whether that is of any use, so as to spare itself the gradient of what stood in the view.
+
+        Source: the mending of exec_info in CopySlices of PyTorch.
+        """
+        view = None if self._fn is None else self._fn.next_nodes[self._slot]
+        if view is not None and wants_base:
+            exec_info[view].needed = True
+
+    def _checked_fn(self) -> Any:
+        fn = self._fn
+        if fn is None:
+            raise released(self)
+        return fn
+
+    def release_variables(self) -> None:
+        """Let go of the write's own node: it runs once, whether it saved something or not."""
+        self._fn = None

@@ -1,0 +1,44 @@
+"""Version counters as users reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import ArgumentTypeError
+from ..graph.tracked import Tracked
+from ..graph.values import describe
+
+__all__ = ["increment_version"]
+
+
+def increment_version(tensors: Tracked | Iterable[Tracked]) -> None:
+    """Count a write into a tensor's memory that was made where nobody could see it, through an ndarray say.
+
+    Whoever saved the tensor, its base or a view of it for a backward notices.
+
+    Args:
+        tensors: a tensor, or several.
+
+    Raises:
+        ArgumentTypeError: one of them is no tensor.
+
+    Source: torch.autograd.graph.increment_version.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0])
+        >>> x.numpy()[0] = 2.0
+        >>> ag.graph.increment_version(x)
+        >>> x._version
+        1
+    """
+    found: list[Any] = [tensors] if isinstance(tensors, Tracked) or not isinstance(tensors, Iterable) else [*tensors]
+    for tensor in found:
+        if not isinstance(tensor, Tracked):
+            raise ArgumentTypeError(
+                f"only a tensor has a version, not {describe(tensor)}: write increment_version(t), or "
+                "increment_version([t, u])"
+            )
+    for tensor in found:
+        tensor._bump_version()

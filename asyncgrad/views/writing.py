@@ -1,0 +1,210 @@
+"""Writing in place: a result, or anybody's array, into a tensor, with the history that it then has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..context import GRAD_MODE, SAVED_TENSORS_KEEPER
+from ..errors import InPlaceError
+from ..graph.leaf import gradient_edge
+from ..graph.mutation import keep_saved
+from ..graph.node import Edge, Node
+from ..graph.saved import version_of
+from ..graph.tracked import Tracked
+from .geometry import place_of_part
+from .history import announce, check_write, rebase, rebase_view
+from .nodes import CopyBackwards
+
+__all__ = [
+    "before_write",
+    "changes_with",
+    "copy_into",
+    "copy_into_part",
+    "is_recorded",
+    "old_value",
+    "write",
+    "write_raw",
+]
+
+
+def is_recorded(out: Any, *sources: Any) -> bool:
+    """Tell whether a write into `out` from `sources` is to be recorded.
+
+    Raises:
+        InPlaceError: `out` is an array, which has no history, and a source requires grad.
+    """
+    if not isinstance(out, Tracked):
+        for source in sources:
+            if isinstance(source, Tracked) and source._requires_grad() and GRAD_MODE.get():
+                made_by = "a leaf" if source._grad_fn is None else f"made by {source._grad_fn.name}"
+                raise InPlaceError(
+                    f"writing into an ndarray from a tensor of shape {source._data.shape} that requires grad "
+                    f"({made_by}) would lose its history: write into a tensor, out = ag.asarray(array), or from "
+                    "t.detach() if no gradient is to flow"
+                )
+        return False
+    if SAVED_TENSORS_KEEPER.get() is not None:
+        # Whoever asks this is about to write.
+        keep_saved(out)
+    if not GRAD_MODE.get() or out._data.dtype.kind not in "fc":
+        return False
+    return out._requires_grad() or any(isinstance(source, Tracked) and source._requires_grad() for source in sources)
+
+
+def write_raw(out: Any, values: Any, where: Any = True) -> None:
+    """Write an array into the memory of a tensor, or into an array, with NumPy's casting rule."""
+    values, where = (value._data if isinstance(value, Tracked) else value for value in (values, where))
+    np.copyto(out._data if isinstance(out, Tracked) else out, values, where=where)
+
+
+def write(out: Any, result: Any) -> Any:
+    """Write a result that nobody else has into `out`, in place, with NumPy's casting rule; return `out`.
+
+    Raises:
+        InPlaceError: the write cannot be recorded.
+    """
+    if not is_recorded(out, result):
+        write_raw(out, result)
+        if isinstance(out, Tracked):
+            out._bump_version()
+        return out
+    node = _node_of_write(out, result)
+    if node is None:
+        return copy_into(out, result)
+    _keep_old_values(node, out)
+    np.copyto(out._data, result._data)
+    rebase(out, node, result._output_nr)
+    return out
+
+
+def _node_of_write(out: Tracked, result: Any) -> Node | None:
+    """Return the node of a result if it can become that of `out`; None where a copy has to be recorded."""
+    check_write(out)
+    node: Node | None = result._grad_fn if isinstance(result, Tracked) else None
+    if (
+        node is None
+        or node.shape is None
+        or result._data.shape != out._data.shape
+        or result._data.dtype is not out._data.dtype
+    ):
+        return None
+    if out._view is not None:
+        before = out._history()
+        if node.next_nodes[0] is not before or (before is not None and node.input_nrs[0] != out._output_nr):
+            return None
+    return node
+
+
+def _keep_old_values(node: Any, out: Tracked) -> None:
+    """Have a node that saved `out`, or another tensor on its memory, keep the value from before the write."""
+    saved = getattr(node, "saved", None)
+    if not saved:
+        return
+    slots = node.plan.tensor_slots
+    kept = list(saved)
+    for index in slots:
+        if changes_with(saved[index], out):
+            kept[index] = old_value(saved[index])
+            versions = tuple(version_of(kept[slot]) if isinstance(kept[slot], Tracked) else 0 for slot in slots)
+            node.saved, node.versions = tuple(kept), versions if any(versions) else None
+
+
+def changes_with(saved: Any, out: Tracked) -> bool:
+    """Tell whether a write into `out` changes what a node has saved, which then has to be copied first."""
+    if not isinstance(saved, Tracked) or _is_asking_leaf(saved):
+        return False
+    return saved is out or (saved._counter is not None and saved._counter is out._counter)
+
+
+def before_write(out: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Return the inputs of an operation whose result is to be written into `out`, for it to save.
+
+    Where somebody looks on, pack hooks say, `out` itself among them would be seen before the write and change then:
+    a copy takes its place.
+    """
+    if GRAD_MODE.get() in (True, False) or not isinstance(out, Tracked) or not out._requires_grad():
+        return inputs
+    return [old_value(value) if value is out and not _is_asking_leaf(out) else value for value in inputs]
+
+
+def _is_asking_leaf(tensor: Tracked) -> bool:
+    """Tell whether a tensor is a leaf that requires grad, and so cannot stand elsewhere."""
+    return tensor._meta is not None and tensor._meta.requires_grad
+
+
+def old_value(tensor: Tracked) -> Tracked:
+    """Return a tensor with the value and the history that `tensor` has now, on memory of its own."""
+    return type(tensor)(tensor._data.copy(order="K"), tensor._history(), tensor._output_nr, tensor._device)
+
+
+def copy_into(out: Any, source: Any, where: Any = True, values: Any = None) -> Any:
+    """Copy anybody's array or tensor into `out`, in place, with NumPy's casting rule; return `out`.
+
+    Args:
+        out: where to.
+        source: where from.
+        where: a mask of what is copied.
+        values: what `out` is to hold afterwards, where that is known already.
+
+    Raises:
+        InPlaceError: the write cannot be recorded.
+    """
+    if not is_recorded(out, source):
+        write_raw(out, *(source, where) if values is None else (values,))
+        if isinstance(out, Tracked):
+            out._bump_version()
+        return out
+    check_write(out)
+    mask = None if where is True else np.array(where._data if isinstance(where, Tracked) else where, bool)
+    write_raw(out, *(source, where) if values is None else (values,))
+    node = CopyBackwards(gradient_edge(out), _edge_of(source, out._data.ndim), out, mask)
+    if out._view is None:
+        announce(node)
+    rebase(out, node)
+    return out
+
+
+def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
+    """Copy anybody's array or tensor into the part of `out` that a basic index leads to; recorded.
+
+    Args:
+        out: the tensor.
+        index: one that gives an array, if need be by an Ellipsis at its end.
+        step: the view function that makes that part, and its arguments.
+        source: the array, which broadcasts to the part.
+
+    Raises:
+        InPlaceError: the write cannot be recorded.
+    """
+    check_write(out)
+    array = out._data[index]
+    if isinstance(source, Tracked) and source._counter is out._counter and _is_same(source._data, array):
+        # What Python does at the end of `t[index] += x`: the view has been written into already.
+        out._bump_version()
+        return
+    meta = out._view
+    base = out if meta is None else meta.base
+    place = place_of_part(out, meta, array, step)
+    edge, source_edge = gradient_edge(base), _edge_of(source, array.ndim)
+    array[...] = source._data if isinstance(source, Tracked) else source
+    out._bump_version()
+    # What stood in the part before gets no gradient, so its own node need not be made to stand in for it.
+    rebase_view(base, place, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
+
+
+def _is_same(array: Any, other: Any) -> bool:
+    """Tell whether two arrays are the same elements in the same memory."""
+    first, second = array.__array_interface__, other.__array_interface__
+    return all(first[key] == second[key] for key in ("data", "shape", "typestr")) and array.strides == other.strides
+
+
+def _edge_of(source: Any, ndim: int) -> Edge | None:
+    """Return the edge of what is copied to an array of `ndim` axes; NumPy drops axes of length 1 in front."""
+    if not isinstance(source, Tracked):
+        return None
+    if source._data.ndim > ndim and source._requires_grad():
+        source = np.reshape(source, source._data.shape[source._data.ndim - ndim :])  # type: ignore[call-overload]
+    return gradient_edge(source)

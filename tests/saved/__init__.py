@@ -1,0 +1,1 @@
+"""What nodes save for their backward, and the hooks that keep it elsewhere."""

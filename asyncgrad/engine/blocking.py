@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW, LoopBelow
 from ..errors import BlockingError
+from ..graph.naming import identify
 from .bodies import NESTED_ON_ONE_STACK, called
 from .driving import drive, say_where
 from .gait import Gait
@@ -155,7 +156,7 @@ def _step_once(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:
         awaited.add_done_callback(_look_at_the_end)
         awaited.cancel()
     coroutine.close()
-    name = "a final callback" if node is None else f"{node.name} (node #{node.sequence_nr})"
+    name = "a final callback" if node is None else f"{identify(node)}"
     raise BlockingError(
         f"{name} suspended in a blocking backward, and an event loop is running in this thread, which that would "
         "stall. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..errors import GraphError, InvalidGradientError
 from ..graph import values
 from ..graph.metadata import conform
+from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
 from .exec_info import should_execute
 from .gait import NodeTurn
@@ -26,7 +27,7 @@ __all__ = ["CountedGait", "wrong_count"]
 def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
     """Return the error for a node that returned too few or too many gradients."""
     return InvalidGradientError(
-        f"{node.name} (node #{node.sequence_nr}) returned {values.counted(len(outputs), 'gradient')}, and has "
+        f"{identify(node)} returned {values.counted(len(outputs), 'gradient')}, and has "
         f"{values.counted(len(node.next_nodes), 'input')}: return one for each, None where there is none"
     )
 
@@ -120,7 +121,7 @@ class CountedGait:
         left = self._dependencies.get(target, 0) - 1
         if left < 0:
             raise GraphError(
-                f"{node.name} (node #{node.sequence_nr}) delivered to {target.name}, which waits for nothing: "
+                f"{identify(node)} delivered to {target.name}, which waits for nothing: "
                 "an edge was changed while a backward ran through it. Change a graph before or after its backward"
             )
         self._dependencies[target] = left

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..context import LOOP_BUDGET
 from ..graph.anomaly import forward_notes
+from ..graph.naming import place_of
 from .bodies import Bodies
 from .gait import Gait
-from .notes import add_note, place_of
+from .notes import add_note
 from .pacing import breathe
 
 if TYPE_CHECKING:

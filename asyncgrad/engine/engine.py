@@ -60,8 +60,7 @@ class Engine:
             exit_on_error: complete the task and its future at the first error, before the bodies that still run
                 have ended; who awaits the backward waits for those either way.
         """
-        graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs)
-        graph_task.exit_on_error = exit_on_error
+        graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs, exit_on_error)
         try:
             captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
             if graph_task.completion is not None:
@@ -89,6 +88,7 @@ def _new_task(
     create_graph: bool,
     accumulate: bool,
     inputs: Sequence[Edge],
+    exit_on_error: bool,
 ) -> GraphTask:
     root: Node | None
     if len(roots) == 1:
@@ -114,6 +114,7 @@ def _new_task(
         outer_node=None if outer is None else CURRENT_NODE.get(),
         graph_roots=[edge.node for edge in roots if edge.node is not None],
         context=context,
+        exit_on_error=exit_on_error,
         anomaly=ANOMALY.get(),
     )
     context.run(_enter, graph_task, create_graph)

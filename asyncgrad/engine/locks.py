@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import BLOCKING, LOOP_BELOW
 from ..errors import BlockingError
+from ..graph.naming import identify
 from .running import loop_thread
 
 if TYPE_CHECKING:
@@ -316,6 +317,6 @@ def _find_cycle(waiter: Waiter, special: Special) -> Cycle:
 
 def _would_stall(node: Node) -> BlockingError:
     return BlockingError(
-        f"{node.name} (node #{node.sequence_nr}) is being run by another backward that needs the event loop of "
+        f"{identify(node)} is being run by another backward that needs the event loop of "
         "this thread, and a blocking backward cannot wait for that. Await it instead: await ag.backward(...)"
     )

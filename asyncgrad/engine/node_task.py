@@ -5,7 +5,6 @@ It suspends only where a hook or the body does.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,6 +15,7 @@ from ..graph.anomaly import check_nan
 from ..graph.grad_change import change_grad
 from ..graph.leaf import AccumulateGrad
 from ..graph.metadata import conform
+from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.tracked import Tracked
 from .counted import wrong_count
@@ -128,7 +128,7 @@ class NodeTask:
         del grads
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
-                f"{node.name} (node #{node.sequence_nr}) returned {values.describe(outputs)}: "
+                f"{identify(node)} returned {values.describe(outputs)}: "
                 "apply must return a tuple with a gradient for each input"
             )
         return self._conforming(outputs)
@@ -245,10 +245,7 @@ class NodeTask:
         return result
 
     def _called(self, hook: Callable[..., Any]) -> str:
-        while isinstance(hook, functools.partial):
-            hook = hook.func
-        name = getattr(hook, "__qualname__", type(hook).__name__)
-        return f"hook {name} of {self.node.name} (node #{self.node.sequence_nr})"
+        return f"{name_hook(hook)} of {identify(self.node)}"
 
 
 async def _ended(awaitable: Awaitable[Any]) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from ..graph.naming import place_of
+
 if TYPE_CHECKING:
     from ..graph.node import Node
 
-__all__ = ["add_later_error", "add_note", "place_of"]
+__all__ = ["add_later_error", "add_note"]
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -35,8 +37,3 @@ def add_later_error(error: BaseException, later: BaseException, node: Node | Non
     except Exception:
         text = "(an error without words: its __str__ raises)"
     add_note(error, f"later error, {when}{place}: {name} raised {type(later).__name__}: {text}")
-
-
-def place_of(node: Node) -> str:
-    """Say which node it is, and on which device."""
-    return f"node #{node.sequence_nr}" if node.device is None else f"node #{node.sequence_nr}, device '{node.device}'"

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from ..context import ANOMALY, CURRENT_NODE, Mode
 from ..errors import AnomalyError, ArgumentTypeError
 from .creation import observe_nodes
+from .naming import identify, place_of
 from .values import describe, has_nan
 
 if TYPE_CHECKING:
@@ -150,10 +151,10 @@ def forward_notes(node: Node) -> list[str]:
     Source: AnomalyMetadata::print_stack of PyTorch.
     """
     stack = _kept(node, STACK)
-    notes = [f"the forward call of {_called(node)} was {_where(stack, None)}"]
+    notes = [f"the forward call of {identify(node)} was {_where(stack, None)}"]
     while (parent := _kept(node, PARENT)) is not None:
         before, stack = stack, _kept(parent, STACK)
-        made = f"{_called(node)} was made in the backward of {_called(parent)}"
+        made = f"{identify(node)} was made in the backward of {identify(parent)}"
         notes.append(f"{made}, whose forward call was {_where(stack, before)}")
         node = parent
     return notes
@@ -181,13 +182,8 @@ def check_nan(node: Node, outputs: Sequence[Any]) -> None:
     """
     for index, grad in enumerate(outputs):
         if grad is not None and has_nan(grad):
-            place = "" if node.device is None else f", device '{node.device}'"
             raise AnomalyError(
-                f"{node.name} (node #{node.sequence_nr}{place}) returned NaN in gradient {index}, of "
+                f"{node.name} ({place_of(node)}) returned NaN in gradient {index}, of "
                 f"{len(outputs)}: {describe(grad)}. Look at what its forward call was given, or pass "
                 "ag.detect_anomaly(check_nan=False) where NaN is meant"
             )
-
-
-def _called(node: Node) -> str:
-    return f"{node.name} (node #{node.sequence_nr})"

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import ANOMALY, RECORDING, SAVED_TENSORS_HOOKS, Mode, is_kind, set_observer
 from ..errors import GraphError, HookError, HookTypeError
+from .naming import name_hook
 from .values import describe
 
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["node_creation_hook", "observe_nodes"]
+__all__ = ["announce", "node_creation_hook", "observe_nodes"]
 
 #: The creation hooks of this context, outermost first.
 _HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_creation_hooks", default=())
@@ -59,7 +60,7 @@ class Observer:
                     if inspect.iscoroutine(result):
                         result.close()
                     raise HookError(
-                        f"node creation {_called(hook)} must return None, not {describe(result)}: it is called for "
+                        f"node creation {name_hook(hook)} must return None, not {describe(result)}: it is called for "
                         f"{node.name} to look at it, and cannot replace it"
                     )
         finally:
@@ -83,6 +84,13 @@ class Refusal:
 
 
 _REFUSAL = Refusal()
+
+
+def announce(node: Node) -> None:
+    """Show a node that was made, whatever grad mode says, to what looks at new nodes in this context."""
+    observer = RECORDING.get()
+    if observer is not True:
+        observer.created(node)
 
 
 def observe_nodes() -> None:
@@ -130,7 +138,7 @@ class node_creation_hook(Mode):
             raise HookTypeError(f"a node creation hook must be callable, not {describe(hook)}: pass a function")
         if is_kind(inspect.iscoroutinefunction, hook):
             raise HookTypeError(
-                f"node creation {_called(hook)} is an async def, and nodes are made where nothing can be awaited: "
+                f"node creation {name_hook(hook)} is an async def, and nodes are made where nothing can be awaited: "
                 "pass a plain function"
             )
         self._hook = hook
@@ -147,7 +155,3 @@ class node_creation_hook(Mode):
 
     def _clone(self) -> Mode:
         return node_creation_hook(self._hook)
-
-
-def _called(hook: Any) -> str:
-    return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"

@@ -9,6 +9,7 @@ from ..context import is_grad_enabled
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from . import values
 from .metadata import InputMetadata, conform, fit
+from .naming import identify
 from .tracked import Tracked
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
     inputs = node.input_metadata
     if len(grads) != len(inputs):
         raise ArgumentTypeError(
-            f"{_called(node)} takes {values.counted(len(inputs), 'gradient')}, one for each output of its forward "
+            f"{identify(node)} takes {values.counted(len(inputs), 'gradient')}, one for each output of its forward "
             f"call, and was given {len(grads)}: pass None where one is undefined"
         )
     recorded = is_grad_enabled()
@@ -40,7 +41,7 @@ def _taken(node: Node, index: int, grad: Any, metadata: InputMetadata | None) ->
     """Return a gradient as the body takes it, or raise."""
     if grad is None:
         return None
-    where = f"gradient {index} of {_called(node)}"
+    where = f"gradient {index} of {identify(node)}"
     if not (isinstance(grad, Tracked) or (hasattr(grad, "dtype") and hasattr(grad, "shape"))):
         raise ArgumentTypeError(
             f"{where} must be a tensor, an array or None, not {values.describe(grad)}: write np.asarray(...)"
@@ -65,12 +66,12 @@ async def _awaited(node: Node, result: Awaitable[Any]) -> Any:
 def _returned(node: Node, result: Any) -> Any:
     if not isinstance(result, (tuple, list)):
         raise GradientTypeError(
-            f"{_called(node)} returned {values.describe(result)}: "
+            f"{identify(node)} returned {values.describe(result)}: "
             "apply must return a tuple with a gradient for each input"
         )
     if len(result) != len(node.next_nodes):
         raise InvalidGradientError(
-            f"{_called(node)} returned {values.counted(len(result), 'gradient')}, and has "
+            f"{identify(node)} returned {values.counted(len(result), 'gradient')}, and has "
             f"{values.counted(len(node.next_nodes), 'edge')}: return one for each, None where there is none"
         )
     grads = []
@@ -80,7 +81,3 @@ def _returned(node: Node, result: Any) -> Any:
             fitting = conform(node, index, target, input_nr, grad)
         grads.append(values.wrap(fitting, node.device))
     return grads[0] if len(grads) == 1 else tuple(grads)
-
-
-def _called(node: Node) -> str:
-    return f"{node.name} (node #{node.sequence_nr})"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ArgumentTypeError, GraphError, IndexRangeError
 from .metadata import InputMetadata
+from .naming import identify
 from .tracked import Tracked
 from .values import counted, describe
 
@@ -139,7 +140,7 @@ class WithEdges:
     def _must_be_own(self, change: str) -> None:
         if self.special is None or self.special.input_metadata is None:
             raise GraphError(
-                f"{_called(self)} cannot {change}: the operation that made it settles what it takes and returns. "
+                f"{identify(self)} cannot {change}: the operation that made it settles what it takes and returns. "
                 "Put a node of your own, a subclass of ag.extend.Node, before or behind it"
             )
 
@@ -147,8 +148,8 @@ class WithEdges:
         """Set some of the edges, of which there are `count` afterwards, and all that follows from them."""
         if self.is_held():
             raise GraphError(
-                f"the edges of {_called(self)} are fixed: a node that leads to it has taken its own topological number "
-                f"from that of this one, which is {self.topological_nr}. Set edges before any node leads here"
+                f"the edges of {identify(self)} are fixed: a node that leads to it has taken its own topological "
+                f"number from that of this one, which is {self.topological_nr}. Set edges before any node leads here"
             )
         nodes, input_nrs = list(self.next_nodes[:count]), list(self.input_nrs[:count])
         nodes += [None] * (count - len(nodes))
@@ -156,10 +157,10 @@ class WithEdges:
         for index, edge in changed.items():
             nodes[index], input_nrs[index] = checked_edge(edge)
             if nodes[index] is self:
-                raise GraphError(f"an edge of {_called(self)} cannot lead to the node itself")
+                raise GraphError(f"an edge of {identify(self)} cannot lead to the node itself")
             if nodes[index] is not None and not self.computes_output(index):
                 raise GraphError(
-                    f"{_called(self)} was recorded without a gradient for input {index}, which did not require grad: "
+                    f"{identify(self)} was recorded without a gradient for input {index}, which did not require grad: "
                     "let that input require grad when the operation is called"
                 )
         # An edge to a newer node is against the order that the engine's plain gait trusts. No node leads here
@@ -202,7 +203,7 @@ def checked_edge(edge: Any) -> tuple[Node | None, int]:
         raise ArgumentTypeError(f"the input_nr of an edge is an int, not {describe(input_nr)}: write Edge(node, 0)")
     if node is not None and not 0 <= input_nr < node.num_inputs:
         raise IndexRangeError(
-            f"an edge leads to input {input_nr} of {_called(node)}, which has {counted(node.num_inputs, 'input')}"
+            f"an edge leads to input {input_nr} of {identify(node)}, which has {counted(node.num_inputs, 'input')}"
         )
     return node, input_nr
 
@@ -227,7 +228,7 @@ def output_indices(node: WithEdges, given: Iterable[Any]) -> Iterator[int]:
             start, end = map(operator.index, item)
             if not 0 <= start <= end <= count:
                 raise IndexRangeError(
-                    f"({start}, {end}) is no range among the {counted(count, 'edge')} of {_called(node)}"
+                    f"({start}, {end}) is no range among the {counted(count, 'edge')} of {identify(node)}"
                 )
             yield from range(start, end)
         else:
@@ -239,9 +240,5 @@ def _index(node: WithEdges, index: Any) -> int:
         raise ArgumentTypeError(f"an edge is named by an int, not {describe(index)}: write node.set_next_edge(0, edge)")
     count = len(node.next_nodes)
     if not 0 <= (number := operator.index(index)) < count:
-        raise IndexRangeError(f"{_called(node)} has {counted(count, 'edge')}, and none of them is number {number}")
+        raise IndexRangeError(f"{identify(node)} has {counted(count, 'edge')}, and none of them is number {number}")
     return number
-
-
-def _called(node: Any) -> str:
-    return f"{node.name} (node #{node.sequence_nr})"

@@ -9,6 +9,7 @@ from ..errors import ArgumentTypeError, GraphError, RequiresGradError
 from .edges import checked_edge
 from .leaf import gradient_edge
 from .metadata import InputMetadata
+from .naming import identify
 from .node import Edge, GradientEdge, Node
 from .tracked import Tracked
 from .values import describe
@@ -92,7 +93,7 @@ def set_gradient_edge(tensor: Tracked, edge: Edge | GradientEdge) -> None:
             else f"takes gradients of shape {metadata.shape}, dtype {metadata.dtype} and device '{metadata.device}'"
         )
         raise GraphError(
-            f"input {input_nr} of {node.name} (node #{node.sequence_nr}) {takes}, and the tensor has shape "
+            f"input {input_nr} of {identify(node)} {takes}, and the tensor has shape "
             f"{tensor._data.shape}, dtype {tensor._data.dtype} and device '{tensor._device}': "
             "create_gradient_edge(tensor, node) adds an input for it to a node of your own"
         )

@@ -6,8 +6,8 @@ import weakref
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, final
 
-from ..context import RECORDING
 from ..errors import GraphError, RequiresGradError
+from .creation import announce
 from .grad_change import GradChange, change_grad, may_take
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
 from .tracked import Tracked
@@ -139,9 +139,7 @@ def accumulator(leaf: Tracked, meta: Any) -> AccumulateGrad:
             return node
     node = AccumulateGrad(leaf)
     meta.accumulator = weakref.ref(node)
-    observer = RECORDING.get()
-    if observer is not True:
-        observer.created(node)
+    announce(node)
     return node
 
 

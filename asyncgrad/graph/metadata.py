@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import GradientTypeError, InvalidGradientError
 from . import values
+from .naming import identify
 
 if TYPE_CHECKING:
     from .node import Node
@@ -81,7 +82,7 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
         return fitted
     if metadata.was_default_constructed:
         raise InvalidGradientError(
-            f"{producer.name} (node #{producer.sequence_nr}) returned {values.describe(value)} for input {index}, "
+            f"{identify(producer)} returned {values.describe(value)} for input {index}, "
             f"which leads to input {input_nr} of {consumer.name}, the slot of an output that has no gradient: "
             "return None"
         )

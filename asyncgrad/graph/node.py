@@ -12,8 +12,9 @@ import itertools
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..context import CURRENT_GRAPH_TASK, RECORDING
+from ..context import CURRENT_GRAPH_TASK
 from ..errors import ArgumentError, ArgumentTypeError
+from .creation import announce
 from .direct_call import call_node
 from .edges import Edge, WithEdges, checked_edge, output_indices
 from .hooks import HookList, RemovableHandle
@@ -142,9 +143,7 @@ class Node(WithEdges):
         self.dtype = None
         self.device = next((metadata.device for metadata in input_metadata if metadata is not None), None)
         self.special = Special(tuple(input_metadata))
-        observer = RECORDING.get()
-        if observer is not True:
-            observer.created(self)
+        announce(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -15,6 +15,7 @@ from ..context import SAVED_TENSORS_HOOKS, is_kind, set_grad_mode
 from ..errors import ChangedTensorError, HookError, HookTypeError
 from .background import background
 from .creation import observe_nodes
+from .naming import identify, name_hook
 from .saved import Saved, output_alias, unpacked, version_of
 from .tracked import Tracked
 from .values import describe, wrap
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .background import Work
     from .node import Node
 
-__all__ = ["PackHooks", "Packed", "abandon", "called", "named", "unpack_all"]
+__all__ = ["PackHooks", "Packed", "abandon", "unpack_all"]
 
 
 @final
@@ -97,7 +98,7 @@ class Packed:
         before = version_of(shown)
         context = contextvars.copy_context()
         kept = context.run(_called_apart, hook, shown)
-        name = f"pack {named(hook)} of {called(node)}"
+        name = f"pack {name_hook(hook)} of {identify(node)}"
         if not inspect.isawaitable(kept):
             _check_unchanged(shown, before, name)
             return kept
@@ -141,7 +142,7 @@ class Packed:
             HookError: it has another shape or dtype, or is on another device.
         """
         tensor = wrap(result, self._device)
-        name = f"unpack {named(self._hooks.unpack)} of {called(node)}"
+        name = f"unpack {name_hook(self._hooks.unpack)} of {identify(node)}"
         if not isinstance(tensor, Tracked):
             raise HookTypeError(
                 f"{name} returned {describe(result)}: return the tensor that was packed, or its array, of shape "
@@ -231,7 +232,7 @@ def unpack_all(node: Node, entries: Iterable[Saved | Packed]) -> Any:
 
 
 async def _together(node: Node, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
-    names = [f"unpacking saved tensor {index} of {called(node)}" for index in waiting]
+    names = [f"unpacking saved tensor {index} of {identify(node)}" for index in waiting]
     coroutines = [entry.restore_later(found[index], node) for index, entry in waiting.items()]
     try:
         tensors = await background().together(coroutines, names)
@@ -248,13 +249,3 @@ def abandon(awaitable: Any) -> None:
     """Close what will not be awaited, if that is a coroutine that has not begun."""
     if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
         awaitable.close()
-
-
-def named(hook: Any) -> str:
-    """Say which hook it is."""
-    return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"
-
-
-def called(node: Node) -> str:
-    """Say which node it is."""
-    return f"{node.name} (node #{node.sequence_nr})"

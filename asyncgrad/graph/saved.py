@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..context import GRAD_MODE
 from ..errors import ChangedTensorError, ReleasedGraphError
+from .naming import identify
+from .tracked import Tracked
 
 if TYPE_CHECKING:
-    from .node import Node
-    from .tracked import Tracked
+    from collections.abc import Iterable
 
-__all__ = ["Saved", "check_version", "detached", "output_alias", "released", "unpacked", "version_of"]
+    from .node import Node
+
+__all__ = ["Saved", "check_version", "detached", "output_alias", "released", "unpacked", "version_of", "versions_of"]
 
 
 class Saved(NamedTuple):
@@ -31,6 +34,12 @@ def version_of(tensor: Tracked) -> int:
     return 0 if tensor._counter is None else tensor._counter.value
 
 
+def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
+    """Return the version of each thing saved, that of what is no tensor being 0; None where all are 0."""
+    versions = tuple([version_of(value) if isinstance(value, Tracked) else 0 for value in saved])
+    return versions if any(versions) else None
+
+
 def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
     """Raise unless the memory of a saved tensor is as it was when `node` saved it.
 
@@ -43,7 +52,7 @@ def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
     producer = tensor._grad_fn
     origin = "" if producer is None else f", output {tensor._output_nr} of {producer.name},"
     raise ChangedTensorError(
-        f"{node.name} (node #{node.sequence_nr}) needs a tensor of shape {tensor._data.shape} and dtype "
+        f"{identify(node)} needs a tensor of shape {tensor._data.shape} and dtype "
         f"{tensor._data.dtype}{origin} that was changed in place since the forward call: it is at version "
         f"{version}, and version {saved_version} was saved. Change a copy instead: t = t.copy(); t += ..."
     )
@@ -52,7 +61,7 @@ def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
 def detached(node: Node, tensor: Tracked) -> ChangedTensorError:
     """Return the error for a saved tensor whose history was cut off since, where that history is needed."""
     return ChangedTensorError(
-        f"{node.name} (node #{node.sequence_nr}) needs the history of a tensor of shape {tensor._data.shape} and dtype "
+        f"{identify(node)} needs the history of a tensor of shape {tensor._data.shape} and dtype "
         f"{tensor._data.dtype}, and detach_() has cut it since the forward call: use t.detach(), which leaves t alone"
     )
 
@@ -60,7 +69,7 @@ def detached(node: Node, tensor: Tracked) -> ChangedTensorError:
 def released(node: Node) -> ReleasedGraphError:
     """Return the error for a backward through a node that has let go of its saved tensors."""
     return ReleasedGraphError(
-        f"{node.name} (node #{node.sequence_nr}) has released its saved tensors: a backward has run through it "
+        f"{identify(node)} has released its saved tensors: a backward has run through it "
         "before. To run backward through a graph twice, keep it the first time: "
         "await loss.backward(retain_graph=True)"
     )

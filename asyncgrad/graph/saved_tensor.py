@@ -6,7 +6,8 @@ import inspect
 from typing import TYPE_CHECKING, Any, final
 
 from ..errors import HookError
-from .packed import Packed, PackHooks, abandon, called, unpack_all
+from .naming import identify
+from .packed import Packed, PackHooks, abandon, unpack_all
 from .saved import check_version, output_alias, released, unpacked
 
 if TYPE_CHECKING:
@@ -83,10 +84,10 @@ class SavedTensor:
         hooks = PackHooks(pack, unpack)
         if isinstance(entry, Packed):
             raise HookError(
-                f"saved tensor {index} of {called(node)} has hooks already, and they have taken it: set them once"
+                f"saved tensor {index} of {identify(node)} has hooks already, and they have taken it: set them once"
             )
         if entry.tensor is None:
-            raise HookError(f"saved tensor {index} of {called(node)} is None: there is nothing to pack")
+            raise HookError(f"saved tensor {index} of {identify(node)} is None: there is nothing to pack")
         check_version(node, entry.tensor, entry.version)
         packed = Packed(node, entry, output_alias(entry.tensor), hooks)
         node.make_special()
@@ -99,7 +100,7 @@ class SavedTensor:
         return entries[self._index]
 
     def __repr__(self) -> str:
-        return f"<SavedTensor {self._index} of {called(self._node)}>"
+        return f"<SavedTensor {self._index} of {identify(self._node)}>"
 
 
 def all_saved_by(node: Node) -> tuple[SavedTensor, ...]:
@@ -123,7 +124,7 @@ def unpack_now(node: Node, entries: Iterable[Saved | Packed], instead: str) -> l
             if entry.may_wait() or inspect.isawaitable(result):
                 abandon(result)
                 raise HookError(
-                    f"a saved tensor of {called(node)} has an async pack or unpack hook, which is to be waited for: "
+                    f"a saved tensor of {identify(node)} has an async pack or unpack hook, which is to be waited for: "
                     f"write {instead}"
                 )
             tensors.append(entry.restore(result, node))

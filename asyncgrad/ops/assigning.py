@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..errors import ArgumentTypeError
 from ..graph.tracked import Tracked
 from ..graph.values import describe, raw
-from ..views.writing import copy_into, copy_into_part, is_recorded, write
+from ..views.writing import copy_into, copy_into_part, plainly, write
 from .axes import array_like, axis_index
 from .dispatch import METHODS
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
@@ -70,10 +71,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
         InPlaceError: the write cannot be recorded.
     """
     index = raw_index(index)
-    if not is_recorded(a, value):
-        (a._data if isinstance(a, Tracked) else a)[index] = raw(value)
-        if isinstance(a, Tracked):
-            a._bump_version()
+    if plainly(lambda array, value: operator.setitem(array, index, value), a, value):
         return
     if is_basic(index):
         items = index if isinstance(index, tuple) else (index,)
@@ -111,10 +109,7 @@ def _(g: Any, index: Any) -> Any:
 def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
     """Run a ufunc in place on the elements that indices lead to, once for each time that they do."""
     index = raw_index(indices)
-    if not is_recorded(a, *values):
-        ufunc.at(raw(a), index, *map(raw, values))
-        if isinstance(a, Tracked):
-            a._bump_version()
+    if plainly(lambda array, *values: ufunc.at(array, index, *values), a, *values):
         return
     if ufunc in (np.add, np.subtract):
         (value,) = values
@@ -164,12 +159,7 @@ def _needs_array(target: Any, name: str) -> None:
 def _plainly(function: Callable[..., Any], target: Any, *others: Any) -> bool:
     """Run a function that writes into `target` on bare arrays, unless it is to be recorded; tell whether it was run."""
     _needs_array(target, function.__name__)
-    if is_recorded(target, *others):
-        return False
-    function(raw(target), *map(raw, others))
-    if isinstance(target, Tracked):
-        target._bump_version()
-    return True
+    return plainly(function, target, *others)
 
 
 def _repeated(values: Any, places: Any) -> Any:

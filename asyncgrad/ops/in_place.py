@@ -10,7 +10,7 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
 from ..graph.node import THREADS, Edge, Node, next_order
-from ..graph.saved import version_of
+from ..graph.saved import versions_of
 from ..graph.tracked import Tracked
 from ..views.history import check_write, rebase
 from ..views.writing import before_write, changes_with, old_value, write
@@ -68,8 +68,7 @@ def in_place(primitive: Primitive) -> Callable[[Any, Any], Any]:
         made = _node(plan, None if view is not None else out._grad_fn, edge, out)
         made.saved, made.versions = tuple(kept), None
         if plan.tensor_slots:
-            versions = [version_of(kept[index]) for index in plan.tensor_slots]
-            made.versions = tuple(versions) if any(versions) else None
+            made.versions = versions_of(kept[index] for index in plan.tensor_slots)
         rebase(out, made)
         return out
 

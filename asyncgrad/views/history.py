@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from ..context import RECORDING, enable_grad
+from ..context import enable_grad
 from ..errors import InPlaceError
+from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import Node
 from ..graph.tracked import CreationMeta, Tracked, ViewMeta
 from .geometry import Place, Replay, overlaps, place_of
 from .nodes import AsStridedNode, CopySlices
 
-__all__ = ["announce", "check_write", "rebase", "rebase_view", "regenerate"]
+__all__ = ["check_write", "rebase", "rebase_view", "regenerate"]
 
 _MADE = {
     CreationMeta.NO_GRAD: "under no_grad",
@@ -87,13 +88,6 @@ def check_write(out: Tracked) -> None:
             )
     if meta is not None:
         meta.is_distinct = True
-
-
-def announce(node: Node) -> None:
-    """Show a node that was made, whatever grad mode says, to what looks at new nodes in this context."""
-    observer = RECORDING.get()
-    if observer is not True:
-        observer.created(node)
 
 
 def regenerate(view: Tracked, meta: ViewMeta) -> None:

@@ -12,6 +12,7 @@ from ..context import CURRENT_GRAPH_TASK
 from ..errors import InvalidGradientError
 from ..graph import values
 from ..graph.metadata import InputMetadata, fit
+from ..graph.naming import identify
 from ..graph.node import THREADS, Edge, Node, Special, next_order
 from ..graph.packed import Packed
 from ..graph.saved import Saved, released
@@ -156,8 +157,7 @@ class CopySlices(SelfPlannedNode):
             self._note_thread()
         data = base._data
         self.shape, self.dtype, self.device = data.shape, data.dtype, base._device
-        # A Function's node has no plan, and one whose saved tensors were packed does not run by its plan.
-        self.special = None if fn.special is None and hasattr(fn, "plan") else Special()
+        self.special = None if _runs_by_plan(fn) else Special()
         self.is_async = fn.is_async
         self._fn: Any = fn
         self._slot = slot
@@ -172,7 +172,7 @@ class CopySlices(SelfPlannedNode):
             wanted = [self.task_should_compute_output(edge) for edge in range(self.num_outputs)]
             self._mend(graph_task.limits, wanted[0])
         fn = self._checked_fn()
-        if g is None or (fn.special is None and hasattr(fn, "plan")):
+        if g is None or _runs_by_plan(fn):
             return self._run(g, wanted)
         part = part_at(g, self._place)
         results = fn.apply((part,))
@@ -224,7 +224,7 @@ class CopySlices(SelfPlannedNode):
         fitted = fit(grad, InputMetadata(view.shape, view.dtype, self.device))
         if isinstance(fitted, str):
             raise InvalidGradientError(
-                f"{self._fn.name} (node #{self._fn.sequence_nr}) returned {fitted} for the view that it wrote into, "
+                f"{identify(self._fn)} returned {fitted} for the view that it wrote into, "
                 f"which has shape {view.shape} and dtype {view.dtype}"
             )
         return fitted
@@ -259,3 +259,8 @@ class CopySlices(SelfPlannedNode):
     def release_variables(self) -> None:
         """Let go of the write's own node: it runs once, whether it saved something or not."""
         self._fn = None
+
+
+def _runs_by_plan(fn: Node) -> bool:
+    """Tell no of a Function's node, which has no plan, and of one whose saved tensors were packed."""
+    return fn.special is None and hasattr(fn, "plan")

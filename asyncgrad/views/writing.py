@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..context import GRAD_MODE, SAVED_TENSORS_KEEPER
 from ..errors import InPlaceError
+from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.mutation import keep_saved
 from ..graph.node import Edge, Node
-from ..graph.saved import version_of
+from ..graph.saved import versions_of
 from ..graph.tracked import Tracked
+from ..graph.values import raw
 from .geometry import place_of_part
-from .history import announce, check_write, rebase, rebase_view
+from .history import check_write, rebase, rebase_view
 from .nodes import CopyBackwards
 
 __all__ = [
@@ -25,8 +27,8 @@ __all__ = [
     "copy_into_part",
     "is_recorded",
     "old_value",
+    "plainly",
     "write",
-    "write_raw",
 ]
 
 
@@ -54,10 +56,18 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     return out._requires_grad() or any(isinstance(source, Tracked) and source._requires_grad() for source in sources)
 
 
-def write_raw(out: Any, values: Any, where: Any = True) -> None:
-    """Write an array into the memory of a tensor, or into an array, with NumPy's casting rule."""
-    values, where = (value._data if isinstance(value, Tracked) else value for value in (values, where))
-    np.copyto(out._data if isinstance(out, Tracked) else out, values, where=where)
+def plainly(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
+    """Call `writer` on the array of `out` and those of the others, unless that is to be recorded; tell whether it was.
+
+    Raises:
+        InPlaceError: `out` is an array, which has no history, and one of the others requires grad.
+    """
+    if is_recorded(out, *others):
+        return False
+    writer(raw(out), *map(raw, others))
+    if isinstance(out, Tracked):
+        out._bump_version()
+    return True
 
 
 def write(out: Any, result: Any) -> Any:
@@ -66,10 +76,7 @@ def write(out: Any, result: Any) -> Any:
     Raises:
         InPlaceError: the write cannot be recorded.
     """
-    if not is_recorded(out, result):
-        write_raw(out, result)
-        if isinstance(out, Tracked):
-            out._bump_version()
+    if plainly(np.copyto, out, result):
         return out
     node = _node_of_write(out, result)
     if node is None:
@@ -104,12 +111,13 @@ def _keep_old_values(node: Any, out: Tracked) -> None:
     if not saved:
         return
     slots = node.plan.tensor_slots
+    changing = [index for index in slots if changes_with(saved[index], out)]
+    if not changing:
+        return
     kept = list(saved)
-    for index in slots:
-        if changes_with(saved[index], out):
-            kept[index] = old_value(saved[index])
-            versions = tuple(version_of(kept[slot]) if isinstance(kept[slot], Tracked) else 0 for slot in slots)
-            node.saved, node.versions = tuple(kept), versions if any(versions) else None
+    for index in changing:
+        kept[index] = old_value(saved[index])
+    node.saved, node.versions = tuple(kept), versions_of(kept[index] for index in slots)
 
 
 def changes_with(saved: Any, out: Tracked) -> bool:
@@ -152,14 +160,18 @@ def copy_into(out: Any, source: Any, where: Any = True, values: Any = None) -> A
     Raises:
         InPlaceError: the write cannot be recorded.
     """
-    if not is_recorded(out, source):
-        write_raw(out, *(source, where) if values is None else (values,))
-        if isinstance(out, Tracked):
-            out._bump_version()
+
+    def copy(target: Any, source: Any) -> None:
+        if values is None:
+            np.copyto(target, source, where=raw(where))
+        else:
+            np.copyto(target, values)
+
+    if plainly(copy, out, source):
         return out
     check_write(out)
-    mask = None if where is True else np.array(where._data if isinstance(where, Tracked) else where, bool)
-    write_raw(out, *(source, where) if values is None else (values,))
+    mask = None if where is True else np.array(raw(where), bool)
+    copy(out._data, raw(source))
     node = CopyBackwards(gradient_edge(out), _edge_of(source, out._data.ndim), out, mask)
     if out._view is None:
         announce(node)

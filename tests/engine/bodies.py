@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "calling",
     "leaf",
     "loop_budget",
+    "on_a_small_stack",
     "settle",
     "split",
     "told_of_itself",
@@ -142,3 +144,24 @@ def told_of_itself(task: Any) -> dict[str, Any]:
         "leaf_streams": task.leaf_streams,
         "can_checkpoint": task.can_checkpoint(),
     }
+
+
+def on_a_small_stack(work: Callable[[], Any]) -> None:
+    """Run a function in a thread with a stack of 2 MB; raise what it raised."""
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    before = threading.stack_size(2 * 1024 * 1024)
+    try:
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    if errors:
+        raise errors[0]

@@ -26,6 +26,16 @@ def asking(futures: list[Any]) -> Any:
     return lambda grad: futures.append(current_graph_task().future_result)
 
 
+def asking_and_waiting(futures: list[Any], held: Held) -> Any:
+    """A body that does so and is then held."""
+
+    async def wait(grad):
+        asking(futures)(grad)
+        await held(grad)
+
+    return wait
+
+
 # When.
 
 
@@ -159,9 +169,7 @@ def test_the_future_of_a_cancelled_backward_holds_the_cancellation(run):
     held = Held()
     futures: list[Any] = []
 
-    async def wait(grad):
-        asking(futures)(grad)
-        await held(grad)
+    wait = asking_and_waiting(futures, held)
 
     async def main():
         backward = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), wait)))
@@ -217,9 +225,7 @@ def test_other_tasks_may_await_it_many_at_a_time(run):
     futures: list[Any] = []
     x = leaf(1.0)
 
-    async def wait(grad):
-        asking(futures)(grad)
-        await held(grad)
+    wait = asking_and_waiting(futures, held)
 
     async def watch():
         result = await futures[0]
@@ -243,9 +249,7 @@ def test_a_watcher_that_is_cancelled_or_times_out_takes_nothing_with_it(run):
     futures: list[Any] = []
     x = leaf(1.0)
 
-    async def wait(grad):
-        asking(futures)(grad)
-        await held(grad)
+    wait = asking_and_waiting(futures, held)
 
     async def main():
         backward = asyncio.ensure_future(ag.backward(awaiting(x, wait)))
@@ -272,9 +276,7 @@ def test_it_cannot_be_cancelled(run):
     held = Held()
     futures: list[Any] = []
 
-    async def wait(grad):
-        asking(futures)(grad)
-        await held(grad)
+    wait = asking_and_waiting(futures, held)
 
     async def main():
         backward = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), wait)))
@@ -295,9 +297,7 @@ def test_threads_and_other_loops_may_wait_for_it(run):
     held = Held()
     futures: list[Any] = []
 
-    async def wait(grad):
-        asking(futures)(grad)
-        await held(grad)
+    wait = asking_and_waiting(futures, held)
 
     async def watch():
         return await futures[0]

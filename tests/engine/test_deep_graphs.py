@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,33 +12,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.engine.bodies import calling, leaf
+from tests.engine.bodies import calling, leaf, on_a_small_stack
 
 DEPTH = 100_000
 
 
 def in_main_thread(work: Callable[[], Any]) -> None:
     work()
-
-
-def on_a_small_stack(work: Callable[[], Any]) -> None:
-    errors: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    before = threading.stack_size(2 * 1024 * 1024)
-    try:
-        thread = threading.Thread(target=guarded)
-        thread.start()
-        thread.join()
-    finally:
-        threading.stack_size(before)
-    if errors:
-        raise errors[0]
 
 
 everywhere = pytest.mark.parametrize("somewhere", [in_main_thread, on_a_small_stack])

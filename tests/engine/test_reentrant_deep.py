@@ -19,7 +19,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import BlockingError
 from tests.conftest import run_on
-from tests.engine.bodies import awaiting, calling, leaf, loop_budget, settle
+from tests.engine.bodies import awaiting, calling, leaf, loop_budget, on_a_small_stack, settle
 from tests.engine.locking import is_at_rest
 
 
@@ -47,27 +47,6 @@ def recursion_limit(frames_left: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def in_a_small_thread(work: Callable[[], Any]) -> None:
-    """Run a function in a thread with a stack of 2 MB; raise what it raised."""
-    errors: list[BaseException] = []
-
-    def caught() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    before = threading.stack_size(2 * 1024 * 1024)
-    try:
-        thread = threading.Thread(target=caught)
-        thread.start()
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    if errors:
-        raise errors[0]
-
-
 def here(work: Callable[[], Any]) -> None:
     work()
 
@@ -77,16 +56,16 @@ def with_few_frames(work: Callable[[], Any]) -> None:
         work()
 
 
-each_stack = pytest.mark.parametrize("stack", [here, with_few_frames, in_a_small_thread])
+each_stack = pytest.mark.parametrize("stack", [here, with_few_frames, on_a_small_stack])
 
 
 @pytest.mark.parametrize(
     ("levels", "suspends", "stack"),
     [
-        (20_000, False, in_a_small_thread),
+        (20_000, False, on_a_small_stack),
         (2_000, False, with_few_frames),
         (2_000, True, with_few_frames),
-        (2_000, True, in_a_small_thread),
+        (2_000, True, on_a_small_stack),
     ],
 )
 def test_twenty_thousand_levels_of_awaited_backwards(levels, suspends, stack):

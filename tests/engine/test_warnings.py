@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,40 +13,12 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import queue_callback, warn
 from tests.engine.bodies import awaiting, calling, leaf
-
-
-class Loud(UserWarning):
-    """A category of the test's own."""
-
-
-def line() -> int:
-    """The line that calls this."""
-    return sys._getframe(1).f_lineno
-
-
-def warning(*messages: str, category: type[Warning] = UserWarning) -> Callable[[Any], None]:
-    def body(grad):
-        for message in messages:
-            warn(message, category)
-
-    return body
+from tests.engine.warned import Loud, line, shown, warning
 
 
 async def warning_later(grad):
     await asyncio.sleep(0)
     warn("late")
-
-
-def shown(caught: list[warnings.WarningMessage]) -> list[tuple[str, type[Warning]]]:
-    return [(str(each.message), each.category) for each in caught]
-
-
-@pytest.fixture
-def caught():
-    """The warnings that are shown, all of them."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        yield found
 
 
 # Once, and where.

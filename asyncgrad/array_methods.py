@@ -7,17 +7,19 @@ from typing import Any, Self, SupportsIndex
 import numpy as np
 
 from .array_operators import ArrayOperators
+from .errors import ArgumentTypeError
 from .ops.arithmetic import conjugate, imag, real
 from .ops.assigning import put
+from .ops.casting import cast
 from .ops.cumulative import cumprod, cumsum
 from .ops.diagonals import diagonal, trace
-from .ops.dispatch import call_function, write
+from .ops.dispatch import call_function, write_by
 from .ops.extremes import clip
 from .ops.indexing import choose, compress, partition, sort, take
 from .ops.linear_algebra import dot
 from .ops.rearranging import repeat
 from .ops.reductions import max, mean, min, prod, std, sum, var
-from .ops.shaping import astype_, copy, matrix_transpose, ravel, reshape, squeeze, swapaxes, transpose
+from .ops.shaping import copy, matrix_transpose, ravel, reshape, squeeze, swapaxes, transpose
 from .ops.windows import as_strided
 
 __all__ = ["ArrayMethods"]
@@ -91,10 +93,23 @@ class ArrayMethods(ArrayOperators):
         """The real part, a view."""
         return real(self)  # type: ignore[no-any-return]
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        real(self)[...] = value
+
     @property
     def imag(self) -> Self:
-        """The imaginary part; zeros for a real dtype."""
+        """The imaginary part, a view; zeros for a real dtype, which cannot be written."""
         return imag(self)  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self._data.dtype.kind != "c":
+            raise ArgumentTypeError(
+                f"a tensor of dtype {self._data.dtype} has no imaginary part to write into: make it complex first, "
+                "t = t.astype(complex)"
+            )
+        imag(self)[...] = value
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
         """Return the elements in another shape, given as one tuple or as several numbers."""
@@ -142,7 +157,7 @@ class ArrayMethods(ArrayOperators):
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Self:
         """Return the elements in another dtype; the gradient comes back in this one."""
-        return astype_.call(self, dtype, order, casting, copy)  # type: ignore[no-any-return]
+        return cast(self, dtype, order, casting, copy)  # type: ignore[no-any-return]
 
     def copy(self, order: str = "C") -> Self:
         """Return a copy, through which gradients flow."""
@@ -190,11 +205,11 @@ class ArrayMethods(ArrayOperators):
 
     def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
         """Sort the elements along an axis, in place; np.sort gives a sorted copy."""
-        write(self, sort(self, axis, kind, order, stable=stable))
+        write_by(self, sort, (self, axis, kind, order), stable=stable)
 
     def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
         """Partition the elements along an axis, in place; np.partition gives a copy."""
-        write(self, partition(self, kth, axis, kind, order))
+        write_by(self, partition, (self, kth, axis, kind, order))
 
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """Write values, repeated where they are too few, at indices into the elements taken as one row, in place."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from .errors import ArgumentError
 from .graph.tracked import Tracked
 from .graph.values import raw
 from .ops.arithmetic import add, divide, multiply, negative, positive, power, remainder, subtract
@@ -70,6 +72,21 @@ def _reflected(function: Callable[..., Any]) -> Callable[[T, Any], T]:
     return operator
 
 
+def _matmul_in_place(x: Any, y: Any) -> Any:
+    """Return x @ y, unless NumPy would not write that into x."""
+    shape = np.shape(raw(y))
+    extra = len(shape) - max(x.ndim, 2)
+    if extra > 0 and set(shape[:extra]) == {1}:
+        y = np.reshape(y, shape[extra:])
+    result = matmul(x, y)
+    if len(shape) < 2 or result.shape != x.shape:
+        raise ArgumentError(
+            f"x @= y needs two axes at least of y and a product of the shape of x, and here x has shape {x.shape} and "
+            f"y {shape}: write x = x @ y"
+        )
+    return result
+
+
 _equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.divmod]
 _invert = RULES[np.invert]
 
@@ -83,55 +100,55 @@ class ArrayOperators(Tracked):
 
     __add__ = _operator(add.call)
     __radd__ = _reflected(add.call)
-    __iadd__ = in_place(add)
+    __iadd__ = in_place(add, operator.iadd)
 
     __sub__ = _operator(subtract.call)
     __rsub__ = _reflected(subtract.call)
-    __isub__ = in_place(subtract)
+    __isub__ = in_place(subtract, operator.isub)
 
     __mul__ = _operator(multiply.call)
     __rmul__ = _reflected(multiply.call)
-    __imul__ = in_place(multiply)
+    __imul__ = in_place(multiply, operator.imul)
 
     __truediv__ = _operator(divide.call)
     __rtruediv__ = _reflected(divide.call)
-    __itruediv__ = in_place(divide)
+    __itruediv__ = in_place(divide, operator.itruediv)
 
     __floordiv__ = _operator(RULES[np.floor_divide])
     __rfloordiv__ = _reflected(RULES[np.floor_divide])
-    __ifloordiv__ = written_by(RULES[np.floor_divide])
+    __ifloordiv__ = written_by(RULES[np.floor_divide], operator.ifloordiv)
 
     __mod__ = _operator(remainder.call)
     __rmod__ = _reflected(remainder.call)
-    __imod__ = in_place(remainder)
+    __imod__ = in_place(remainder, operator.imod)
 
     __pow__ = _operator(_asked_first(power.call))
     __rpow__ = _reflected(_asked_first(power.call))
-    __ipow__ = written_by(_asked_first(power.call))
+    __ipow__ = written_by(_asked_first(power.call), operator.ipow)
 
     __matmul__ = _operator(_asked_first(matmul))
     __rmatmul__ = _reflected(_asked_first(matmul))
-    __imatmul__ = written_by(_asked_first(matmul))
+    __imatmul__ = written_by(_asked_first(_matmul_in_place), operator.imatmul)
 
     __and__ = _operator(RULES[np.bitwise_and])
     __rand__ = _reflected(RULES[np.bitwise_and])
-    __iand__ = written_by(RULES[np.bitwise_and])
+    __iand__ = written_by(RULES[np.bitwise_and], operator.iand)
 
     __or__ = _operator(RULES[np.bitwise_or])
     __ror__ = _reflected(RULES[np.bitwise_or])
-    __ior__ = written_by(RULES[np.bitwise_or])
+    __ior__ = written_by(RULES[np.bitwise_or], operator.ior)
 
     __xor__ = _operator(RULES[np.bitwise_xor])
     __rxor__ = _reflected(RULES[np.bitwise_xor])
-    __ixor__ = written_by(RULES[np.bitwise_xor])
+    __ixor__ = written_by(RULES[np.bitwise_xor], operator.ixor)
 
     __lshift__ = _operator(RULES[np.left_shift])
     __rlshift__ = _reflected(RULES[np.left_shift])
-    __ilshift__ = written_by(RULES[np.left_shift])
+    __ilshift__ = written_by(RULES[np.left_shift], operator.ilshift)
 
     __rshift__ = _operator(RULES[np.right_shift])
     __rrshift__ = _reflected(RULES[np.right_shift])
-    __irshift__ = written_by(RULES[np.right_shift])
+    __irshift__ = written_by(RULES[np.right_shift], operator.irshift)
 
     __lt__ = _operator(RULES[np.less])
     __le__ = _operator(RULES[np.less_equal])

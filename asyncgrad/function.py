@@ -13,13 +13,15 @@ from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
     SavingNode,
-    check_dirty,
+    check_marks,
     dirty_output,
     is_dirty,
     is_non_differentiable,
     own_output,
     save,
+    shown_for,
     together,
+    wrapped,
 )
 from .graph import values
 from .graph.leaf import gradient_edge
@@ -65,6 +67,9 @@ class Function:
         >>> ag.run(main())
         1.0
     """
+
+    #: Whether a plain `backward` must run in the thread of the event loop that waits for it: see `Node.stays_on_loop`.
+    stays_on_loop = False
 
     def __init__(self) -> None:
         raise TypeError(f"{type(self).__name__} is not made, it is applied: {type(self).__name__}.apply(...)")
@@ -163,7 +168,7 @@ class _Call:
             if inspect.isawaitable(output):
                 return self._finish_async(output)
             if self._two_part:
-                output = _wrapped(output, self._node.device)
+                output = wrapped(output, self._node.device)
                 self._function.setup_context(self._ctx, self._args, output)
         return self._record(output)
 
@@ -177,7 +182,7 @@ class _Call:
             if inspect.isawaitable(output):
                 output = await output
             if self._two_part:
-                output = _wrapped(output, self._node.device)
+                output = wrapped(output, self._node.device)
                 done = self._function.setup_context(self._ctx, self._args, output)
                 if inspect.isawaitable(done):
                     await done
@@ -189,12 +194,12 @@ class _Call:
     def _record(self, output: Any) -> Any:
         """Return the outputs as tensors with the node as their grad_fn, and let the context save."""
         node, ctx = self._node, self._ctx
-        output = _wrapped(output, node.device)
+        output = wrapped(output, node.device)
         outputs = output if isinstance(output, tuple) else (output,)
         seen: dict[int, Any] = {}
         metadata: list[InputMetadata] = []
         results: list[Any] = []
-        check_dirty(ctx, self._args, outputs)
+        check_marks(ctx, self._args, outputs, node if self._executable else None)
         for index, value in enumerate(outputs):
             if not isinstance(value, Tracked):
                 results.append(value)
@@ -211,7 +216,7 @@ class _Call:
         save(ctx, self._args, seen, node if self._executable else None)
         observer = RECORDING.get()
         if self._executable and observer is not True:
-            observer.announce(node)
+            observer.announce(shown_for(node, results))
         return tuple(results) if isinstance(output, tuple) else results[0]
 
     def _output(self, value: Tracked, node: Node | None, index: int) -> Tracked:
@@ -223,18 +228,11 @@ class _Call:
         return value
 
 
-def _wrapped(output: Any, device: Any) -> Any:
-    """Return arrays as tensors, on their own or in a tuple; a list counts as a tuple."""
-    if isinstance(output, (tuple, list)):
-        return tuple(values.wrap(item, device) for item in output)
-    return values.wrap(output, device)
-
-
 @final
 class FunctionNode(SavingNode):
     """The backward of one application of a Function."""
 
-    __slots__ = ("_argument_edges", "_arguments", "_metadata", "function", "is_async")
+    __slots__ = ("_argument_edges", "_arguments", "_metadata", "function", "is_async", "stays_on_loop")
 
     def __init__(self, function: type[Function], args: tuple[Any, ...], edges: Sequence[Edge | None]) -> None:
         self.function = function
@@ -249,6 +247,7 @@ class FunctionNode(SavingNode):
         self._metadata: tuple[InputMetadata, ...] = ()
         self.ctx = FunctionContext(self)
         self.is_async = inspect.iscoroutinefunction(_backward_of(function, checked=False))
+        self.stays_on_loop = function.stays_on_loop
 
     @property
     def name(self) -> str:
@@ -263,16 +262,20 @@ class FunctionNode(SavingNode):
     def set_metadata(self, metadata: tuple[InputMetadata, ...]) -> None:
         """Say what the outputs of forward look like, once they are known."""
         self._metadata = metadata
+        # Where the gradients that it takes live. Its arguments may live elsewhere.
+        self.device = next((slot.device for slot in metadata if slot.device is not None), self.device)
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
         if self.ctx.materialize_grads:
             grads = tuple(
-                grad if metadata.was_default_constructed or grad is not None else values.zeros(*metadata[:2])
+                grad if metadata.was_default_constructed or grad is not None else values.zeros(*metadata)
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             )
-        wrapped = [values.wrap(grad, self.device) for grad in grads]
-        result = self.run_backward(functools.partial(_backward_of(self.function, checked=True), self.ctx, *wrapped))
+        tensors = [
+            values.wrap(grad, slot.device or self.device) for grad, slot in zip(grads, self._metadata, strict=True)
+        ]
+        result = self.run_backward(functools.partial(_backward_of(self.function, checked=True), self.ctx, *tensors))
         return self._await_result(result) if inspect.isawaitable(result) else self._by_edge(result)
 
     async def _await_result(self, result: Awaitable[Any]) -> tuple[Any, ...]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from .context import GRAD_MODE
-from .errors import GradientTypeError, GraphError, InPlaceError
+from .errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from .graph.leaf import gradient_edge
 from .graph.node import Node
 from .graph.packed import Packed, unpack_all
 from .graph.saved import Saved, output_alias, released, version_of
 from .graph.saved_tensor import unpack_now
-from .graph.tracked import CreationMeta, Tracked, ViewMeta
+from .graph.tracked import CreationMeta, Tracked
 from .graph.values import describe, wrap
+from .ops.indexing import part
 from .views.history import check_write, rebase
+from .views.nodes import CopySlices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,13 +27,15 @@ if TYPE_CHECKING:
 __all__ = [
     "FunctionContext",
     "SavingNode",
-    "check_dirty",
+    "check_marks",
     "dirty_output",
     "is_dirty",
     "is_non_differentiable",
     "own_output",
     "save",
+    "shown_for",
     "together",
+    "wrapped",
 ]
 
 
@@ -66,6 +70,9 @@ class FunctionContext:
         self._loaded: tuple[Any, ...] | None = None
         self._dirty: tuple[Any, ...] = ()
         self._non_differentiable: tuple[Any, ...] = ()
+        #: Set by forward: whether the Function is a view of its one tensor argument and nothing else, so that its
+        #: output may be written into, and its history made anew from where it lies. As in PyTorch.
+        self._is_pure_view = False
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors for backward: arguments or outputs of forward, or anything between; None stays None.
@@ -75,7 +82,10 @@ class FunctionContext:
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
-        """Say that forward wrote into these arguments in place; forward must return them."""
+        """Say that forward wrote into these arguments in place; forward must return them.
+
+        Another tensor among them is pointless and gives a warning.
+        """
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
@@ -169,14 +179,31 @@ def is_non_differentiable(ctx: FunctionContext, value: Tracked) -> bool:
     return _among(value, ctx._non_differentiable) or _among(value._data, ctx._non_differentiable)
 
 
-def check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-    """Raise if what forward says that it wrote into is not both an argument and an output."""
+def check_marks(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any], node: Node | None) -> None:
+    """Raise if forward has said of its arguments and outputs what cannot be; warn of what says nothing.
+
+    Args:
+        ctx: the context.
+        inputs: the arguments of forward.
+        outputs: what it returned.
+        node: of the Function; None where nothing is recorded.
+
+    Raises:
+        GradientTypeError: it is no tensor.
+        InPlaceError: it is not among the outputs, or is a view beside other outputs; or it is no argument and has a
+            history, as a view or on its own, which nobody could bring up to date; or forward is no pure view.
+        ArgumentTypeError: its declaration to be one is no bool.
+    """
+    _check_dirty(ctx, inputs, outputs, node)
+    _check_pure_view(ctx, inputs, outputs)
+
+
+def _check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any], node: Node | None) -> None:
+    """Raise if what forward says that it wrote into is not returned; warn of what is no argument."""
     for dirty in ctx._dirty:
         if not isinstance(dirty, Tracked):
             raise GradientTypeError(f"mark_dirty takes the tensors that forward wrote into, not {describe(dirty)}")
         where = f"a tensor of shape {dirty._data.shape} is marked dirty, that is written into in place"
-        if not _among(dirty, inputs):
-            raise InPlaceError(f"{where}, and is no argument of forward: mark arguments only")
         if not _among(dirty, outputs):
             raise InPlaceError(f"{where}, and forward does not return it: add it to what forward returns")
         if dirty._view is not None and len(outputs) > 1:
@@ -184,6 +211,48 @@ def check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[A
                 f"{where}, and is a view, of which forward may return nothing else beside it: write into a copy, "
                 "x = x.copy(), or return other outputs from another Function"
             )
+        if node is None or _among(dirty, inputs):
+            continue
+        if dirty._view is not None or dirty._requires_grad():
+            history = "is a view, whose base" if dirty._view is not None else "requires grad, whose gradient"
+            raise InPlaceError(
+                f"{where}, is no argument of forward and {history} would not notice: mark arguments only, and let "
+                "apply take this one as an argument"
+            )
+        warnings.warn(
+            f"{where}, and is no argument of forward, so that nothing depends on the mark: mark arguments only",
+            stacklevel=6,
+        )
+
+
+def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Raise if forward declares to be a view of its one tensor argument and cannot be.
+
+    Source: ctx._is_pure_view of PyTorch, which does not look at what the output is a view of.
+    """
+    declared = ctx._is_pure_view
+    if not isinstance(declared, bool):
+        raise ArgumentTypeError(f"ctx._is_pure_view is True or False, not {describe(declared)}")
+    if not declared:
+        return
+    tensors = [value for value in inputs if isinstance(value, Tracked)]
+    where = "forward set ctx._is_pure_view, that it makes a view of an argument and nothing else"
+    if len(tensors) != 1 or len(outputs) != 1:
+        raise InPlaceError(
+            f"{where}: then it has one tensor argument, and here there are {len(tensors)}, and one output, and here "
+            f"there are {len(outputs)}. Leave the mark out"
+        )
+    view = outputs[0]._view_meta() if isinstance(outputs[0], Tracked) else None
+    if view is not None and view.base is not _root(tensors[0]):
+        raise InPlaceError(
+            f"{where}, and it returned a view of a tensor of shape {view.base._data.shape} that is not its argument: "
+            "leave the mark out"
+        )
+
+
+def _root(tensor: Tracked) -> Tracked:
+    view = tensor._view_meta()
+    return tensor if view is None else view.base
 
 
 def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked], node: Node | None) -> None:
@@ -247,27 +316,45 @@ def dirty_output(value: Tracked, node: Node | None, index: int, inputs: Sequence
         return value
     check_write(value)
     tensors = [argument for argument in inputs if isinstance(argument, Tracked)]
-    slot = next(edge for edge, argument in enumerate(tensors) if argument is value)
+    # What is no argument is no view either, of which alone the edge is asked for.
+    slot = next((edge for edge, argument in enumerate(tensors) if argument is value), 0)
     value._meta = None
-    rebase(value, node, index, slot)
+    rebase(value, node, index, slot, is_whole=False)
     return value
 
 
 def own_output(ctx: FunctionContext, value: Tracked, inputs: Sequence[Any]) -> Tracked:
     """Return an output that may be given a place in the graph: a view of `value` where that has one already.
 
-    Nobody but the Function can make the history of a view that forward returns, and so nobody makes it anew.
+    Nobody but the Function can make the history of a view that forward returns, and so nobody makes it anew; unless
+    the Function says that it is a view and nothing else.
     """
     is_input = _among(value, inputs)
     if is_input or value._grad_fn is not None or value._meta is not None:
         source, value = value, output_alias(value)
         if not (is_input and is_non_differentiable(ctx, source) and source._requires_grad()):
-            value._become_view_of(source, GRAD_MODE.get(), None)
-    view: ViewMeta | None = value._view
+            value._view = source._making(CreationMeta.IN_CUSTOM_FUNCTION, (part, Ellipsis))
+    view = value._view_meta()
     if view is not None:
         view.creation = CreationMeta.IN_CUSTOM_FUNCTION
+        if ctx._is_pure_view:
+            argument = next(one for one in inputs if isinstance(one, Tracked))._view_meta()
+            view.creation = CreationMeta.DEFAULT if argument is None else argument.creation
         view.version = version_of(value)
     return value
+
+
+def shown_for(node: Node, outputs: Sequence[Any]) -> Node:
+    """Return what has come into the graph for a Function's node: a CopySlices around it where a view was written into.
+
+    That knows the line of the forward call from the node.
+    """
+    view = outputs[0]._view_meta() if len(outputs) == 1 and isinstance(outputs[0], Tracked) else None
+    slices = None if view is None else view.base._grad_fn
+    if not isinstance(slices, CopySlices) or not slices.is_around(node):
+        return node
+    slices.metadata.update(node.metadata)
+    return slices
 
 
 def together(outputs: Sequence[Any], node: Node) -> None:
@@ -275,5 +362,13 @@ def together(outputs: Sequence[Any], node: Node) -> None:
     made = [value for value in outputs if isinstance(value, Tracked) and value._grad_fn is node]
     if len({id(value) for value in made}) > 1:
         for value in made:
-            if value._view is not None:
-                value._view.creation = CreationMeta.MULTI_OUTPUT
+            view = value._view_meta()
+            if view is not None:
+                view.creation = CreationMeta.MULTI_OUTPUT
+
+
+def wrapped(output: Any, device: Any) -> Any:
+    """Return arrays as tensors, on their own or in a tuple; a list counts as a tuple."""
+    if isinstance(output, (tuple, list)):
+        return tuple(wrap(item, device) for item in output)
+    return wrap(output, device)

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 
+from tests.libraries import OURS, theirs
+
 settings.register_profile("asyncgrad", derandomize=True, deadline=None, database=None, print_blob=False)
 settings.load_profile("asyncgrad")
 
@@ -75,3 +77,9 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
         return run_on(kind, main)
 
     return runner
+
+
+@pytest.fixture(params=["asyncgrad", "torch"])
+def library(request: pytest.FixtureRequest) -> Any:
+    """One of two libraries; a law that asks for this is one of PyTorch's, which is asked too where it is installed."""
+    return OURS if request.param == "asyncgrad" else theirs()

@@ -320,17 +320,43 @@ def test_what_may_not_be_written_into_raises():
             add_one().apply(target)
 
 
-def test_marking_dirty_what_is_no_argument_or_not_returned_raises():
-    def marks(value: Any) -> Any:
-        def forward(ctx: Any, x: Any) -> Any:
-            ctx.mark_dirty(value)
-            return x * 2
+def marks(value: Any, *, returns: bool = True) -> type[ag.Function]:
+    """A Function that marks a tensor as written into which it was not given."""
 
-        return forward
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.mark_dirty(value)
+        return value if returns else x * 2
 
+    return function(forward, lambda ctx, grad: grad * 7)
+
+
+def test_marking_dirty_what_is_not_returned_or_no_tensor_raises():
     with pytest.raises(InPlaceError, match=r"shape \(1,\).*does not return it"):
         add_one(returns=False).apply(leaf(1.0) * 2)
-    with pytest.raises(InPlaceError, match=r"shape \(3,\).*no argument"):
-        function(marks(ag.tensor(np.ones(3)))).apply(leaf(1.0))
+    with pytest.raises(InPlaceError, match=r"shape \(3,\).*does not return it"):
+        marks(ag.tensor(np.ones(3)), returns=False).apply(leaf(1.0))
     with pytest.raises(GradientTypeError, match=r"mark_dirty.*ndarray"):
-        function(marks(np.ones(3))).apply(leaf(1.0))
+        marks(np.ones(3)).apply(leaf(1.0))
+
+
+def test_marking_dirty_what_is_no_argument_warns_at_the_line_that_applies():
+    x, other = leaf(1.0), ag.tensor([5.0])
+    with pytest.warns(UserWarning, match=r"shape \(1,\).*no argument") as warned:
+        result = marks(other).apply(x)
+    sync.backward(result)
+
+    assert [warning.filename for warning in warned] == [__file__]
+    assert (result is other, other._version, x.grad.tolist()) == (True, 1, [7.0])
+
+
+def test_marking_dirty_what_is_no_argument_says_nothing_where_nothing_is_recorded():
+    with ag.no_grad():
+        assert marks(ag.tensor([5.0])).apply(leaf(1.0)).tolist() == [5.0]
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: ag.tensor([5.0, 6.0])[:1], lambda: leaf(5.0), lambda: leaf(5.0) * 2], ids=["view", "leaf", "made"]
+)
+def test_marking_dirty_what_is_no_argument_and_has_a_history_of_its_own_raises(value):
+    with pytest.raises(InPlaceError, match=r"shape \(1,\).*no argument.*mark arguments only"):
+        marks(value()).apply(leaf(1.0))

@@ -7,11 +7,11 @@ operation that nobody looks at pays for none.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, final
 
-from ..context import ANOMALY, RECORDING, SAVED_TENSORS_HOOKS, Mode, is_kind, set_observer
+from ..context import ANOMALY, CURRENT_STREAMS, RECORDING, SAVED_TENSORS_HOOKS, Mode, is_kind, set_observer
 from ..errors import GraphError, HookError, HookTypeError
 from .naming import name_hook
 from .values import describe
@@ -19,7 +19,7 @@ from .values import describe
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["announce", "node_creation_hook", "observe_nodes"]
+__all__ = ["announce", "call_unseen", "is_watched", "node_creation_hook", "observe_nodes", "show"]
 
 #: The creation hooks of this context, outermost first.
 _HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_creation_hooks", default=())
@@ -27,13 +27,19 @@ _HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_cre
 
 @final
 class Observer:
-    """Sees each new node of a context: first anomaly mode, then what packs, then the hooks, outermost first."""
+    """Sees each new node of a context: first anomaly mode, then what packs, then the hooks, outermost first.
 
-    __slots__ = ("_anomaly", "_hooks", "_packing")
+    It also notes the stream that a node is made on.
+    """
 
-    def __init__(self, anomaly: Any, packing: Any, hooks: tuple[Callable[[Any], Any], ...]) -> None:
+    __slots__ = ("_anomaly", "_hooks", "_packing", "_streams")
+
+    def __init__(
+        self, anomaly: Any, packing: Any, hooks: tuple[Callable[[Any], Any], ...], streams: Mapping[Any, Any]
+    ) -> None:
         self._anomaly = anomaly
         self._packing = packing
+        self._streams = streams
         self._hooks = hooks
 
     def created(self, node: Node) -> None:
@@ -45,11 +51,19 @@ class Observer:
         """Keep where the node is made, for anomaly mode: called while the user's line is on the stack."""
         if self._anomaly is not None:
             self._anomaly.note(node)
+        if self._streams:
+            stream = self._streams.get(node.device)
+            if stream is not None:
+                node.make_special().stream = stream
 
     def announce(self, node: Node) -> None:
         """Pack what the node saves, and call the hooks, now that it has all of it."""
         if self._packing is not None:
             self._packing.pack_saved(node)
+        self.show(node)
+
+    def show(self, node: Node) -> None:
+        """Call the hooks."""
         if not self._hooks:
             return
         set_observer(_REFUSAL)
@@ -65,6 +79,14 @@ class Observer:
                     )
         finally:
             set_observer(self)
+
+    def is_watched(self) -> bool:
+        """Tell whether there are hooks."""
+        return bool(self._hooks)
+
+    def with_hook(self, hook: Callable[[Any], Any]) -> Observer:
+        """Return an observer that differs by having one hook alone."""
+        return Observer(self._anomaly, self._packing, (hook,), self._streams)
 
 
 @final
@@ -93,15 +115,43 @@ def announce(node: Node) -> None:
         observer.created(node)
 
 
+def is_watched() -> bool:
+    """Tell whether creation hooks look at the nodes of this context."""
+    observer = RECORDING.get()
+    return isinstance(observer, Observer) and observer.is_watched()
+
+
+def call_unseen(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, list[Node]]:
+    """Call a function; return its result, and the nodes that it made, for `show`: no creation hook has seen them.
+
+    All else that looks at new nodes has. It is for who does not know yet which of them will stand in the graph: a
+    CopySlices takes the node of a write into a view, and is shown in its place.
+    """
+    observer, made = RECORDING.get(), list[Any]()
+    set_observer(observer.with_hook(made.append))
+    try:
+        result = function(*args, **options)
+    finally:
+        set_observer(observer)
+    return result, made
+
+
+def show(nodes: Iterable[Node]) -> None:
+    """Call the creation hooks for nodes that `call_unseen` returned."""
+    for node in nodes:
+        RECORDING.get().show(node)
+
+
 def observe_nodes() -> None:
     """Let this context's new nodes be seen by what its modes are now."""
     anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), _HOOKS.get()
+    streams = CURRENT_STREAMS.get()
     if isinstance(packing, str):
         packing = None
     # A hook that enters a mode is still not to make nodes.
     if RECORDING.get() is not _REFUSAL:
-        unobserved = anomaly is None and packing is None and not hooks
-        set_observer(True if unobserved else Observer(anomaly, packing, hooks))
+        unobserved = anomaly is None and packing is None and not hooks and not streams
+        set_observer(True if unobserved else Observer(anomaly, packing, hooks, streams))
 
 
 @final

@@ -171,13 +171,14 @@ class WithEdges:
     def connect(self, nodes: tuple[Node | None, ...], input_nrs: tuple[int, ...]) -> None:
         """Take these for edges, unchecked, and the topological number that follows from them."""
         self.next_nodes, self.input_nrs = nodes, input_nrs
-        highest = -1
+        number = 0
         for node in nodes:
             if node is not None:
                 node.has_parent = True
-                if node.topological_nr > highest:
-                    highest = node.topological_nr
-        self.topological_nr = highest + 1
+                below = node.topological_nr
+                if below >= number:
+                    number = below + 1
+        self.topological_nr = number
 
     def make_special(self) -> Special:
         """Return what few nodes have, made now if this node had none."""

@@ -15,8 +15,9 @@ from ..context import SAVED_TENSORS_HOOKS, is_kind, set_grad_mode
 from ..errors import ChangedTensorError, HookError, HookTypeError
 from .background import background
 from .creation import observe_nodes
+from .memory import SavedMemory
 from .naming import identify, name_hook
-from .saved import Saved, output_alias, unpacked, version_of
+from .saved import Saved, changed, output_alias, unpacked, version_of
 from .tracked import Tracked
 from .values import describe, wrap
 
@@ -79,7 +80,7 @@ class Packed:
         hooks: the hooks.
     """
 
-    __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_place", "_shape", "_work")
+    __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_memory", "_place", "_shape", "_work")
 
     def __init__(self, node: Node, saved: Saved, shown: Tracked, hooks: PackHooks) -> None:
         self._work: Work | None = None
@@ -91,6 +92,8 @@ class Packed:
             output_nr = source._output_nr
         #: Which output of the node it is, or of its producer; or its accumulator.
         self._place = (output_nr, saved.producer, saved.accumulator)
+        #: For hooks that do not copy, whose tensor a write may have changed.
+        self._memory = SavedMemory(shown, saved.version)
         self._kept = self._pack(node, shown)
 
     def _pack(self, node: Node, shown: Tracked) -> Any:
@@ -140,6 +143,7 @@ class Packed:
         Raises:
             HookTypeError: it is no array.
             HookError: it has another shape or dtype, or is on another device.
+            ChangedTensorError: it lies in the memory of what was packed, which was written into since.
         """
         tensor = wrap(result, self._device)
         name = f"unpack {name_hook(self._hooks.unpack)} of {identify(node)}"
@@ -160,6 +164,11 @@ class Packed:
                 f"write return t.to('{self._device}')"
             )
         output_nr, producer, accumulator = self._place
+        version = self._memory.version_in(tensor)
+        if version != self._memory.version:
+            maker = (node if producer is None and output_nr is not None else producer, output_nr or 0)
+            hint = f"{name} brought it back as it is now: let pack copy, t.copy(), or change a copy, t = t.copy()"
+            raise changed(node, tensor, maker, version, self._memory.version, hint)
         if producer is not None:
             return output_alias(tensor, producer, output_nr or 0)
         if output_nr is not None:

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 
     from .node import Node
 
-__all__ = ["Saved", "check_version", "detached", "output_alias", "released", "unpacked", "version_of", "versions_of"]
+__all__ = [
+    "Saved",
+    "changed",
+    "check_version",
+    "detached",
+    "output_alias",
+    "released",
+    "unpacked",
+    "version_of",
+    "versions_of",
+]
 
 
 class Saved(NamedTuple):
@@ -47,22 +57,45 @@ def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
         ChangedTensorError: names the node, the tensor, both versions.
     """
     version = version_of(tensor)
-    if version == saved_version:
-        return
-    producer = tensor._grad_fn
-    origin = "" if producer is None else f", output {tensor._output_nr} of {producer.name},"
-    raise ChangedTensorError(
+    if version != saved_version:
+        hint = "Change a copy instead: t = t.copy(); t += ..."
+        raise changed(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
+
+
+def changed(
+    node: Node, tensor: Tracked, place: tuple[Node | None, int], version: int, saved_version: int, hint: str
+) -> ChangedTensorError:
+    """Return the error for a saved tensor that was written into since.
+
+    Args:
+        node: what saved it.
+        tensor: as it is now.
+        place: what made it, and as which output; None where nothing did.
+        version: that of its memory now.
+        saved_version: what that was when it was saved.
+        hint: what to write instead.
+    """
+    producer, output_nr = place
+    origin = "" if producer is None else f", output {output_nr} of {producer.name},"
+    return ChangedTensorError(
         f"{identify(node)} needs a tensor of shape {tensor._data.shape} and dtype "
         f"{tensor._data.dtype}{origin} that was changed in place since the forward call: it is at version "
-        f"{version}, and version {saved_version} was saved. Change a copy instead: t = t.copy(); t += ..."
+        f"{version}, and version {saved_version} was saved. {hint}"
     )
 
 
 def detached(node: Node, tensor: Tracked) -> ChangedTensorError:
-    """Return the error for a saved tensor whose history was cut off since, where that history is needed."""
+    """Return the error for a saved tensor that has another history since, where that of the forward call is needed."""
+    now = tensor._grad_fn
+    happened = (
+        "detach_() has cut it since the forward call: use t.detach(), which leaves t alone"
+        if now is None
+        else f"it has got another one since the forward call, with {identify(now)}, by set_gradient_edge() say: give "
+        "that edge to t.detach(), which leaves t alone"
+    )
     return ChangedTensorError(
         f"{identify(node)} needs the history of a tensor of shape {tensor._data.shape} and dtype "
-        f"{tensor._data.dtype}, and detach_() has cut it since the forward call: use t.detach(), which leaves t alone"
+        f"{tensor._data.dtype}, and {happened}"
     )
 
 

@@ -44,9 +44,12 @@ class saved_tensors_hooks(SavedTensorsMode):
     The node keeps what `pack` returned in place of the tensor: a path, a compressed copy, a handle. Each backward
     through the node calls `unpack` on it when the node's turn has come: nodes unpack in the order in which they run,
     newest first, and what no gradient that is asked for needs is not unpacked. A tensor that is saved twice is packed
-    twice. Whether the tensor was written into since is not checked. A context manager, and a decorator of functions,
-    generators and their async kinds; it holds for the current context only, and of nested ones the innermost alone is
-    used.
+    twice. A context manager, and a decorator of functions, generators and their async kinds; it holds for the current
+    context only, and of nested ones the innermost alone is used.
+
+    Hooks that copy or store a tensor keep its value, whatever is written into the tensor later. What `unpack` returns
+    in the memory that was packed, the tensor itself or a view of its array, raises ChangedTensorError in the backward
+    if that was written into since. (PyTorch's has no such check.)
 
     `pack` runs with recording off; it is given an input of the operation as it is, and its output as a detached alias.
 

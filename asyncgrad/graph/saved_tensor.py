@@ -52,7 +52,7 @@ class SavedTensor:
 
         Raises:
             ReleasedGraphError: a backward has released it.
-            ChangedTensorError: it was written into since, and no hooks keep it.
+            ChangedTensorError: it was written into since, and no hook has kept a copy.
             HookError: its hooks have something to wait for, or returned what does not fit.
         """
         return unpack_now(self._node, [self._entry()], "await saved.load()")[0]
@@ -66,7 +66,8 @@ class SavedTensor:
         """Let `pack(tensor)` store the tensor in place of the node, and `unpack(stored)` bring it back.
 
         `pack` is called once, now, with a detached alias, with recording off; `unpack` in each backward through the
-        node. There is no version check any more. Either may be an `async def`, as in `ag.graph.saved_tensors_hooks`.
+        node. A write since is an error where `unpack` returns the memory that was packed, and none where it returns a
+        copy. Either may be an `async def`, as in `ag.graph.saved_tensors_hooks`.
 
         Args:
             pack: returns anything; it may not write into the tensor.

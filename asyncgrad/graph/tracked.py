@@ -11,8 +11,6 @@ import enum
 import threading
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 if TYPE_CHECKING:
     import weakref
 
@@ -20,19 +18,17 @@ if TYPE_CHECKING:
     from .hooks import HookList
     from .node import Node
 
-__all__ = ["AutogradMeta", "CreationMeta", "Tracked", "VersionCounter", "ViewMeta"]
+__all__ = ["AutogradMeta", "CreationMeta", "Making", "Tracked", "VersionCounter", "ViewMeta"]
 
 
 @final
 class VersionCounter:
     """Counts the in-place writes into one piece of memory; a base and all its views share one."""
 
-    __slots__ = ("__weakref__", "has_views", "value")
+    __slots__ = ("__weakref__", "value")
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
-        #: Whether a view operation has been called on a tensor in this memory.
-        self.has_views = False
 
 
 class CreationMeta(enum.Enum):
@@ -47,28 +43,28 @@ class CreationMeta(enum.Enum):
     IN_CUSTOM_FUNCTION = enum.auto()
 
 
+#: How a view was made, all that every view has: its root base, which is no view itself; how the view was made that it
+#: was made of, None where that was the base; the version of the memory then; whether that forbids something; the view
+#: function, None where it need not or cannot be called again; and further arguments of that. A tuple, as the cheapest.
+Making = tuple["Tracked", "Making | None", int, CreationMeta, Any, *tuple[Any, ...]]
+
+
 @final
 class ViewMeta:
-    """What a view has: its root base, how it was made, and when its grad_fn was.
+    """What a view has once it is written into, or asked for its history after a write.
 
     Args:
-        base: the tensor that the first view was made of; never a view itself.
-        version: that of the memory when the view's grad_fn was made. It changes with that.
-        creation: how the view was made.
-        step: the view function and its further arguments, called on `before`, or on the base.
-        before: the view that this one was made of, as it was then; None where that was the base.
+        making: how the view was made.
     """
 
-    __slots__ = ("base", "before", "creation", "geometries", "is_distinct", "step", "version")
+    __slots__ = ("base", "creation", "geometries", "is_distinct", "making", "version")
 
-    def __init__(
-        self, base: Tracked, version: int, creation: CreationMeta, step: Any = None, before: ViewMeta | None = None
-    ) -> None:
-        self.base = base
-        self.version = version
-        self.creation = creation
-        self.step = step
-        self.before = before
+    def __init__(self, making: Making) -> None:
+        self.making = making
+        self.base = making[0]
+        #: That of the memory when the view's grad_fn was made. It changes with that.
+        self.version = making[2]
+        self.creation = making[3]
         #: Where the view lies in the memory of its base, once that has been asked: see asyncgrad.views.geometry.
         self.geometries: Any = None
         #: Whether no two elements of it, or of its base, are known to share memory: then it may be written into.
@@ -106,16 +102,13 @@ class AutogradMeta:
         self.post_accumulate_hooks: HookList | None = None
 
 
-_new, _DEFAULT, _NO_GRAD = object.__new__, CreationMeta.DEFAULT, CreationMeta.NO_GRAD
-
-
 class Tracked:
     """Abstract base of `Tensor`: an array with a place in a graph."""
 
     __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_view")
 
-    #: Of a view; None on any other tensor.
-    _view: ViewMeta | None
+    #: Of a view, how it was made, and once more is asked for, a ViewMeta: see `_view_meta`. None on any other tensor.
+    _view: Making | ViewMeta | None
     #: What made the tensor. That of a view is out of date where its memory was written into since: see `_history`.
     _grad_fn: Node | None
 
@@ -135,10 +128,7 @@ class Tracked:
         meta = self._meta
         if meta is not None and meta.requires_grad:
             return True
-        counter = self._counter
-        if counter is None or not counter.has_views:
-            return False
-        view = self._view
+        view = self._view_meta()
         return view is not None and view.base._requires_grad()
 
     def _history(self) -> Node | None:
@@ -154,7 +144,7 @@ class Tracked:
 
     def _refresh(self) -> None:
         """Make the grad_fn anew if this is a view whose memory was written into since that was made."""
-        view = self._view
+        view = self._view_meta()
         if view is not None and view.version != self._shared_version().value:
             self._regenerate(view)
 
@@ -177,7 +167,7 @@ class Tracked:
                 keeper = before.special.retains_grad_hooks.pop(self._output_nr, None)
                 node.make_special().retains_grad_hooks[output_nr] = keeper
         self._grad_fn, self._output_nr = node, output_nr
-        view = self._view
+        view = self._view_meta()
         if view is not None:
             view.version = self._shared_version().value
 
@@ -194,39 +184,26 @@ class Tracked:
             version = self._counter = VersionCounter()
         return version
 
-    def _become_view_of(self, of: Tracked, mode: Any, step: Any) -> None:
-        """Become a view of `of`, if the memory is shared.
+    def _view_meta(self) -> ViewMeta | None:
+        """Return what this view has, made now if this is the first to ask; None if it is no view."""
+        view: Any = self._view
+        if view.__class__ is tuple:
+            view = self._view = ViewMeta(view)
+        return view  # type: ignore[no-any-return]
 
-        A result of reshape, or of indexing with arrays, may have a base and still be a copy.
+    def _making(self, creation: CreationMeta, step: tuple[Any, ...] = (None,)) -> Making:
+        """Return how a view is made of this tensor now.
 
         Args:
-            of: the tensor that a view function was called on.
-            mode: grad mode.
-            step: the view function, and a tuple of its further arguments.
+            creation: whether that forbids something; DEFAULT leaves what is forbidden of this tensor.
+            step: the view function and its further arguments; None where it is not to be called again.
         """
-        data, array = self._data, of._data
-        root = data.base
-        if not (data is array or root is array or root is array.base or np.may_share_memory(data, array)):
-            return
-        counter = of._counter
-        if counter is None:
-            counter = of._counter = VersionCounter()
-        self._counter = counter
-        counter.has_views = True
-        before = of._view
-        # Without a constructor, which would cost a call.
-        view = self._view = _new(ViewMeta)
-        view.before = before
-        view.version = counter.value
-        view.step = step
-        view.geometries = None
-        view.is_distinct = False
-        if before is None:
-            view.base = of
-            view.creation = _DEFAULT if mode else _NO_GRAD
-        else:
-            view.base = before.base
-            view.creation = before.creation if mode else _NO_GRAD
+        version, view = self._shared_version().value, self._view_meta()
+        if view is None:
+            return (self, None, version, creation, *step)
+        if creation is CreationMeta.DEFAULT:
+            creation = view.creation
+        return (view.base, view.making, version, creation, *step)
 
     def _bump_version(self) -> None:
         self._shared_version().value += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
+from ..graph.one_device import check_one_device
 from ..graph.tracked import Tracked
 from ..graph.values import describe, raw
-from ..views.writing import copy_into, copy_into_part, plainly, write
+from ..views.writing import copy_into, copy_into_part, plainly
 from .axes import array_like, axis_index
 from .dispatch import METHODS
+from .in_place import write_at_index
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
 from .primitive import RULES, derivative, primitive
 from .shaping import reshape
@@ -49,6 +52,8 @@ def _(g: Any, index: Any) -> Any:
 @derivative(assign_, "value")
 def _(g: Any, index: Any) -> Any:
     picked = pick(g, index)
+    if isinstance(index, np.ndarray) and index.dtype.kind == "b":
+        return picked
     order = np.arange(picked.size).reshape(picked.shape)
     last = np.empty(g.shape, np.intp)
     last[index] = order
@@ -61,7 +66,7 @@ def _(h: Any, index: Any) -> Any:
     return clear(h, index)
 
 
-assign, clear = assign_.call, clear_.call
+clear = clear_.call
 
 
 def setitem(a: Any, index: Any, value: Any) -> None:
@@ -70,6 +75,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     Raises:
         InPlaceError: the write cannot be recorded.
     """
+    check_one_device("t[index] = value", a, index, value)
     index = raw_index(index)
     if plainly(lambda array, value: operator.setitem(array, index, value), a, value):
         return
@@ -82,7 +88,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     if isinstance(value, Tracked):
         extra = value._data.ndim - a._data[index].ndim
         value = reshape(value, value._data.shape[extra:]) if extra > 0 else value
-    write(a, assign(a, index, value))
+    write_at_index(assign_, operator.setitem, a, index, value)
 
 
 # ufunc.at: each element as often as it is named, in order.
@@ -113,7 +119,7 @@ def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
         return
     if ufunc in (np.add, np.subtract):
         (value,) = values
-        write(a, add_at_(a, index, value if ufunc is np.add else -array_like(value)))
+        write_at_index(add_at_, np.add.at, a, index, value if ufunc is np.add else -array_like(value))
         return
     numbers = np.arange(a._data.size).reshape(a._data.shape)[index]
     flat = np.reshape(numbers, -1)
@@ -143,12 +149,7 @@ METHODS["at"] = write_at
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """Copy an array into another one, where a mask says so."""
     _needs_array(dst, "copyto")
-    if casting == "same_kind":
-        copy_into(dst, src, where)
-        return
-    values = np.array(raw(dst))
-    np.copyto(values, raw(src), casting=casting, where=raw(where))
-    copy_into(dst, src, where, values)
+    copy_into(dst, src, where, lambda target, source: np.copyto(target, source, casting, raw(where)))
 
 
 def _needs_array(target: Any, name: str) -> None:
@@ -156,9 +157,9 @@ def _needs_array(target: Any, name: str) -> None:
         raise ArgumentTypeError(f"{name} writes into a tensor or an array, not {describe(target)}")
 
 
-def _plainly(function: Callable[..., Any], target: Any, *others: Any) -> bool:
+def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any) -> bool:
     """Run a function that writes into `target` on bare arrays, unless it is to be recorded; tell whether it was run."""
-    _needs_array(target, function.__name__)
+    _needs_array(target, name)
     return plainly(function, target, *others)
 
 
@@ -170,16 +171,27 @@ def _repeated(values: Any, places: Any) -> Any:
 
 def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     """Write values, repeated where they are too few, at indices into `a` taken as one row."""
-    if _plainly(lambda target, ind, v: np.put(target, ind, v, mode), a, ind, v):
+    if _plainly("put", lambda target, ind, v: np.put(target, ind, v, mode), a, ind, v):
         return
-    size = math.prod(a.shape)
-    places = np.take(np.arange(size), np.reshape(raw(ind), -1).astype(np.intp), mode=mode)
+    places = _places(np.reshape(raw(ind), -1).astype(np.intp), math.prod(a.shape), mode)
     setitem(a, np.unravel_index(places, a.shape), _repeated(v, np.arange(places.size)))
+
+
+def _places(indices: Any, size: int, mode: str) -> Any:
+    """Return where in a row of `size` elements indices lead, counted from its start."""
+    if mode == "wrap":
+        return indices % size
+    if mode == "clip":
+        return indices.clip(0, size - 1)
+    outside = (indices < -size) | (indices >= size)
+    if outside.any():
+        raise IndexError(f"index {indices[outside][0]} is out of bounds for {size} elements in a row")
+    return np.where(indices < 0, indices + size, indices)
 
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write values, repeated where they are too few, into the elements where a mask holds, one after another."""
-    if _plainly(np.place, arr, mask, vals):
+    if _plainly("place", np.place, arr, mask, vals):
         return
     chosen = np.reshape(np.asarray(raw(mask), bool), arr.shape)
     setitem(arr, chosen, _repeated(vals, np.arange(np.count_nonzero(chosen))))
@@ -187,7 +199,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 
 def putmask(a: Any, mask: Any, values: Any) -> None:
     """Write into the elements where a mask holds what stands at their places in `values`, repeated where too short."""
-    if _plainly(np.putmask, a, mask, values):
+    if _plainly("putmask", np.putmask, a, mask, values):
         return
     chosen = np.reshape(np.asarray(raw(mask), bool), a.shape)
     setitem(a, chosen, _repeated(values, np.flatnonzero(chosen)))
@@ -195,23 +207,28 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     """Write values into each row of `arr` along an axis, at its own row of indices."""
-    if _plainly(lambda target, indices, values: np.put_along_axis(target, indices, values, axis), arr, indices, values):
+    put_bare = functools.partial(np.put_along_axis, axis=axis)
+    if _plainly("put_along_axis", put_bare, arr, indices, values):
         return
     places = np.array(raw(indices))
     if axis is None:
-        numbers = np.arange(math.prod(arr.shape))
-        setitem(arr, np.unravel_index(numbers[places], arr.shape), values)
+        places = _places(places, math.prod(arr.shape), "raise")
+        setitem(arr, np.unravel_index(places, arr.shape), values)
     else:
         setitem(arr, grid_along(places, arr.shape, axis_index(axis, arr.ndim)), values)
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Write values, repeated where they are too few, onto the main diagonal."""
-    if _plainly(lambda target, val: np.fill_diagonal(target, val, wrap), a, val):
+    if _plainly("fill_diagonal", lambda target, val: np.fill_diagonal(target, val, wrap), a, val):
         return
-    numbers = np.zeros(a.shape, np.int8)
-    np.fill_diagonal(numbers, 1, wrap)
-    places = np.flatnonzero(numbers)
+    if a.ndim == 2:
+        last = math.prod(a.shape) if wrap else min(a.shape[1] ** 2, math.prod(a.shape))
+        places = np.arange(0, last, a.shape[1] + 1)
+    else:
+        # NumPy refuses here what has no main diagonal; it writes into one place, of all that there are.
+        np.fill_diagonal(np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), a.shape, (0,) * a.ndim), 0)
+        places = np.arange(a.shape[0]) * sum(math.prod(a.shape[axis + 1 :]) for axis in range(a.ndim))
     setitem(a, np.unravel_index(places, a.shape), _repeated(val, np.arange(places.size)))
 
 

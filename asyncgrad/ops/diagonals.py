@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import zeros_beside
 from .axes import array_like
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
@@ -23,7 +24,7 @@ def diagonal_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 @primitive()
 def put_diagonal_(g: Any, shape: tuple[int, ...], offset: int, axis1: int, axis2: int) -> Any:
     """Return zeros of a shape with `g` on the diagonals."""
-    total = np.zeros(shape, g.dtype)
+    total = zeros_beside(shape, g)
     view = np.diagonal(total, offset, axis1, axis2)
     view.flags.writeable = True
     view[...] = g

@@ -1,4 +1,4 @@
-"""Operators that write their result into their first operand: NumPy computes there, and no second array is made."""
+"""Writes by NumPy itself into a tensor's array, recorded: operators such as +=, and what is led by an index."""
 
 from __future__ import annotations
 
@@ -8,49 +8,69 @@ from typing import Any
 import numpy as np
 
 from ..context import GRAD_MODE
+from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import THREADS, Edge, Node, next_order
+from ..graph.one_device import mixed_devices
 from ..graph.saved import versions_of
 from ..graph.tracked import Tracked
 from ..views.history import check_write, rebase
-from ..views.writing import before_write, changes_with, old_value, write
-from .primitive import Primitive, PrimitiveNode, mixed_devices
+from ..views.writing import AFTER_WRITING, changes_with, old_value, plainly, run_writer, write_by
+from .primitive import Primitive, PrimitiveNode
 
-__all__ = ["in_place", "written_by"]
+__all__ = ["in_place", "write_at_index", "written_by"]
 
 
-def written_by(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Return the operator that has a function make a new array, and writes that into the tensor on the left."""
+def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the operator that has a function make a new array, and writes that into the tensor on the left.
+
+    Args:
+        function: of two arrays or tensors; it records itself.
+        bare: Python's operator, which makes no new array: for what is not recorded.
+    """
+
+    def writer(target: Any, other: Any) -> None:
+        if bare(target, other) is not target:
+            raise TypeError(f"an array of shape {target.shape} cannot be written into by {type(other).__name__}")
 
     def operator(out: Any, other: Any) -> Any:
-        return write(out, function(*before_write(out, (out, other))))
+        if isinstance(other, Tracked) and other._device is not out._device:
+            raise mixed_devices(bare.__name__, out, other)
+        return out if plainly(writer, out, other) else write_by(out, function, (out, other))
 
     return operator
 
 
-def in_place(primitive: Primitive) -> Callable[[Any, Any], Any]:
-    """Return the operator that writes what a ufunc of two arrays gives into the tensor on the left."""
+def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the operator that writes what a ufunc of two arrays gives into the tensor on the left.
+
+    Args:
+        primitive: of the ufunc.
+        bare: Python's operator.
+    """
     ufunc: Any = primitive.function
-    carefully = written_by(primitive.call)
+    carefully = written_by(primitive.call, bare)
     first, second = primitive.tensor_names
 
     def operator(out: Any, other: Any) -> Any:
         data = out._data
-        if GRAD_MODE.get() is not True or data.dtype.kind not in "fc" or not isinstance(other, _KNOWN):
+        kind = data.dtype.kind
+        if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
             return carefully(out, other)
         beside = other if isinstance(other, Tracked) else None
-        if not (out._requires_grad() or (beside is not None and beside._requires_grad())):
+        requires = out._requires_grad()
+        if not (requires or (beside is not None and beside._requires_grad())):
             return carefully(out, other)
         check_write(out)
         view, edge, value = out._view, None, other
         # A leaf that requires grad has been refused.
-        key = 5 if out._requires_grad() else 1
+        key = 5 if requires else 1
         if beside is not None:
             if beside._device is not out._device:
                 raise mixed_devices(primitive.name, out, beside)
             edge, value = gradient_edge(beside), beside._data
             key |= 2 if edge is None else 10
-        if data.dtype.kind == "c":
+        if kind == "c":
             key |= 16
         plan = primitive.plan(key)
         kept: list[Any] = []
@@ -63,12 +83,16 @@ def in_place(primitive: Primitive) -> Callable[[Any, Any], Any]:
             elif is_tensor and changes_with(argument, out):
                 argument = old_value(argument)
             kept.append(argument)
-        ufunc(data, value, out=data)
+        try:
+            ufunc(data, value, out=data)
+        except AFTER_WRITING:
+            out._bump_version()
+            raise
         # What a view was before is not asked for: the node of its base leads past that.
         made = _node(plan, None if view is not None else out._grad_fn, edge, out)
         made.saved, made.versions = tuple(kept), None
         if plan.tensor_slots:
-            made.versions = versions_of(kept[index] for index in plan.tensor_slots)
+            made.versions = versions_of([kept[index] for index in plan.tensor_slots])
         rebase(out, made)
         return out
 
@@ -77,6 +101,37 @@ def in_place(primitive: Primitive) -> Callable[[Any, Any], Any]:
 
 #: Operands that NumPy takes without asking them first.
 _KNOWN = (Tracked, float, int, np.ndarray, np.generic, complex)
+
+
+def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tracked, index: Any, value: Any) -> None:
+    """Have `writer(array, index, value)` write into the array of `out`, recorded as a call of a primitive.
+
+    Args:
+        primitive: returns what `out` is to be, of it, an index and a value; its formulas need no more than the index.
+        writer: does the same in place.
+        out: the tensor.
+        index: nobody changes it later.
+        value: anybody's array or tensor.
+
+    Raises:
+        InPlaceError: the write cannot be recorded.
+    """
+    check_write(out)
+    edge, key = None, 5 if out._requires_grad() else 1
+    if isinstance(value, Tracked):
+        if value._device is not out._device:
+            raise mixed_devices(primitive.name, out, value)
+        edge = gradient_edge(value)
+        key |= 2 if edge is None else 10
+    if out._data.dtype.kind == "c":
+        key |= 16
+    plan = primitive.plan(key)
+    run_writer(writer, out, index, value)
+    node = _node(plan, None if out._view is not None else out._grad_fn, edge, out)
+    node.saved, node.versions = (index,) * len(plan.slots), None
+    if out._view is None:
+        announce(node)
+    rebase(out, node)
 
 
 def _node(plan: Any, before: Node | None, beside: Edge | None, out: Tracked) -> PrimitiveNode:

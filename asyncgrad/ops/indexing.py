@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.one_device import check_one_device
 from ..graph.tracked import Tracked
-from ..graph.values import raw
+from ..graph.values import as_array, is_foreign, on_host, raw, zeros_beside
 from .axes import array_beside, array_like, axis_index
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
@@ -55,7 +56,7 @@ def part_(a: Any, index: Any) -> Any:
 @primitive()
 def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with `g` where a basic index leads."""
-    total = np.zeros(shape, g.dtype)
+    total = zeros_beside(shape, g)
     total[index] = g
     return total
 
@@ -85,7 +86,7 @@ def pick_(a: Any, index: Any) -> Any:
 @primitive()
 def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with `g` added where an advanced index leads."""
-    total = np.zeros(shape, g.dtype)
+    total = zeros_beside(shape, g)
     if isinstance(index, np.ndarray) and index.dtype.kind == "b":
         total[index] = g
         return total
@@ -142,11 +143,11 @@ def raw_index(index: Any) -> Any:
         return tuple(raw_index(item) for item in index)
     if index.__class__ in _BASIC:
         return index
-    if isinstance(index, (Tracked, np.ndarray)):
+    if isinstance(index, (Tracked, np.ndarray)) or is_foreign(index):
         array = raw(index)
         if array.ndim == 0 and array.dtype.kind in "biu":
             return array.item()
-        return np.array(array)
+        return np.copy(array)
     if isinstance(index, list):
         array = np.array(_bare(index))
         return array if array.size else array.astype(np.intp)
@@ -168,6 +169,7 @@ def getitem(a: Any, index: Any) -> Any:
                 break
         else:
             return part(a, index)
+    check_one_device("t[index]", a, index)
     index = raw_index(index)
     return (part if is_basic(index) else pick)(a, index)
 
@@ -175,7 +177,7 @@ def getitem(a: Any, index: Any) -> Any:
 def is_basic(index: Any) -> bool:
     """Tell whether an index, as `raw_index` returns it, is made of ints, slices, None and Ellipsis: it makes a view."""
     items = index if isinstance(index, tuple) else (index,)
-    return all(item.__class__ in _BASIC for item in items)
+    return _BASIC.issuperset(map(type, items))
 
 
 # take, and what can be said by it.
@@ -189,7 +191,7 @@ def take_(a: Any, indices: Any, axis: int, mode: str) -> Any:
 
 @derivative(take_, "a")
 def _(g: Any, a_shape: tuple[int, ...], indices: Any, axis: int, mode: str) -> Any:
-    places = np.asarray(raw(indices))
+    places = as_array(raw(indices))
     length = a_shape[axis]
     if mode == "wrap":
         places = places % length
@@ -220,7 +222,7 @@ RULES[np.take] = take
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return for each row of `arr` along an axis the elements at its own row of indices."""
-    arr, places = array_beside(arr, indices), np.array(raw(indices))
+    arr, places = array_beside(arr, indices), np.copy(raw(indices))
     if places.dtype.kind not in "iu":
         raise IndexError(f"take_along_axis needs indices of an integer dtype, not {places.dtype}")
     if axis is None:
@@ -244,7 +246,7 @@ def grid_along(places: Any, shape: tuple[int, ...], axis: int) -> tuple[Any, ...
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the elements along an axis where a row of conditions holds."""
-    chosen = np.asarray(raw(condition))
+    chosen = on_host(raw(condition))
     if chosen.ndim != 1:
         raise ValueError(f"compress needs conditions in one row, and these have {chosen.ndim} axes")
     return take(array_beside(a, condition), np.flatnonzero(chosen), axis, out)
@@ -255,7 +257,7 @@ RULES[np.compress] = compress
 
 def extract(condition: Any, arr: Any) -> Any:
     """Return in one row the elements where the condition holds."""
-    return take(array_beside(arr, condition), np.flatnonzero(np.asarray(raw(condition))))
+    return take(array_beside(arr, condition), np.flatnonzero(on_host(raw(condition))))
 
 
 RULES[np.extract] = extract
@@ -290,7 +292,7 @@ RULES[np.select] = select
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """Return for each element that one of the choices which `a` names."""
-    names = np.asarray(raw(a))
+    names = on_host(raw(a))
     arrays = list(choices)
     shape = np.broadcast_shapes(names.shape, *(np.shape(raw(choice)) for choice in arrays))
     number = np.choose(names, np.arange(len(arrays)), mode=mode)  # type: ignore[call-overload]

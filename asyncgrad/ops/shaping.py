@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DeviceError
 from ..graph.tracked import Tracked
+from ..graph.values import as_array, is_foreign
 from .axes import arrays_together, axis_index, axis_tuple, inverse_permutation
 from .primitive import RULES, derivative, primitive
 
 __all__ = [
-    "astype",
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
@@ -86,7 +85,7 @@ def _raw(a: Any) -> Any:
 
 
 def _flags(a: Any) -> Any:
-    return np.asarray(_raw(a)).flags
+    return as_array(_raw(a)).flags
 
 
 # The order of axes.
@@ -273,6 +272,8 @@ RULES[np.meshgrid] = meshgrid
 @primitive(np.copy)
 def copy_(a: Any, order: str = "K", subok: bool = False) -> Any:
     """Return a copy; gradients flow through it."""
+    if is_foreign(a):
+        return a.copy(order)
     return np.array(a, order=order, copy=True)  # type: ignore[call-overload]
 
 
@@ -282,26 +283,3 @@ def _(g: Any) -> Any:
 
 
 copy = copy_.call
-
-
-@primitive(views=True)
-def astype_(a: Any, dtype: Any, order: str, casting: str, copy: bool) -> Any:
-    """Return the elements in another dtype; the driver brings the gradient back to the old one."""
-    result = a.astype(dtype, order, casting, True, copy)
-    return result.view() if result is a else result
-
-
-@derivative(astype_, "a")
-def _(g: Any) -> Any:
-    return g
-
-
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:
-    """Return the elements of `x` in another dtype."""
-    if device not in (None, "cpu"):
-        raise DeviceError(f"astype does not move a tensor to {device!r}: write x.astype(dtype).to({device!r})")
-    return astype_(x, dtype, "K", "unsafe", copy)
-
-
-if hasattr(np, "astype"):  # since NumPy 2.1
-    RULES[np.astype] = astype

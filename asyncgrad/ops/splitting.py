@@ -15,13 +15,14 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
 from ..graph.metadata import InputMetadata
-from ..graph.node import Edge
-from ..graph.tracked import CreationMeta, Tracked, ViewMeta
+from ..graph.node import THREADS, Edge, next_order
+from ..graph.tracked import CreationMeta, Tracked
 from .self_planned import SelfPlannedNode
 
 __all__ = ["SplitNode", "cut"]
 
 _new: Any = object.__new__
+_MULTI_OUTPUT, _NO_GRAD = CreationMeta.MULTI_OUTPUT, CreationMeta.NO_GRAD
 
 
 @final
@@ -38,7 +39,11 @@ class SplitNode(SelfPlannedNode):
     __slots__ = ("_axis", "_metadata")
 
     def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int, device: Any) -> None:
-        self._connect((edge,))
+        node, input_nr = edge
+        self.connect((node,), (input_nr,))
+        self.order = next_order()
+        if len(THREADS) > 1:
+            self._note_thread()
         self.shape = self.dtype = self.special = None
         self.device = device
         self._metadata = metadata
@@ -80,9 +85,8 @@ class SplitNode(SelfPlannedNode):
 def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     """Return views of what lies between `bounds`, which rise from 0 to the length of `axis`, not negative."""
     data = array._data if isinstance(array, Tracked) else array
-    before_axis = (slice(None),) * axis
-    places = [(*before_axis, slice(start, stop)) for start, stop in pairwise(bounds)]
-    pieces = [data[place] for place in places]
+    before = (slice(None),) * axis
+    pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
     if not isinstance(array, Tracked):
         return pieces
     device, make = array._device, array.__class__
@@ -93,27 +97,18 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
         node = SplitNode(edge, _metadata(pieces, device), axis, device)
         if mode is not True:
             mode.created(node)
-    counter = array._shared_version()
-    counter.has_views = True
-    before: ViewMeta | None = array._view
-    base = array if before is None else before.base
-    creation = CreationMeta.MULTI_OUTPUT if mode else CreationMeta.NO_GRAD
-    version = counter.value
+    # None of them can be written into, so that none has to be made again.
+    making = array._making(_MULTI_OUTPUT if mode else _NO_GRAD)
+    counter = array._counter
     results = []
-    for index, place in enumerate(places):
-        # Neither by a constructor: they would cost as much as the rest.
-        result, view = _new(make), _new(ViewMeta)
-        result._data, result._grad_fn, result._device, result._meta = pieces[index], node, device, None
-        result._output_nr = 0 if node is None else index
-        result._counter, result._view = counter, view
-        view.base, view.before, view.version, view.creation = base, before, version, creation
-        view.step, view.geometries, view.is_distinct = (_slice, (place,)), None, False
+    for index, piece in enumerate(pieces):
+        # Not by a constructor, which would cost as much as the rest.
+        result = _new(make)
+        result._data, result._device, result._meta = piece, device, None
+        result._grad_fn, result._output_nr = node, 0 if node is None else index
+        result._counter, result._view = counter, making
         results.append(result)
     return results
-
-
-def _slice(array: Any, index: Any) -> Any:
-    return array[index]
 
 
 def _metadata(pieces: Sequence[Any], device: Any) -> tuple[InputMetadata, ...]:
@@ -121,7 +116,8 @@ def _metadata(pieces: Sequence[Any], device: Any) -> tuple[InputMetadata, ...]:
     found: list[InputMetadata] = []
     last = None
     for piece in pieces:
-        if last is None or last.shape != piece.shape:
-            last = InputMetadata(piece.shape, piece.dtype, device)
+        shape = piece.shape
+        if last is None or last.shape != shape:
+            last = InputMetadata(shape, piece.dtype, device)
         found.append(last)
     return tuple(found)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import raw
+from ..graph.values import raw, zeros_beside
 from ..views.geometry import Slice, TensorGeometry
 from ..views.strided import put_at
 from .axes import axis_index
@@ -26,7 +26,7 @@ def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable:
 @primitive()
 def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Return zeros of a shape with each window added where it lies."""
-    total = np.zeros(shape, g.dtype)
+    total = zeros_beside(shape, g)
     for start in itertools.product(*map(range, lengths)):
         index: list[Any] = [slice(None)] * len(shape)
         for axis, first in zip(axes, start, strict=True):

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..context import Mode
 from ..errors import InPlaceError
+from ..graph.values import interface_of, is_foreign
 
 if TYPE_CHECKING:
-    from ..graph.tracked import Tracked, ViewMeta
+    from ..graph.tracked import Making, Tracked, ViewMeta
 
 __all__ = [
     "Place",
@@ -135,12 +136,13 @@ class ViewFunc(NamedTuple):
     def of(cls, view: ViewMeta, *further: Any) -> ViewFunc | None:
         """Return what leads to a view, and to a view of that by `further` steps; None where a step is not known."""
         steps = [*reversed(further)]
-        at: ViewMeta | None = view
-        while at is not None:
-            if at.step is None:
+        making: Making | None = view.making
+        while making is not None:
+            _, before, _, _, function, *arguments = making
+            if function is None:
                 return None
-            steps.append(at.step)
-            at = at.before
+            steps.append((function, tuple(arguments)))
+            making = before
         return cls(tuple(reversed(steps)))
 
 
@@ -172,6 +174,8 @@ class Slice(NamedTuple):
 
     def laid_out(self, array: Any) -> Any:
         """Return a copy of `array` that lies in memory as the base does."""
+        if is_foreign(array):
+            return self._laid_out_elsewhere(array)
         if self.is_contiguous:
             return np.array(array, self.base.dtype, order="C")
         low, high = self.base.reach()
@@ -180,10 +184,19 @@ class Slice(NamedTuple):
         copy[...] = array
         return copy
 
+    def _laid_out_elsewhere(self, array: Any) -> Any:
+        """Return what `laid_out` does, where memory is reached by NumPy's functions alone: the same order of axes."""
+        shape, strides = self.base.shape, self.base.strides
+        axes = sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
+        rows = np.empty_like(array, self.base.dtype, order="C", shape=tuple(shape[axis] for axis in axes))
+        copy: Any = np.transpose(rows, np.argsort(axes))
+        copy[...] = array
+        return copy
+
     def part(self, array: Any) -> Any:
         """Return the view of an array that `laid_out` gave, or of one in rows where the base is in rows."""
         view = self.view
-        if not view.size():
+        if 0 in view.shape:
             return np.empty(view.shape, view.dtype)
         if self.is_contiguous:
             return np.ndarray(view.shape, view.dtype, array, view.offset, view.strides)
@@ -265,7 +278,7 @@ Place = Slice | Replay
 
 
 def _address(array: Any) -> int:
-    address: int = array.__array_interface__["data"][0]
+    address: int = interface_of(array)["data"][0]
     return address
 
 

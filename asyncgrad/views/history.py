@@ -13,6 +13,9 @@ from .nodes import AsStridedNode, CopySlices
 
 __all__ = ["check_write", "rebase", "rebase_view", "regenerate"]
 
+#: To look it up in its class each time would cost as much as a call.
+_DEFAULT = CreationMeta.DEFAULT
+
 _MADE = {
     CreationMeta.NO_GRAD: "under no_grad",
     CreationMeta.MULTI_OUTPUT: "by a function of several outputs",
@@ -53,19 +56,14 @@ def check_write(out: Tracked) -> None:
         InPlaceError: it is a view made where its history cannot be made anew, a view of a leaf that requires grad, or
             such a leaf itself; or elements of it share memory.
     """
-    meta = out._view
+    meta = out._view_meta()
     # The one that a loop asks for again and again comes first.
-    if (
-        meta is not None
-        and meta.is_distinct
-        and meta.creation is CreationMeta.DEFAULT
-        and meta.base._grad_fn is not None
-    ):
+    if meta is not None and meta.is_distinct and meta.creation is _DEFAULT and meta.base._grad_fn is not None:
         return
     where = f"a tensor of shape {out._data.shape}"
     whole = out if meta is None else meta.base
     if meta is not None:
-        if meta.creation is not CreationMeta.DEFAULT:
+        if meta.creation is not _DEFAULT:
             raise refused(out, meta, "is being written into in place")
         base = meta.base
         if base._grad_fn is None and out._requires_grad():
@@ -101,7 +99,7 @@ def regenerate(view: Tracked, meta: ViewMeta) -> None:
     base = meta.base
     if view._grad_fn is None and not base._requires_grad():
         return
-    if meta.creation is not CreationMeta.DEFAULT:
+    if meta.creation is not _DEFAULT:
         raise refused(view, meta, "its base, or another view of that, has been written into in place since")
     edge = gradient_edge(base)
     if edge is None:
@@ -119,7 +117,7 @@ def regenerate(view: Tracked, meta: ViewMeta) -> None:
         announce(node)
 
 
-def rebase(out: Tracked, node: Node, output_nr: int = 0, slot: int = 0) -> None:
+def rebase(out: Tracked, node: Node, output_nr: int = 0, slot: int = 0, *, is_whole: bool = True) -> None:
     """Give a tensor that was written into its new place in the graph: output `output_nr` of `node`.
 
     For a view it is its base that gets one, a CopySlices around the node, and the view's own is made anew when it is
@@ -130,20 +128,24 @@ def rebase(out: Tracked, node: Node, output_nr: int = 0, slot: int = 0) -> None:
         node: of the write.
         output_nr: which output of that.
         slot: which edge of the node leads to the tensor as it was before.
+        is_whole: whether the node has saved all that it will, so that a CopySlices around it can be announced.
     """
-    meta = out._view
+    meta = out._view_meta()
     out._bump_version()
     if meta is None:
         out._rebase(node, output_nr)
     else:
-        rebase_view(meta.base, place_of(out, meta), node, slot)
+        rebase_view(meta.base, place_of(out, meta), node, slot, is_whole=is_whole)
 
 
-def rebase_view(base: Tracked, place: Place, node: Node, slot: int = 0) -> None:
+def rebase_view(base: Tracked, place: Place, node: Node, slot: int = 0, *, is_whole: bool = True) -> None:
     """Give a base a CopySlices around the node of a write into a part of it."""
-    slices = CopySlices(gradient_edge(base), base, place, node, slot)
+    before = base._grad_fn
+    edge = gradient_edge(base) if before is None else (before, base._output_nr)
+    slices = CopySlices(edge, base, place, node, slot)
     if base._meta is None:
         base._grad_fn, base._output_nr = slices, 0
     else:
         base._rebase(slices, 0)
-    announce(slices)
+    if is_whole:
+        announce(slices)

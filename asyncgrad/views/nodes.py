@@ -21,7 +21,9 @@ from ..ops.self_planned import SelfPlannedNode
 from .geometry import Place, Slice
 from .strided import part_at, put_at, replace_at
 
-__all__ = ["AsStridedNode", "CopyBackwards", "CopySlices"]
+__all__ = ["AsStridedNode", "CopyBackwards", "CopySlices", "copy_of"]
+
+_new = object.__new__
 
 
 @final
@@ -74,7 +76,8 @@ class CopyBackwards(SelfPlannedNode):
     """The backward of a copy into a tensor: its old value gets no gradient where it was written into, the source does.
 
     Its edges lead to the tensor as it was before, and to the source. The gradient of the old value is zeros where
-    that is gone; shape, dtype and device are brought to those of the source as after any node.
+    that is gone; shape, dtype and device are brought to those of the source as after any node. So it is the backward
+    of a move to another dtype, too, whose first edge leads nowhere.
 
     Args:
         edge: of the tensor before it was written into.
@@ -92,20 +95,35 @@ class CopyBackwards(SelfPlannedNode):
         'CopyBackwards'
     """
 
-    __slots__ = ("_where",)
+    __slots__ = ("_home", "_where")
+
+    #: Where the source lives, if that is another device.
+    _home: Any
 
     def __init__(self, edge: Edge | None, source: Edge | None, out: Tracked, where: Any = None) -> None:
         self._connect((edge, source))
         self.shape, self.dtype, self.device = out._data.shape, out._data.dtype, out._device
-        self.special = None
+        self.special = self._home = None
         self._where = where
+
+    def leads_to(self, home: Any) -> None:
+        """Note that what was copied lives on another device.
+
+        The node is no plain one any more: the next may have to run in another thread.
+        """
+        self._home = home
+        self.make_special()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the old value and of the source, as far as the backward that runs needs them."""
-        return self.apply_wanted(grads[0], [self.task_should_compute_output(edge) for edge in (0, 1)])
+        old, new = self.apply_wanted(grads[0], [self.task_should_compute_output(edge) for edge in (0, 1)])
+        return old, new if new is None or self._home is None else values.move(new, self.device, self._home)
 
     def apply_carefully(self, g: Any) -> tuple[Any, ...]:
         """Return the gradients of the old value and of the source, as far as they require grad."""
+        if self._where is None and self.next_nodes[0] is None:
+            # All that a new tensor asks for.
+            return None, g
         return self.apply_wanted(g, [node is not None for node in self.next_nodes])
 
     def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
@@ -116,6 +134,28 @@ class CopyBackwards(SelfPlannedNode):
         if where is None:
             return np.zeros_like(g) if wanted[0] else None, g if wanted[1] else None
         return np.where(where, 0, g) if wanted[0] else None, np.where(where, g, 0) if wanted[1] else None
+
+
+def copy_of(source: Node, input_nr: int, data: Any, device: Any) -> CopyBackwards:
+    """Return the node of a new tensor that is a copy, in another dtype or on another device.
+
+    Args:
+        source: the node of what was copied.
+        input_nr: which input of that.
+        data: the copy.
+        device: where it is.
+    """
+    # Spelled out, since it is as much of a cast as the rest.
+    node = _new(CopyBackwards)
+    source.has_parent = True
+    node.next_nodes, node.input_nrs = (None, source), (0, input_nr)
+    node.topological_nr = source.topological_nr + 1
+    node.order = next_order()
+    if len(THREADS) > 1:
+        node._note_thread()
+    node.shape, node.dtype, node.device = data.shape, data.dtype, device
+    node.special = node._home = node._where = None
+    return node
 
 
 @final
@@ -146,12 +186,12 @@ class CopySlices(SelfPlannedNode):
 
     __slots__ = ("_fn", "_place", "_slot", "is_async")
 
-    def __init__(self, edge: Edge | None, base: Tracked, place: Place, fn: Node, slot: int = 0) -> None:
+    def __init__(
+        self, edge: tuple[Node | None, int] | None, base: Tracked, place: Place, fn: Node, slot: int = 0
+    ) -> None:
         node, input_nr = (None, 0) if edge is None else edge
         nodes, input_nrs = fn.next_nodes, fn.input_nrs
-        if slot:
-            nodes, input_nrs = (None, *nodes[:slot], *nodes[slot + 1 :]), (0, *input_nrs[:slot], *input_nrs[slot + 1 :])
-        self.connect((node, *nodes[1:]), (input_nr, *input_nrs[1:]))
+        self.connect((node, *nodes[:slot], *nodes[slot + 1 :]), (input_nr, *input_nrs[:slot], *input_nrs[slot + 1 :]))
         self.order = next_order()
         if len(THREADS) > 1:
             self._note_thread()
@@ -199,7 +239,7 @@ class CopySlices(SelfPlannedNode):
         elif isinstance(part, Tracked):
             results = fn.apply_carefully(part)
         else:
-            results = fn.plan.run(fn, part)
+            results = fn.plan.run_here(fn, part)
         if self.next_nodes[0] is None or (wanted is not None and not wanted[0]):
             return (None, *results[1:])
         return self._replaced(g, part, results)
@@ -228,6 +268,10 @@ class CopySlices(SelfPlannedNode):
                 f"which has shape {view.shape} and dtype {view.dtype}"
             )
         return fitted
+
+    def is_around(self, fn: Node) -> bool:
+        """Tell whether `fn` is the node of the write."""
+        return self._fn is fn
 
     def saved_entries(self) -> Sequence[Saved | Packed] | None:
         """Return what the write's own node has saved."""

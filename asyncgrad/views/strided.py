@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.tracked import Tracked
 from ..ops.primitive import derivative, primitive
 from .geometry import Place, Replay, Slice
 
@@ -63,4 +64,4 @@ put_at, replace_at = put_strided_.call, replace_part_.call
 
 def part_at(a: Any, place: Place) -> Any:
     """Return the view that lies at a place in an array like the base, tensor or not."""
-    return place.read(a) if isinstance(place, Replay) else as_strided_(a, place)
+    return as_strided_.call(a, place) if isinstance(a, Tracked) and not isinstance(place, Replay) else place.read(a)

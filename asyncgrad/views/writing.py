@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 
 from ..context import GRAD_MODE, SAVED_TENSORS_KEEPER
-from ..errors import InPlaceError
-from ..graph.creation import announce
+from ..errors import ArgumentError, InPlaceError
+from ..graph.creation import announce, call_unseen, is_watched, show
 from ..graph.leaf import gradient_edge
 from ..graph.mutation import keep_saved
 from ..graph.node import Edge, Node
 from ..graph.saved import versions_of
 from ..graph.tracked import Tracked
-from ..graph.values import raw
+from ..graph.values import interface_of, raw
 from .geometry import place_of_part
 from .history import check_write, rebase, rebase_view
 from .nodes import CopyBackwards
 
 __all__ = [
+    "AFTER_WRITING",
     "before_write",
     "changes_with",
     "copy_into",
@@ -28,8 +29,13 @@ __all__ = [
     "is_recorded",
     "old_value",
     "plainly",
+    "run_writer",
     "write",
+    "write_by",
 ]
+
+#: What NumPy raises when it has written already, for an overflow say, as `np.errstate` and warning filters want it.
+AFTER_WRITING = (FloatingPointError, Warning)
 
 
 def is_recorded(out: Any, *sources: Any) -> bool:
@@ -64,10 +70,43 @@ def plainly(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
     """
     if is_recorded(out, *others):
         return False
-    writer(raw(out), *map(raw, others))
-    if isinstance(out, Tracked):
-        out._bump_version()
+    if not isinstance(out, Tracked):
+        writer(out, *map(raw, others))
+        return True
+    run_writer(writer, out, *others)
+    out._bump_version()
     return True
+
+
+def run_writer(writer: Callable[..., Any], out: Tracked, *others: Any) -> None:
+    """Call `writer` on the array of `out` and those of the others."""
+    try:
+        writer(out._data, *map(raw, others))
+    except AFTER_WRITING:
+        out._bump_version()
+        raise
+
+
+def write_by(out: Any, function: Callable[..., Any], inputs: Sequence[Any], ufunc: Any = None, **options: Any) -> Any:
+    """Write what a function of `inputs` gives into `out`, in place, with NumPy's casting rule; return `out`.
+
+    Args:
+        out: where to; it may be among the inputs.
+        function: computes, and records itself.
+        inputs: its arguments.
+        ufunc: what computes the same, and writes it into the array of `out` without a second one in between.
+        **options: further arguments of the function.
+
+    Raises:
+        InPlaceError: the write cannot be recorded.
+    """
+    is_tensor = isinstance(out, Tracked)
+    if ufunc is not None and is_tensor and plainly(lambda target, *arrays: ufunc(*arrays, out=target), out, *inputs):
+        return out
+    inputs = before_write(out, inputs)
+    if is_tensor and out._view is not None and is_watched():
+        return _write(out, *call_unseen(function, *inputs, **options))
+    return _write(out, function(*inputs, **options))
 
 
 def write(out: Any, result: Any) -> Any:
@@ -76,12 +115,29 @@ def write(out: Any, result: Any) -> Any:
     Raises:
         InPlaceError: the write cannot be recorded.
     """
+    return _write(out, result)
+
+
+def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
+    """Do what `write` does; creation hooks have not seen the nodes `unseen` of the result."""
+    shape, whole = np.shape(raw(result)), np.shape(raw(out))
+    if len(shape) > len(whole):
+        # np.copyto would drop axes of length 1.
+        raise ArgumentError(
+            f"a result of shape {shape} does not fit into an array of shape {whole}, nor broadcasts to that"
+        )
     if plainly(np.copyto, out, result):
+        show(unseen)
         return out
     node = _node_of_write(out, result)
+    if isinstance(result, Tracked):
+        _keep_old_values(result._grad_fn, out)
+    if out._view is not None and node not in unseen and is_watched():
+        # It has been shown as a node that stands in the graph.
+        node = None
+    show(one for one in unseen if one is not node)
     if node is None:
         return copy_into(out, result)
-    _keep_old_values(node, out)
     np.copyto(out._data, result._data)
     rebase(out, node, result._output_nr)
     return out
@@ -127,15 +183,17 @@ def changes_with(saved: Any, out: Tracked) -> bool:
     return saved is out or (saved._counter is not None and saved._counter is out._counter)
 
 
-def before_write(out: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Sequence[Any]:
     """Return the inputs of an operation whose result is to be written into `out`, for it to save.
 
-    Where somebody looks on, pack hooks say, `out` itself among them would be seen before the write and change then:
-    a copy takes its place.
+    Where somebody looks on, pack hooks say, what shares memory with `out` would be seen before the write and change
+    then: a copy takes its place. So it does `always` where that is asked for, if the operation is recorded at all.
     """
-    if GRAD_MODE.get() in (True, False) or not isinstance(out, Tracked) or not out._requires_grad():
+    if not isinstance(out, Tracked) or (not always and GRAD_MODE.get() in (True, False)):
         return inputs
-    return [old_value(value) if value is out and not _is_asking_leaf(out) else value for value in inputs]
+    if not any(isinstance(value, Tracked) and value._requires_grad() for value in inputs):
+        return inputs
+    return [old_value(value) if changes_with(value, out) else value for value in inputs]
 
 
 def _is_asking_leaf(tensor: Tracked) -> bool:
@@ -148,30 +206,28 @@ def old_value(tensor: Tracked) -> Tracked:
     return type(tensor)(tensor._data.copy(order="K"), tensor._history(), tensor._output_nr, tensor._device)
 
 
-def copy_into(out: Any, source: Any, where: Any = True, values: Any = None) -> Any:
-    """Copy anybody's array or tensor into `out`, in place, with NumPy's casting rule; return `out`.
+def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any], Any] | None = None) -> Any:
+    """Copy anybody's array or tensor into `out`, in place; return `out`.
 
     Args:
         out: where to.
         source: where from.
         where: a mask of what is copied.
-        values: what `out` is to hold afterwards, where that is known already.
+        copy: writes from one array into another; np.copyto unless it is given.
 
     Raises:
         InPlaceError: the write cannot be recorded.
     """
 
-    def copy(target: Any, source: Any) -> None:
-        if values is None:
-            np.copyto(target, source, where=raw(where))
-        else:
-            np.copyto(target, values)
+    def masked_copy(target: Any, source: Any) -> None:
+        np.copyto(target, source, where=raw(where))
 
+    copy = copy or masked_copy
     if plainly(copy, out, source):
         return out
     check_write(out)
     mask = None if where is True else np.array(raw(where), bool)
-    copy(out._data, raw(source))
+    run_writer(copy, out, source)
     node = CopyBackwards(gradient_edge(out), _edge_of(source, out._data.ndim), out, mask)
     if out._view is None:
         announce(node)
@@ -197,11 +253,15 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
         # What Python does at the end of `t[index] += x`: the view has been written into already.
         out._bump_version()
         return
-    meta = out._view
+    meta = out._view_meta()
     base = out if meta is None else meta.base
     place = place_of_part(out, meta, array, step)
     edge, source_edge = gradient_edge(base), _edge_of(source, array.ndim)
-    array[...] = source._data if isinstance(source, Tracked) else source
+    try:
+        array[...] = source._data if isinstance(source, Tracked) else source
+    except AFTER_WRITING:
+        out._bump_version()
+        raise
     out._bump_version()
     # What stood in the part before gets no gradient, so its own node need not be made to stand in for it.
     rebase_view(base, place, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
@@ -209,7 +269,7 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
 
 def _is_same(array: Any, other: Any) -> bool:
     """Tell whether two arrays are the same elements in the same memory."""
-    first, second = array.__array_interface__, other.__array_interface__
+    first, second = interface_of(array), interface_of(other)
     return all(first[key] == second[key] for key in ("data", "shape", "typestr")) and array.strides == other.strides
 
 

@@ -10,7 +10,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import DeviceError, MissingDerivativeError
-from asyncgrad.ops.shaping import astype
+from asyncgrad.ops.casting import astype
 
 #: NumPy without its type hints, which know of no Tensor.
 numpy: Any = np

@@ -123,7 +123,7 @@ def test_nodes_unpack_in_the_order_in_which_they_run():
     assert store.unpacked == [2, 1, 0]
 
 
-def test_there_is_no_version_check_of_what_was_packed():
+def test_what_was_packed_as_a_copy_is_not_checked():
     x = leaf(3.0)
     with Store().hooks():
         y = x * x

@@ -193,7 +193,7 @@ def test_a_leaf_that_was_packed_comes_back_with_its_accumulator():
     assert ag.graph.get_gradient_edge(back) == ag.graph.get_gradient_edge(x)
 
 
-def test_with_hooks_there_is_no_version_check():
+def test_what_hooks_of_one_saved_tensor_have_copied_is_not_checked():
     x = leaf(3.0)
     z = x * x
     for saved in z.grad_fn.saved_tensors:

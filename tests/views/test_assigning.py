@@ -9,7 +9,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.errors import ArgumentTypeError
 from tests.making import leaf, leaf_of
+from tests.refusals import refused
 
 MASK = np.array([[True, False, True], [False, True, False]])
 
@@ -135,3 +137,42 @@ def test_whole_numbers_take_values_without_a_gradient():
     t[0] = leaf(5.75)[0]
 
     assert (t.tolist(), t.requires_grad) == ([5, 2], False)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("copyto", lambda target, v: np.copyto(target, v)),
+        ("put", lambda target, v: np.put(target, [0], v)),
+        ("place", lambda target, v: np.place(target, np.array([True]), v)),
+        ("putmask", lambda target, v: np.putmask(target, np.array([True]), v)),
+        ("put_along_axis", lambda target, v: np.put_along_axis(target, np.array([0]), v, 0)),
+    ],
+)
+@pytest.mark.parametrize("target", [[1.0], 1.0, None], ids=["a list", "a number", "None"])
+def test_what_is_no_array_cannot_be_written_into_and_the_error_names_the_function(name, call, target):
+    with refused(ArgumentTypeError, TypeError, f"{name} writes into a tensor or an array", "not "):
+        call(target, leaf(2.0))
+
+
+@pytest.mark.parametrize("index", [[3], [-4], [0, 7]])
+def test_an_index_outside_is_refused_before_anything_is_written(index):
+    t, values = leaf(1.0, 2.0, 3.0) * 1, leaf(5.0)
+    for write in (np.put, lambda t, index, v: np.put_along_axis(t, np.array(index), v, None)):
+        with pytest.raises(IndexError, match=f"{index[-1]}"):
+            write(t, index, values)
+
+    assert (t.tolist(), t._version) == ([1.0, 2.0, 3.0], 0)
+
+
+def test_the_diagonal_of_many_axes_is_filled_and_one_of_unequal_ones_refused_as_numpy_does():
+    for shape in ((2, 2, 2), (3, 3, 3, 3), (4, 2), (2, 4), (5, 2)):
+        for wrap in (False, True):
+            array, t = np.zeros(shape), ag.tensor(np.zeros(shape))
+            np.fill_diagonal(array, [1.0, 2.0], wrap)
+            np.fill_diagonal(t, leaf(1.0, 2.0), wrap)
+
+            assert t.tolist() == array.tolist(), (shape, wrap)
+    for shape in ((2, 3, 2), (3,)):
+        with pytest.raises(ValueError, match="must be"):
+            np.fill_diagonal(ag.tensor(np.zeros(shape)), leaf(1.0))

@@ -56,6 +56,36 @@ def test_an_operator_in_place_can_be_differentiated_twice(name, on_view):
     assert ag.run(ag.gradgradcheck(written, inputs))
 
 
+def a_view_of_a_view(x: Any) -> tuple[Any, Any]:
+    t = x * 1
+    return t, t[:][::-1]
+
+
+def a_base_with_live_views(x: Any) -> tuple[Any, Any]:
+    t = x * 1
+    return t[1:], t
+
+
+def a_base_that_required_no_grad(x: Any) -> tuple[Any, Any]:
+    t = ag.tensor([1.5, 2.5])
+    return t, t
+
+
+@pytest.mark.parametrize("place", [a_view_of_a_view, a_base_with_live_views, a_base_that_required_no_grad])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_in_place_is_recorded_wherever_it_writes(name, place):
+    def written(x: Any, y: Any) -> Any:
+        read, target = place(x)
+        assert operate(name, target, y) is target
+        return (read * read).sum() + (np.sin(target) * x).sum()
+
+    # No quotient is a whole number, at which a remainder jumps.
+    inputs = (leaf(1.5, 2.5), leaf(1.3, 0.8))
+
+    assert sync.gradcheck(written, inputs)
+    assert sync.gradgradcheck(written, inputs)
+
+
 def test_matmul_in_place_and_floor_division_in_place():
     x = leaf_of([[1.0, 2.0], [3.0, 4.0]])
     t = x * 1

@@ -140,6 +140,29 @@ def test_a_gradient_that_was_handed_out_is_never_written_into():
     assert (handed.tolist(), x.grad.tolist()) == ([3.0, 3.0], [6.0, 6.0])
 
 
+def test_a_gradient_that_a_hook_or_grad_handed_out_is_never_written_into():
+    kept: list[Any] = []
+
+    def keep(*found: Any) -> None:
+        kept.extend((grad.numpy(), grad.tolist()) for grad in found)
+
+    x, w = leaf(1.0, 2.0, 3.0), leaf(2.0)
+    y = x * 1
+    y.register_hook(keep)
+    x.register_hook(keep)
+    y[1:] *= w
+    y.register_hook(keep)
+    y.grad_fn.register_prehook(lambda grads: keep(*grads))
+    loss = (y * y).sum() + (y * 3).sum() + y[:2].sum()
+    for _ in range(2):
+        keep(*sync.grad(loss, [x, y], retain_graph=True))
+        sync.backward(loss, retain_graph=True)
+        keep(x.grad, w.grad)
+
+    assert len(kept) > 12
+    assert [array.tolist() for array, _ in kept] == [values for _, values in kept]
+
+
 @pytest.mark.parametrize("replays", [True, False])
 def test_the_gradients_of_a_write_do_not_share_memory_that_is_written_later(replays):
     x, w = leaf(1.0, 2.0, 3.0), leaf(1.0, 1.0)

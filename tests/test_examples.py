@@ -60,7 +60,8 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_every_example_has_a_test_here():
     examples = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
 
-    assert examples == {"async_rule", "inplace_and_views", "overlapped_reduction", "train_digits"}
+    here = {"async_rule", "inplace_and_views", "many_models", "overlapped_reduction", "train_digits"}
+    assert examples == here | {"serve_and_learn"}  # whose tests are in tests/serving/test_process.py
 
 
 def test_async_rule_awaits_all_its_answers_at_once():
@@ -90,6 +91,58 @@ def test_inplace_and_views_finds_the_start_and_draws_it(tmp_path: Path):
     assert figure(r"-> ([\d.e-]+);", finished.stdout) < 1e-4
     assert figure(r"to within ([\d.]+)", finished.stdout) < 0.15
     assert min(png_size(picture)) > 400
+
+
+@needs_demo
+def test_many_models_learn_together_and_none_runs_ahead():
+    finished = run_example("many_models", "--steps", 40)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert "200 models, 8000 steps, " in finished.stdout
+    assert figure(r"median ([\d.]+)", finished.stdout) < 0.1
+    assert figure(r"one after another ([\d.]+) s", finished.stdout) == 160
+    assert figure(r"at once ([\d.]+) s", finished.stdout) < 160
+    assert figure(r"the last one had (\d+)", finished.stdout) > 5
+    assert "200 models: 100%" in finished.stderr
+    assert "model 0" not in finished.stderr
+
+
+@needs_demo
+def test_many_models_shows_a_bar_for_each_where_asked():
+    finished = run_example("many_models", "--models", 3, "--steps", 4, "--each")
+
+    assert all(f"model {number}: 100%" in finished.stderr for number in range(3))
+    assert "3 models: 100%" in finished.stderr
+
+
+@needs_demo
+def test_many_models_fails_where_it_misses_its_target():
+    finished = run_example("many_models", "--models", 5, "--steps", 1, "--quiet")
+
+    assert finished.returncode == 1
+    assert finished.stderr == "above the target of 0.1: more steps help\n"
+
+
+@needs_demo
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [(("--models", "0"), "--models must be at least 1, and is 0"), (("--steps", "x"), "invalid int value: 'x'")],
+    ids=["models", "steps"],
+)
+def test_many_models_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
+    finished = run_example("many_models", *arguments)
+
+    assert finished.returncode == 2
+    assert complaint in finished.stderr
+
+
+def test_many_models_says_what_to_install(tmp_path: Path):
+    (tmp_path / "tqdm.py").write_text("raise ModuleNotFoundError('no tqdm here', name='tqdm')\n")
+
+    finished = run_example("many_models", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+
+    assert finished.returncode == 1
+    assert "needs tqdm, which is not installed: pip install 'asyncgrad[demo]'" in finished.stderr
 
 
 @needs_demo

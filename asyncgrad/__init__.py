@@ -1,5 +1,6 @@
 """Reverse-mode automatic differentiation on NumPy whose backward pass you can await."""
 
+from . import devices as devices
 from . import engine as engine
 from . import extend as extend
 from . import functional as functional
@@ -14,6 +15,7 @@ from .context import enable_grad as enable_grad
 from .context import is_grad_enabled as is_grad_enabled
 from .context import no_grad as no_grad
 from .context import set_grad_enabled as set_grad_enabled
+from .engine.default_device import default_device as default_device
 from .engine.device import device as device
 from .engine.running import run as run
 from .function import Function as Function
@@ -26,6 +28,9 @@ from .functional import value_and_grad as value_and_grad
 from .functional import vhp as vhp
 from .functional import vjp as vjp
 from .graph.anomaly import detect_anomaly as detect_anomaly
+from .scheduling import loop_budget as loop_budget
+from .scheduling import offload_threshold as offload_threshold
+from .scheduling import workers as workers
 from .tensor import Tensor as Tensor
 from .tensor import asarray as asarray
 from .tensor import tensor as tensor
@@ -37,8 +42,10 @@ __all__ = [
     "Tensor",
     "asarray",
     "backward",
+    "default_device",
     "detect_anomaly",
     "device",
+    "devices",
     "enable_grad",
     "engine",
     "extend",
@@ -52,8 +59,10 @@ __all__ = [
     "is_grad_enabled",
     "jacobian",
     "jvp",
+    "loop_budget",
     "nn",
     "no_grad",
+    "offload_threshold",
     "once_differentiable",
     "optim",
     "run",
@@ -64,4 +73,5 @@ __all__ = [
     "value_and_grad",
     "vhp",
     "vjp",
+    "workers",
 ]

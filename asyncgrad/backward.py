@@ -202,7 +202,7 @@ def _result(
         return None
     if isinstance(tensor, GradientEdge):
         raise GraphError(f"materialize_grads cannot make zeros for input {index}: a GradientEdge has no array")
-    zeros = values.wrap(values.zeros(batch + tensor._data.shape, tensor._data.dtype), tensor._device)
+    zeros = values.wrap(values.zeros(batch + tensor._data.shape, tensor._data.dtype, tensor._device), tensor._device)
     if create_graph:
         zeros.requires_grad_()
     return zeros
@@ -293,17 +293,19 @@ def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
     # As np.ones does, in a third of the time.
     ones = np.empty(metadata.shape, metadata.dtype)
     ones.fill(1)
-    return ones
+    return values.on_device(ones, metadata.device)
 
 
 def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
     if not isinstance(gradient, Tracked):
-        if not isinstance(gradient, (np.ndarray, np.generic, int, float, complex)):
+        is_foreign = values.is_foreign(gradient)
+        if not (is_foreign or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(
                 f"the gradient of root {index} ({_called(root)}) must be a tensor or an array, not "
                 f"{values.describe(gradient)}: write np.asarray(...)"
             )
-        gradient = np.asarray(gradient)
+        if not is_foreign:
+            gradient = values.on_device(np.asarray(gradient), metadata.device)
     elif metadata.device not in (None, gradient._device):
         raise InvalidGradientError(
             f"the gradient of root {index} is on '{gradient._device}', and the root ({_called(root)}) is on "

@@ -128,7 +128,7 @@ def _stacked(column: Sequence[Any]) -> Any:
     like = next((grad for grad in column if grad is not None), None)
     if like is None:
         return None
-    return np.stack([values.zeros(like.shape, like.dtype) if grad is None else grad for grad in column])
+    return np.stack([np.zeros_like(like) if grad is None else grad for grad in column])
 
 
 def _empty(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:
@@ -152,4 +152,4 @@ def _no_rows(edge: Edge) -> Any:
         raise GraphError(
             f"{edge.node.name} does not say what shape its gradients have, so an empty batch gives none: pass one row"
         )
-    return values.zeros((0, *metadata.shape), metadata.dtype)
+    return values.zeros((0, *metadata.shape), metadata.dtype, metadata.device)

@@ -1,4 +1,4 @@
-"""What belongs to the current context: grad mode, anomaly mode, the running GraphTask and Node, the loop's budget.
+"""What belongs to the current context: grad mode, anomaly mode, the running GraphTask and Node.
 
 Every piece of it is a ContextVar, so that asyncio tasks never see each other's.
 """
@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from contextvars import ContextVar
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final, overload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
 __all__ = [
     "ANOMALY",
     "BLOCKING",
     "CURRENT_GRAPH_TASK",
     "CURRENT_NODE",
+    "DEFAULT_DEVICE",
+    "CURRENT_STREAMS",
     "GRAD_MODE",
     "LOOP_BELOW",
-    "LOOP_BUDGET",
     "RECORDING",
     "SAVED_TENSORS_HOOKS",
     "SAVED_TENSORS_KEEPER",
@@ -64,14 +64,15 @@ SAVED_TENSORS_KEEPER: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_keep
 CURRENT_GRAPH_TASK: ContextVar[Any] = ContextVar("asyncgrad_graph_task", default=None)
 #: The Node whose body or hook runs.
 CURRENT_NODE: ContextVar[Any] = ContextVar("asyncgrad_node", default=None)
+#: By device, the streams that have been made current in this context; a device that is not there has its default one.
+#: Never written into: a context has its own.
+CURRENT_STREAMS: ContextVar[Mapping[Any, Any]] = ContextVar("asyncgrad_streams", default=MappingProxyType({}))
+#: The device that new tensors live on; None for the cpu.
+DEFAULT_DEVICE: ContextVar[Any] = ContextVar("asyncgrad_default_device", default=None)
 #: Whether the caller is a blocking function of `asyncgrad.sync`, which must not suspend.
 BLOCKING: ContextVar[bool] = ContextVar("asyncgrad_blocking", default=False)
 #: Where a thread only goes on, on a stack of its own, for another one that runs an event loop: which two threads.
 LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", default=None)
-#: Seconds for which a backward may run before it lets the event loop breathe.
-LOOP_BUDGET: ContextVar[float] = ContextVar(
-    "asyncgrad_loop_budget", default=float(os.environ.get("ASYNCGRAD_LOOP_BUDGET_MS", "1")) / 1000
-)
 
 
 #: The blocks of this context that are open, outermost first, each with the value to set when it ends. Kept here and

@@ -17,6 +17,8 @@
     ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
     ├── RequiresGradError(RuntimeError)     requires_grad where it cannot be, or is missing
     ├── DeviceError(RuntimeError)           devices mixed, unknown or dead
+    │   └── HazardError                     streams that use an array at the same time
+    ├── MissingExtraError(ImportError)      an optional package that is not installed
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
     ├── DeadlockError(RuntimeError)         tasks wait for one another, or for what nobody will do
@@ -38,6 +40,7 @@ __all__ = [
     "GradcheckError",
     "GradientTypeError",
     "GraphError",
+    "HazardError",
     "HookError",
     "HookTypeError",
     "InPlaceError",
@@ -45,6 +48,7 @@ __all__ = [
     "InvalidGradientError",
     "InvalidRootError",
     "MissingDerivativeError",
+    "MissingExtraError",
     "ReleasedGraphError",
     "RequiresGradError",
     "UnusedInputError",
@@ -109,6 +113,14 @@ class RequiresGradError(AsyncgradError, RuntimeError):
 
 class DeviceError(AsyncgradError, RuntimeError):
     """Tensors of several devices met in one operation, or a device is unknown or gone."""
+
+
+class HazardError(DeviceError):
+    """An array was used on a stream while another stream may still be using it, with no event between them."""
+
+
+class MissingExtraError(AsyncgradError, ImportError):
+    """Something was asked for that takes an optional package; says how to install it."""
 
 
 class MissingDerivativeError(AsyncgradError, TypeError):

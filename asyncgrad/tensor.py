@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from .backward import backward
+from .engine.default_device import device_of_new
 from .engine.device import Device, device
-from .errors import DeviceError, GradientTypeError, InPlaceError, InvalidGradientError, RequiresGradError
+from .errors import GradientTypeError, InPlaceError, InvalidGradientError, RequiresGradError
 from .graph.saved import version_of
 from .graph.tracked import Tracked, ViewMeta
-from .graph.values import describe, register_tensor
+from .graph.values import describe, on_device, register_tensor
 from .ops import call_function, call_ufunc
+from .ops.casting import moved
 from .tensor_hooks import ObservedTensor
 from .views.history import regenerate
 
@@ -141,20 +143,42 @@ class Tensor(ObservedTensor):
         return self._view is not None
 
     @property
+    def _base(self) -> Tensor | None:
+        """The tensor that the first of a row of views was made of, never a view itself; None where this is no view."""
+        view = self._view_meta()
+        return None if view is None else view.base  # type: ignore[return-value]
+
+    @property
     def _version(self) -> int:
         """How many in-place writes this tensor's memory has seen, through it, its base or any view."""
         return version_of(self)
 
     def to(self, target: str | Device) -> Tensor:
-        """Return this tensor on a device; itself where it is there already.
+        """Return a copy of this tensor on a device; the tensor itself where it is there already.
+
+        Recorded as CopyBackwards, which brings the gradient back. Tensors computed from the copy live there too, and
+        so do their gradients: where the device has a worker, that computes them.
+
+        Args:
+            target: a device or the name of one.
 
         Raises:
-            DeviceError: there is no such device, or no way from here to it.
+            DeviceError: there is no such device.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+            >>> y = x.to("thread:0")
+            >>> y.device.name, y.grad_fn.name, x.to("cpu") is x
+            ('thread:0', 'CopyBackwards', True)
         """
-        place = device(target)
-        if place is not self._device:
-            raise DeviceError(f"a tensor cannot move from '{self._device}' to '{place}': there is no way between them")
-        return self
+        place, home = device(target), self._device
+        if place is home:
+            return self
+        copied: Tensor = moved(self, place.from_host(home.to_host(self._data)), place)
+        if copied._grad_fn is not None:
+            copied._grad_fn.leads_to(home)  # type: ignore[attr-defined]
+        return copied
 
     def detach(self) -> Tensor:
         """Return a tensor on the same memory, without history, that does not require grad."""
@@ -309,8 +333,13 @@ def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
             "pass numbers, arrays of numbers, or nested sequences of them of equal lengths"
         )
-    where = device(place) if place is not None else data._device if isinstance(data, Tracked) else _CPU
-    return _leaf(array, requires_grad, where)
+    where = data._device if place is None and isinstance(data, Tracked) else device_of_new(place)
+    return _leaf(on_device(array, where), requires_grad, where)
+
+
+def _on_host(data: Any) -> Any:
+    """Return what a user gave as the contents of a tensor, for NumPy to make an array of."""
+    return data._device.to_host(data._data) if isinstance(data, Tracked) else data
 
 
 def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
@@ -320,7 +349,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         data: an array, a tensor, a number or nested sequences of them. A tensor that requires grad inside of a
             sequence raises, since its gradient would be lost: `np.stack` joins tensors and keeps it.
         dtype: NumPy's; None keeps that of `data`.
-        device: where it lives; None is the default device.
+        device: where it lives; None is the device of `data` where that is a tensor, else the default device.
         requires_grad: whether gradients flow to it. Only floating and complex tensors can.
 
     Example:
@@ -328,8 +357,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         >>> ag.tensor([[1, 2], [3, 4]]).shape
         (2, 2)
     """
-    array = np.array(data._data if isinstance(data, Tracked) else data, dtype)
-    return _new_leaf(array, data, device, requires_grad)
+    return _new_leaf(np.array(_on_host(data), dtype), data, device, requires_grad)
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
@@ -340,7 +368,7 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
     Args:
         data: as for `tensor`.
         dtype: NumPy's; another dtype than that of `data` makes a copy.
-        device: where it lives.
+        device: where it lives, as for `tensor`.
         requires_grad: whether gradients flow to it. A tensor that does not require grad is not made to: the result
             is then another tensor on its memory.
 

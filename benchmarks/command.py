@@ -15,7 +15,7 @@ from .runner import Result, run, table
 
 __all__ = ["TOPICS", "main"]
 
-TOPICS = ("chain", "mlp", "transformer", "lstm", "many", "waiting")
+TOPICS = ("chain", "mlp", "transformer", "lstm", "in_place", "many", "waiting", "branches", "lateness")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

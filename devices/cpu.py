@@ -1,25 +1,58 @@
-"""The default device: NumPy arrays in the memory of this process, nodes run on the caller's event loop."""
+"""The default device: NumPy arrays in the memory of this process; heavy bodies run on worker threads."""
 
 from __future__ import annotations
 
-from typing import final
+import inspect
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, final
 
 from asyncgrad.engine.device import Device
 from asyncgrad.errors import DeviceError
+
+from ._costs import Costs
+
+if TYPE_CHECKING:
+    from asyncgrad.engine.body import Body
 
 __all__ = ["Cpu", "open_device"]
 
 
 @final
 class Cpu(Device):
-    """NumPy on this machine's processor."""
+    """NumPy on this machine's processor.
 
-    __slots__ = ()
+    A body that takes less than `ag.offload_threshold` runs in the thread that drives the backward. One that is
+    expected to take longer (by its kind, the shapes and dtypes of its arrays; estimated, and then measured) runs on
+    a worker thread, of which there are `ag.workers`.
+    """
+
+    __slots__ = ("_costs",)
+
+    def __init__(self) -> None:
+        self._costs = Costs()
 
     @property
     def name(self) -> str:
         """Always `cpu`."""
         return "cpu"
+
+    def prefers_worker(self, body: Body) -> bool:
+        """Tell whether a body is expected to take longer than the threshold."""
+        return self._costs.expected(*body.run_kind()) >= body.threshold
+
+    def run_body(self, body: Body) -> Any:
+        """Run a body here and measure that, or, where it is heavy and may leave, return an awaitable of its end."""
+        kind, estimate = body.run_kind()
+        if body.may_leave and self._costs.expected(kind, estimate) >= body.threshold:
+            return body.elsewhere(lambda seconds: self._costs.note(kind, estimate, seconds))
+        began = perf_counter()
+        outputs = body()
+        # What suspends has only begun.
+        if not inspect.isawaitable(outputs):
+            mean = self._costs.note(kind, estimate, perf_counter() - began)
+            if mean is not None and mean < body.threshold / 4:
+                body.is_light()
+        return outputs
 
 
 def open_device(index: int | None) -> Cpu:

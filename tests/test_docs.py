@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import re
 from pathlib import Path
@@ -95,3 +96,18 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([\w./-]+)\)", page.read_text())
 
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_examples_of_a_page_run_as_printed(page: Path) -> None:
+    text = page.read_text().replace("```", "")
+    examples = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    told: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
+
+    assert "".join(told) == ""
+    assert len(examples.examples) == text.count("\n>>> ")
+
+
+def test_the_page_on_views_has_examples() -> None:
+    assert (DOCS / "views.md").read_text().count("```pycon") >= 8

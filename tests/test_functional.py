@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import context
+from asyncgrad import scheduling
 from asyncgrad.errors import (
     GradientTypeError,
     InvalidGradientError,
@@ -299,7 +299,7 @@ def test_a_transform_of_many_short_backwards_lets_the_loop_turn(run):
             asyncio.get_running_loop().call_soon(turn)
 
         turn()
-        context.LOOP_BUDGET.set(0.0)
+        scheduling.LOOP_BUDGET.set(0.0)
         await jacobian(lambda x: x * x, np.ones(10))
         return turns
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import context
+from asyncgrad import scheduling
 from asyncgrad.errors import AsyncgradError, GradcheckError, GradientTypeError, InvalidGradientError, RequiresGradError
 from asyncgrad.graph.node import Edge, Node, Special
 from asyncgrad.testing import gradcheck, gradgradcheck
@@ -171,7 +171,7 @@ def test_a_check_of_many_calls_lets_the_loop_turn(run):
             asyncio.get_running_loop().call_soon(turn)
 
         turn()
-        context.LOOP_BUDGET.set(0.0)
+        scheduling.LOOP_BUDGET.set(0.0)
         await gradcheck(lambda x: x * x, leaf(10))
         return turns
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextvars
 import inspect
 import threading
+from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW, LoopBelow
 from ..errors import BlockingError
 from ..graph.naming import identify
-from .bodies import NESTED_ON_ONE_STACK, called
+from .bodies import NESTED_ON_ONE_STACK, called, send_away
+from .device import device_here, is_elsewhere
 from .driving import drive, say_where
 from .gait import Gait
 from .node_task import NodeTask
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..graph.node import Node
+    from .errand import Errand
     from .graph_task import GraphTask
 
 __all__ = ["drive_blocking"]
@@ -61,14 +64,44 @@ def _run_counted(graph_task: GraphTask) -> bool:
         turn = graph_task.turn
         assert turn is not None
         node_task = NodeTask(graph_task, turn.node, turn.grads)
-        if node_task.may_suspend() and not loop_is_running():
+        is_away = is_elsewhere(turn.node.device)
+        if (is_away or node_task.may_suspend() or node_task.prefers_worker()) and not loop_is_running():
             return False
         graph_task.turn = turn = None
         node = node_task.node
-        outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
+        if is_away:
+            outputs = _run_away(node_task)
+        else:
+            outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
         graph_task.end_turn(node, outputs)
         del outputs
     return True
+
+
+def _run_away(node_task: NodeTask) -> Any:
+    """Have the worker of its device run a node, and stand still until that has ended."""
+    here = device_here()
+    errand = send_away(node_task, f"{node_task.node.name} #{node_task.node.sequence_nr}", None)
+    try:
+        # The very nodes that it waits for may need the worker that blocks here.
+        with nullcontext() if here is None else here.stand_in():
+            _block_until_ended(errand)
+        if errand.error is not None:
+            raise errand.error
+        return errand.result
+    finally:
+        # The traceback of an error leads back here: leave no cycle.
+        del errand, node_task
+
+
+def _block_until_ended(errand: Errand) -> None:
+    """Stand still until an errand has ended, however often that is interrupted; raise the interruption then."""
+    try:
+        errand.block_until_ended()
+    except BaseException:
+        errand.cancel()
+        _block_until_ended(errand)
+        raise
 
 
 def _run_callbacks(graph_task: GraphTask) -> bool:

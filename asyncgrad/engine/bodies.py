@@ -7,12 +7,17 @@ with the next ready node meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_NODE
 from .deeper_first import DeeperFirst
+from .device import is_elsewhere
+from .errand import Errand, Mailbox, end_of
 from .node_task import NodeTask
 from .notes import add_later_error
 from .pacing import Pace, breathe
@@ -22,9 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..graph.node import Node
+    from .device import Device
     from .graph_task import GraphTask
 
-__all__ = ["Bodies", "called"]
+__all__ = ["Bodies", "called", "send_away"]
+
+#: Held while hooks that hold up further nodes are counted, since they may run in several threads.
+_HOLDING_UP = threading.Lock()
 
 #: A backward inside a backward runs on the same stack, until so many are nested: the next one begins a new stack.
 NESTED_ON_ONE_STACK = 16
@@ -38,9 +47,54 @@ async def called(callback: Callable[[], Any]) -> None:
         await result
 
 
+def send_away(node_task: NodeTask, name: str, mailbox: Mailbox | None) -> Errand:
+    """Have the worker of its device run a NodeTask, when its turn comes there.
+
+    Args:
+        node_task: the run of one node.
+        name: for debuggers.
+        mailbox: of the loop that waits for the end; None where a thread blocks for it.
+    """
+    graph_task, node = node_task.graph_task, node_task.node
+    node_task.is_sent = True
+    device: Device = node.device
+    priority = (-graph_task.reentrant_depth, node.order)
+    errand = Errand(node_task.run(), name, priority, graph_task.context.copy(), mailbox, device)
+    if graph_task.away is None:
+        graph_task.away = {}
+    graph_task.away[node] = errand
+    device.submit(errand)
+    return errand
+
+
 def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
     driver = asyncio.current_task(loop)
     return 0 if driver is None else driver.cancelling()
+
+
+@final
+class FarBodies:
+    """What a NodeTask in another thread may ask of those that run beside it.
+
+    Weak: where the loop that drives them is closed and forgotten, they are to end, and this NodeTask with them.
+    """
+
+    __slots__ = ("_bodies",)
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = weakref.ref(bodies)
+
+    def hold_up(self) -> None:
+        """Start no further node until `let_go()`."""
+        bodies = self._bodies()
+        if bodies is not None:
+            bodies.hold_up()
+
+    def let_go(self) -> None:
+        """Note that a hook has ended that held up further nodes."""
+        bodies = self._bodies()
+        if bodies is not None:
+            bodies.let_go()
 
 
 @final
@@ -48,6 +102,7 @@ class Bodies:
     """The suspended bodies of one GraphTask, and the wake-up of its driver."""
 
     __slots__ = (
+        "__weakref__",
         "_awake",
         "_cancels_before",
         "_finished",
@@ -57,12 +112,15 @@ class Bodies:
         "_loop",
         "_raised",
         "_wake",
+        "mailbox",
         "running",
     )
 
     def __init__(self, graph_task: GraphTask, loop: asyncio.AbstractEventLoop) -> None:
         self._graph_task = graph_task
         self._loop = loop
+        #: For bodies that run in other threads.
+        self.mailbox = Mailbox(loop)
         self._finished: deque[SteppedTask] = deque()
         self._wake: asyncio.Future[None] | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
@@ -88,12 +146,33 @@ class Bodies:
         node = turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         del turn
-        stepped = self._step(node_task.run(), f"{node.name} #{node.sequence_nr}", node)
+        name = f"{node.name} #{node.sequence_nr}"
+        coroutine = self._sent(node_task, name) if is_elsewhere(node.device) else node_task.run()
+        stepped = self._step(coroutine, name, node)
         if not stepped.done():
             assert graph_task.counted is not None
             graph_task.counted.fix_sum_order()
         # As in SteppedTask.start().
         del stepped
+
+    async def _sent(self, node_task: NodeTask, name: str) -> Any:
+        """Have the worker of its device run a NodeTask; suspends until that has ended.
+
+        Under create_graph bodies record nodes, whose order is to be the same in each run. So no further node starts
+        meanwhile, unless this one may suspend: then it may wait for what another one does.
+        """
+        is_alone = node_task.graph_task.create_graph and not node_task.may_suspend()
+        node_task.bodies = FarBodies(self)
+        errand = send_away(node_task, name, self.mailbox)
+        if is_alone:
+            self.hold_up()
+        try:
+            return await end_of(errand)
+        finally:
+            if is_alone:
+                self.let_go()
+            # The traceback of an error leads back here: leave no cycle.
+            del errand, node_task
 
     def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> SteppedTask:
         graph_task = self._graph_task
@@ -134,13 +213,22 @@ class Bodies:
 
     def hold_up(self) -> None:
         """Start no further node until `let_go()`: a hook begins that none is to overlap."""
-        self._holding_up += 1
+        with _HOLDING_UP:
+            self._holding_up += 1
 
     def let_go(self) -> None:
         """Note that a hook has ended that held up further nodes."""
-        self._holding_up -= 1
-        if not self._holding_up:
+        with _HOLDING_UP:
+            self._holding_up -= 1
+            is_free = not self._holding_up
+        if not is_free:
+            return
+        if threading.get_ident() == self._graph_task.thread_id:
             self._wake_driver()
+            return
+        # The hook of a node on a device with a worker.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._wake_driver)
 
     def is_held_up(self) -> bool:
         """Tell whether the next node has to wait for a hook that runs."""

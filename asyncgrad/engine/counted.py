@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..graph.node import Node
     from .exec_info import ExecInfos
+    from .task_streams import TaskStreams
 
 __all__ = ["CountedGait", "wrong_count"]
 
@@ -40,6 +41,7 @@ class CountedGait:
         sources: the nodes reached so far; edges are counted from these downwards.
         exec_info: what to run, where that is limited.
         in_place: whether sums may be written into.
+        streams: of the task; None where there are none.
     """
 
     __slots__ = (
@@ -48,16 +50,23 @@ class CountedGait:
         "_in_flight",
         "_in_place",
         "_ready",
+        "_streams",
         "_sum_order_fixed",
         "exec_info",
         "node",
     )
 
     def __init__(
-        self, sources: Iterable[Node], extra: Iterable[Node], exec_info: ExecInfos | None, in_place: bool
+        self,
+        sources: Iterable[Node],
+        extra: Iterable[Node],
+        exec_info: ExecInfos | None,
+        in_place: bool,
+        streams: TaskStreams | None = None,
     ) -> None:
         self.exec_info = exec_info
         self._in_place = in_place
+        self._streams = streams
         #: Edges that have yet to deliver, by the node that they lead to.
         self._dependencies: dict[Node, int] = {}
         self._buffers: dict[Node, InputBuffer] = {}
@@ -98,6 +107,8 @@ class CountedGait:
             return None
         node = self._ready.pop()
         self._in_flight.add(node)
+        if self._streams is not None:
+            self._streams.begin(node)
         return NodeTurn(node, self._buffers.pop(node).values)
 
     def complete(self, node: Node, outputs: tuple[Any, ...]) -> None:
@@ -130,7 +141,10 @@ class CountedGait:
         buffer = self._buffers.get(target)
         if buffer is None:
             buffer = self._buffers[target] = InputBuffer(target.num_inputs)
-        buffer.add(input_nr, grad, (node, edge), self._in_place)
+        if self._streams is None:
+            buffer.add(input_nr, grad, (node, edge), self._in_place)
+        else:
+            self._streams.add(buffer, node, edge, target, input_nr, grad, self._in_place)
         if not left:
             self._ready.push(target, target)
 

@@ -2,21 +2,61 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
+from ..context import CURRENT_STREAMS
 from ..errors import DeviceError
+from ..graph.one_device import several_met
+from .call_streams import CallStream
+from .errand import call_on
+from .job import Job, worker_died
+from .running import loop_thread
+from .streams import DeviceStreams, Event, Stream
 
-__all__ = ["Device", "device"]
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .body import Body
+
+__all__ = [
+    "CallStream",
+    "Device",
+    "Event",
+    "Job",
+    "Stream",
+    "device",
+    "device_here",
+    "is_elsewhere",
+    "loop_thread",
+    "register_device",
+    "worker_died",
+]
+
+#: The group of entry points by which installed packages offer kinds of devices.
+ENTRY_POINTS = "asyncgrad.devices"
+
+#: What may stand behind the colon of a name.
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 _known: dict[str, Device] = {}
+#: Those that were made directly.
+_made: WeakValueDictionary[str, Device] = WeakValueDictionary()
+_OPENING = threading.RLock()
 
 
 class Device:
-    """Abstract: a place where arrays live, named `kind` or `kind:index`.
+    """Abstract: a place where arrays live and bodies run, named `kind` or `kind:index`.
 
-    A module of `asyncgrad.devices` named like its kind implements it, and offers `open_device(index)`.
+    A package offers a kind of its own by an entry point in the group `asyncgrad.devices`, named like the kind, that
+    leads to a function `open_device(index)`; `index` is None where the name has none. A subclass must give `name`.
+    All else has a default: arrays that live here are NumPy's, and bodies run in the thread that drives the backward.
 
     Example:
         >>> import asyncgrad as ag
@@ -24,16 +64,159 @@ class Device:
         'cpu'
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_streams")
+
+    #: Made for the first who asks for a stream: see DeviceStreams.
+    _streams: Any
 
     #: Whether arrays here can be viewed by strides. Where they cannot, the part of a gradient that belongs to a view is
     #: reached by calling the view's functions again.
     has_strides = True
+    #: Whether arrays here are NumPy's, in the memory of this process.
+    has_host_arrays = True
+    #: Whether what is called here puts work on the current stream and returns before that is done. Then gradients that
+    #: go from a stream to another are waited for by events, and not by the order of calls.
+    is_asynchronous = False
+    #: Whether this device has a thread of its own, to which NodeTasks are sent as Jobs by `submit`.
+    has_worker = False
+    #: How many NodeTasks may run here at a time; None for as many as there are.
+    max_in_flight: int | None = None
 
     @property
     def name(self) -> str:
         """The name that `ag.device` finds this device by."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must have a name")
+
+    @property
+    def kind(self) -> str:
+        """The name without the index."""
+        return self.name.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:
+        """The number behind the colon of the name; None where there is none."""
+        index = self.name.partition(":")[2]
+        return int(index) if index else None
+
+    # How bodies run.
+
+    def is_here(self) -> bool:
+        """Tell whether the thread that asks is one in which this device runs its NodeTasks."""
+        return not self.has_worker
+
+    def submit(self, job: Job) -> None:
+        """Have `job.run()` called once in a thread of this device, the most urgent job first. Never blocks.
+
+        Only called where `has_worker`. A device that cannot, calls `job.refuse(error)`.
+        """
+        raise NotImplementedError(f"{self.name} has_worker, so {type(self).__name__} must implement submit(job)")
+
+    def prefers_worker(self, body: Body) -> bool:
+        """Tell whether a body that may be heavy is to leave the thread that drives the backward."""
+        return False
+
+    def run_body(self, body: Body) -> Any:
+        """Return what `body()` does, the gradients of one node, or an awaitable of that."""
+        return body()
+
+    async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function, plain or async, where this device runs its work; return what it returns.
+
+        It runs in a copy of the caller's context, in which this is the default device, so what it computes is recorded
+        as it would be here. Suspends until it has ended. Cancelled, it cancels an async function, and in any case goes
+        on only once that has ended.
+
+        Raises:
+            DeviceError: the device is closed, or its worker has died.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> async def main():
+            ...     return await ag.device("cpu").call(max, 1, 2)
+            >>> ag.run(main())
+            2
+        """
+        async with self.current_stream().turn():
+            return await call_on(self, function, args, kwargs)
+
+    # Streams.
+
+    def make_stream(self, index: int) -> Stream:
+        """Return a new stream, to be asked for by `stream()`; that of index 0 is the default one.
+
+        For a device that gives work away by itself; calls of functions are put on a stream otherwise.
+        """
+        return CallStream(self, index)
+
+    def default_stream(self) -> Stream:
+        """Return the stream that is the current one where no other is."""
+        return DeviceStreams.of(self).default
+
+    def current_stream(self) -> Stream:
+        """Return the stream that work of this context is put on."""
+        stream: Stream | None = CURRENT_STREAMS.get().get(self)
+        return self.default_stream() if stream is None else stream
+
+    def stream(self, stream: Stream | None = None) -> Stream:
+        """Return a new stream of this device, or the one given: `with device.stream(s):` makes it the current one.
+
+        Raises:
+            DeviceError: it is a stream of another device, or none.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> with ag.device("cpu").stream() as stream:
+            ...     stream
+            <stream 1 of 'cpu'>
+        """
+        streams = DeviceStreams.of(self)
+        return streams.make() if stream is None else streams.checked(stream)
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until all has ended that is on any stream of this device by now.
+
+        In a thread with a running event loop it has to be awaited, `await device.synchronize()`, and suspends. In any
+        other thread it has waited when it returns.
+
+        Source: torch.cuda.synchronize.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> async def main():
+            ...     await ag.device("cpu").synchronize()
+            >>> ag.run(main())
+        """
+        return DeviceStreams.of(self).synchronize()
+
+    def stand_in(self) -> AbstractContextManager[None]:
+        """Return a block in which the worker, which asks, waits for other threads.
+
+        What is submitted meanwhile is to run all the same, in another thread, since it may be what is waited for.
+
+        Source: PyTorch has the thread that waits take further work of its own queue.
+        """
+        return nullcontext()
+
+    # How arrays move.
+
+    def from_host(self, array: Any) -> Any:
+        """Return a copy of a NumPy array that lives on this device."""
+        return array.copy(order="K")
+
+    def to_host(self, array: Any) -> Any:
+        """Return an array of this device as a NumPy array, which the caller only reads; it may be the very same."""
+        return array
+
+    # The end.
+
+    def close(self) -> None:
+        """Refuse what waits and what comes, and give threads and memory back; what runs ends first.
+
+        It remains the device of the tensors that live here.
+        """
+
+    def reopen(self) -> None:
+        """Take work again after `close()`. `ag.device(name)` calls it each time."""
 
     def __str__(self) -> str:
         return self.name
@@ -46,7 +229,7 @@ class Device:
 
 
 def device(name: str | Device) -> Device:
-    """Return the device of that name, the same object each time.
+    """Return the device of that name, the same object each time; one that was closed is opened again.
 
     Args:
         name: for example `"cpu"`; a Device is returned as it is.
@@ -63,10 +246,88 @@ def device(name: str | Device) -> Device:
         return name
     found = _known.get(name)
     if found is None:
-        kind, _, index = str(name).partition(":")
-        module = f"asyncgrad.devices.{kind}"
-        named = kind.isidentifier() and not kind.startswith("_") and (index.isdigit() or not index)
-        if not named or find_spec(module) is None:
-            raise DeviceError(f"there is no device {name!r}; there is 'cpu'")
-        found = _known[name] = import_module(module).open_device(int(index) if index else None)
+        found = _made.get(name)
+    if found is None:
+        with _OPENING:
+            found = _known.get(name)
+            if found is None:
+                found = _open(str(name))
+                several_met[0] = bool(_known)
+                _known[name] = found
+    found.reopen()
     return found
+
+
+def register_device(made: Device) -> Device:
+    """Let `ag.device(name)` find a device that has been made directly, for as long as somebody refers to it; return it.
+
+    Raises:
+        DeviceError: another device has that name.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad.testing import SimulatedAccelerator
+        >>> made = SimulatedAccelerator()
+        >>> ag.device(made.name) is made
+        True
+    """
+    with _OPENING:
+        if (_known.get(made.name) or _made.get(made.name)) not in (None, made):
+            raise DeviceError(f"there is another device named {made.name!r}: give this one another index")
+        _made[made.name] = made
+        several_met[0] = True
+    return made
+
+
+def is_elsewhere(device: Any) -> bool:
+    """Tell whether a node whose gradients live on `device`, which may be None, is to be sent to that one's worker."""
+    return isinstance(device, Device) and device.has_worker and not device.is_here()
+
+
+def device_here() -> Device | None:
+    """Return the device whose worker asks; None where it is no device's."""
+    return next((known for known in list(_known.values()) if known.has_worker and known.is_here()), None)
+
+
+def _open(name: str) -> Device:
+    kind, colon, index = name.partition(":")
+    if not kind.isidentifier() or kind.startswith("_") or (colon and not _INDEX.fullmatch(index)):
+        raise _unknown(name)
+    number = int(index) if colon else None
+    if find_spec(f"asyncgrad.devices.{kind}") is not None:
+        opener = import_module(f"asyncgrad.devices.{kind}").open_device
+    else:
+        opener = _offered(kind, name)
+    try:
+        opened = opener(number)
+    except DeviceError:
+        raise
+    except Exception as error:
+        raise DeviceError(f"the device {name!r} cannot be opened: open_device({number}) raised {error!r}") from error
+    if not isinstance(opened, Device) or opened.name != name:
+        what = f"{opened!r}, named {opened.name!r}" if isinstance(opened, Device) else f"a {type(opened).__name__}"
+        raise DeviceError(f"the device {name!r} was to be opened, and its open_device({number}) returned {what}")
+    return opened
+
+
+def _offered(kind: str, name: str) -> Any:
+    """Return the function by which an installed package opens devices of a kind."""
+    offers = {offered.value: offered for offered in entry_points(group=ENTRY_POINTS, name=kind)}
+    if not offers:
+        raise _unknown(name)
+    if len(offers) > 1:
+        raise DeviceError(f"the device {name!r} is offered by {' and by '.join(sorted(offers))}: uninstall all but one")
+    ((value, offered),) = offers.items()
+    try:
+        opener = offered.load()
+    except Exception as error:
+        raise DeviceError(f"the device {name!r} is offered by {value!r}, which cannot be loaded: {error!r}") from error
+    if not callable(opener):
+        raise DeviceError(f"the device {name!r} is offered by {value!r}, which is no function of an index: {opener!r}")
+    return opener
+
+
+def _unknown(name: str) -> DeviceError:
+    kinds = {"cpu", "thread", *(offered.name for offered in entry_points(group=ENTRY_POINTS))}
+    examples = ", ".join(repr(kind if kind == "cpu" else f"{kind}:0") for kind in sorted(kinds))
+    return DeviceError(f"there is no device {name!r}; there are {examples}")

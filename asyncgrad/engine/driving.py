@@ -6,9 +6,9 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..context import LOOP_BUDGET
 from ..graph.anomaly import forward_notes
 from ..graph.naming import place_of
+from ..scheduling import LOOP_BUDGET
 from .bodies import Bodies
 from .gait import Gait
 from .notes import add_note

@@ -123,6 +123,8 @@ def _new_task(
 
 def _enter(graph_task: GraphTask, create_graph: bool) -> None:
     CURRENT_GRAPH_TASK.set(graph_task)
+    if graph_task.streams is not None:
+        graph_task.streams.enter()
     set_grad_mode(create_graph)
     # What a body awaits may suspend, unless the blocking driver steps it and says so itself.
     BLOCKING.set(False)

@@ -13,35 +13,33 @@ from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
-from ..errors import GraphError
 from ..graph.grad_change import settle_all
-from ..graph.leaf import AccumulateGrad
+from ..graph.heavy import Heavy
 from ..graph.node import LEAF_ORDER
-from .completion import MAKING, Completion
+from .body import prefers_worker, run_here
 from .counted import CountedGait
-from .exec_info import ExecInfos, as_tensors, should_execute
-from .execution_order import execution_order, nodes_below
+from .device import is_elsewhere
+from .exec_info import should_execute
 from .gait import Gait, NodeTurn
 from .plain import PlainGait
+from .task_record import TaskRecord
+from .task_streams import TaskStreams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ..graph.grad_change import GradChange
     from ..graph.node import Node
-    from .completion import CompletionFuture
+    from .completion import Completion
     from .deeper_first import DeeperFirst
+    from .errand import Errand
+    from .exec_info import ExecInfos
 
-__all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
-
-#: The `owner` of a backward that no node's body called.
-NO_DEVICE = -2
-#: The `owner` of a backward called from the body, a hook or a callback of a node on the cpu.
-CPU_DEVICE = -1
+__all__ = ["GraphTask"]
 
 
 @final
-class GraphTask:
+class GraphTask(TaskRecord):
     """The state of one backward: what has arrived where, what is ready, what was captured, what failed.
 
     Hooks and bodies get at theirs by `ag.engine.current_graph_task()` and may read all that has a public name. It is
@@ -73,12 +71,11 @@ class GraphTask:
     __slots__ = (
         "__weakref__",
         "_can_checkpoint",
-        "_nodes_in_graph",
         "anomaly",
         "awake",
+        "away",
         "captured",
         "changes",
-        "completion",
         "context",
         "counted",
         "create_graph",
@@ -94,6 +91,7 @@ class GraphTask:
         "plain",
         "reentrant_depth",
         "root",
+        "streams",
         "thread_id",
         "turn",
     )
@@ -140,6 +138,8 @@ class GraphTask:
         self.completion: Completion | None = None
         #: The drivers that are about to go on, on the loop that drives this task; None where none does.
         self.awake: DeeperFirst | None = None
+        #: The nodes that have been sent to their devices' workers; None as long as none has been.
+        self.away: dict[Node, Errand] | None = None
         self.is_running = True
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
@@ -147,112 +147,23 @@ class GraphTask:
         self.turn: NodeTurn | None = None
         self.counted: CountedGait | None = None
         self.plain: PlainGait | None = None
+        #: None where this process has met no stream.
+        self.streams = TaskStreams.of_caller()
         if anomaly is None and PlainGait.can_start_at(root):
             self.plain = PlainGait(root, grad)
         else:
-            self.counted = CountedGait([root], (), exec_info, not create_graph)
-            grads = [None] * root.num_inputs
-            if grads:
-                grads[input_nr] = grad
-            self.counted.seed(root, grads, [False] * len(grads))
+            self._start_counted(root, grad, input_nr)
+        if self.streams is not None:
+            self.streams.start(root, input_nr)
 
-    # What bodies and hooks may read while it runs.
-
-    @property
-    def owner(self) -> int:
-        """The device whose worker called this backward: `NO_DEVICE` where no backward was running."""
-        return NO_DEVICE if self.outer is None else CPU_DEVICE
-
-    @property
-    def outstanding_tasks(self) -> int:
-        """How many nodes are queued or running."""
-        return len(self.plain or ()) + len(self.counted or ())
-
-    @property
-    def exec_info(self) -> ExecInfos:
-        """What to run and to capture, by node; empty where everything runs.
-
-        A body may make a node run that would not: `task.exec_info[node].needed = True`, before a gradient gets there.
-        """
-        return ExecInfos() if self.limits is None else self.limits
-
-    @property
-    def nodes_in_graph(self) -> frozenset[Node]:
-        """The nodes that an edge below the root leads to. The root itself is none of them.
-
-        Source: GraphTask::nodes_in_graph_ of PyTorch.
-        """
-        if self._nodes_in_graph is None:
-            self._nodes_in_graph = frozenset(nodes_below(self.root, self.exec_info.lowest))
-        return self._nodes_in_graph
-
-    @property
-    def captured_grads(self) -> list[Any]:
-        """What has been captured so far, a tensor for each input, or None; a backward that failed has nothing."""
-        return as_tensors(self.captured, self.limits)
-
-    @property
-    def leaf_streams(self) -> frozenset[Any]:
-        """The streams that leaves and captures were computed on; the cpu has none."""
-        return frozenset()
-
-    @property
-    def final_callbacks(self) -> tuple[Callable[[], Any], ...]:
-        """The callbacks queued so far, in order, those that have run included; none after the end."""
-        return () if self.completion is None else tuple(self.completion.callbacks)
-
-    @property
-    def future_result(self) -> CompletionFuture:
-        """The future of `captured_grads` at the end, or of the error; any task, loop or thread may wait for it."""
-        completion = self.complete_with()
-        completion.is_wanted = True
-        return completion.future
-
-    def can_checkpoint(self) -> bool:
-        """Tell whether a reentrant checkpoint may recompute: not where inputs limit this backward or one around it."""
-        return self._can_checkpoint
-
-    def completed(self) -> bool:
-        """Tell whether nothing is queued or running any more; under `exit_on_error`, also after the first error."""
-        return not self.outstanding_tasks or (self.exit_on_error and self.has_error)
-
-    def will_execute(self, node: Node) -> bool:
-        """Tell whether this backward runs, or has run, `node`.
-
-        Raises:
-            GraphError: the node is a leaf's, and this is a grad(): it captures there, and that may or may not count.
-        """
-        limits = self.limits
-        # An input that the roots do not lead to has captures too, and nothing ever arrives there.
-        is_reached = node is self.root or node in self.graph_roots or node in self.nodes_in_graph
-        if limits is None or not is_reached:
-            return is_reached
-        info = limits.get(node)
-        if info is not None and info.captures and isinstance(node, AccumulateGrad):
-            raise GraphError(
-                f"whether {node.name} of a leaf of shape {node.variable._data.shape} executes is not defined in "
-                "ag.grad(...), which only captures its gradient: use await ag.backward(..., inputs=[...])"
-            )
-        return info is not None and info.should_execute
-
-    def execution_order(self) -> list[Node]:
-        """Return the nodes that this backward runs, in the order in which they run where nothing is waited for."""
-        return execution_order(self.graph_roots, self.root, self.limits)
+    def _start_counted(self, root: Node, grad: Any, input_nr: int) -> None:
+        self.counted = CountedGait([root], (), self.limits, not self.create_graph, self.streams)
+        grads = [None] * root.num_inputs
+        if grads:
+            grads[input_nr] = grad
+        self.counted.seed(root, grads, [False] * len(grads))
 
     # What the drivers do with it.
-
-    def complete_with(self) -> Completion:
-        """Return what happens at the end of this backward, made now if this is the first to ask."""
-        completion = self.completion
-        if completion is None:
-            # Bodies in threads may ask as well.
-            with MAKING:
-                completion = self.completion
-                if completion is None:
-                    completion = self.completion = Completion()
-            if not self.is_running:
-                completion.settle(self.captured_grads, self.has_error)
-        return completion
 
     @property
     def failed_node(self) -> Node | None:
@@ -271,26 +182,39 @@ class GraphTask:
         """Give the leaves, which waited for the end of the plain gait, their gradients."""
         assert self.plain is not None
         self.plain.finish(self)
+        if self.streams is not None:
+            self.streams.finish()
 
     def run_counted(self, deadline: float) -> Gait:
         """Run ready nodes until none is ready, the clock passes `deadline`, or one needs care."""
         counted = self.counted
         assert counted is not None
+        is_ordinary = self.limits is None and not self.create_graph
+        #: The device of the last node that runs in this thread.
+        here: Any = None
         while (turn := counted.pop()) is not None:
             node: Any = turn.node
             counted.node = node
-            if node.special is not None or self.anomaly is not None:
+            if (
+                node.special is not None
+                or self.anomaly is not None
+                or (node.device is not here and is_elsewhere(node.device))
+            ):
                 self.turn = turn
                 return Gait.CAREFUL
+            here = node.device
             if node.order == LEAF_ORDER:
                 self.run_leaf(node, turn.grads)
                 counted.skip(node)
                 continue
             grad = turn.grads if node.shape is None else turn.grads.pop()
-            if self.limits is not None:
-                outputs = self.apply_wanted(node, grad)
-            else:
-                outputs = node.apply_carefully(grad) if self.create_graph else node.plan.run(node, grad)
+            try:
+                outputs = node.plan.run(node, grad) if is_ordinary else self.apply(node, grad)
+            except Heavy:
+                if prefers_worker(node, grad):
+                    self.turn = NodeTurn(node, turn.grads if node.shape is None else [grad])
+                    return Gait.CAREFUL
+                outputs = run_here(node, grad)
             del grad
             if outputs is None:
                 counted.skip(node)
@@ -302,6 +226,7 @@ class GraphTask:
             del outputs
             if perf_counter() > deadline:
                 counted.node = None
+                node.has_kept_its_thread()
                 return Gait.BREATHE
         counted.node = None
         return Gait.DRAINED
@@ -322,7 +247,13 @@ class GraphTask:
         info = self.limits[node]
         for capture in info.captures:
             self.captured[capture.result_nr] = grads[capture.input_nr]
+        if self.streams is not None and info.captures:
+            self.streams.leave(node)
         return info.needed
+
+    def apply(self, node: Any, grad: Any) -> Any:
+        """Run a plain node under `create_graph`, or where inputs limit this backward; return None as there."""
+        return node.apply_carefully(grad) if self.limits is None else self.apply_wanted(node, grad)
 
     def apply_wanted(self, node: Any, grad: Any) -> Any:
         """Run a plain node as far as somebody wants its gradients; return None where its body is not to run."""
@@ -333,6 +264,8 @@ class GraphTask:
             grads = [None] * node.num_inputs if grad is None else grad
         if not self.capture(node, grads):
             return None
+        if not self.create_graph and node.plan.may_be_heavy(node, grad):
+            raise Heavy
         return node.apply_wanted(
             grad, [target is not None and should_execute(limits, target) for target in node.next_nodes]
         )
@@ -354,8 +287,9 @@ class GraphTask:
         if outer is None or not outer.is_running:
             settle_all(self.changes)
             return
-        if not outer.changes:
+        if not outer.changes and outer.away is None:
             # Handed over whole: copied, twenty thousand nested levels would take a time quadratic in their number.
+            # Not where another thread may be about to add to the very list.
             outer.changes, self.changes = self.changes, outer.changes
             return
         latest = {id(change.tensor): change for change in outer.changes}
@@ -372,6 +306,9 @@ class GraphTask:
         """
         if self.counted is not None:
             self.counted.check_finished()
+        if self.streams is not None:
+            self.streams.finish()
+            self.context.run(self.streams.return_to_caller)
         return self.captured
 
     def put_back(self) -> None:
@@ -390,6 +327,8 @@ class GraphTask:
             self.plain.clear()
         if self.counted is not None:
             self.counted.clear()
+        if self.streams is not None:
+            self.streams.abandon()
 
     def close(self) -> None:
         """Part from the context, which refers to this task: together they would be left to the garbage collector."""

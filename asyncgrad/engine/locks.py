@@ -83,8 +83,14 @@ class Waiter:
         self.task = task
         self.node = node
         self.is_queued = False
-        #: The thread whose bodies, and whose event loop if it has one, stand still for as long as this waits.
-        self.stalled = None if loop is not None else loop_thread() or threading.get_ident()
+        #: The threads whose bodies, and whose event loops if they have any, stand still for as long as this waits: its
+        #: own where it blocks, and those that block for what this runs inside of.
+        self.stalled = set() if loop is not None else {loop_thread() or threading.get_ident()}
+        around: GraphTask | None = task
+        while around is not None:
+            if around.awake is None:
+                self.stalled.add(_driver_of(around))
+            around = around.outer
         self._loop = loop
         self._future: asyncio.Future[None] | None = None if loop is None else loop.create_future()
         self._woken = threading.Event() if loop is None else None
@@ -99,8 +105,7 @@ class Waiter:
     def holds_up(self) -> Iterator[Hashable]:
         """Give what cannot go on before this NodeTask has ended."""
         yield from self.bodies_around()
-        if self.stalled is not None:
-            yield self.stalled
+        yield from self.stalled
 
     def wake(self) -> bool:
         """Tell the one that waits to look; False where its loop is closed."""
@@ -192,7 +197,7 @@ def _enter(waiter: Waiter, special: Special) -> bool:
             contention = special.contention = fresh
         try:
             for holder in _holders(special):
-                if _is_gone(holder):
+                if _is_gone(holder, waiter.node):
                     _step_out(special, contention, holder)
             _hand_on(special, contention)
             special.contention = contention
@@ -254,8 +259,12 @@ def _unqueue(waiter: Waiter, contention: Any) -> None:
             del _DESK.waiting_inside[held_up]
 
 
-def _is_gone(holder: GraphTask) -> bool:
+def _is_gone(holder: GraphTask, node: Node) -> bool:
     """Tell whether a body that has a lock will never go on."""
+    errand = None if holder.away is None else holder.away.get(node)
+    if errand is not None and not errand.has_ended():
+        # It goes on in the thread of a device, whatever has become of the loop that drives its backward.
+        return False
     awake = holder.awake
     return not holder.is_running or (awake is not None and awake.loop.is_closed())
 
@@ -271,10 +280,16 @@ def _holds(special: Special, task: GraphTask) -> bool:
     return special.holder is task or (contention is not None and task in contention.also_inside)
 
 
-def _thread_of(holder: GraphTask) -> int:
-    """Return the thread that is to go on with the body of `holder`."""
+def _driver_of(holder: GraphTask) -> int:
+    """Return the thread that drives a backward."""
     below = holder.context.get(LOOP_BELOW)
     return holder.thread_id if below is None or below.stack != holder.thread_id else below.loop
+
+
+def _thread_of(holder: GraphTask, node: Node | None) -> int | None:
+    """Return the thread that is to go on with the body of a node that `holder` runs; None where it has not begun."""
+    errand = None if holder.away is None or node is None else holder.away.get(node)
+    return _driver_of(holder) if errand is None else errand.thread
 
 
 @final
@@ -291,7 +306,7 @@ def _find_cycle(waiter: Waiter, special: Special) -> Cycle:
     if any(node is waiter.node and _holds(special, task) for task, node in waiter.bodies_around()):
         return Cycle.THROUGH_A_BODY
     around = set(waiter.bodies_around())
-    if not around and waiter.stalled is None:
+    if not around and not waiter.stalled:
         return Cycle.NONE
     found = Cycle.NONE
     stack = [(holder, waiter.node) for holder in _holders(special)]
@@ -300,8 +315,8 @@ def _find_cycle(waiter: Waiter, special: Special) -> Cycle:
         body = stack.pop()
         if body in around:
             return Cycle.THROUGH_A_BODY
-        thread = _thread_of(body[0])
-        if thread == waiter.stalled:
+        thread = _thread_of(*body)
+        if thread in waiter.stalled:
             found = Cycle.THROUGH_A_THREAD
         # The body is held up by what waits inside of it or blocks its thread, and that by who holds what it waits for.
         for held_up in (body, thread):

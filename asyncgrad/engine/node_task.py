@@ -18,9 +18,11 @@ from ..graph.metadata import conform
 from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.tracked import Tracked
+from .body import Body, prefers_worker
 from .counted import wrong_count
 from .locks import acquire, release, try_acquire
 from .running import loop_is_running, run_apart
+from .streams import enter_streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,10 +45,12 @@ class NodeTask:
         bodies: those that run beside it, where any do: a hook may have them wait.
     """
 
-    __slots__ = ("bodies", "grads", "graph_task", "node")
+    __slots__ = ("bodies", "grads", "graph_task", "is_sent", "node")
 
     def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], bodies: Bodies | None = None) -> None:
-        self.bodies = bodies
+        self.bodies: Any = bodies
+        #: Whether it runs in the thread of its device's worker, and not in the driver's.
+        self.is_sent = False
         self.graph_task = graph_task
         self.node = node
         self.grads = grads
@@ -56,7 +60,14 @@ class NodeTask:
         node, special = self.node, self.node.special
         if node.is_async or node.waits_for_saved():
             return True
+        if special is not None and special.stream is not None and not special.stream.is_free():
+            return True
         return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, special))
+
+    def prefers_worker(self) -> bool:
+        """Tell whether a worker is to run the body, if the loop that waits for it can go on meanwhile."""
+        node = self.node
+        return not isinstance(node, AccumulateGrad) and prefers_worker(node, self.grads)
 
     async def run(self) -> tuple[Any, ...] | None:
         """Run hooks, body, checks and release in PyTorch's order; return the gradients for the edges.
@@ -69,6 +80,8 @@ class NodeTask:
             if not try_acquire(special, graph_task):
                 await acquire(special, node, graph_task)
             CURRENT_NODE.set(node)
+            if special.stream is not None:
+                await self._enter_stream(special.stream)
             # Nothing comes before most bodies, and two coroutines to find that out would cost as much as they do.
             if (
                 special.tensor_pre_hooks
@@ -94,6 +107,14 @@ class NodeTask:
             return outputs
         finally:
             release(special, graph_task)
+
+    async def _enter_stream(self, stream: Any) -> None:
+        """Make the node's stream the current one of this run, once a body may run there; suspends where it may not."""
+        enter_streams({self.node.device: stream})
+        if not stream.is_free():
+            await stream.until_free()
+        if self.graph_task.streams is not None and not self.node.next_nodes:
+            self.graph_task.streams.leave(self.node)
 
     async def _run_pre_hooks(self, special: Special) -> bool:
         """Run all that comes before the body, and capture; tell whether the body is to run."""
@@ -122,10 +143,16 @@ class NodeTask:
             node.will_release_variables()
         grads = tuple(self.grads)
         self.grads.clear()
-        outputs = node.apply(grads)
+        # Under create_graph bodies record nodes, whose order is to be the same in each run: they stay on one thread.
+        if self.bodies is None or node.device is None or node.is_async or graph_task.create_graph:
+            outputs = node.apply(grads)
+            del grads
+        else:
+            body = Body(node, grads, None if self.is_sent else self.bodies, graph_task.reentrant_depth)
+            del grads
+            outputs = node.device.run_body(body)
         if inspect.isawaitable(outputs):
             outputs = await _ended(outputs)
-        del grads
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
                 f"{identify(node)} returned {values.describe(outputs)}: "
@@ -134,6 +161,9 @@ class NodeTask:
         return self._conforming(outputs)
 
     async def _accumulate(self, leaf: AccumulateGrad) -> None:
+        if self.is_sent and self.graph_task.has_error:
+            # Failed meanwhile, in another thread: nothing is written any more.
+            return
         change = self.graph_task.accumulate(leaf, self.grads)
         hooks = leaf.variable._autograd_meta().post_accumulate_hooks
         if not hooks:
@@ -156,6 +186,8 @@ class NodeTask:
             raise wrong_count(node, outputs)
         conforming = []
         for edge, (target, input_nr, grad) in enumerate(zip(node.next_nodes, node.input_nrs, outputs, strict=True)):
+            if isinstance(grad, Tracked) and target is not None and grad._device is not target.device:
+                grad = _moved(grad, target, input_nr)  # noqa: PLW2901
             value = values.wrap(grad, node.device) if self.graph_task.create_graph else values.raw(grad)
             if value is not None and target is not None:
                 value = conform(node, edge, target, input_nr, value)
@@ -246,6 +278,13 @@ class NodeTask:
 
     def _called(self, hook: Callable[..., Any]) -> str:
         return f"{name_hook(hook)} of {identify(self.node)}"
+
+
+def _moved(grad: Tracked, target: Node, input_nr: int) -> Any:
+    """Return a gradient where that of input `input_nr` of `target` is to live."""
+    metadata = target.input_metadata[input_nr]
+    place = target.device if metadata is None or metadata.device is None else metadata.device
+    return grad if place is None or grad._device is place else values.move(grad, grad._device, place)
 
 
 async def _ended(awaitable: Awaitable[Any]) -> Any:

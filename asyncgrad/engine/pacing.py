@@ -6,7 +6,8 @@ import asyncio
 from time import perf_counter
 from typing import final
 
-from ..context import BLOCKING, LOOP_BUDGET
+from ..context import BLOCKING
+from ..scheduling import LOOP_BUDGET
 
 __all__ = ["Pace", "breathe"]
 

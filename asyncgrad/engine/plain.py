@@ -11,9 +11,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ..graph import values
+from ..graph.heavy import Heavy
 from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER, became_special
+from .body import prefers_worker, run_here
 from .counted import CountedGait
+from .device import is_elsewhere
 from .exec_info import should_execute
 from .gait import Gait
 
@@ -36,7 +39,7 @@ class PlainGait:
     __slots__ = ("_became_special", "_buffers", "_heap", "_leaves", "_owned", "node")
 
     def __init__(self, root: Node, grad: Any) -> None:
-        self._heap: list[tuple[int, Node]] = [(root.order, root)]
+        self._heap: list[tuple[int, Any]] = [(root.order, root)]
         self._buffers: dict[Node, Any] = {root: grad}
         #: Inputs whose sum is an array of our own.
         self._owned: set[Node | tuple[Node, int]] = set()
@@ -47,7 +50,13 @@ class PlainGait:
     @staticmethod
     def can_start_at(root: Node) -> bool:
         """Tell whether a backward that starts at `root` may begin in this gait."""
-        return root.special is None and root.order != LEAF_ORDER and root.shape is not None
+        # The gait never crosses over to another device: the node of a move is special.
+        return (
+            root.special is None
+            and root.order != LEAF_ORDER
+            and root.shape is not None
+            and not is_elsewhere(root.device)
+        )
 
     def __len__(self) -> int:
         """Return how many nodes have been reached and have not run to their end."""
@@ -55,21 +64,24 @@ class PlainGait:
 
     def run(self, task: GraphTask, deadline: float) -> Gait:
         """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait."""
-        heap: list[tuple[int, Any]] = self._heap
-        buffers, owned = self._buffers, self._owned
+        heap, buffers, owned = self._heap, self._buffers, self._owned
         exec_info, keep_graph, create_graph = task.limits, task.keep_graph, task.create_graph
+        is_ordinary = exec_info is None and not create_graph
         while heap:
             order, node = heappop(heap)
             self.node = node
             grad = buffers.pop(node)
-            if exec_info is not None:
-                outputs = task.apply_wanted(node, grad)
+            try:
+                if is_ordinary:
+                    outputs = node.plan.run(node, grad)
+                else:
+                    outputs = task.apply(node, grad)
+                    if outputs is None:
+                        continue
+            except Heavy:
+                outputs = self._run_heavy(task, node, grad)
                 if outputs is None:
-                    continue
-            elif create_graph:
-                outputs = node.apply_carefully(grad)
-            else:
-                outputs = node.plan.run(node, grad)
+                    return Gait.COUNT
             if not keep_graph:
                 node.release_variables()
             edge = -1
@@ -107,9 +119,7 @@ class PlainGait:
                 # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
                 return self._start_counting(task, node, edge, outputs)
             if perf_counter() > deadline:
-                self.node = None
-                self._became_special = became_special[0]
-                return Gait.BREATHE
+                return self._breathe(node)
         self.node = None
         return Gait.DRAINED
 
@@ -165,10 +175,26 @@ class PlainGait:
         counted.node = None
         return Gait.COUNT
 
+    def _breathe(self, last: Node) -> Gait:
+        self.node = None
+        self._became_special = became_special[0]
+        last.has_kept_its_thread()
+        return Gait.BREATHE
+
+    def _run_heavy(self, task: GraphTask, node: Node, grad: Any) -> Any:
+        """Run a node that may be heavy; where a worker is to, change gait before it and return None."""
+        if not prefers_worker(node, grad):
+            return run_here(node, grad)
+        self._buffers[node] = grad
+        heappush(self._heap, (node.order, node))
+        self.node = None
+        self._count_from_here(task, [])
+        return None
+
     def _count_from_here(self, task: GraphTask, rest: list[Node]) -> CountedGait:
         """Hand what has been delivered to the counted gait; `rest` are the nodes that the last one is to deliver to."""
         reached = self._reached()
-        counted = task.counted = CountedGait(reached, rest, task.limits, not task.create_graph)
+        counted = task.counted = CountedGait(reached, rest, task.limits, not task.create_graph, task.streams)
         for target in reached:
             grads = self._buffers[target]
             if target.shape is not None:
@@ -176,6 +202,8 @@ class PlainGait:
             else:
                 grads = [None] * target.num_inputs if grads is None else grads
                 counted.seed(target, grads, [(target, nr) in self._owned for nr in range(len(grads))])
+            if task.streams is not None:
+                task.streams.arrived_before(target, [grads] if target.shape is not None else grads)
         self.clear()
         return counted
 

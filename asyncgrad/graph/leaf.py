@@ -55,6 +55,9 @@ class AccumulateGrad(Node):
         meta = variable._autograd_meta()
         if meta.hooks is not None or meta.post_accumulate_hooks is not None:
             self.special = Special()
+        if self.device is not None and self.device.is_asynchronous:
+            # At the end of a backward the caller waits for the streams of leaves, the default one included.
+            self.make_special().stream = self.device.current_stream()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Accumulate; there is nothing further to hand on."""
@@ -145,7 +148,7 @@ def accumulator(leaf: Tracked, meta: Any) -> AccumulateGrad:
 
 def gradient_edge(tensor: Tracked) -> Edge | None:
     """Return the edge that the gradient of `tensor` flows along; None where it does not require grad."""
-    node = tensor._history()
+    node = tensor._grad_fn if tensor._view is None else tensor._history()
     if node is not None:
         return Edge(node, tensor._output_nr)
     meta = tensor._meta

@@ -76,7 +76,7 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
     if metadata is None:
         return value
     if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
-        value = values.zeros((), metadata.dtype) + value
+        value = values.zeros((), metadata.dtype, metadata.device) + value
     fitted = fit(value, metadata)
     if not isinstance(fitted, str):
         return fitted

@@ -23,6 +23,7 @@ class Special:
         "post_hooks",
         "pre_hooks",
         "retains_grad_hooks",
+        "stream",
         "tensor_pre_hooks",
     )
 
@@ -36,6 +37,8 @@ class Special:
         self.retains_grad_hooks: dict[int, Any] = {}
         self.pre_hooks: HookList | None = None
         self.post_hooks: HookList | None = None
+        #: The current stream of the device where the node was made; None where that was the default one.
+        self.stream: Any = None
         #: The lock: the GraphTask whose NodeTask is inside, and what there is where several are concerned.
         self.holder: Any = None
         self.contention: Any = None

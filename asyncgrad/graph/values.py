@@ -12,22 +12,32 @@ from typing import Any
 
 import numpy as np
 
+from ..context import DEFAULT_DEVICE
 from .tracked import Tracked
 
 __all__ = [
     "add",
     "add_into",
+    "as_array",
+    "beside",
     "cast",
     "clone",
     "clone_like",
     "counted",
     "describe",
+    "empty_beside",
     "has_nan",
+    "move",
+    "interface_of",
+    "is_foreign",
+    "on_device",
+    "on_host",
     "raw",
     "register_tensor",
     "sum_to",
     "wrap",
     "zeros",
+    "zeros_beside",
 ]
 
 
@@ -45,10 +55,70 @@ def wrap(value: Any, device: Any) -> Any:
 
     The device is None where nothing says it, as in a Function applied to no tensor; then it is the default one.
     """
-    if not isinstance(value, (np.ndarray, np.generic)):
+    if not isinstance(value, (np.ndarray, np.generic)) and not is_foreign(value):
         return value
     tensor_class, default_device = _registered
-    return tensor_class(np.asarray(value), None, 0, default_device if device is None else device)
+    if device is None:
+        device = DEFAULT_DEVICE.get() or default_device
+    return tensor_class(as_array(value), None, 0, device)
+
+
+def move(value: Any, source: Any, target: Any) -> Any:
+    """Return a gradient of device `source` as one of device `target`; recorded where it is a tensor."""
+    if isinstance(value, Tracked):
+        return value.to(target)  # type: ignore[attr-defined]
+    return target.from_host(source.to_host(as_array(value)))
+
+
+def is_foreign(value: Any) -> bool:
+    """Tell whether this is an array of another type than NumPy's that answers to NumPy's functions."""
+    return (
+        hasattr(type(value), "__array_function__")
+        and not isinstance(value, (np.ndarray, Tracked))
+        and hasattr(value, "dtype")
+    )
+
+
+def as_array(value: Any) -> Any:
+    """Return what a function gave as an array: one of another type than NumPy's as it is, all else as an ndarray."""
+    return value if value.__class__ is np.ndarray or is_foreign(value) else np.asarray(value)
+
+
+def beside(array: Any, other: Any) -> Any:
+    """Return a new NumPy array as one of the type of the array `other`, where that lives: as NumPy's `like=` does."""
+    if other.__class__ is np.ndarray or not is_foreign(other) or is_foreign(array):
+        return array
+    return np.asarray(array, like=other)
+
+
+def zeros_beside(shape: tuple[int, ...], other: Any) -> Any:
+    """Return an array of zeros of the type and dtype of the array `other`, where that lives."""
+    return beside(np.zeros(shape, other.dtype), other)
+
+
+def empty_beside(other: Any) -> Any:
+    """Return an array in rows, to be written into, of the shape, type and dtype of the array `other`."""
+    if other.__class__ is np.ndarray or not is_foreign(other):
+        return np.empty(other.shape, other.dtype)
+    return np.empty_like(other, order="C")
+
+
+def on_host(value: Any) -> np.ndarray:
+    """Return what Python has to look at as a NumPy array: of an array of another type, once that has been computed."""
+    return np.asarray(value.tolist(), value.dtype) if is_foreign(value) else np.asarray(value)
+
+
+def interface_of(array: Any) -> Any:
+    """Return where and how an array lies in memory, as NumPy's array interface has it, or that of other devices.
+
+    That is `__cuda_array_interface__`, the same under another name, which NumPy does not take for its own.
+    """
+    return array.__array_interface__ if isinstance(array, np.ndarray) else array.__cuda_array_interface__
+
+
+def on_device(array: np.ndarray, device: Any) -> Any:
+    """Return a new NumPy array as one of a device; the same where arrays are NumPy's there."""
+    return array if device is None or device.has_host_arrays else device.from_host(array)
 
 
 def add(first: Any, second: Any) -> Any:
@@ -82,6 +152,9 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
             if want != 1:
                 return None
             axes += (axis,)
+    if type(value) is np.ndarray:
+        # What np.sum and np.reshape come to, without their detours, which cost as much as the sum of a few thousand.
+        return np.asarray(np.add.reduce(value, axis=axes)).reshape(shape)
     return np.reshape(np.sum(value, axis=axes), shape)
 
 
@@ -92,9 +165,9 @@ def cast(value: Any, dtype: Any) -> Any:
     return value.astype(dtype)
 
 
-def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return an array of zeros."""
-    return np.zeros(shape, dtype)
+def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
+    """Return an array of zeros on a device; NumPy's where that is None."""
+    return on_device(np.zeros(shape, dtype), device)
 
 
 def clone(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import as_array, empty_beside, zeros_beside
 from ..ops.primitive import derivative, primitive
 from ..ops.trigonometric import tanh as tanh_
 from .arguments import floating
@@ -24,9 +25,9 @@ __all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus
 @primitive()
 def relu_(x: Any) -> Any:
     """Return max(x, 0)."""
-    x = np.asarray(x)
+    x = as_array(x)
     # Compared with an array of zeros, and not with the number, since NumPy does that with vector instructions.
-    zeros = np.zeros(x.shape, x.dtype)
+    zeros = zeros_beside(x.shape, x)
     return np.maximum(x, zeros, out=zeros)
 
 
@@ -47,8 +48,8 @@ def _(h: Any, y: Any) -> Any:
 
 
 @derivative(relu_grad_, "y")
-def _(h: Any, y_shape: tuple[int, ...], y_dtype: Any) -> Any:
-    return np.zeros(y_shape, y_dtype)
+def _(h: Any) -> Any:
+    return np.zeros_like(h)
 
 
 _relu = relu_.call
@@ -86,7 +87,7 @@ def _(g: Any, x: Any, negative_slope: float) -> Any:
 @primitive()
 def leaky_slope_(x: Any, negative_slope: float) -> Any:
     """Return the derivative of leaky_relu: 1 where x is positive, and negative_slope elsewhere."""
-    x = floating(np.asarray(x))
+    x = floating(as_array(x))
     slope = np.greater(x, 0).astype(x.dtype)
     slope *= 1 - negative_slope
     slope += negative_slope
@@ -94,8 +95,8 @@ def leaky_slope_(x: Any, negative_slope: float) -> Any:
 
 
 @derivative(leaky_slope_, "x")
-def _(h: Any, x_shape: tuple[int, ...], x_dtype: Any) -> Any:
-    return np.zeros(x_shape, x_dtype)
+def _(h: Any) -> Any:
+    return np.zeros_like(h)
 
 
 _leaky_relu = leaky_relu_.call
@@ -131,7 +132,7 @@ ONE = {char: np.ones((), char) for char in "fd"}
 def sigmoid_(x: Any) -> Any:
     """Return 1 / (1 + exp(-x))."""
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
-        x = floating(np.asarray(x))
+        x = floating(as_array(x))
     # A copy, negated in place: of a part of an array that is faster, and of one without axes it is still an array.
     value = x.copy()
     np.negative(value, value)
@@ -210,7 +211,7 @@ def _(g: Any, x: Any) -> Any:
 def silu_grad_(g: Any, x: Any) -> Any:
     """Return g times the derivative of silu, s (1 + x (1 - s)) where s = sigmoid(x)."""
     s = logistic(x)
-    value = np.subtract(1, s, out=np.empty(s.shape, s.dtype))
+    value = np.subtract(1, s, out=empty_beside(s))
     value *= x
     value += 1
     value *= s
@@ -253,7 +254,7 @@ def silu(x: Any) -> Any:
 @primitive()
 def softplus_(x: Any, beta: float, threshold: float) -> Any:
     """Return log(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
-    x = floating(np.asarray(x))
+    x = floating(as_array(x))
     scaled = x * beta
     value = np.log1p(np.exp(-np.abs(scaled)))
     value += np.maximum(scaled, 0)
@@ -303,7 +304,7 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 @primitive()
 def elu_(x: Any, alpha: float) -> Any:
     """Return x where it is positive, and alpha (exp(x) - 1) elsewhere."""
-    x = floating(np.asarray(x))
+    x = floating(as_array(x))
     return np.where(x > 0, x, np.multiply(alpha, np.expm1(np.minimum(x, 0))))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..errors import ArgumentError
 from ..graph.tracked import Tracked
+from ..graph.values import as_array
 
 __all__ = ["REDUCTIONS", "array_of", "check_reduction", "floating", "kept", "pair", "records"]
 
@@ -17,7 +18,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 def array_of(value: Any) -> Any:
     """Return the bare array under a tensor, and anything else as an array."""
-    return value._data if isinstance(value, Tracked) else np.asarray(value)
+    return value._data if isinstance(value, Tracked) else as_array(value)
 
 
 def floating(array: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.one_device import check_one_device
+from ..graph.values import beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .regularization import dropout
@@ -16,7 +18,7 @@ from .softmaxes import exponentials, softmax_grad
 __all__ = ["scaled_dot_product_attention"]
 
 
-@primitive()
+@primitive(superlinear=True)
 def attention_scores_(query: Any, key: Any, scale: float) -> Any:
     """Return scale * query @ key.T, the last two axes of each as a matrix."""
     # The queries are scaled and not the scores, of which there are more.
@@ -50,7 +52,7 @@ def _(g: Any, out: Any) -> Any:
     return softmax_grad(g, out, -1)
 
 
-@primitive()
+@primitive(superlinear=True)
 def attended_(weights: Any, value: Any) -> Any:
     """Return weights @ value, the last two axes of each as a matrix."""
     return weights @ value
@@ -111,6 +113,7 @@ def scaled_dot_product_attention(
         array([[1.],
                [2.]])
     """
+    check_one_device("scaled_dot_product_attention", query, key, value, attn_mask)
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
     asked, offered, held = shapes
     if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:
@@ -121,14 +124,15 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = 1 / math.sqrt(asked[-1]) if asked[-1] else 1.0
     scores = _attention_scores(query, key, scale)
-    weights = _attention_weights(scores, _mask(attn_mask, is_causal, scores.shape, scores.dtype))
+    weights = _attention_weights(scores, _mask(attn_mask, is_causal, array_of(scores)))
     if dropout_p:
         weights = dropout(weights, dropout_p, rng=rng)
     return _attended(weights, value)
 
 
-def _mask(attn_mask: Any, is_causal: bool, shape: tuple[int, ...], dtype: Any) -> Any:
+def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
     """Return what is added to the scores: 0 where a target may attend, and minus infinity elsewhere."""
+    shape = scores.shape
     if is_causal:
         if attn_mask is not None:
             raise ArgumentError("scaled_dot_product_attention takes attn_mask or is_causal=True, not both")
@@ -143,5 +147,5 @@ def _mask(attn_mask: Any, is_causal: bool, shape: tuple[int, ...], dtype: Any) -
     if not fits:
         raise ArgumentError(f"attn_mask of shape {data.shape} does not broadcast to the scores' shape, {shape}")
     if data.dtype.kind == "b":
-        return np.where(data, 0.0, -np.inf).astype(dtype)
+        return beside(np.where(data, 0.0, -np.inf).astype(scores.dtype), scores)
     return attn_mask

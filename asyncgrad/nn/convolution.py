@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.values import beside, empty_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair
 from .windows import Window, add_shifted, crop, pad, sliding
@@ -45,17 +46,17 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
     for chunk in _chunks(n, groups * weights * places * x.itemsize):
         part = views[chunk]
         if buffer is None:
-            buffer = np.empty(part.shape, x.dtype)
+            buffer = empty_beside(part)
         columns = buffer[: len(part)]
         columns[...] = part
         yield chunk, columns.reshape(len(part), groups, weights, places)
 
 
-@primitive()
+@primitive(superlinear=True)
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
     n, filters, places = x.shape[0], weight.shape[0], window.size[0] * window.size[1]
-    result = np.empty((n, filters, *window.size), np.result_type(x, weight))
+    result = beside(np.empty((n, filters, *window.size), np.result_type(x, weight)), x)
     products = result.reshape(n, groups, filters // groups, places)
     matrices = _by_group(weight, groups)
     for chunk, columns in _columns(x, window, groups):
@@ -81,12 +82,13 @@ def _(g: Any) -> Any:
     return np.sum(g, axis=(0, 2, 3))
 
 
-@primitive()
+@primitive(superlinear=True)
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return what conv2d gives back to its images: each window's share is added in its place."""
     n, places = g.shape[0], window.size[0] * window.size[1]
     (above, below), (left, right) = window.padding
-    padded = np.zeros((n, shape[1], above + shape[2] + below, left + shape[3] + right), np.result_type(g, weight))
+    padded_shape = (n, shape[1], above + shape[2] + below, left + shape[3] + right)
+    padded = beside(np.zeros(padded_shape, np.result_type(g, weight)), g)
     matrices = _by_group(weight, groups).swapaxes(1, 2)
     g = g.reshape(n, groups, -1, places)
     for chunk in _chunks(n, groups * matrices.shape[1] * places * padded.itemsize):
@@ -107,11 +109,11 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
     return conv2d_weight_grad(g, h, weight_shape, window, groups)
 
 
-@primitive()
+@primitive(superlinear=True)
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return what conv2d gives back to its filters."""
     places = window.size[0] * window.size[1]
-    result = np.zeros(shape, np.result_type(g, x))
+    result = beside(np.zeros(shape, np.result_type(g, x)), g)
     total = _by_group(result, groups)
     g = g.reshape(g.shape[0], groups, -1, places)
     for chunk, columns in _columns(x, window, groups):

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.one_device import check_one_device
+from ..graph.values import as_array
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_reduction, floating
 from .labels import Selection, at_labels, places, select
@@ -47,7 +49,7 @@ def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
 def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
     """Return g times the coefficients times (softmax - 1 at the label): what cross_entropy gives back."""
     labels, ignored, coefficient, _ = selection
-    scale = np.asarray(g * coefficient)
+    scale = as_array(g * coefficient)
     values = np.subtract(logits, maxima)
     np.exp(values, out=values)
     values *= (np.expand_dims(scale, 1) if scale.ndim else scale) / sums
@@ -115,6 +117,7 @@ def cross_entropy(
         array([0.12692801, 0.69314718])
     """
     check_reduction(reduction)
+    check_one_device("cross_entropy", logits, labels, weight)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"label_smoothing must be from 0 to 1, not {label_smoothing}")
     truth = array_of(labels)
@@ -213,6 +216,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
         array([1., 4.])
     """
     check_reduction(reduction)
+    check_one_device("nll_loss", input, target, weight)
     labels = array_of(target)
     scores, samples = _canonical("nll_loss", input, labels)
     data = array_of(scores)

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import as_array, empty_beside
+
 __all__ = ["erf", "normal_cdf", "normal_pdf_into"]
 
 #: erf(x) = x R(x**2) up to this |x|; numerator and denominator, highest power first.
@@ -95,7 +97,7 @@ VANISHING = 28.0
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """Return the polynomial at x, by Horner's rule in one array of its own."""
-    value = np.multiply(x, coefficients[0], out=np.empty(x.shape, x.dtype))
+    value = np.multiply(x, coefficients[0], out=empty_beside(x))
     for coefficient in coefficients[1:-1]:
         value += coefficient
         value *= x
@@ -150,7 +152,7 @@ def normal_cdf(x: Any) -> Any:
     if x.dtype.itemsize <= 4:
         value = _single_erf_of_scaled(x.astype(np.float32, copy=False))
     else:
-        value = erf(np.asarray(x * math.sqrt(0.5), np.float64))
+        value = erf(as_array(x * math.sqrt(0.5)).astype(np.float64, copy=False))
     value *= 0.5
     value += 0.5
     return value.astype(x.dtype, copy=False)
@@ -158,7 +160,7 @@ def normal_cdf(x: Any) -> Any:
 
 def normal_pdf_into(x: Any) -> Any:
     """Return the density of the normal distribution at each x, in an array that the caller may write into."""
-    value = np.square(x, out=np.empty(x.shape, x.dtype))
+    value = np.square(x, out=empty_beside(x))
     value *= -0.5
     np.exp(value, out=value)
     value *= 1 / math.sqrt(2 * math.pi)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.values import empty_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, floating, kept, records
 from .error_function import normal_cdf, normal_pdf_into
@@ -72,7 +73,7 @@ CUBIC = 0.044715
 
 def _bend(x: Any) -> Any:
     """Return tanh(a (x + b x**3)) of an array, in an array of its own."""
-    value = np.square(x, out=np.empty(x.shape, x.dtype))
+    value = np.square(x, out=empty_beside(x))
     value *= INNER * CUBIC
     value += INNER
     value *= x
@@ -82,7 +83,7 @@ def _bend(x: Any) -> Any:
 @primitive()
 def gelu_tanh_(x: Any, bend: Any) -> Any:
     """Return x (1 + bend) / 2, where `bend` is that tanh."""
-    value = np.add(bend, 1, out=np.empty(bend.shape, bend.dtype))
+    value = np.add(bend, 1, out=empty_beside(bend))
     value *= x
     value *= 0.5
     return value
@@ -101,7 +102,7 @@ def _(g: Any) -> None:
 @primitive()
 def gelu_tanh_grad_(g: Any, x: Any, bend: Any) -> Any:
     """Return g (1 + t + x (1 - t**2) a (1 + 3 b x**2)) / 2, where t is the tanh."""
-    value = np.square(x, out=np.empty(x.shape, x.dtype))
+    value = np.square(x, out=empty_beside(x))
     value *= 0.5 * INNER * CUBIC * 3
     value += 0.5 * INNER
     value *= x

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
+from ..graph.values import zeros_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 
@@ -88,7 +89,7 @@ def _(g: Any, labels: Any, ignored: Any, x_shape: tuple[int, ...]) -> Any:
 @primitive()
 def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros with the elements of g in the places that the labels name, save the ignored ones."""
-    result = np.zeros(shape, g.dtype)
+    result = zeros_beside(shape, g)
     result[places(labels)] = g if ignored is None else np.where(ignored, 0, g)
     return result
 

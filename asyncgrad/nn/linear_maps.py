@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
+from ..graph.one_device import check_one_device
+from ..graph.values import zeros_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .rows import leading_sum
@@ -20,7 +22,7 @@ from .rows import leading_sum
 __all__ = ["embedding", "linear"]
 
 
-@primitive()
+@primitive(superlinear=True)
 def linear_(x: Any, weight: Any, bias: Any) -> Any:
     """Return `x @ weight.T + bias`."""
     shape = x.shape
@@ -67,7 +69,7 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
 
 
-@primitive()
+@primitive(superlinear=True)
 def linear_input_grad_(g: Any, weight: Any) -> Any:
     """Return `g @ weight`: what `linear` gives back to x."""
     if g.ndim == 2:
@@ -87,7 +89,7 @@ def _(h: Any, g: Any) -> Any:
     return linear_weight_grad(g, h)
 
 
-@primitive()
+@primitive(superlinear=True)
 def linear_weight_grad_(g: Any, x: Any) -> Any:
     """Return `g.T @ x`, summed over all leading axes: what `linear` gives back to its weight."""
     if g.ndim != 2:
@@ -154,7 +156,7 @@ def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | 
 @primitive()
 def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Any:
     """Return a table of zeros with each row of `g` added to the row that its index names, save the padding row."""
-    table = np.zeros(shape, g.dtype)
+    table = zeros_beside(shape, g)
     # np.add.at is fast in one dimension only.
     places = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
     np.add.at(table.reshape(-1), places.reshape(-1), g.reshape(-1))
@@ -197,6 +199,7 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         array([[5., 6.],
                [1., 2.]])
     """
+    check_one_device("embedding", indices, weight)
     places = array_of(indices)
     shape = array_of(weight).shape
     if len(shape) != 2:

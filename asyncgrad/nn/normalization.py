@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.values import beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, floating
 from .rows import leading_sum, sum_rows
@@ -79,7 +80,7 @@ def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, i
     matrix = (mean.shape[0], math.prod(shape))
     value = _standardized(x.reshape(matrix), mean, inverse)
     value *= g.reshape(matrix)
-    total = np.ones(matrix[0], value.dtype) @ value
+    total = beside(np.ones(matrix[0], value.dtype), value) @ value
     return total if len(shape) == 1 else total.reshape(shape)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.values import beside, zeros_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair
 from .windows import Window, add_shifted, crop, pad, shifted
@@ -15,10 +16,10 @@ from .windows import Window, add_shifted, crop, pad, shifted
 __all__ = ["avg_pool2d", "max_pool2d"]
 
 
-def _zeros_around(shape: tuple[int, ...], window: Window, dtype: Any) -> Any:
+def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
     """Return zeros for a padded image of which `shape` is the inner part."""
     (above, below), (left, right) = window.padding
-    return np.zeros((*shape[:-2], above + shape[-2] + below, left + shape[-1] + right), dtype)
+    return zeros_beside((*shape[:-2], above + shape[-2] + below, left + shape[-1] + right), like)
 
 
 # Maxima. Which element of its window each came from is found with them, and the rest is linear in x.
@@ -34,7 +35,7 @@ def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
         seen = shifted(padded, window, row, column)
         if maxima is None:
             maxima = seen.copy()
-            choice = np.zeros(maxima.shape, np.min_scalar_type(math.prod(window.kernel)))
+            choice = np.zeros_like(maxima, np.min_scalar_type(math.prod(window.kernel)))
         else:
             # Offsets grow, so the largest that was ever chosen is the last one. A NaN is above all.
             above = np.logical_not(seen <= maxima)
@@ -57,7 +58,7 @@ def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
 @primitive()
 def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to the element that its window chose."""
-    padded = _zeros_around(shape, window, g.dtype)
+    padded = _zeros_around(shape, window, g)
     for number, (row, column) in enumerate(window.offsets):
         add_shifted(padded, window, row, column, g * (choice == number))
     return crop(padded, window.padding, shape[-2:])
@@ -72,7 +73,7 @@ def _(h: Any, choice: Any, window: Window) -> Any:
 def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
     """Return the element of x that each window chose."""
     padded = pad(x, window.padding)
-    total = np.zeros(choice.shape, x.dtype)
+    total = zeros_beside(choice.shape, x)
     for number, (row, column) in enumerate(window.offsets):
         total += shifted(padded, window, row, column) * (choice == number)
     return total
@@ -162,7 +163,7 @@ def _(g: Any, x_shape: tuple[int, ...], window: Window) -> Any:
 @primitive()
 def window_sums_grad_(g: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to all of its window."""
-    padded = _zeros_around(shape, window, g.dtype)
+    padded = _zeros_around(shape, window, g)
     for row, column in window.offsets:
         add_shifted(padded, window, row, column, g)
     return crop(padded, window.padding, shape[-2:])
@@ -224,7 +225,7 @@ def avg_pool2d(
         for axis, around in ((0, heights), (1, widths))
     ]
     shares = 1 / np.multiply.outer(*counts).astype(data.dtype if data.dtype.kind in "fc" else np.float64)
-    return window_sums(x, window) * shares
+    return window_sums(x, window) * beside(shares, data)
 
 
 def _counts(length: int, counted: int, window: Window, axis: int, around: int) -> Any:

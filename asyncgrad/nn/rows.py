@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import beside, is_foreign
 from ..ops.primitive import derivative, primitive
 
 __all__ = ["leading_sum", "maximum_along", "sum_along", "sum_rows"]
@@ -22,11 +23,11 @@ LONG = 2048
 SHORT = 64
 
 
-def _ones(length: int, dtype: Any) -> Any:
-    """Return `np.ones(length, dtype)`, in half the time that takes for a short one."""
-    ones = np.empty(length, dtype)
+def _ones(length: int, like: Any) -> Any:
+    """Return `np.ones(length, like.dtype)`, in half the time that takes for a short one."""
+    ones = np.empty(length, like.dtype)
     ones.fill(1)
-    return ones
+    return beside(ones, like)
 
 
 def sum_rows(rows: Any) -> Any:
@@ -34,7 +35,7 @@ def sum_rows(rows: Any) -> Any:
     length = rows.shape[1]
     if length > LONG:
         return np.add.reduce(rows, axis=1)
-    return rows.dot(_ones(length, rows.dtype))
+    return rows.dot(_ones(length, rows))
 
 
 def sum_along(x: Any, axis: int) -> Any:
@@ -48,7 +49,7 @@ def sum_along(x: Any, axis: int) -> Any:
 def maximum_along(x: Any, axis: int) -> Any:
     """Return the maxima of an array along `axis`, which is kept with length 1. NaNs win."""
     length = x.shape[axis]
-    if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length:
+    if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length or is_foreign(x):
         return np.maximum.reduce(x, axis=axis, keepdims=True)
     columns = np.ascontiguousarray(x.reshape(-1, length).T)
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
@@ -58,9 +59,9 @@ def maximum_along(x: Any, axis: int) -> Any:
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes that `a` has and `shape`, its trailing part, has not."""
     if a.ndim == 2 and len(shape) == 1:
-        return _ones(len(a), a.dtype).dot(a)
+        return _ones(len(a), a).dot(a)
     rows = math.prod(a.shape[: a.ndim - len(shape)])
-    total = _ones(rows, a.dtype).dot(a.reshape(rows, math.prod(shape)))
+    total = _ones(rows, a).dot(a.reshape(rows, math.prod(shape)))
     return total if len(shape) == 1 else total.reshape(shape)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import as_array, empty_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import floating
 from .rows import maximum_along, sum_along
@@ -33,7 +34,7 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
     if bounds is not None and x.size:
         largest, least_sum = bounds
         if x.max() <= largest:
-            values = np.exp(x, out=np.empty(x.shape, x.dtype))
+            values = np.exp(x, out=empty_beside(x))
             sums = sum_along(values, axis)
             if sums.min() >= least_sum:
                 return values, sums
@@ -48,7 +49,7 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
 @primitive()
 def softmax_(x: Any, axis: int) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis."""
-    values, sums = exponentials(floating(np.asarray(x)), axis)
+    values, sums = exponentials(floating(as_array(x)), axis)
     values /= sums
     return values
 
@@ -106,8 +107,8 @@ def softmax(x: Any, axis: int = -1) -> Any:
 @np.errstate(invalid="ignore")
 def log_softmax_(x: Any, axis: int) -> Any:
     """Return x - log(sum(exp(x))) along an axis."""
-    x = floating(np.asarray(x))
-    values = np.subtract(x, maximum_along(x, axis), out=np.empty(x.shape, x.dtype))
+    x = floating(as_array(x))
+    values = np.subtract(x, maximum_along(x, axis), out=empty_beside(x))
     values -= np.log(sum_along(np.exp(values), axis))
     return values
 

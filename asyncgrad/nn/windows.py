@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.values import beside, is_foreign
 
 __all__ = ["Window", "add_shifted", "crop", "pad", "shifted", "sliding"]
 
@@ -75,10 +76,10 @@ def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0
     """Return an array with rows and columns of `value` around its last two axes; itself where there are none."""
     (above, below), (left, right) = padding
     if not (above or below or left or right):
-        return np.ascontiguousarray(x)
+        return x if x.flags.c_contiguous else x.copy()
     height, width = x.shape[-2:]
     shape = (*x.shape[:-2], above + height + below, left + width + right)
-    padded = np.full(shape, value, x.dtype) if value else np.zeros(shape, x.dtype)
+    padded = beside(np.full(shape, value, x.dtype) if value else np.zeros(shape, x.dtype), x)
     padded[..., above : above + height, left : left + width] = x
     return padded
 
@@ -115,6 +116,8 @@ def sliding(padded: Any, window: Window) -> Any:
         A view of shape (n, channels, *window.kernel, *window.size).
     """
     n, channels = padded.shape[:2]
+    if is_foreign(padded):
+        return _sliding_by_numpy(padded, window)
     image, channel, row, column = padded.strides
     (step_down, step_right), (down, right) = window.dilation, window.stride
     # As np.lib.stride_tricks.as_strided does, in a tenth of its time.
@@ -125,3 +128,12 @@ def sliding(padded: Any, window: Window) -> Any:
         0,
         (image, channel, row * step_down, column * step_right, row * down, column * right),
     )
+
+
+def _sliding_by_numpy(padded: Any, window: Window) -> Any:
+    """Return what `sliding` does, of an array whose memory is its own business."""
+    reach = [(size - 1) * step + 1 for size, step in zip(window.kernel, window.dilation, strict=True)]
+    (down, right), (step_down, step_right) = window.stride, window.dilation
+    views = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3))
+    rows, columns = window.size
+    return views[:, :, ::down, ::right, ::step_down, ::step_right][:, :, :rows, :columns].transpose(0, 1, 4, 5, 2, 3)

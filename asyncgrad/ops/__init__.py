@@ -5,6 +5,7 @@ Importing this package fills the table `RULES`, which says what runs when a NumP
 
 from . import arithmetic as arithmetic
 from . import assigning as assigning
+from . import casting as casting
 from . import contractions as contractions
 from . import convolution as convolution
 from . import cumulative as cumulative
@@ -34,6 +35,7 @@ __all__ = [
     "assigning",
     "call_function",
     "call_ufunc",
+    "casting",
     "contractions",
     "convolution",
     "cumulative",

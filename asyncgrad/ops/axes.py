@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..graph.tracked import Tracked
+from ..graph.values import as_array, beside
 
 __all__ = [
     "array_beside",
@@ -36,16 +37,19 @@ largest_over: Any = np.maximum.reduce
 smallest_over: Any = np.minimum.reduce
 
 
+_NUMPYS = (np.ndarray, np.generic)
+
+
 def array_like(value: Any) -> Any:
     """Return a tensor or an array as it is, and anything else as an array."""
-    return value if isinstance(value, (Tracked, np.ndarray)) else np.asarray(value)
+    return value if isinstance(value, (Tracked, np.ndarray)) else as_array(value)
 
 
 def array_beside(value: Any, other: Any) -> Any:
     """Return `value` as an array, and where `other` is a tensor as a tensor, so that the result is one too."""
     value = array_like(value)
     if isinstance(other, Tracked) and not isinstance(value, Tracked):
-        return type(other)(value, None, 0, other._device)
+        return type(other)(beside(value, other._data), None, 0, other._device)
     return value
 
 
@@ -99,7 +103,7 @@ def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     kept = kept_shape(shape, axis)
     if not keepdims:
         g = g.reshape(kept)
-    if isinstance(g, Tracked) or not g.flags.c_contiguous or not g.size:
+    if not isinstance(g, _NUMPYS) or not g.flags.c_contiguous or not g.size:
         return np.broadcast_to(g, shape)
     # A tenth of the time of np.broadcast_to, and every loss ends in a sum or a mean.
     strides = [0 if length == 1 else stride for length, stride in zip(kept, g.strides, strict=True)]

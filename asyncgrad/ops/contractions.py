@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ..graph.values import raw
+from ..graph.values import raw, zeros_beside
 from ..views.writing import copy_into
 from .axes import array_like, axis_tuple, inverse_permutation
 from .primitive import RULES, derivative, primitive
@@ -34,7 +34,7 @@ def contract_one_(x: Any, labels: str, output: str) -> Any:
 @primitive()
 def put_on_diagonal_(g: Any, kept: str, labels: str, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with `g` where all axes that share a letter have equal indices."""
-    total = np.zeros(shape, g.dtype)
+    total = zeros_beside(shape, g)
     np.einsum(f"{labels}->{kept}", total)[...] = g
     return total
 
@@ -69,7 +69,7 @@ def _uncontracted(g: Any, output: str, labels: str, shape: tuple[int, ...]) -> A
 # Two arrays.
 
 
-@primitive()
+@primitive(superlinear=True)
 def contract_two_(x: Any, y: Any, labels_x: str, labels_y: str, output: str) -> Any:
     """Return the sum of products over the letters that the output lacks."""
     return _contracted(x, y, labels_x, labels_y, output)
@@ -204,7 +204,7 @@ def _steps(labels: Sequence[str], output: str, arrays: Sequence[Any], optimize: 
 # tensordot.
 
 
-@primitive()
+@primitive(superlinear=True)
 def tensordot_(a: Any, b: Any, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
     """Return the sum of products over pairs of axes, each counted from the front."""
     return np.tensordot(a, b, axes)

@@ -13,7 +13,7 @@ from .shaping import atleast_1d
 __all__ = ["convolve", "correlate"]
 
 
-@primitive()
+@primitive(superlinear=True)
 def convolve_(a: Any, v: Any) -> Any:
     """Return the whole convolution, of length n + m - 1."""
     return np.convolve(a, v)

@@ -96,7 +96,7 @@ RULES[np.cumprod] = cumprod
 @primitive()
 def recurrence(g: Any, a: Any, axis: int) -> Any:
     """Return s with s[k] = g[k] + a[k+1] * s[k+1] along an axis; a[0] plays no part."""
-    total = np.array(np.moveaxis(g, axis, 0))
+    total = np.copy(np.moveaxis(g, axis, 0))
     factors = np.moveaxis(a, axis, 0)
     for k in range(len(total) - 2, -1, -1):
         total[k] += factors[k + 1] * total[k + 1]
@@ -152,7 +152,7 @@ def _cumulative(name: str, running: Any, first: int) -> Any:
         result = running(line, along, dtype)
         if include_initial:
             shape = (*line.shape[:along], 1, *line.shape[along + 1 :])
-            result = np.concatenate([np.full(shape, first, result.dtype), result], along)
+            result = np.concatenate([np.full_like(result, first, shape=shape), result], along)
         return result if out is None else write(out, result)
 
     cumulative.__name__ = name

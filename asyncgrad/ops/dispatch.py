@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..errors import MissingDerivativeError
+from ..graph.one_device import check_one_device, several_met
 from ..graph.tracked import Tracked
 from ..graph.values import raw
-from ..views.writing import before_write, copy_into, is_recorded, write
+from ..views.writing import before_write, copy_into, is_recorded, plainly, write, write_by
 from .primitive import RULES
 
-__all__ = ["METHODS", "call_function", "call_ufunc", "write"]
+__all__ = ["METHODS", "call_function", "call_ufunc", "write", "write_by"]
 
 #: What `ufunc.reduce` and `ufunc.accumulate` are called when they have a name of their own.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
@@ -47,7 +49,10 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
             raise missing(f"numpy.{ufunc.__name__}")
         if not kwargs:
             return rule(*inputs)
+        if several_met[0]:
+            check_one_device(ufunc.__name__, inputs, kwargs)
         return _with_keywords(ufunc, rule, inputs, kwargs)
+    check_one_device(f"{ufunc.__name__}.{method}", inputs, kwargs)
     if method in METHODS:
         return METHODS[method](ufunc, *inputs)
     if method == "outer":
@@ -76,8 +81,14 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
         inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
     if where is not True:
         return _where(ufunc, rule, inputs, out, where)
-    if out is not None:
-        inputs = tuple(before_write(out[0] if isinstance(out, tuple) else out, inputs))
+    if isinstance(out, tuple) and len(out) == 1:
+        if ufunc.signature is not None:
+            # A rule of several operations: see call_function.
+            inputs = tuple(before_write(out[0], inputs, always=True))
+        return write_by(out[0], rule, inputs, None if axis or dtype is not None else ufunc, **axis)
+    for one in out or ():
+        # What is written into one of several may be saved for another.
+        inputs = tuple(before_write(one, inputs, always=True))
     return _put(out, rule(*inputs, **axis))
 
 
@@ -88,6 +99,8 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     """
     mask, masked = raw(where), RULES[np.where]
     outs = out if isinstance(out, tuple) else (out,)
+    if len(outs) == 1 and plainly(lambda target, *arrays: ufunc(*arrays, out=target, where=mask), outs[0], *inputs):
+        return outs[0]
     values = tuple(np.array(raw(one)) for one in outs)
     ufunc(*map(raw, inputs), out=values, where=mask)
     results: Any = values
@@ -96,8 +109,12 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
             results = rule(*(masked(mask, value, 1) if isinstance(value, Tracked) else value for value in inputs))
         results = results if isinstance(results, tuple) else (results,)
     for one, result, value in zip(outs, results, values, strict=True):
-        copy_into(one, result, mask, value)
+        copy_into(one, result, mask, functools.partial(_copy_known, value))
     return outs[0] if len(outs) == 1 else outs
+
+
+def _copy_known(value: Any, target: Any, _source: Any) -> None:
+    np.copyto(target, value)
 
 
 def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -105,7 +122,14 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     rule = RULES.get(function)
     if rule is None:
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
+    if several_met[0]:
+        check_one_device(function.__name__, args, kwargs)
     out = kwargs.pop("out", None)
+    if out is None:
+        return rule(*args, **kwargs)
+    for one in out if isinstance(out, tuple) else (out,):
+        # A rule may be made of several operations, each of which saves what it needs.
+        args = tuple(before_write(one, args, always=True))
     result = rule(*args, **kwargs)
     return _put(out, result)
 

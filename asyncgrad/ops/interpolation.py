@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingDerivativeError
-from ..graph.values import raw
+from ..graph.values import beside, on_host, raw
 from .axes import array_like, axis_tuple, kept_shape, reduced_axes
 from .cumulative import rows
 from .dispatch import write
@@ -36,7 +36,7 @@ def quantile(
     a = array_like(a)
     a = a if a.dtype.kind == "f" else a.astype(float)
     # As everywhere, a Python number leaves the dtype to the array.
-    shares = np.asarray(raw(q), a.dtype if isinstance(q, (int, float)) else None)
+    shares = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
     axes = reduced_axes(axis, a.ndim)
@@ -46,7 +46,8 @@ def quantile(
     below = np.floor(places).astype(int)
     above = np.minimum(below + 1, ordered.shape[-1] - 1)
     lower = take(ordered, below, -1)
-    result = lower + (take(ordered, above, -1) - lower) * (places - below).astype(shares.dtype)
+    beyond = beside((places - below).astype(shares.dtype), raw(lower))
+    result = lower + (take(ordered, above, -1) - lower) * beyond
     absent = np.isnan(raw(ordered)[..., -1:]) if shares.ndim else np.isnan(raw(ordered)[..., -1])
     if np.any(absent):
         result = np.where(absent, np.nan, result)

@@ -10,11 +10,13 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
+from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
+from ..graph.values import as_array
 from .axes import array_like, axis_index
 from .dispatch import write
 from .indexing import part
-from .primitive import RULES, mixed_devices
+from .primitive import RULES
 from .self_planned import SelfPlannedNode
 from .shaping import atleast_1d, atleast_2d, atleast_3d, reshape
 from .splitting import cut
@@ -109,7 +111,7 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
 
 
 def _raw(arrays: Sequence[Any]) -> list[Any]:
-    return [array._data if isinstance(array, Tracked) else np.asarray(array) for array in arrays]
+    return [array._data if isinstance(array, Tracked) else as_array(array) for array in arrays]
 
 
 def concatenate(

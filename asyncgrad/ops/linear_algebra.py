@@ -34,7 +34,7 @@ __all__ = [
 # matmul.
 
 
-@primitive()
+@primitive(superlinear=True)
 def matmul_(x: Any, y: Any) -> Any:
     """Return the matrix product, of stacks of matrices too."""
     if x.ndim > 2 and y.ndim == 2:

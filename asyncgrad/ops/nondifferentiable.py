@@ -9,8 +9,10 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import MissingDerivativeError
+from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
-from .primitive import RULES, mixed_devices
+from ..graph.values import as_array, is_foreign
+from .primitive import RULES
 
 __all__ = ["NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
 
@@ -146,8 +148,8 @@ def _bare(value: Any, tensors: list[Tracked]) -> Any:
 
 
 def _wrapped(result: Any, template: Tracked) -> Any:
-    if isinstance(result, (np.ndarray, np.generic)):
-        return template.__class__(np.asarray(result), None, 0, template._device)
+    if isinstance(result, (np.ndarray, np.generic)) or is_foreign(result):
+        return template.__class__(as_array(result), None, 0, template._device)
     if result.__class__ is tuple:
         return tuple(_wrapped(part, template) for part in result)
     return result

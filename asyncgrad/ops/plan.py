@@ -17,7 +17,9 @@ generated function of a few lines, for example of `np.multiply` with two tensors
             node.check_versions()
         return (f0(g, s0._data), f1(g, s1._data), )
 
-Generated since the alternative, a loop over formulas and their arguments, costs more than the formulas do.
+That is its `run_here`. Its `run`, which the engine calls, is the same function, or, where the call may be heavy, one
+that looks at the sizes of the arrays first. Generated since the alternative, a loop over formulas and their arguments,
+costs more than the formulas do.
 """
 
 from __future__ import annotations
@@ -27,6 +29,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
+from ..graph.heavy import (
+    LARGE,
+    LARGE_FOR_SUPERLINEAR,
+    Heavy,
+    estimated_seconds,
+    kind_of,
+    size_of,
+    when_large_arrays_come,
+)
 from ..graph.saved import output_alias, version_of
 
 if TYPE_CHECKING:
@@ -63,7 +74,9 @@ class Plan:
     """What to save for, and how to run, the backward of one kind of call of one primitive."""
 
     __slots__ = (
+        "_light_up_to",
         "_tracked",
+        "_watched_from",
         "calls",
         "conjugates",
         "gather",
@@ -71,6 +84,7 @@ class Plan:
         "no_edges",
         "primitive",
         "run",
+        "run_here",
         "slots",
         "tensor_slots",
         "zeros",
@@ -104,10 +118,60 @@ class Plan:
         self.holds_tensors = bool(self.tensor_slots)
         self.zeros = (0,) * len(self.calls)
         self.no_edges = (None,) * len(self.calls)
-        self.gather, self.run = self._generate()
+        self.gather, self.run_here = self._generate()
+        #: What the engine calls: see the top of this file.
+        self.run: Callable[..., Any] = self.run_here
+        #: From how many elements on `run` raises Heavy; None where it never does.
+        self._watched_from: int | None = None
+        #: Up to how many elements calls have been measured and found short.
+        self._light_up_to = 0
+        if primitive.superlinear:
+            self._watch_from(LARGE_FOR_SUPERLINEAR)
+        when_large_arrays_come(self._watch_large)
 
-    def _generate(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Write and compile `gather`, which fetches what to save, and `run`, the node's body."""
+    def _watch_large(self) -> None:
+        self._watch_from(LARGE)
+
+    def watch(self, elements: int) -> None:
+        """Have calls on as many elements measured, since one has kept its thread for long, unless they have been."""
+        if elements > self._light_up_to:
+            self._watch_from(elements)
+
+    def found_light(self, elements: int) -> None:
+        """Watch calls on so few elements no longer, since they have been measured and are short."""
+        limit = self._watched_from
+        if limit is None or elements <= self._light_up_to:
+            return
+        self._light_up_to = elements
+        if limit <= elements:
+            self._watched_from = None
+            usual = LARGE_FOR_SUPERLINEAR if self.primitive.superlinear else LARGE
+            self._watch_from(max(usual, elements + 1))
+
+    def _watch_from(self, elements: int) -> None:
+        if self._watched_from is None or elements < self._watched_from:
+            self._watched_from = elements
+            self.run = self._generate(elements)[1]
+
+    def may_be_heavy(self, node: Any, g: Any) -> bool:
+        """Tell whether `run` would raise Heavy."""
+        limit = self._watched_from
+        if limit is None or g is None or node.saved is None:
+            return False
+        return size_of(g) >= limit or (self.primitive.superlinear and max(map(size_of, node.saved), default=0) >= limit)
+
+    def run_kind(self, g: Any, saved: Sequence[Any]) -> tuple[Any, float]:
+        """Return what runs on these values have in common that take about as long, and an estimate of how long."""
+        elements = max(map(size_of, (g, *saved)))
+        formulas = sum(call is not None for call in self.calls)
+        return (self, *map(kind_of, (g, *saved))), estimated_seconds(elements, formulas, self.primitive.superlinear)
+
+    def _generate(self, watched_from: int | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Write and compile `gather`, which fetches what to save, and `run`, the node's body.
+
+        Args:
+            watched_from: from how many elements on `run` raises Heavy, if it does.
+        """
         primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
         values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
@@ -136,6 +200,15 @@ class Plan:
         ]
         if names:
             lines.append(f"    {_commas(names)} = saved")
+        if watched_from is not None:
+            sizes = ["g.size"]
+            if primitive.superlinear:
+                sizes += [
+                    f"{names[index]}._data.size" if slot.is_tensor else f"size_of({names[index]})"
+                    for index, slot in enumerate(self.slots)
+                    if slot.attribute is None
+                ]
+            lines.append(f"    if {' or '.join(f'{size} >= {watched_from}' for size in sizes)}: raise Heavy")
         if unchanged:
             # A version can fall again, where a failed backward takes back what it did to a `.grad` that was saved.
             condition = f"node.versions is None and {' and '.join(unchanged)}"
@@ -144,6 +217,7 @@ class Plan:
             lines.append("    g = conjugate(g)")
         lines.append(f"    return ({_commas(results)})")
         namespace: dict[str, Any] = {"alias": output_alias, "version_of": version_of, "conjugate": conjugate}
+        namespace.update(Heavy=Heavy, size_of=size_of)
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
         return namespace["gather"], namespace["run"]

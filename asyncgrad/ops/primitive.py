@@ -17,12 +17,14 @@ from typing import Any, NamedTuple, TypeVar, final
 import numpy as np
 
 from ..context import CURRENT_GRAPH_TASK, GRAD_MODE
-from ..errors import DeviceError
+from ..graph.heavy import size_of
 from ..graph.leaf import accumulator
 from ..graph.node import LEAF_ORDER, MAIN_THREAD, THREADS, TraceableNode, next_order
+from ..graph.one_device import mixed_devices
 from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, check_version, detached, output_alias, released
 from ..graph.tracked import Tracked
+from ..graph.values import as_array
 from .plan import Plan
 from .recording import generate_call
 
@@ -84,7 +86,7 @@ class PrimitiveNode(TraceableNode):
             return self._apply_unpacked(grad, wanted, packed, unpacked)
         if wanted is not None:
             return self.apply_wanted(grad, wanted)
-        return self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run(self, grad)
+        return self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run_here(self, grad)
 
     def _packed(self, wanted: Sequence[bool] | None) -> dict[int, Packed]:
         """Return what has to be unpacked for the wanted formulas, by its index in `saved`."""
@@ -149,6 +151,19 @@ class PrimitiveNode(TraceableNode):
         producer = self.next_nodes[names.index(owner)] if owner in names else None
         return producer is not None and producer.order != LEAF_ORDER and tensor._grad_fn is not producer
 
+    def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
+        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        saved = self.saved
+        return self.plan.run_kind(grads[0], () if saved is None else saved)
+
+    def has_kept_its_thread(self) -> None:
+        """Have such runs measured from now on."""
+        self.plan.watch(size_of(self))
+
+    def is_light(self) -> None:
+        """Have such runs measured no longer."""
+        self.plan.found_light(size_of(self))
+
     def check_versions(self) -> None:
         """Raise if a saved tensor was changed in place since."""
         saved = self.saved
@@ -210,6 +225,7 @@ class Primitive:
         "parameters",
         "plans",
         "signature",
+        "superlinear",
         "tensor_names",
         "views",
     )
@@ -222,6 +238,7 @@ class Primitive:
         numpy_functions: Sequence[Callable[..., Any]],
         *,
         views: bool,
+        superlinear: bool = False,
     ) -> None:
         self.function = function
         self.name = name
@@ -237,6 +254,8 @@ class Primitive:
         self.plans: dict[int, Plan] = {}
         #: Whether the result may be a view of the first argument's memory.
         self.views = views
+        #: Whether the work of a call grows faster than its arrays.
+        self.superlinear = superlinear
         #: The generated driver: what a call of the primitive does.
         self.call: Callable[..., Any] = function
 
@@ -296,14 +315,6 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-def mixed_devices(name: str, first: Tracked, second: Tracked) -> DeviceError:
-    """Return the error for operands on two devices."""
-    return DeviceError(
-        f"{name} got tensors on '{first._device}' and on '{second._device}': "
-        f"move one of them first, for example other.to('{first._device}')"
-    )
-
-
 #: What the generated drivers refer to.
 _DRIVER_NAMES: dict[str, Any] = {
     "_MAIN_THREAD": MAIN_THREAD,
@@ -312,18 +323,17 @@ _DRIVER_NAMES: dict[str, Any] = {
     "_PrimitiveNode": PrimitiveNode,
     "_NOTHING_SAVED": ((), None),
     "_accumulator": accumulator,
-    "_asarray": np.asarray,
-    "_float64": np.dtype(np.float64),
+    "_as_array": as_array,
     "_get_ident": threading.get_ident,
     "_grad_mode": GRAD_MODE.get,
     "_mixed_devices": mixed_devices,
-    "_ndarray": np.ndarray,
-    "_new": object.__new__,
     "_next_order": next_order,
 }
 
 
-def primitive(*numpy_functions: Callable[..., Any], views: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
+def primitive(
+    *numpy_functions: Callable[..., Any], views: bool = False, superlinear: bool = False
+) -> Callable[[Callable[..., Any]], Primitive]:
     """Make the decorated function of arrays a primitive, called for `numpy_functions` on tensors.
 
     Its parameters take NumPy's names and defaults, so that keyword calls bind. Its derivative follows right
@@ -332,6 +342,7 @@ def primitive(*numpy_functions: Callable[..., Any], views: bool = False) -> Call
     Args:
         *numpy_functions: the NumPy functions that it stands for; none for one of asyncgrad's own.
         views: whether the result may share memory with the first argument.
+        superlinear: whether the work of a call grows faster than its arrays, as that of a matrix product does.
 
     Example:
         >>> import numpy as np
@@ -348,7 +359,8 @@ def primitive(*numpy_functions: Callable[..., Any], views: bool = False) -> Call
 
     def decorate(function: Callable[..., Any]) -> Primitive:
         name = function.__name__.rstrip("_")
-        return Primitive(function, name, inspect.signature(function), numpy_functions, views=views)
+        signature = inspect.signature(function)
+        return Primitive(function, name, signature, numpy_functions, views=views, superlinear=superlinear)
 
     return decorate
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import MissingDerivativeError
 from ..graph.tracked import Tracked
-from ..graph.values import raw
+from ..graph.values import on_host, raw
 from .axes import array_beside, array_like, axis_index, axis_tuple
 from .indexing import take
 from .primitive import RULES, derivative, primitive
@@ -97,7 +97,7 @@ def _(g: Any, a_shape: tuple[int, ...], repeats: int, axis: int) -> Any:
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return each element along an axis several times: all as often, or each as often as its own count says."""
-    a, counts = array_beside(a, repeats), np.asarray(raw(repeats))
+    a, counts = array_beside(a, repeats), on_host(raw(repeats))
     if axis is None:
         a, axis = reshape(a, -1), 0
     axis = axis_index(axis, a.ndim)

@@ -30,10 +30,29 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..graph.tracked import CreationMeta, VersionCounter
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["generate_call"]
+
+#: What the source of every driver refers to, besides what its primitive gives it.
+_NAMES: dict[str, Any] = {
+    # The name by which anomaly mode knows the driver's frame for one of asyncgrad's own.
+    "__name__": __name__,
+    "_DEFAULT": CreationMeta.DEFAULT,
+    "_NO_GRAD": CreationMeta.NO_GRAD,
+    "_VersionCounter": VersionCounter,
+    "_asarray": np.asarray,
+    "_float64": np.dtype(np.float64),
+    "_may_share_memory": np.may_share_memory,
+    "_ndarray": np.ndarray,
+    "_new": object.__new__,
+    "_scalar": np.generic,
+}
 
 
 def generate_call(
@@ -55,8 +74,7 @@ def generate_call(
         always_floating: whether floating arguments always give a floating result.
         namespace: what the generated source refers to.
     """
-    # The name by which anomaly mode knows the driver's frame for one of asyncgrad's own.
-    namespace = {**namespace, "__name__": __name__}
+    namespace = {**namespace, **_NAMES}
     lines = [
         f"def call({_parameters(signature, namespace)}):",
         *_unwrap(name, tensor_names),
@@ -97,7 +115,8 @@ def _compute(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[
         "    if _template is None:",
         f"        return _function({plain})",
         f"    _data = _function({raw})",
-        "    if type(_data) is not _ndarray: _data = _asarray(_data)",
+        "    if type(_data) is not _ndarray:",
+        "        _data = _asarray(_data) if isinstance(_data, _scalar) else _as_array(_data)",
         "    _out = _new(type(_template))",
         "    _out._data, _out._output_nr, _out._device = _data, 0, _template._device",
         "    _out._meta = _out._counter = _out._grad_fn = _out._view = None",
@@ -105,14 +124,30 @@ def _compute(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[
 
 
 def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
-    """Make the result a view of the first argument if it shares its memory."""
-    first = tensor_names[0]
-    others = [name for name in signature.parameters if name != first]
+    """Make the result a view of the first argument if it shares its memory.
+
+    A result of reshape, or of indexing with arrays, may have a base and still be a copy.
+    """
+    first, *others = signature.parameters
+    raw = f"_raw_{tensor_names[0]}"
     # A function of several tensors is not called again on another first one.
-    step = f"(call, ({''.join(f'{name}, ' for name in others)}))" if [first] == [*signature.parameters][:1] else "None"
+    step = ", ".join(("call", *others)) if [first] == [*tensor_names] else "None"
+    is_tensor = "" if len(tensor_names) == 1 else "_key & 1 and "
     return [
-        f"    if _key & 1 and (_data.base is not None or _data is _raw_{first}):",
-        f"        _out._become_view_of(_template, _mode, {step if len(tensor_names) == 1 else None})",
+        "    _root = _data.base",
+        f"    if {is_tensor}(_root is {raw} or _data is {raw}",
+        f"            or _root is not None and (_root is {raw}.base or _may_share_memory(_data, {raw}))):",
+        "        _counter = _template._counter",
+        "        if _counter is None: _counter = _template._counter = _VersionCounter()",
+        "        _out._counter = _counter",
+        "        _making = _template._view",
+        # What Tracked._making returns, spelled out: a call would cost as much as all the rest.
+        "        if _making is None:",
+        f"            _out._view = _template, None, _counter.value, _DEFAULT if _mode else _NO_GRAD, {step}",
+        "        elif _making.__class__ is tuple:",
+        f"            _out._view = _making[0], _making, _counter.value, _making[3] if _mode else _NO_GRAD, {step}",
+        "        else:",
+        f"            _out._view = _template._making(_DEFAULT if _mode else _NO_GRAD, ({step},))",
     ]
 
 
@@ -127,13 +162,19 @@ def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]
             f"    {node} = None",
             f"    if _key & {1 << index}:",
             # A view whose memory was written into since may have to be given its grad_fn anew. See Tracked._history.
-            f"        if {tensor}._counter is not None and {tensor}._counter.value: {tensor}._refresh()",
+            f"        if {tensor}._view is not None and {tensor}._counter.value: {tensor}._refresh()",
             f"        {node} = {tensor}._grad_fn",
             f"        if {node} is not None:",
             f"            _key |= {1 << index + count}",
             f"            {node}.has_parent = True",
-            f"            _below = {node}.topological_nr",
-            "            if _below >= _number: _number = _below + 1",
+            *(
+                [f"            _number = {node}.topological_nr + 1"]
+                if index == 0
+                else [
+                    f"            _below = {node}.topological_nr",
+                    "            if _below >= _number: _number = _below + 1",
+                ]
+            ),
             f"        elif {tensor}._meta is not None and {tensor}._meta.requires_grad:",
             f"            {node} = _accumulator({tensor}, {tensor}._meta)",
             # A leaf needs no mark of a parent: it has no edges that could change.

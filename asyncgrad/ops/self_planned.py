@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from math import prod
+from typing import TYPE_CHECKING, Any, Self
 
+from ..graph.heavy import LARGE, Heavy, estimated_seconds, expect_large_arrays, large_arrays_met, size_of
 from ..graph.node import TraceableNode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["SelfPlannedNode"]
 
@@ -21,8 +26,34 @@ class SelfPlannedNode(TraceableNode):
 
     @staticmethod
     def run(node: SelfPlannedNode, grad: Any) -> tuple[Any, ...]:
-        """Return what `apply_carefully` does; the engine calls this of `plan`."""
+        """Return what `apply_carefully` does; the engine calls this of `plan`.
+
+        Raises:
+            Heavy: it may take long.
+        """
+        if large_arrays_met[0] and node.may_be_heavy(node, grad):
+            raise Heavy
         return node.apply_carefully(grad)
+
+    @staticmethod
+    def run_here(node: SelfPlannedNode, grad: Any) -> tuple[Any, ...]:
+        """Return what `apply_carefully` does, however long that takes."""
+        return node.apply_carefully(grad)
+
+    @staticmethod
+    def may_be_heavy(node: SelfPlannedNode, grad: Any) -> bool:
+        """Tell whether a run reads large arrays."""
+        elements = sum(map(size_of, grad or ())) if node.shape is None else prod(node.shape)
+        return elements >= LARGE
+
+    def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
+        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        return super().run_kind(grads)[0], estimated_seconds(sum(map(size_of, grads)), 1, False)
+
+    def has_kept_its_thread(self) -> None:
+        """Let every body look at the sizes of its arrays, if those of this one are large."""
+        if self.shape is not None and prod(self.shape) >= LARGE:
+            expect_large_arrays()
 
     def apply_carefully(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradient of each array, from that of the result, or the list of those of several results."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import raw
+from ..graph.values import as_array, raw
 from .axes import array_like
 from .linear_algebra import product
 from .primitive import RULES, derivative, primitive
@@ -15,7 +15,7 @@ from .shaping import expand_dims, squeeze
 __all__ = ["cholesky", "det", "inv", "slogdet", "solve"]
 
 
-@primitive(np.linalg.inv)
+@primitive(np.linalg.inv, superlinear=True)
 def inv_(a: Any) -> Any:
     """Return the inverses."""
     return np.linalg.inv(a)
@@ -30,7 +30,7 @@ def _(g: Any, out: Any) -> Any:
 inv = inv_.call
 
 
-@primitive()
+@primitive(superlinear=True)
 def solve_(a: Any, b: Any) -> Any:
     """Return x with a @ x = b, for matrices b."""
     return np.linalg.solve(a, b)
@@ -65,14 +65,14 @@ def slogdet(a: Any) -> tuple[Any, Any]:
     """Return the signs, which have no derivative, and the logarithms of the absolute values of determinants."""
     a = array_like(a)
     result = np.linalg.slogdet(raw(a))
-    sign = type(a)(np.asarray(result.sign), None, 0, a._device)
+    sign = type(a)(as_array(result.sign), None, 0, a._device)
     return type(result)(sign, logarithm_of_determinant.call(a))
 
 
 RULES[np.linalg.slogdet] = slogdet
 
 
-@primitive()
+@primitive(superlinear=True)
 def logarithm_of_determinant(a: Any) -> Any:
     """Return the logarithms of the absolute values of determinants."""
     return np.linalg.slogdet(a).logabsdet
@@ -83,7 +83,7 @@ def _(g: Any, a: Any) -> Any:
     return g.reshape((*g.shape, 1, 1)) * np.linalg.inv(a).mT
 
 
-@primitive(np.linalg.det)
+@primitive(np.linalg.det, superlinear=True)
 def det_(a: Any) -> Any:
     """Return the determinants."""
     return np.linalg.det(a)
@@ -117,7 +117,7 @@ def _without(a: Any, column: int) -> Any:
 # Cholesky.
 
 
-@primitive()
+@primitive(superlinear=True)
 def cholesky_(a: Any, upper: bool) -> Any:
     """Return the triangular factors of positive definite matrices."""
     return np.linalg.cholesky(a, upper=upper) if upper else np.linalg.cholesky(a)

@@ -1,5 +1,7 @@
 """What users' tests want too: derivatives checked against finite differences, and schedules explored."""
 
+from .device_contract import DEVICE_CHECKS as DEVICE_CHECKS
+from .device_contract import check_device as check_device
 from .explore import Exploration as Exploration
 from .explore import Schedule as Schedule
 from .explore import explore as explore
@@ -7,5 +9,21 @@ from .explore import run_with_seed as run_with_seed
 from .gradient_check import gradcheck as gradcheck
 from .gradient_check import gradgradcheck as gradgradcheck
 from .schedule_loop import ScheduleLoop as ScheduleLoop
+from .simulated import SimulatedAccelerator as SimulatedAccelerator
+from .simulated_array import SimulatedArray as SimulatedArray
+from .simulated_stream import SimulatedClock as SimulatedClock
 
-__all__ = ["Exploration", "Schedule", "ScheduleLoop", "explore", "gradcheck", "gradgradcheck", "run_with_seed"]
+__all__ = [
+    "DEVICE_CHECKS",
+    "Exploration",
+    "Schedule",
+    "ScheduleLoop",
+    "SimulatedAccelerator",
+    "SimulatedArray",
+    "SimulatedClock",
+    "check_device",
+    "explore",
+    "gradcheck",
+    "gradgradcheck",
+    "run_with_seed",
+]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, TypeVar, final
 
-from ..context import LOOP_BUDGET
 from ..errors import ArgumentError, AsyncgradError, BlockingError
+from ..scheduling import LOOP_BUDGET
 from .numbered_task import qualified_name
 from .schedule_loop import Order, ScheduleLoop
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.context import LOOP_BUDGET
+from asyncgrad.scheduling import LOOP_BUDGET
 
 __all__ = [
     "Held",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.engine.deeper_first import DeeperFirst
 from asyncgrad.engine.locks import acquire, release, try_acquire
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.testing import explore
@@ -254,14 +255,17 @@ class Task:
 
     outer = None
     is_running = True
-    awake = None
+    away = None
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None):
+        self.awake = None if loop is None else DeeperFirst(loop)
 
 
 def test_one_that_is_given_the_lock_and_cancelled_before_it_runs_gives_it_back(run):
     async def main():
         out = calling(leaf(1.0), lambda grad: None)
         node, special = out.grad_fn, out.grad_fn.special
-        first, second, third = Task(), Task(), Task()
+        first, second, third = (Task(asyncio.get_running_loop()) for _ in range(3))
         assert try_acquire(special, first)
         assert not try_acquire(special, second)
         waits = [asyncio.ensure_future(acquire(special, node, task)) for task in (second, third)]

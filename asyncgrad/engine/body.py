@@ -1,0 +1,118 @@
+"""Body: the body of one node that is about to run, as a device is shown it."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, Any, final
+
+from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
+from .errand import Call, end_of
+from .workers import WORKER_POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+    from ..graph.node import Node
+    from .bodies import Bodies
+
+__all__ = ["Body", "prefers_worker", "run_here"]
+
+
+@final
+class Body:
+    """The body of a node, and the gradients that it is to take. Called, it runs where it is.
+
+    Args:
+        node: whose body it is.
+        grads: what has arrived at its inputs.
+        bodies: those that run beside it, on a loop that can wait for it; None where it must run here.
+        depth: of the backward; deeper ones are more urgent.
+    """
+
+    __slots__ = ("_bodies", "_depth", "grads", "node")
+
+    def __init__(self, node: Node, grads: tuple[Any, ...], bodies: Bodies | None = None, depth: int = 0) -> None:
+        self.node = node
+        self.grads = grads
+        self._bodies = bodies
+        self._depth = depth
+
+    def __call__(self) -> Any:
+        """Run the body, once; return its gradients."""
+        # It is to hold the only reference to what arrived.
+        grads, self.grads = self.grads, ()
+        return self.node.apply(grads)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether it may run in another thread: not in a blocking backward, nor where there are no workers."""
+        return self._bodies is not None and WORKERS.get().limit > 0 and not self.node.stays_on_loop
+
+    @property
+    def threshold(self) -> float:
+        """From how many seconds on a body is to leave."""
+        return OFFLOAD_THRESHOLD.get()
+
+    def run_kind(self) -> tuple[Any, float]:
+        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        kind: tuple[Any, float] = self.node.run_kind(self.grads)
+        return kind
+
+    def is_light(self) -> None:
+        """Say that such bodies have been measured and are short, so that the next need not be looked at."""
+        self.node.is_light()
+
+    async def elsewhere(self, measured: Callable[[float], Any]) -> Any:
+        """Run the body on a worker; tell `measured` how many seconds it took. Suspends until it has ended.
+
+        Bodies that are functions of what they are given and nothing else run side by side. A user's need not be, and
+        so no further node starts meanwhile: they run in the order that they always have.
+        """
+        quota, bodies = WORKERS.get(), self._bodies
+        assert bodies is not None
+        is_alone = not self.node.is_traceable
+        call = Call(self, (-self._depth, self.node.order), _context_of_worker(), bodies.mailbox)
+        WORKER_POOL.submit(call, quota)
+        if is_alone:
+            bodies.hold_up()
+        try:
+            return await end_of(call)
+        finally:
+            if is_alone:
+                bodies.let_go()
+            if call.seconds:
+                measured(call.seconds)
+            # The traceback of an error leads back here: leave no cycle.
+            del call
+
+
+def _context_of_worker() -> Context:
+    """Return a copy of this context in which no worker waits for another: all might, and then none would be left."""
+    context = contextvars.copy_context()
+    context.run(WORKERS.set, _NO_WORKERS)
+    return context
+
+
+_NO_WORKERS = Quota(0)
+
+
+def prefers_worker(node: Any, grads: Any) -> bool:
+    """Tell whether a node that may be heavy is to be run by a worker; of a plain one `grads` is the one gradient."""
+    device = node.device
+    if device is None or node.stays_on_loop or not WORKERS.get().limit:
+        return False
+    return device.prefers_worker(Body(node, _as_tuple(node, grads)))  # type: ignore[no-any-return]
+
+
+def run_here(node: Any, grad: Any) -> Any:
+    """Run a plain node that may be heavy where it is; its device may measure how long it takes."""
+    grads = _as_tuple(node, grad)
+    return node.apply(grads) if node.device is None else node.device.run_body(Body(node, grads))
+
+
+def _as_tuple(node: Any, grads: Any) -> tuple[Any, ...]:
+    if isinstance(grads, (list, tuple)):
+        return tuple(grads)
+    inputs: int = node.num_inputs
+    return (grads,) * inputs

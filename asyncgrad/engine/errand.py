@@ -1,0 +1,352 @@
+"""Errands: Jobs whose sender waits for their end on an event loop of its own.
+
+The sender never goes on before what runs in the other thread has ended, not even when it is cancelled: no array is
+touched any more after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import enum
+import inspect
+import threading
+import weakref
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
+from .job import Job, worker_died
+from .notes import add_note
+from .stepping import SteppedTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextvars import Context
+
+    from .device import Device
+
+__all__ = ["Call", "Errand", "Mailbox", "call_on", "end_of", "send"]
+
+
+@final
+class Mailbox:
+    """Tells a loop of the ends of Jobs: those that end at about the same time wake it once.
+
+    Args:
+        loop: where the senders wait.
+    """
+
+    __slots__ = ("_ended", "_is_due", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ended: deque[_Sent] = deque()
+        self._is_due = False
+
+    def put(self, job: _Sent) -> None:
+        """Note in any thread that a job has ended."""
+        self._ended.append(job)
+        if self._is_due:
+            return
+        self._is_due = True
+        # Where the loop has been closed nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # First of all: what is put from now on asks for another turn.
+        self._is_due = False
+        while self._ended:
+            self._ended.popleft().resolve()
+
+
+class _State(enum.Enum):
+    """How far a job has come."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    ENDED = enum.auto()
+
+
+class _Sent(Job):
+    """Abstract: a job with a sender that waits for its end."""
+
+    __slots__ = ("_blocked", "_lock", "_mailbox", "_state", "context", "error", "result", "thread", "waiter")
+
+    def __init__(self, priority: tuple[int, int], context: Context, mailbox: Mailbox | None) -> None:
+        super().__init__(priority)
+        self.context = context
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._mailbox = mailbox
+        self._lock = threading.Lock()
+        self._state = _State.WAITING
+        #: The thread that runs it, once it has begun.
+        self.thread: int | None = None
+        #: What the sender awaits, on its loop. Weak: a sender whose loop is closed and forgotten is forgotten too, and
+        #: withdraws this.
+        self.waiter: weakref.ref[asyncio.Future[None]] | None = None
+        #: What a sender waits for that blocks its thread.
+        self._blocked: threading.Lock | None = None
+
+    def has_ended(self) -> bool:
+        """Tell whether nothing of it will run any more."""
+        return self._state is _State.ENDED
+
+    def is_waiting(self) -> bool:
+        """Tell whether nothing of it has run yet."""
+        return self._state is _State.WAITING
+
+    def _begin(self) -> bool:
+        """Tell whether it is to run now: False where it has been withdrawn."""
+        with self._lock:
+            if self._state is not _State.WAITING:
+                return False
+            self._state = _State.RUNNING
+            self.thread = threading.get_ident()
+            return True
+
+    def withdraw(self) -> bool:
+        """Let it never run, if it has not begun; tell whether that is so. The sender need not wait then."""
+        with self._lock:
+            if self._state is _State.RUNNING:
+                return False
+            self._state = _State.ENDED
+            return True
+
+    def _end(self) -> None:
+        with self._lock:
+            self._state = _State.ENDED
+            blocked = self._blocked
+        if blocked is not None:
+            blocked.release()
+        if self._mailbox is not None:
+            self._mailbox.put(self)
+
+    def refuse(self, error: BaseException) -> None:
+        """End with `error` without having run."""
+        if self._begin():
+            self.error = error
+            self._end()
+
+    def cancel(self, message: Any = None) -> None:
+        """Let it end soon, in any thread: withdraw it, or cancel it as far as that is possible."""
+        self.withdraw()
+
+    def resolve(self) -> None:
+        """Wake the sender, on its loop."""
+        waiter = None if self.waiter is None else self.waiter()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def block_until_ended(self) -> None:
+        """Wait for the end in a thread that has nothing else to do. Interrupted, it may be called again."""
+        blocked = threading.Lock()
+        blocked.acquire()
+        with self._lock:
+            if self._state is _State.ENDED:
+                return
+            self._blocked = blocked
+        blocked.acquire()
+
+
+@final
+class Call(_Sent):
+    """A plain function without arguments, run to its end by a worker, in `context`."""
+
+    __slots__ = ("function", "seconds")
+
+    def __init__(
+        self, function: Callable[[], Any], priority: tuple[int, int], context: Context, mailbox: Mailbox | None
+    ) -> None:
+        super().__init__(priority, context, mailbox)
+        self.function = function
+        #: How long it ran.
+        self.seconds = 0.0
+
+    def run(self) -> None:
+        """Call the function."""
+        if not self._begin():
+            return
+        began = perf_counter()
+        try:
+            self.result = self.context.run(self.function)
+        except BaseException as error:
+            self.error = error
+        self.seconds = perf_counter() - began
+        self._end()
+
+
+@final
+class Errand(_Sent):
+    """A coroutine, run by a worker that has an event loop, in `context`.
+
+    Args:
+        coroutine: what to run.
+        name: for debuggers.
+        device: whose worker runs it; None where the sender's own loop does.
+    """
+
+    __slots__ = ("_cancel_message", "_is_cancelled", "_loop", "_task", "coroutine", "device", "name")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        name: str,
+        priority: tuple[int, int],
+        context: Context,
+        mailbox: Mailbox | None,
+        device: Device | None = None,
+    ) -> None:
+        super().__init__(priority, context, mailbox)
+        self.coroutine = coroutine
+        self.name = name
+        self.device = device
+        self._task: SteppedTask | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_cancelled = False
+        self._cancel_message: Any = None
+
+    def run(self) -> asyncio.Future[Any] | None:
+        """Run the first step, on the loop of this thread."""
+        if not self._begin():
+            return None
+        self._loop = asyncio.get_running_loop()
+        task = SteppedTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
+        with self._lock:
+            self._task = task
+        if self._is_cancelled:
+            task.cancel(self._cancel_message)
+        try:
+            return None if task.start() else task
+        finally:
+            # As in SteppedTask.start().
+            del task
+
+    def _on_end(self, task: SteppedTask) -> None:
+        if task.cancelled():
+            self.error = task.cancelled_by or asyncio.CancelledError()
+        else:
+            self.error = task.exception()
+            if self.error is None:
+                self.result = task.result()
+            elif self.device is not None and isinstance(self.error, (SystemExit, KeyboardInterrupt)):
+                # It ends the thread that it was raised in, as it would anywhere, and not the sender's.
+                self.error = worker_died(self.device, self.error)
+        self._task = None
+        self._end()
+
+    def withdraw(self) -> bool:
+        """Let it never run, if it has not begun; tell whether that is so."""
+        withdrawn = super().withdraw()
+        if withdrawn:
+            self.coroutine.close()
+        return withdrawn
+
+    def refuse(self, error: BaseException) -> None:
+        """End with `error` without having run."""
+        super().refuse(error)
+        if self.error is error:
+            self.coroutine.close()
+
+    def cancel(self, message: Any = None) -> None:
+        """Withdraw it, or throw CancelledError into it where it is suspended next."""
+        if self.withdraw():
+            return
+        self._cancel_message = message
+        self._is_cancelled = True
+        with self._lock:
+            task = self._task
+        if task is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(task.cancel, message)
+
+    def abandon(self, error: BaseException) -> None:
+        """End with `error` in mid-run, since the thread that ran it is gone."""
+        with self._lock:
+            task, self._task = self._task, None
+        if task is None:
+            return
+        try:
+            task.close()
+        except BaseException as refused:
+            add_note(error, f"and its body did not want to be closed: {refused!r}")
+        self.error = error
+        self._end()
+
+
+async def end_of(job: Any) -> Any:
+    """Return the result of a job that has been submitted, once it has ended; raise what it raised.
+
+    Suspends. Cancelled, it cancels the job, and goes on only once that has ended.
+    """
+    loop = asyncio.get_running_loop()
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        while not job.has_ended():
+            waiter = loop.create_future()
+            job.waiter = weakref.ref(waiter)
+            # It may have ended just before, and then nobody resolves this one.
+            if job.has_ended():
+                break
+            try:
+                await waiter
+            except asyncio.CancelledError as error:
+                cancelled = error
+                job.cancel(*error.args[:1])
+        if cancelled is not None and (job.error is None or isinstance(job.error, asyncio.CancelledError)):
+            raise cancelled
+        if job.error is not None:
+            raise job.error
+        # A leaf takes over a gradient that nobody else holds.
+        result, job.result = job.result, None
+        return result
+    except GeneratorExit:
+        # The loop is gone. What suspends can be told to end; what computes is waited for.
+        job.cancel()
+        if isinstance(job, Call):
+            job.block_until_ended()
+        raise
+    finally:
+        # The traceback of an error leads back here: leave no cycle.
+        job.waiter = None
+        del job, cancelled
+
+
+async def call_on(device: Device, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function, plain or async, in a copy of this context, on the device's worker where it has one."""
+    context = contextvars.copy_context()
+    context.run(_enter, device)
+    around = CURRENT_GRAPH_TASK.get()
+    errand = Errand(
+        _called(function, args, kwargs),
+        getattr(function, "__qualname__", repr(function)),
+        (0 if around is None else -1 - around.reentrant_depth, 0),
+        context,
+        Mailbox(asyncio.get_running_loop()),
+        device,
+    )
+    send(errand, device)
+    return await end_of(errand)
+
+
+def send(errand: Errand, device: Device) -> None:
+    """Have an errand run where the device runs its work: by its worker, or here and now."""
+    if device.has_worker and not device.is_here():
+        device.submit(errand)
+    else:
+        errand.device = None
+        errand.run()
+
+
+def _enter(device: Device) -> None:
+    BLOCKING.set(False)
+    DEFAULT_DEVICE.set(device)
+
+
+async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    result = function(*args, **kwargs)
+    return await result if inspect.isawaitable(result) else result

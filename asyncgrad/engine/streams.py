@@ -1,0 +1,246 @@
+"""Stream and Event: what is asked of work on one device that is done in order, and of a point in that order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Self, final
+from weakref import WeakSet
+
+from ..context import CURRENT_STREAMS, Mode
+from ..errors import DeviceError
+from ..graph.creation import observe_nodes
+
+if TYPE_CHECKING:
+    from .device import Device
+
+__all__ = ["DONE", "DeviceStreams", "Event", "Stream", "enter_streams", "streams_met"]
+
+#: Whether any device of this process has been asked for a stream. Where none has, a backward asks for none either.
+streams_met = [False]
+
+_MAKING = threading.Lock()
+
+
+@final
+class Done:
+    """An awaitable of what has been done already."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+DONE = Done()
+
+
+class Event:
+    """Abstract: a point in the order of a stream's work, that other streams and the caller can wait for.
+
+    Made by `stream.record_event()`. It has come to pass once all has ended that was on the stream by then.
+
+    Source: torch.cuda.Event.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> ag.device("cpu").current_stream().record_event().query()
+        True
+    """
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        #: Where it was recorded.
+        self.stream = stream
+
+    def query(self) -> bool:
+        """Tell whether all has ended that the event stands for; never waits."""
+        raise NotImplementedError(f"{type(self).__name__} must implement query()")
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until all has ended that the event stands for.
+
+        In a thread with a running event loop it has to be awaited, `await event.synchronize()`, and suspends. In any
+        other thread it has waited when it returns.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement synchronize()")
+
+
+class Stream(Mode):
+    """Abstract: a row of work on one device. What is put on it is done in order; two streams know no order.
+
+    Made by `device.stream()`. As a context manager it is the current stream of its device, for the current context
+    only, so that tasks never see each other's; it decorates functions, too. An operation recorded inside has its
+    backward on that stream.
+
+    Args:
+        device: whose work it is.
+        index: 0 for the device's default stream, which there always is; further ones count from 1.
+
+    Source: torch.cuda.Stream.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> device = ag.device("cpu")
+        >>> stream = device.stream()
+        >>> with stream:
+        ...     device.current_stream() is stream
+        True
+        >>> device.current_stream() is device.default_stream()
+        True
+    """
+
+    __slots__ = ("__weakref__", "device", "index")
+
+    def __init__(self, device: Device, index: int) -> None:
+        self.device = device
+        self.index = index
+
+    # What a device must say.
+
+    def record_event(self) -> Event:
+        """Return an Event that stands for all that is on this stream by now."""
+        raise NotImplementedError(f"{type(self).__name__} must implement record_event()")
+
+    def wait_event(self, event: Event) -> None:
+        """Let what is put on this stream from now on begin only once `event` has come to pass. Never waits itself.
+
+        Args:
+            event: of a stream of any device.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement wait_event(event)")
+
+    def must_have_passed(self, event: Event) -> None:
+        """Raise for an event of another kind of device, which this stream cannot wait for, unless it has come to pass.
+
+        Raises:
+            DeviceError: it has not.
+        """
+        if not event.query():
+            raise DeviceError(
+                f"{self!r} cannot wait for an event of {event.stream!r}: write await event.synchronize() before"
+            )
+
+    # What follows from that, where what is called on the device puts work on the stream by itself.
+
+    def wait_stream(self, other: Stream) -> None:
+        """Let what is put on this stream from now on begin only once all has ended that is on `other` by now."""
+        self.wait_event(other.record_event())
+
+    def query(self) -> bool:
+        """Tell whether all has ended that is on this stream; never waits."""
+        return self.record_event().query()
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until all has ended that is on this stream by now; awaited or not as `Event.synchronize` is."""
+        return self.record_event().synchronize()
+
+    def turn(self) -> AbstractAsyncContextManager[Any]:
+        """Return a block in which a call is the stream's work: it begins when the stream's order lets it."""
+        return nullcontext()
+
+    def is_free(self) -> bool:
+        """Tell whether a node's body may run on the stream now: always where it puts its work there by itself."""
+        return True
+
+    async def until_free(self) -> None:
+        """Wait until a node's body may run on the stream; suspends."""
+
+    # The current one.
+
+    def _get(self) -> Any:
+        return CURRENT_STREAMS.get().get(self.device)
+
+    def _set(self, value: Any, /) -> None:
+        streams = {**CURRENT_STREAMS.get(), self.device: value}
+        if value is None:
+            del streams[self.device]
+        enter_streams(streams)
+
+    def _value(self) -> Stream:
+        return self
+
+    def _clone(self) -> Mode:
+        return self
+
+    def __enter__(self) -> Self:  # type: ignore[override]
+        super().__enter__()
+        return self
+
+    def __repr__(self) -> str:
+        return f"<stream {self.index} of {str(self.device)!r}>"
+
+
+async def _await_all(waits: list[Awaitable[None]]) -> None:
+    for wait in waits:
+        await wait
+
+
+def enter_streams(streams: Mapping[Any, Any]) -> None:
+    """Let the streams by device be the current ones of this context, and those of the nodes that it makes."""
+    CURRENT_STREAMS.set(streams)
+    observe_nodes()
+
+
+@final
+class DeviceStreams:
+    """The streams of one device."""
+
+    __slots__ = ("_device", "_known", "_made", "default")
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._made = 0
+        self.default = device.make_stream(0)
+        #: Weak: a stream that nobody refers to has nothing to wait for.
+        self._known = WeakSet([self.default])
+
+    @classmethod
+    def of(cls, device: Device) -> DeviceStreams:
+        """Return those of a device, made now if this is the first to ask."""
+        streams: DeviceStreams | None = getattr(device, "_streams", None)
+        if streams is None:
+            with _MAKING:
+                streams = getattr(device, "_streams", None)
+                if streams is None:
+                    streams_met[0] = True
+                    streams = device._streams = cls(device)
+        return streams
+
+    def make(self) -> Stream:
+        """Return a new stream."""
+        with _MAKING:
+            self._made += 1
+            stream = self._device.make_stream(self._made)
+            self._known.add(stream)
+        return stream
+
+    def known(self) -> list[Stream]:
+        """Return all that somebody refers to, or that have work."""
+        with _MAKING:
+            return list(self._known)
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until all has ended that is on any of them by now."""
+        waits = [wait for stream in self.known() if (wait := stream.synchronize()) is not DONE]
+        return _await_all(waits) if waits else DONE
+
+    def checked(self, stream: Any) -> Stream:
+        """Return a stream that a caller gave, if it belongs to this device.
+
+        Raises:
+            DeviceError: it is another device's, or no stream.
+        """
+        if not isinstance(stream, Stream):
+            raise DeviceError(
+                f"{self._device} has streams that device.stream() makes, and {stream!r} is none: "
+                f"write ag.device({self._device.name!r}).stream() for a new one"
+            )
+        if stream.device is not self._device:
+            raise DeviceError(
+                f"stream {stream.index} of '{stream.device}' cannot be the current stream of '{self._device}': "
+                f"take one of its own, ag.device({self._device.name!r}).stream()"
+            )
+        return stream

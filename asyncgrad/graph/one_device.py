@@ -1,0 +1,46 @@
+"""The check that one operation is not given tensors of several devices, where the arrays alone would not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import DeviceError
+from .tracked import Tracked
+
+__all__ = ["check_one_device", "mixed_devices", "several_met"]
+
+#: Whether this process has been asked for any device besides the first. Where it has not, nothing need be checked.
+several_met = [False]
+
+
+def mixed_devices(name: str, first: Tracked, second: Tracked) -> DeviceError:
+    """Return the error for operands on two devices."""
+    return DeviceError(
+        f"{name} got tensors on '{first._device}' and on '{second._device}': "
+        f"move one of them first, for example other.to('{first._device}')"
+    )
+
+
+def check_one_device(name: str, *values: Any) -> None:
+    """See that all tensors among the values, and in sequences of them, are on one device.
+
+    Raises:
+        DeviceError: they are not; the message says how to move one.
+    """
+    if several_met[0]:
+        _check(name, values, None)
+
+
+def _check(name: str, values: Iterable[Any], first: Tracked | None) -> Tracked | None:
+    for value in values:
+        if isinstance(value, Tracked):
+            if first is None:
+                first = value
+            elif value._device is not first._device:
+                raise mixed_devices(name, first, value)
+        elif isinstance(value, (tuple, list)):
+            first = _check(name, value, first)
+        elif isinstance(value, dict):
+            first = _check(name, value.values(), first)
+    return first

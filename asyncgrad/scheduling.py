@@ -1,0 +1,199 @@
+"""How work is shared out: how many workers, how long a loop may be kept, how long a body must take to leave it.
+
+Each is a ContextVar with a `with` block of its own, and takes its default from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+from importlib.util import find_spec
+from typing import Any, final
+
+from .context import Mode
+from .errors import ArgumentError, MissingExtraError
+
+__all__ = ["LOOP_BUDGET", "OFFLOAD_THRESHOLD", "WORKERS", "Quota", "loop_budget", "offload_threshold", "workers"]
+
+
+@final
+class Quota:
+    """How many workers those may use at a time who share it, and what of theirs waits for one.
+
+    Guarded by the lock of the pool of workers.
+
+    Args:
+        limit: how many; 0 for none.
+        bound_blas: whether BLAS is to use fewer threads of its own while several bodies run.
+    """
+
+    __slots__ = ("bound_blas", "limit", "running", "waiting")
+
+    def __init__(self, limit: int, bound_blas: bool = False) -> None:
+        self.limit = limit
+        self.bound_blas = bound_blas
+        self.running = 0
+        #: A heap of (priority, arrival, job).
+        self.waiting: list[tuple[tuple[int, int], int, Any]] = []
+
+
+def _number(value: Any, what: str, kind: type) -> Any:
+    """Return a number that the user gave, if it is one, of the kind wanted, and not negative."""
+    try:
+        number = kind(value)
+        is_right = number >= 0 and (kind is float or (number == value or isinstance(value, str)))
+    except (TypeError, ValueError):
+        is_right = False
+    if not is_right or isinstance(value, bool):
+        wanted = "a whole number of workers, 0 for none" if kind is int else "a number that is not negative"
+        raise ArgumentError(f"{what} is {value!r}: give {wanted}")
+    return number
+
+
+def _from_environment(name: str, default: float, kind: type) -> Any:
+    value = os.environ.get(name)
+    return default if value is None else _number(value, f"the environment variable {name}", kind)
+
+
+def _cores() -> int:
+    """Return how many processors this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+#: Seconds for which a backward may run before it lets the event loop breathe.
+LOOP_BUDGET: ContextVar[float] = ContextVar(
+    "asyncgrad_loop_budget", default=_from_environment("ASYNCGRAD_LOOP_BUDGET_MS", 1, float) / 1000
+)
+#: Shared by all that is run outside of any `workers` block.
+_EVERYBODY = Quota(_from_environment("ASYNCGRAD_WORKERS", _cores(), int))
+#: Who may use how many workers: shared by all that is run in one `workers` block.
+WORKERS: ContextVar[Quota] = ContextVar("asyncgrad_workers", default=_EVERYBODY)
+#: Seconds from which on a body is run by a worker.
+OFFLOAD_THRESHOLD: ContextVar[float] = ContextVar(
+    "asyncgrad_offload_threshold", default=_from_environment("ASYNCGRAD_OFFLOAD_THRESHOLD_MS", 0.5, float) / 1000
+)
+
+
+class _Setting(Mode):
+    """Abstract: a block in which one ContextVar has another value."""
+
+    __slots__ = ("_inside",)
+
+    _variable: ContextVar[Any]
+
+    def __init__(self, inside: Any) -> None:
+        self._inside = inside
+
+    def _get(self) -> Any:
+        return self._variable.get()
+
+    def _set(self, value: Any, /) -> None:
+        self._variable.set(value)
+
+    def _value(self) -> Any:
+        return self._inside
+
+    def _clone(self) -> Mode:
+        clone = object.__new__(type(self))
+        clone._inside = self._inside
+        return clone
+
+
+@final
+class workers(_Setting):
+    """Inside, a backward uses at most `n` worker threads, and all that run in the block share them; 0 uses none.
+
+    Heavy bodies run on workers, so that they run side by side and an event loop is not kept by them; with 0 all runs
+    in the thread that drives the backward. A context manager, and a decorator of functions of all kinds. The default
+    is the number of processors, or what the environment variable ASYNCGRAD_WORKERS says.
+
+    Any number of workers gives the same bits. That is why BLAS is left alone, whose sums depend on how many threads
+    it uses by itself. OpenBLAS, which NumPy's wheels have, lets products that come at a time take turns, each on all
+    of its threads. `bound_blas=True` shares its threads out to the bodies that run at a time, which may be faster or
+    slower, and gives up the bits.
+
+    Args:
+        n: how many.
+        bound_blas: whether BLAS is to use fewer threads of its own while several bodies run. It holds for the whole
+            process as long as such a body runs, and takes the extra `asyncgrad[blas]`.
+
+    Raises:
+        ArgumentError: it is negative, or no whole number.
+        MissingExtraError: BLAS is to be bounded, and the extra is not installed.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> with ag.workers(0):
+        ...     ag.sync.backward((x * x).sum())
+        >>> x.grad.tolist()
+        [2.0, 4.0]
+    """
+
+    __slots__ = ()
+    _variable = WORKERS
+
+    def __init__(self, n: int, *, bound_blas: bool = False) -> None:
+        limit = _number(n, "the n of ag.workers(n)", int)
+        if bound_blas and find_spec("threadpoolctl") is None:
+            raise MissingExtraError("ag.workers(n, bound_blas=True) needs threadpoolctl: pip install asyncgrad[blas]")
+        super().__init__(Quota(limit, bound_blas))
+
+
+@final
+class loop_budget(_Setting):
+    """Inside, a backward lets the event loop breathe each time it has run for as many seconds.
+
+    The default is a millisecond, or what the environment variable ASYNCGRAD_LOOP_BUDGET_MS says, in milliseconds.
+    A single body that takes longer and is not run by a worker keeps the loop for as long as it takes.
+
+    Args:
+        seconds: 0 lets it breathe after each node.
+
+    Raises:
+        ArgumentError: it is negative, or no number.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> async def main():
+        ...     x = ag.tensor([1.0, 2.0], requires_grad=True)
+        ...     with ag.loop_budget(0.0005):
+        ...         await (x * x).sum().backward()
+        ...     return x.grad.tolist()
+        >>> ag.run(main())
+        [2.0, 4.0]
+    """
+
+    __slots__ = ()
+    _variable = LOOP_BUDGET
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(_number(seconds, "the seconds of ag.loop_budget(seconds)", float))
+
+
+@final
+class offload_threshold(_Setting):
+    """Inside, bodies that take as many seconds or longer run on workers, and shorter ones where they are.
+
+    How long one takes is estimated from the sizes of its arrays, and then measured: a running mean for each kind of
+    body, shapes and dtypes. The default is half a millisecond, about ten times what it costs to hand a body over, or
+    what the environment variable ASYNCGRAD_OFFLOAD_THRESHOLD_MS says, in milliseconds.
+
+    Args:
+        seconds: how long.
+
+    Raises:
+        ArgumentError: it is negative, or no number.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> with ag.offload_threshold(0.002):
+        ...     pass
+    """
+
+    __slots__ = ()
+    _variable = OFFLOAD_THRESHOLD
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(_number(seconds, "the seconds of ag.offload_threshold(seconds)", float))

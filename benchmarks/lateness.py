@@ -1,0 +1,96 @@
+"""How late a timer of 1 ms fires while a backward runs on its loop: the 99th percentile, in place of a time."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+
+import asyncgrad as ag
+
+from .peers import Array, torch
+from .runner import Benchmark
+
+__all__ = ["BENCHMARKS", "Lateness"]
+
+NODES, PRODUCTS, SIDE = 80_000, 30, 512
+INTERVAL = 0.001
+#: For so many seconds the idle loop is looked at.
+IDLE_SECONDS = 0.3
+
+
+async def lateness_during(work: Any) -> float:
+    """Return the 99th percentile of how late, in seconds, a timer fires until `work` has ended."""
+    loop = asyncio.get_running_loop()
+    late = []
+
+    async def tick() -> None:
+        while True:
+            due = perf_counter() + INTERVAL
+            await asyncio.sleep(INTERVAL)
+            late.append(perf_counter() - due)
+
+    ticker = loop.create_task(tick())
+    await asyncio.sleep(2 * INTERVAL)
+    late.clear()
+    await work
+    # What fell due meanwhile fires now.
+    await asyncio.sleep(INTERVAL)
+    ticker.cancel()
+    return float(np.percentile(late, 99))
+
+
+@final
+class Lateness(Benchmark):
+    """asyncgrad awaited; PyTorch's backward in a thread, by `asyncio.to_thread`; a loop on which nothing else runs."""
+
+    title = "lateness of a 1 ms timer, {}"
+    params = (
+        ("asyncgrad", *(() if torch is None else ("torch",)), "idle"),
+        ("80,000 small nodes", "30 products of 512 × 512"),
+    )
+    calls = 1
+    y: Any
+
+    def setup(self, peer: str, what: str) -> None:
+        """Make the leaf."""
+        self.peer = peer
+        self.is_small = what.endswith("nodes")
+        shape = (16,) if self.is_small else (SIDE, SIDE)
+        self.data = np.full(shape, 0.5, np.float64 if self.is_small else np.float32)
+        if peer == "torch":
+            self.x: Any = torch.from_numpy(self.data.copy()).requires_grad_()
+        else:
+            self.x = ag.tensor(self.data, requires_grad=True)
+
+    def gradients(self) -> list[Array] | None:
+        """Return the gradient of the leaf; on an idle loop there is none to compare."""
+        return None if self.x.grad is None else [self.x.grad.numpy()]
+
+    def prepare_backward(self) -> None:
+        """Run the forward."""
+        if self.peer == "idle":
+            return
+        y = self.x
+        y.grad = None
+        if self.is_small:
+            for _ in range(NODES // 2):
+                y = y * self.x + self.x
+        else:
+            for _ in range(PRODUCTS):
+                y = y @ self.x / SIDE
+        self.y = y.sum()
+
+    async def time_backward(self) -> float:
+        """Return the lateness while the backward runs."""
+        if self.peer == "idle":
+            return await lateness_during(asyncio.sleep(IDLE_SECONDS))
+        work = asyncio.to_thread(self.y.backward) if self.peer == "torch" else self.y.backward()
+        late = await lateness_during(work)
+        self.y = None
+        return late
+
+
+BENCHMARKS = [Lateness]

@@ -1,0 +1,221 @@
+"""`thread:N`: one worker thread with a queue of its own; what lives here is computed here."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+import weakref
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, final
+
+from asyncgrad.engine.device import Device, Job, loop_thread, worker_died
+from asyncgrad.errors import DeviceError
+
+from ._serving import Baton, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["ThreadDevice", "open_device"]
+
+_ALL: weakref.WeakSet[ThreadDevice] = weakref.WeakSet()
+
+
+@final
+class ThreadDevice(Device):
+    """NumPy arrays whose gradients are computed by one worker thread, one node at a time, the most urgent first.
+
+    The thread begins with the first work, and runs an event loop, so that a body that suspends lets the next one
+    begin. It is a daemon: it does not hold up the end of the interpreter. A child of `fork` gets a new one.
+
+    While a plain body blocks the thread, in a backward of `asyncgrad.sync` that needs other devices, a second thread
+    stands in for it, so that nesting cannot deadlock. Only one of them runs code at a time.
+
+    Args:
+        index: the number behind the colon.
+
+    Source: the device threads of PyTorch's engine.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> async def main():
+        ...     x = ag.tensor([1.0, 2.0], requires_grad=True)
+        ...     y = (x.to("thread:0") * 2).sum()
+        ...     await y.backward()
+        ...     return x.grad.tolist()
+        >>> ag.run(main())
+        [2.0, 2.0]
+    """
+
+    __slots__ = (
+        "_baton",
+        "_heap",
+        "_index",
+        "_inherited",
+        "_is_closed",
+        "_lock",
+        "_next_arrival",
+        "_servers",
+        "_threads",
+    )
+
+    has_worker = True
+    max_in_flight = 1
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._next_arrival = itertools.count().__next__
+        #: After a fork, the parent's: closed by the garbage collector here, it would no longer wake up there.
+        self._inherited: list[Server] = []
+        self._servers: list[Server] = []
+        self._begin()
+        _ALL.add(self)
+
+    def _begin(self) -> None:
+        self._inherited += self._servers
+        #: One thread may take it twice: the garbage collector runs at any line.
+        self._lock = threading.RLock()
+        self._baton = Baton()
+        #: Each with its priority, and then in the order of coming.
+        self._heap: list[tuple[tuple[int, int], int, Job]] = []
+        self._servers = []
+        self._threads: frozenset[int | None] = frozenset()
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """Such as `thread:0`."""
+        return f"thread:{self._index}"
+
+    def is_here(self) -> bool:
+        """Tell whether the worker asks, or a thread that goes on for it on a deeper stack."""
+        return loop_thread() in self._threads
+
+    def submit(self, job: Job) -> None:
+        """Queue a Job, in any thread; it is refused where the device is closed."""
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise DeviceError(f"{self.name} is closed: ag.device({self.name!r}) opens it again")
+                server = self._to_wake()
+                heappush(self._heap, (job.priority, self._next_arrival(), job))
+        except (DeviceError, RuntimeError) as error:
+            # No thread begins once the interpreter ends.
+            refusal = error if isinstance(error, DeviceError) else worker_died(self, error)
+            job.refuse(refusal)
+            return
+        if server is not None:
+            server.wake()
+
+    def _to_wake(self) -> Server | None:
+        """Return the server that is to be woken for a Job; None where one is about to look anyway."""
+        able = [server for server in self._servers if server.takes_jobs()]
+        if any(server.is_due for server in able):
+            return None
+        server = able[0] if able else self._new_server()
+        server.is_due = True
+        return server
+
+    def _new_server(self) -> Server:
+        server = Server(f"asyncgrad {self.name}", self._baton, self._take, self._note_end)
+        try:
+            server.thread.start()
+        except RuntimeError:
+            server.loop.close()
+            raise
+        self._servers.append(server)
+        self._threads |= {server.thread.ident}
+        return server
+
+    def _take(self, server: Server) -> Job | None:
+        with self._lock:
+            if self._heap and server.takes_jobs():
+                return heappop(self._heap)[2]
+            server.is_due = False
+            return None
+
+    def _note_end(self, server: Server, has_died: bool, cause: BaseException | None) -> Callable[[], BaseException]:
+        """Forget a server whose thread ends; if it has died, all that waits is refused."""
+        refused: list[tuple[tuple[int, int], int, Job]] = []
+        with self._lock:
+            if server in self._servers:
+                self._servers.remove(server)
+                self._threads -= {server.thread.ident}
+            if has_died and server.takes_jobs():
+                refused, self._heap = sorted(self._heap), []
+        for _, _, job in refused:
+            job.refuse(worker_died(self, cause))
+        return lambda: worker_died(self, cause)
+
+    @contextlib.contextmanager
+    def stand_in(self) -> Iterator[None]:
+        """Have another thread serve the queue while the block lasts, in which the worker waits for other threads."""
+        thread = loop_thread()
+        with self._lock:
+            blocked = next(server for server in self._servers if server.thread.ident == thread)
+            blocked.is_blocked = True
+            other = self._to_wake()
+        if other is not None:
+            other.wake()
+        self._baton.give()
+        try:
+            yield
+        finally:
+            with self._lock:
+                blocked.is_blocked = False
+                # Whoever stood in for this one does not any more; one that stands in for another one goes on.
+                spare = [server for server in self._servers if server.takes_jobs() and server is not blocked]
+                for server in spare:
+                    server.is_retired = True
+                woken = self._to_wake() if self._heap else None
+            for server in spare:
+                server.retire()
+            if woken is not None:
+                woken.wake()
+            self._baton.take()
+
+    def close(self) -> None:
+        """Refuse what waits and what comes; what has begun ends, and then so does the thread.
+
+        The device remains the same object, whose tensors can be read and moved. `ag.device` opens it again.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> ag.device("thread:7").close()
+        """
+        with self._lock:
+            self._is_closed = True
+            refused, self._heap = sorted(self._heap), []
+            servers = list(self._servers)
+            for server in servers:
+                server.is_retired = True
+        for _, _, job in refused:
+            job.refuse(DeviceError(f"{self.name} was closed before this could begin"))
+        for server in servers:
+            server.retire()
+
+    def reopen(self) -> None:
+        """Take work again after `close`."""
+        self._is_closed = False
+
+
+def _begin_anew() -> None:
+    for device in list(_ALL):
+        device._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
+def open_device(index: int | None) -> ThreadDevice:
+    """Return a device with one worker thread.
+
+    Raises:
+        DeviceError: no index was given.
+    """
+    if index is None:
+        raise DeviceError("a device with a thread of its own has a number: write 'thread:0'")
+    return ThreadDevice(index)

@@ -1,0 +1,35 @@
+"""What every device must do: one suite, and every device held to it."""
+
+from __future__ import annotations
+
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.testing import DEVICE_CHECKS, check_device
+
+
+@pytest.fixture(params=["cpu", "thread:0", "thread:1", "null", "null:2", "abacus"])
+def place(request):
+    name = request.getfixturevalue("abacus") if request.param == "abacus" else request.param
+    return ag.device(name)
+
+
+@pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
+def test_every_device_holds_the_law_that(run, place, check):
+    run(check(place))
+
+
+def test_a_device_that_changes_a_bit_on_the_way_is_found_out(monkeypatch):
+    place = ag.device("null:9")
+    monkeypatch.setattr(type(place), "from_host", lambda self, array: array * 1)
+
+    with pytest.raises(AssertionError, match="changed on the way"):
+        check_device(place)
+
+
+def test_a_device_that_runs_its_bodies_elsewhere_is_found_out(monkeypatch):
+    place = ag.device("null:9")
+    monkeypatch.setattr(type(place), "is_here", lambda self: False)
+
+    with pytest.raises(AssertionError, match="run on the device"):
+        check_device(place)

@@ -1,0 +1,291 @@
+"""Tensors move between devices, differentiably, and do not mix unmoved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import DeviceError, HookError, InvalidGradientError
+from tests.engine.bodies import calling, leaf
+
+T0, T1 = "thread:0", "thread:1"
+
+
+def test_a_tensor_lives_where_it_was_told_to_and_what_is_computed_from_it_too():
+    x = ag.tensor([1.0, 2.0], device=T0, requires_grad=True)
+
+    assert x.device is ag.device(T0)
+    assert (np.exp(x) * 2)[0].device is ag.device(T0)
+    assert x.is_leaf
+
+
+def test_a_move_is_a_copy_recorded_with_one_edge_that_leads_back():
+    x = leaf(1.0, 2.0)
+    y = x.to(T0)
+
+    assert y.grad_fn.name == "CopyBackwards"
+    assert [edge.node for edge in y.grad_fn.next_edges][1] is ag.graph.get_gradient_edge(x).node
+    assert y.grad_fn.device is ag.device(T0)
+    assert not y.is_view
+    assert y._version == 0
+
+
+def test_a_move_keeps_the_layout():
+    x = ag.tensor(np.arange(6.0).reshape(2, 3)).T
+
+    assert x.to(T0).numpy().strides == x.numpy().strides
+
+
+def test_a_gradient_comes_back_over_any_number_of_moves(run):
+    async def main():
+        x = leaf(1.0, 2.0)
+        y = ((x.to(T0) * 2).to(T1) * 3).to("null").to(T0).to("cpu")
+        await y.sum().backward()
+        return x.grad
+
+    grad = run(main())
+
+    assert grad.tolist() == [6.0, 6.0]
+    assert grad.device is ag.device("cpu")
+
+
+def test_a_second_derivative_goes_through_moves(run):
+    async def main():
+        x = leaf(1.0, 2.0)
+        y = (x.to(T0) ** 3).to(T1).sum()
+        (first,) = await ag.grad(y, [x], create_graph=True)
+        assert first.device is x.device
+        (second,) = await ag.grad(first.sum(), [x])
+        return first, second
+
+    first, second = run(main())
+
+    assert (first.tolist(), second.tolist()) == ([3.0, 12.0], [6.0, 12.0])
+
+
+def test_the_node_of_a_move_can_be_called():
+    x = leaf(1.0, 2.0)
+    node = x.to(T0).grad_fn
+    grad = ag.tensor([3.0, 4.0], device=T0)
+
+    _, back = node(grad)
+
+    assert back.device is x.device
+    assert back.tolist() == [3.0, 4.0]
+
+
+def test_an_input_of_grad_lives_anywhere(run):
+    async def main():
+        x, w = leaf(2.0), ag.tensor([3.0], device=T0, requires_grad=True)
+        middle = x.to(T0) * w
+        grads = await ag.grad((middle * middle).to(T1), [x, w, middle])
+        return [(grad.device.name, grad.item()) for grad in grads]
+
+    assert run(main()) == [("cpu", 36.0), (T0, 24.0), (T0, 12.0)]
+
+
+def test_a_gradient_is_kept_where_the_tensor_lives(run):
+    async def main():
+        y = leaf(1.0, 2.0).to(T0)
+        y.retain_grad()
+        await (y * 3).sum().backward()
+        return y.grad
+
+    assert run(main()).device is ag.device(T0)
+
+
+def test_roots_on_several_devices_make_one_backward(run):
+    async def main():
+        x = leaf(1.0)
+        await ag.backward([x.to(T0) * 2, x.to(T1) * 3, x * 4])
+        return x.grad.item()
+
+    assert run(main()) == 9.0
+
+
+def test_a_tensor_that_a_users_backward_returns_on_another_device_is_moved(run):
+    async def main():
+        x = leaf(1.0, 2.0)
+        out = calling(x, lambda grad: (grad * 2).to(T0))
+        (grad,) = await ag.grad(out.sum(), [x], create_graph=True)
+        await ag.backward(out.sum())
+        return grad, x.grad
+
+    for grad in run(main()):
+        assert grad.device is ag.device("cpu")
+        assert grad.tolist() == [2.0, 2.0]
+
+
+class Carried(ag.Function):
+    """x on another device, and back, by the user's own hand."""
+
+    @staticmethod
+    def forward(ctx, x, target):
+        ctx.home = x.device
+        return x.to(target)
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.seen = grad.device, ag.graph.current_node().device.is_here()
+        return grad.to(ctx.home), None
+
+
+def test_the_node_of_a_function_belongs_to_the_device_of_its_output(run):
+    async def main():
+        x = leaf(1.0, 2.0)
+        y = Carried.apply(x, T0)
+        await (y * 2).sum().backward()
+        return y.grad_fn.device, x.grad
+
+    device, grad = run(main())
+
+    assert device is ag.device(T0)
+    assert grad.device is ag.device("cpu")
+
+
+def test_a_hook_must_return_a_gradient_of_the_same_device(run):
+    async def main():
+        y = leaf(1.0).to(T0)
+        y.register_hook(lambda grad: grad.to("cpu"))
+        with pytest.raises(HookError, match=r"write return grad.to\('thread:0'\)"):
+            await y.backward()
+
+    run(main())
+
+
+def test_a_gradient_to_start_from_must_live_where_its_root_does():
+    y = leaf(1.0).to(T0)
+
+    with pytest.raises(InvalidGradientError, match=r"write gradient.to\('thread:0'\)"):
+        sync.backward(y, ag.tensor([1.0]))
+
+
+def test_a_gradient_that_is_assigned_must_live_where_its_tensor_does():
+    x = leaf(1.0)
+
+    with pytest.raises(InvalidGradientError, match=r"write t.grad = value.to\('cpu'\)"):
+        x.grad = ag.tensor([1.0], device=T0)
+
+
+def test_a_new_tensor_of_a_tensor_stays_on_its_device_or_moves_where_it_is_told():
+    x = ag.tensor([1.0], device=T0)
+
+    assert ag.tensor(x).device is ag.device(T0)
+    assert ag.tensor(x, device="cpu").device is ag.device("cpu")
+    assert ag.asarray(x) is x
+    assert ag.asarray(x, device=T1).device is ag.device(T1)
+    assert ag.asarray(np.ones(2), device=T0).device is ag.device(T0)
+
+
+def test_a_default_device_holds_for_a_block_a_function_and_one_task(run):
+    @ag.default_device(T0)
+    def made():
+        return ag.tensor([1.0]).device.name
+
+    async def main():
+        with ag.default_device(T0):
+            inner = await ag.device(T1).call(lambda: ag.tensor([1.0]).device.name)
+            return ag.tensor([1.0]).device.name, ag.asarray(np.ones(1)).device.name, inner
+
+    assert made() == T0
+    assert run(main()) == (T0, T0, T1)
+    assert ag.tensor([1.0]).device.name == "cpu"
+
+
+def test_a_default_device_must_be_there():
+    with pytest.raises(DeviceError, match="there is no device 'nowhere'"):
+        ag.default_device("nowhere")
+
+
+# Mixing.
+
+A = np.arange(4.0).reshape(2, 2) + 1
+
+
+def here(data=A, grad=False):
+    return ag.tensor(data, requires_grad=grad)
+
+
+def there(data=A, grad=False):
+    return ag.tensor(data, device=T0, requires_grad=grad)
+
+
+V, INDEX, M = np.ones(2), np.array([0, 1]), A > 1
+
+MIXED = {
+    "add": lambda: here() + there(),
+    "matmul": lambda: here(grad=True) @ there(grad=True),
+    "compare": lambda: here() < there(),
+    "power": lambda: here() ** there(),
+    "where of values": lambda: np.where(M, here(), there()),
+    "where of a mask": lambda: np.where(there(M), here(), 1.0),
+    "concatenate": lambda: np.concatenate([here(), there()]),
+    "stack": lambda: np.stack([here(), there(grad=True)]),
+    "block": lambda: np.block([[here(), there()]]),
+    "append": lambda: np.append(here(), there()),
+    "clip": lambda: np.clip(here(), None, there()),
+    "einsum": lambda: np.einsum("ij,jk->ik", here(), there()),
+    "dot": lambda: np.dot(here(), there()),
+    "solve": lambda: np.linalg.solve(here(), there()),
+    "take": lambda: np.take(here(), there(INDEX)),
+    "take_along_axis": lambda: np.take_along_axis(here(), there(np.array([[0], [1]])), 1),
+    "compress": lambda: np.compress(there(V > 0), here(), axis=0),
+    "choose": lambda: np.choose(there(INDEX), [here(V), here(V)]),
+    "select": lambda: np.select([M], [there()], here()),
+    "repeat": lambda: np.repeat(here(), there(INDEX), axis=0),
+    "index": lambda: here(grad=True)[there(INDEX)],
+    "mask": lambda: here()[there(M)],
+    "index beside a number": lambda: here()[0, there(INDEX)],
+    "set a value": lambda: here().__setitem__(0, there(V)),
+    "set a recorded value": lambda: (here(grad=True) * 1).__setitem__(0, there(V, grad=True)),
+    "set at an index": lambda: here().__setitem__(there(INDEX), 1.0),
+    "set at a mask": lambda: (here(grad=True) * 1).__setitem__(there(M), 1.0),
+    "in place": lambda: here().__iadd__(there()),
+    "in place, recorded": lambda: (here(grad=True) * 1).__imul__(there()),
+    "in-place matmul": lambda: here().__imatmul__(there()),
+    "fill": lambda: here().fill(there(1.0)),
+    "out=": lambda: np.add(here(), here(), out=there()),
+    "out= of a reduction": lambda: np.sum(here(), axis=0, out=there(V)),
+    "where=": lambda: np.add(here(), here(), out=here(), where=there(M)),
+    "where= of a reduction": lambda: np.mean(here(), where=there(M)),
+    "copyto": lambda: np.copyto(here(), there()),
+    "copyto where": lambda: np.copyto(here(), 1.0, where=there(M)),
+    "putmask": lambda: np.putmask(here(), there(M), 1.0),
+    "put": lambda: np.put(here(), there(INDEX), 1.0),
+    "place": lambda: np.place(here(), there(M), [1.0]),
+    "fill_diagonal": lambda: np.fill_diagonal(here(), there(V)),
+    "add.at": lambda: np.add.at(here(), there(np.array([0])), 1.0),
+    "add.outer": lambda: np.add.outer(here(V), there(V)),
+    "divmod": lambda: np.divmod(here(), there()),
+    "average": lambda: np.average(here(), weights=there()),
+    "interp": lambda: np.interp(here(V), there(V), [1.0, 2.0]),
+    "array_equal": lambda: np.array_equal(here(), there()),
+    "searchsorted": lambda: np.searchsorted(here(V), there(V)),
+    "linear": lambda: ag.nn.linear(here(), there()),
+    "bias of linear": lambda: ag.nn.linear(here(), here(), there(V)),
+    "labels": lambda: ag.nn.cross_entropy(here(), there(INDEX)),
+    "negative log likelihood": lambda: ag.nn.nll_loss(here(), there(INDEX)),
+    "layer_norm": lambda: ag.nn.layer_norm(here(), (2,), there(V)),
+    "embedding": lambda: ag.nn.embedding(there(INDEX), here()),
+    "mask of attention": lambda: ag.nn.scaled_dot_product_attention(here(), here(), here(), there(M)),
+    "values of attention": lambda: ag.nn.scaled_dot_product_attention(here(), here(), there()),
+    "conv2d": lambda: ag.nn.conv2d(here(np.ones((1, 1, 3, 3))), there(np.ones((1, 1, 2, 2)))),
+}
+
+
+@pytest.mark.parametrize("mix", MIXED.values(), ids=MIXED)
+def test_tensors_of_two_devices_do_not_mix_and_the_error_says_how_to_move_one(mix):
+    with pytest.raises(DeviceError, match=r"'(cpu|thread:0)'.*move one of them first, for example other\.to\('"):
+        mix()
+
+
+def test_a_write_that_was_refused_has_written_nothing():
+    x = here()
+    for write in (lambda: x.__iadd__(there()), lambda: x.__setitem__(0, there(V)), lambda: np.copyto(x, there() * 9)):
+        with pytest.raises(DeviceError):
+            write()
+
+    assert x.tolist() == A.tolist()
+    assert x._version == 0

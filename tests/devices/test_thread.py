@@ -1,0 +1,545 @@
+"""`thread:N`: one worker, its queue, its thread's life and death."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.errors import DeviceError
+from tests.conftest import run_on
+from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, on, turns
+from tests.engine.bodies import awaiting, calling, leaf
+
+
+def ident():
+    return threading.get_ident()
+
+
+def test_all_work_of_a_device_is_done_by_one_thread_which_is_not_the_callers(run):
+    async def main():
+        seen = [await ag.device(T0).call(ident), await ag.device(T0).call(ident)]
+        x, out = on(T0, lambda grad: seen.append(ident()))
+        x.register_hook(lambda grad: seen.append(ident()))
+        x.register_post_accumulate_grad_hook(lambda x: seen.append(ident()))
+        out.grad_fn.register_prehook(lambda grads: seen.append(ident()))
+        out.grad_fn.register_hook(lambda outputs, grads: seen.append(ident()))
+        await out.backward()
+        return seen
+
+    seen = run(main())
+
+    assert len(seen) == 7
+    assert len(set(seen)) == 1
+    assert ident() not in seen
+
+
+def test_plain_nodes_of_the_device_run_there_too(run, monkeypatch):
+    seen = []
+    accumulate = ag.graph.AccumulateGrad.accumulate
+
+    def spying(self, *args):
+        seen.append((self.variable.device.name, self.variable.device.is_here()))
+        return accumulate(self, *args)
+
+    monkeypatch.setattr(ag.graph.AccumulateGrad, "accumulate", spying)
+
+    async def main():
+        x, w = leaf(2.0), ag.tensor([3.0], device=T0, requires_grad=True)
+        await (x.to(T0) * w).backward()
+        return x.grad.item(), w.grad.item()
+
+    assert run(main()) == (3.0, 2.0)
+    assert sorted(seen) == [("cpu", True), (T0, True)]
+
+
+def test_nodes_recorded_by_a_call_know_their_thread(run):
+    async def main():
+        x = leaf(1.0)
+        node = (await ag.device(T0).call(lambda: x.to(T0) * 2)).grad_fn
+        return node.thread_id, await ag.device(T0).call(ident)
+
+    recorded, worker = run(main())
+
+    assert recorded == worker
+
+
+def test_a_body_that_suspends_lets_the_next_one_begin(run):
+    async def main():
+        held, order = HeldOnLoop(), []
+        _, first = on(T0, held)
+        _, second = on(T0, lambda grad: order.append("second"))
+        waiting = asyncio.ensure_future(first.backward())
+        await held.begun.wait()
+        await second.backward()
+        order.append("let go")
+        held.let_go()
+        await waiting
+        return order, held.ended
+
+    assert run(main()) == (["second", "let go"], True)
+
+
+def test_what_waits_runs_newest_node_first_and_calls_in_the_order_of_their_coming(run):
+    async def main():
+        held, order = HeldInThread(), []
+        blocked = asyncio.ensure_future(ag.device(T0).call(held))
+        await held.begun.wait()
+        nodes = [on(T0, lambda grad, name=name: order.append(name))[1] for name in "abc"]
+        tasks = [asyncio.ensure_future(node.backward()) for node in nodes]
+        tasks += [asyncio.ensure_future(ag.device(T0).call(order.append, name)) for name in (1, 2)]
+        await turns()
+        held.let_go.set()
+        await asyncio.gather(blocked, *tasks)
+        return order
+
+    assert run(main()) == ["c", "b", "a", 1, 2]
+
+
+def test_suspended_bodies_go_on_while_very_many_wait(run):
+    async def main():
+        order = []
+        device = ag.device(T0)
+
+        async def several_steps():
+            for _ in range(20):
+                await asyncio.sleep(0)
+            order.append("suspended")
+
+        held = HeldInThread()
+        blocked = asyncio.ensure_future(device.call(held))
+        await held.begun.wait()
+        tasks = [asyncio.ensure_future(device.call(several_steps))]
+        tasks += [asyncio.ensure_future(device.call(order.append, index)) for index in range(2000)]
+        await turns()
+        held.let_go.set()
+        await asyncio.gather(blocked, *tasks)
+        return order.index("suspended")
+
+    assert run(main()) < 1000
+
+
+def meet(barrier):
+    barrier.wait(60)
+
+
+def test_two_devices_run_side_by_side(run):
+    async def main():
+        together = threading.Barrier(2)
+        x = leaf(1.0)
+        both = [calling(x.to(name), lambda grad: meet(together)).to("cpu") for name in (T0, T1)]
+        await (both[0] + both[1]).backward()
+        return x.grad.item()
+
+    assert run(main()) == 2.0
+
+
+def test_a_backward_of_one_device_goes_on_while_another_device_computes(run):
+    async def main():
+        held = HeldInThread()
+        _, slow = on(T0, held)
+        waiting = asyncio.ensure_future(slow.backward())
+        await held.begun.wait()
+        x = leaf(1.0)
+        await (x * 2).backward()
+        await on(T1, lambda grad: None)[1].backward()
+        held.let_go.set()
+        await waiting
+        return x.grad.item()
+
+    assert run(main()) == 2.0
+
+
+# Failure.
+
+
+def test_cancelled_while_a_body_computes_the_backward_ends_after_it_and_writes_nothing(run):
+    async def main():
+        held = HeldInThread()
+        x, out = on(T0, held)
+        task = asyncio.ensure_future(out.backward())
+        await held.begun.wait()
+        task.cancel()
+        await turns()
+        assert not task.done()
+        held.let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return held.ended, x.grad
+
+    assert run(main()) == (True, None)
+
+
+def test_a_timeout_reaches_a_body_that_waits_on_the_device(run):
+    async def main():
+        held = HeldOnLoop()
+        x, out = on(T0, held)
+
+        async def limited():
+            async with asyncio.timeout(None) as limit:
+                asyncio.ensure_future(held.begun.wait()).add_done_callback(lambda _: limit.reschedule(0))
+                await out.backward()
+
+        with pytest.raises(TimeoutError):
+            await limited()
+        return held.cancelled, held.ended, x.grad
+
+    assert run(main()) == (True, False, None)
+
+
+def test_cancelled_before_its_turn_a_node_never_runs(run):
+    async def main():
+        held, ran = HeldInThread(), []
+        blocked = asyncio.ensure_future(ag.device(T0).call(held))
+        await held.begun.wait()
+        task = asyncio.ensure_future(on(T0, ran.append)[1].backward())
+        await turns()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        held.let_go.set()
+        await blocked
+        await ag.device(T0).call(int)
+        return ran
+
+    assert run(main()) == []
+
+
+def test_an_error_on_one_device_cancels_what_waits_on_another(run):
+    async def main():
+        held, x = HeldOnLoop(), leaf(1.0)
+        go = threading.Event()
+
+        def fail(grad):
+            assert go.wait(60)
+            raise ValueError("no")
+
+        waits, fails = awaiting(x.to(T1), held).to("cpu"), calling(x.to(T0), fail).to("cpu")
+        task = asyncio.ensure_future((waits + fails).backward())
+        await held.begun.wait()
+        go.set()
+        with pytest.raises(ValueError, match="no") as raised:
+            await task
+        return held.cancelled, x.grad, raised.value.__notes__[0]
+
+    cancelled, grad, note = run(main())
+
+    assert cancelled
+    assert grad is None
+    assert "CallingBackward" in note
+    assert "'thread:0'" in note
+
+
+def test_what_a_body_raises_while_it_is_cancelled_becomes_a_note(run):
+    async def main():
+        go = threading.Event()
+        begun, home = asyncio.Event(), asyncio.get_running_loop()
+
+        async def resists(grad):
+            home.call_soon_threadsafe(begun.set)
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                raise KeyError("in the clean-up")
+
+        def fail(grad):
+            assert go.wait(60)
+            raise ValueError("no")
+
+        x = leaf(1.0)
+        both = awaiting(x.to(T1), resists).to("cpu") + calling(x.to(T0), fail).to("cpu")
+        task = asyncio.ensure_future(both.backward())
+        await begun.wait()
+        go.set()
+        with pytest.raises(ValueError, match="no") as raised:
+            await task
+        return raised.value.__notes__
+
+    assert any("in the clean-up" in note for note in run(main()))
+
+
+def deadly(how):
+    """Bodies that are the death of the thread that runs them, or of its loop."""
+
+    def exits(grad):
+        raise SystemExit(3)
+
+    async def exits_later(grad):
+        await asyncio.sleep(0)
+        raise SystemExit(3)
+
+    async def stops_the_loop(grad):
+        asyncio.get_running_loop().stop()
+        await asyncio.get_running_loop().create_future()
+
+    async def exits_in_a_callback(grad):
+        asyncio.get_running_loop().call_soon(sys.exit, 3)
+        await asyncio.get_running_loop().create_future()
+
+    return {body.__name__: body for body in (exits, exits_later, stops_the_loop, exits_in_a_callback)}[how]
+
+
+@pytest.mark.parametrize("how", ["exits", "exits_later", "stops_the_loop", "exits_in_a_callback"])
+def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_that_names_it(run, how):
+    async def main():
+        suspended, elsewhere = HeldOnLoop(), HeldOnLoop()
+        x = leaf(1.0)
+        _, other = on(T0, suspended)
+        beside = asyncio.ensure_future(other.backward())
+        await suspended.begun.wait()
+        gate = HeldOnLoop()
+        both = awaiting(x.to(T1), elsewhere).to("cpu") + awaiting(calling(x, lambda g: None).to(T0), gate).to("cpu")
+        dying = asyncio.ensure_future(both.backward())
+        await elsewhere.begun.wait()
+        await gate.begun.wait()
+        _, out = on(T0, deadly(how))
+        held = HeldInThread()
+        blocked = asyncio.ensure_future(ag.device(T0).call(held))
+        await held.begun.wait()
+        deaths = [asyncio.ensure_future(out.backward())]
+        await turns()
+        deaths += [beside, dying, asyncio.ensure_future(ag.device(T0).call(deadly("stops_the_loop"), None))]
+        await turns()
+        held.let_go.set()
+        await blocked
+        errors = await asyncio.gather(*deaths, return_exceptions=True)
+        again, good = on(T0, lambda grad: None)
+        await good.backward()
+        return errors, elsewhere.cancelled, suspended.ended, x.grad, again.grad.item()
+
+    errors, cancelled, ended, grad, later = run(main())
+
+    for error in errors:
+        assert isinstance(error, DeviceError), error
+        assert "'thread:0' died" in str(error)
+    assert cancelled
+    assert not ended
+    assert grad is None
+    assert later == 1.0
+
+
+def test_a_lock_that_a_dead_worker_held_is_free(run):
+    async def main():
+        held = HeldOnLoop()
+        x, out = on(T0, held)
+        first = asyncio.ensure_future(out.backward(retain_graph=True))
+        await held.begun.wait()
+        with pytest.raises(DeviceError):
+            await ag.device(T0).call(deadly("stops_the_loop"), None)
+        with pytest.raises(DeviceError):
+            await first
+        second = asyncio.ensure_future(out.backward(retain_graph=True))
+        held.begun.clear()
+        await held.begun.wait()
+        held.let_go()
+        await second
+        return x.grad.item()
+
+    assert run(main()) == 1.0
+
+
+def test_a_closed_device_can_be_read_from_and_moved_from():
+    x = ag.tensor([1.0, 2.0], device="thread:5")
+    ag.device("thread:5").close()
+
+    assert x.tolist() == [1.0, 2.0]
+    assert (x * 2).to(x.device).tolist() == [2.0, 4.0]
+
+
+def test_the_thread_of_a_closed_device_ends_once_what_it_runs_has(run):
+    async def main():
+        device = ag.device("thread:6")
+        held = HeldOnLoop()
+        task = asyncio.ensure_future(device.call(held))
+        await held.begun.wait()
+        thread = await device.call(threading.current_thread)
+        device.close()
+        held.let_go()
+        await task
+        return thread
+
+    thread = run(main())
+    thread.join(60)
+
+    assert not thread.is_alive()
+
+
+# Loops.
+
+
+def test_one_worker_serves_loops_in_several_threads_and_each_gets_its_own(run):
+    results, barrier = {}, threading.Barrier(4)
+
+    def in_a_thread(number):
+        async def main():
+            x, out = on(T0, lambda grad: grad * number, 1.0)
+            barrier.wait(60)
+            tasks = [ag.grad(out, [x], retain_graph=True) for _ in range(25)]
+            grads = await asyncio.gather(*tasks)
+            return {grad.item() for (grad,) in grads}, asyncio.get_running_loop().is_running()
+
+        results[number] = run_on("asyncio", main())
+
+    threads = [threading.Thread(target=in_a_thread, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert results == {number: ({float(number)}, True) for number in range(4)}
+
+
+def test_a_loop_that_ends_in_mid_backward_frees_its_work_everywhere(run):
+    held = []
+
+    async def leaves():
+        held.append(HeldOnLoop())
+        x, out = on(T0, held[0])
+        task = asyncio.ensure_future((out.to(T1) * 2).backward())
+        await held[0].begun.wait()
+        return x, out, task
+
+    with asyncio.Runner() as runner:
+        x, out, task = runner.run(leaves())
+    assert task.cancelled()
+    assert held[0].cancelled
+    assert x.grad is None
+    assert out.grad_fn.special.holder is None
+
+    async def goes_on():
+        y, good = on(T0, lambda grad: None)
+        await good.backward()
+        return y.grad.item()
+
+    assert run(goes_on()) == 1.0
+
+
+def test_a_loop_that_is_closed_with_a_backward_in_it_leaves_the_worker_working(run):
+    loop = asyncio.new_event_loop()
+
+    async def begin():
+        held = HeldOnLoop()
+        x, out = on(T0, held)
+        tasks = [asyncio.ensure_future(out.backward())]
+        await held.begun.wait()
+        return held, x, tasks
+
+    held, x, tasks = loop.run_until_complete(begin())
+    loop.close()
+    tasks[0]._log_destroy_pending = False
+    tasks.clear()
+    del tasks
+    gc.collect()
+
+    async def goes_on():
+        y, good = on(T0, lambda grad: None)
+        await good.backward()
+        return y.grad.item()
+
+    assert run(goes_on()) == 1.0
+    assert held.cancelled
+    assert x.grad is None
+
+
+# Processes.
+
+PROGRAM = """
+import asyncio, os, sys, threading
+import asyncgrad as ag
+
+def backward():
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    ag.sync.backward((x.to("thread:0") * 3).sum())
+    return x.grad.tolist()
+"""
+
+
+def printed_by(code):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM + code], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.split()
+
+
+def test_no_thread_begins_before_it_is_needed():
+    code = "d = ag.device('thread:0'); ag.tensor([1.0], device=d) * 2; print(threading.active_count())"
+
+    assert printed_by(code) == ["1"]
+
+
+def test_the_interpreter_ends_with_a_worker_idle():
+    assert printed_by("print(backward()[0])") == ["3.0"]
+
+
+def test_the_interpreter_ends_with_a_worker_at_work_and_one_that_waits():
+    code = """
+begun = threading.Event()
+
+def busy():
+    begun.set()
+    threading.Event().wait()
+
+async def main():
+    asyncio.ensure_future(ag.device("thread:1").call(asyncio.sleep, 1000))
+    task = asyncio.ensure_future(ag.device("thread:0").call(busy))
+    await asyncio.sleep(0)
+    begun.wait()
+    print("out")
+    sys.stdout.flush()
+
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + code], capture_output=True, text=True, timeout=100, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (0, "out\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_of_fork_gets_a_worker_of_its_own_and_the_parent_keeps_its():
+    code = """
+import gc, warnings
+print(backward())
+sys.stdout.flush()
+child = os.fork()
+if not child:
+    gc.collect()
+    print(backward())
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+print(backward())
+"""
+
+    assert printed_by(code) == ["[3.0,", "3.0]"] * 3
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_leaf_on_a_worker_takes_over_a_gradient_that_nobody_else_holds(run, retain):
+    async def main():
+        addresses = []
+
+        def body(grad):
+            array = np.full(3, 2.0)
+            addresses.append(array.__array_interface__["data"][0])
+            return array
+
+        x, out = on(T0, body, 1.0, 2.0, 3.0)
+        await ag.backward(out, np.ones(3), retain_graph=retain)
+        return addresses[0], x.grad.numpy().__array_interface__["data"][0], x.grad.tolist()
+
+    made_at, kept_at, grad = run(main())
+
+    assert grad == [2.0, 2.0, 2.0]
+    assert made_at == kept_at

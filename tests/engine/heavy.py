@@ -1,0 +1,49 @@
+"""Plain nodes, user's bodies and graphs that are heavy because a test says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import asyncgrad as ag
+from asyncgrad.extend import derivative, primitive
+from asyncgrad.graph.heavy import LARGE_FOR_SUPERLINEAR
+
+__all__ = ["PATIENCE", "always", "large", "on_workers", "watched"]
+
+#: Seconds after which a test that waits for another thread gives up, and fails.
+PATIENCE = 30
+
+
+@primitive(superlinear=True)
+def watched_(x: Any, callback: Any) -> Any:
+    return x.copy()
+
+
+@derivative(watched_, "x")
+def _(g: Any, x: Any, callback: Any) -> Any:
+    result = callback(g)
+    return g if result is None else result
+
+
+def watched(x: ag.Tensor, callback: Callable[[Any], Any]) -> ag.Tensor:
+    """Return a copy of `x`, by a plain node whose formula calls `callback(grad)`; it is heavy if `x` is large."""
+    return watched_(x, callback)
+
+
+def large(value: float = 1.0) -> ag.Tensor:
+    """Return a leaf that is large enough for a plain node on it to be heavy."""
+    return ag.tensor(np.full(LARGE_FOR_SUPERLINEAR, value, np.float32), requires_grad=True)
+
+
+def always() -> Any:
+    """Return a block in which all that may be heavy is."""
+    return ag.offload_threshold(0)
+
+
+def on_workers() -> bool:
+    """Tell whether a worker runs this."""
+    return threading.current_thread().name.startswith("asyncgrad worker")

@@ -1,0 +1,102 @@
+"""Any array type that speaks NumPy's protocols works in the same formulas, and gives the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.errors import DeviceError
+from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
+from tests.nn.cases import CALLS
+from tests.ops.finite_differences import Case, flat
+from tests.ops.test_rules import EACH_CASE
+
+EVERY_CASE = [
+    *EACH_CASE,
+    *(pytest.param(one.function, one.case, id=f"nn.{one.function.__name__}-{n}") for n, one in enumerate(CALLS)),
+]
+#: Of these one case has a list of numbers beside the array, or holds it in a list: they stay NumPy's, and that is
+#: refused, as two devices are.
+MIXED = {"diff", "gradient", "interp", "matmul", "var"}
+
+
+def gradients(function: Callable[..., Any], case: Case, put: Callable[[np.ndarray], ag.Tensor]) -> list[Any]:
+    """Return the outputs of a call on tensors and the gradients of its leaves."""
+    leaves: list[ag.Tensor] = []
+
+    def on_device(value: Any, is_leaf: bool) -> Any:
+        if isinstance(value, np.ndarray):
+            tensor = put(value)
+            if is_leaf and value.dtype.kind in "fc":
+                leaves.append(tensor.requires_grad_())
+            return tensor
+        if isinstance(value, (list, tuple)) and any(isinstance(one, np.ndarray) for one in value):
+            return type(value)(on_device(one, is_leaf) for one in value)
+        return value
+
+    args = [on_device(value, index in case.differentiate) for index, value in enumerate(case.args)]
+    kwargs = {name: on_device(value, name in case.differentiate) for name, value in case.kwargs.items()}
+    outputs = [one for one in flat(function(*args, **kwargs)) if isinstance(one, ag.Tensor)]
+    roots = [one for one in outputs if one.requires_grad]
+    if roots:
+        ag.sync.backward(roots, [one.detach() * 0 + 1 for one in roots])
+    return [*outputs, *(leaf.grad for leaf in leaves)]
+
+
+@pytest.mark.parametrize(("function", "case"), EVERY_CASE)
+def test_a_formula_gives_the_same_bits_on_another_type_of_array(function: Callable[..., Any], case: Case) -> None:
+    device = SimulatedAccelerator()
+    expected = gradients(function, case, ag.tensor)
+    try:
+        results = gradients(function, case, lambda leaf: ag.tensor(leaf, device=device))
+    except DeviceError as error:
+        if function.__name__ in MIXED and "and a NumPy array of shape" in str(error):
+            return
+        raise
+    for result, known in zip(results, expected, strict=True):
+        if known is None:
+            assert result is None
+            continue
+        assert result.device is device
+        assert type(result._data) is SimulatedArray
+        array = device.to_host(result._data)
+        assert array.dtype == known.dtype
+        np.testing.assert_array_equal(array, known.numpy(), strict=True)
+
+
+def test_a_second_derivative_is_recorded_on_another_type_of_array() -> None:
+    device = SimulatedAccelerator()
+
+    def curvature(x: ag.Tensor) -> Any:
+        (first,) = ag.sync.grad((np.tanh(x) * np.exp(x)).sum(), [x], create_graph=True)
+        return ag.sync.grad((first * first).sum(), [x])[0]
+
+    points = np.linspace(-1.0, 1.0, 7)
+    there = curvature(ag.tensor(points, device=device).requires_grad_())
+    here = curvature(ag.tensor(points, requires_grad=True))
+    assert device.to_host(there._data).tobytes() == here.numpy().tobytes()
+
+
+def test_writes_in_place_and_into_views_work_on_another_type_of_array() -> None:
+    device = SimulatedAccelerator()
+
+    def written(x: ag.Tensor) -> ag.Tensor:
+        y = x * 1
+        y[1:3] *= 3
+        y.T[:, 0] = y[2] + y[3]
+        part = y[2:]
+        part += 1
+        part[0] = part[1] * 2
+        return (y * y).sum()
+
+    points = np.linspace(-1.0, 1.0, 20).reshape(5, 4)
+    leaves = [ag.tensor(points), ag.tensor(points, device=device)]
+    for leaf in leaves:
+        ag.sync.backward(written(leaf.requires_grad_()))
+    assert leaves[0].grad is not None
+    assert leaves[1].grad is not None
+    assert device.to_host(leaves[1].grad._data).tobytes() == leaves[0].grad.numpy().tobytes()

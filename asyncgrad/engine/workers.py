@@ -19,7 +19,7 @@ from .blas import BlasThreads
 
 if TYPE_CHECKING:
     from ..scheduling import Quota
-    from .job import Job
+    from .errand import Call
 
 __all__ = ["Statistics", "WORKER_POOL", "WorkerPool", "statistics"]
 
@@ -66,30 +66,30 @@ class WorkerPool:
         """Forget all threads and all work; in a forked child the parent's do not exist."""
         self._lock = threading.Lock()
         #: Jobs whose quota allows that they run: a heap of (priority, arrival, job, quota).
-        self._ready: list[tuple[tuple[int, int], int, Job, Quota]] = []
+        self._ready: list[tuple[tuple[int, int], int, Call, Quota]] = []
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._arrivals = itertools.count().__next__
         self._threads: set[threading.Thread] = set()
         self._idle = 0
-        self._queued = 0
-        self._running = 0
+        self._queued: set[Call] = set()
+        self._running: set[Call] = set()
         #: How many of those that run want BLAS to be bounded.
         self._bounding = 0
         self._blas = BlasThreads()
         self.offloaded = 0
 
-    def submit(self, job: Job, quota: Quota) -> None:
+    def submit(self, job: Call, quota: Quota) -> None:
         """Have a worker run a job when its quota allows that; never blocks."""
         with self._lock:
             self.offloaded += 1
-            self._queued += 1
+            self._queued.add(job)
             entry = (job.priority, self._arrivals(), job)
             if quota.running >= quota.limit:
                 heappush(quota.waiting, entry)
                 return
             self._make_ready(entry, quota)
 
-    def _make_ready(self, entry: tuple[tuple[int, int], int, Job], quota: Quota) -> None:
+    def _make_ready(self, entry: tuple[tuple[int, int], int, Call], quota: Quota) -> None:
         quota.running += 1
         heappush(self._ready, (*entry, quota))
         if self._idle >= len(self._ready):
@@ -102,7 +102,7 @@ class WorkerPool:
             # There are too many threads, or the interpreter ends. Those that there are go on.
             if not self._threads:
                 self._ready.clear()
-                self._queued -= 1
+                self._queued.discard(entry[2])
                 quota.running -= 1
                 entry[2].refuse(DeviceError(f"no worker thread could be started: {error}. Write ag.workers(0)"))
                 return
@@ -116,28 +116,31 @@ class WorkerPool:
             with self._lock:
                 _, _, job, quota = heappop(self._ready)
                 self._idle -= 1
-                self._queued -= 1
-                self._running += 1
+                self._queued.discard(job)
+                self._running.add(job)
                 self._bounding += quota.bound_blas
-                self._blas.bound(self._running if self._bounding else 1)
+                self._blas.bound(len(self._running) if self._bounding else 1)
             job.run()
-            del job
             with self._lock:
-                self._running -= 1
+                self._running.discard(job)
                 self._bounding -= quota.bound_blas
-                self._blas.bound(self._running if self._bounding else 1)
+                self._blas.bound(len(self._running) if self._bounding else 1)
                 self._idle += 1
                 quota.running -= 1
                 if quota.waiting and quota.running < quota.limit:
                     self._make_ready(heappop(quota.waiting), quota)
-            del quota
+            # Not under the lock: the last reference to arrays, and to nodes, may go with it.
+            del job, quota
         with self._lock:
             self._threads.discard(threading.current_thread())
 
     def statistics(self) -> Statistics:
         """Return how many threads there are, and what they do."""
         with self._lock:
-            return Statistics(len(self._threads), self._running, self._queued, self.offloaded)
+            # One that has ended may have told so already; one that was withdrawn is thrown away when its turn comes.
+            in_flight = sum(not job.has_ended() for job in self._running)
+            queued = sum(job.is_waiting() for job in self._queued)
+            return Statistics(len(self._threads), in_flight, queued, self.offloaded)
 
     def close(self) -> None:
         """Let every thread end, once it has ended what it runs, and wait for that; later work starts new ones."""

@@ -1,0 +1,117 @@
+"""Random graphs of heavy nodes: any number of workers, two loops, cancellations; the same bits, nothing left over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.graph.heavy import LARGE_FOR_SUPERLINEAR
+
+from .heavy import PATIENCE, always, watched
+
+SEEDS = range(12)
+FORMULAS = (np.tanh, np.sin, np.negative, lambda grad: grad * 1.5)
+
+
+def graph(seed: int) -> tuple[list[ag.Tensor], ag.Tensor]:
+    """Return leaves, and a root that a random graph of heavy and light nodes leads to."""
+    chooser, numbers = random.Random(seed), np.random.default_rng(seed)
+    leaves = [ag.tensor(numbers.standard_normal(LARGE_FOR_SUPERLINEAR), requires_grad=True) for _ in range(3)]
+    made: list[Any] = list(leaves)
+    for _ in range(chooser.randint(8, 20)):
+        one, other = chooser.choices(made, k=2)
+        made.append(watched(one * other if chooser.random() < 0.5 else one + other, chooser.choice(FORMULAS)))
+    return leaves, (made[-1] + sum(chooser.choices(made, k=4))).sum()
+
+
+def bits(leaves: list[ag.Tensor]) -> list[bytes]:
+    return [b"" if leaf.grad is None else leaf.grad.numpy().tobytes() for leaf in leaves]
+
+
+def inline(leaves: list[ag.Tensor], root: ag.Tensor) -> list[bytes]:
+    """Return the gradients of a backward without workers; the graph is kept, and no gradient is left."""
+    with ag.workers(0):
+        ag.sync.backward(root, retain_graph=True)
+    found = bits(leaves)
+    for leaf in leaves:
+        leaf.grad = None
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_number_of_workers_gives_the_bits_of_none(run, seed):
+    leaves, root = graph(seed)
+    expected = inline(leaves, root)
+
+    async def main():
+        for number in (1, 2, 4):
+            with always(), ag.workers(number):
+                await root.backward(retain_graph=True)
+            assert bits(leaves) == expected
+            for leaf in leaves:
+                leaf.grad = None
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_backward_cancelled_at_any_turn_leaves_no_gradient_and_no_work(run, seed):
+    leaves, root = graph(seed)
+    expected = inline(leaves, root)
+
+    async def main():
+        chooser = random.Random(seed)
+        with always(), ag.workers(2):
+            for _ in range(4):
+                task = asyncio.create_task(root.backward(retain_graph=True))
+                for _ in range(chooser.randint(1, 12)):
+                    await asyncio.sleep(0)
+                task.cancel()
+                try:
+                    await task
+                except asyncio.CancelledError:
+                    assert bits(leaves) == [b""] * len(leaves)
+                else:
+                    assert bits(leaves) == expected
+                for leaf in leaves:
+                    leaf.grad = None
+                assert asyncio.all_tasks() == {asyncio.current_task()}
+            await root.backward(retain_graph=True)
+        assert bits(leaves) == expected
+
+    run(main())
+    assert ag.engine.statistics().in_flight == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_loops_that_share_workers_and_a_graph_get_the_sum_of_their_gradients(seed):
+    leaves, root = graph(seed)
+    inline(leaves, root)
+    with ag.workers(0):
+        for _ in range(2):
+            ag.sync.backward(root, retain_graph=True)
+    expected = bits(leaves)
+    for leaf in leaves:
+        leaf.grad = None
+    errors: list[BaseException] = []
+
+    def in_a_thread() -> None:
+        try:
+            with always(), ag.workers(2):
+                asyncio.run(root.backward(retain_graph=True))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=in_a_thread) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not errors
+    assert bits(leaves) == expected

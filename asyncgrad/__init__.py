@@ -11,6 +11,9 @@ from . import sync as sync
 from . import testing as testing
 from .backward import backward as backward
 from .backward import grad as grad
+from .checkpoint import checkpoint as checkpoint
+from .checkpoint import checkpoint_chain as checkpoint_chain
+from .checkpoint import checkpoint_sequential as checkpoint_sequential
 from .context import enable_grad as enable_grad
 from .context import is_grad_enabled as is_grad_enabled
 from .context import no_grad as no_grad
@@ -42,6 +45,9 @@ __all__ = [
     "Tensor",
     "asarray",
     "backward",
+    "checkpoint",
+    "checkpoint_chain",
+    "checkpoint_sequential",
     "default_device",
     "detect_anomaly",
     "device",

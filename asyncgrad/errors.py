@@ -8,7 +8,8 @@
     │   ├── ChangedTensorError              a saved tensor was changed in place
     │   ├── AnomalyError                    a NaN in a gradient, under anomaly mode
     │   ├── UnusedInputError                an input that the outputs do not depend on
-    │   └── InvalidRootError                a root that cannot start a backward
+    │   ├── InvalidRootError                a root that cannot start a backward
+    │   └── CheckpointError                 a recomputation that is not what the forward was
     ├── InvalidGradientError(RuntimeError)  a gradient of the wrong shape, dtype, device or count
     ├── GradientTypeError(TypeError)        something that is no gradient where one belongs
     ├── HookError(RuntimeError)             a hook that returned what it may not
@@ -22,8 +23,11 @@
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
     ├── DeadlockError(RuntimeError)         tasks wait for one another, or for what nobody will do
+    ├── StoreError(OSError)                 a store of saved tensors failed: disk full, file gone, no permission
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
+
+    StoreWarning(RuntimeWarning)            what a store could not take has stayed in memory
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ __all__ = [
     "AsyncgradError",
     "BlockingError",
     "ChangedTensorError",
+    "CheckpointError",
     "DeadlockError",
     "DeviceError",
     "GradcheckError",
@@ -51,6 +56,8 @@ __all__ = [
     "MissingExtraError",
     "ReleasedGraphError",
     "RequiresGradError",
+    "StoreError",
+    "StoreWarning",
     "UnusedInputError",
 ]
 
@@ -81,6 +88,10 @@ class UnusedInputError(GraphError):
 
 class InvalidRootError(GraphError):
     """A tensor cannot be the root of a backward as it stands."""
+
+
+class CheckpointError(GraphError):
+    """A checkpointed function, called again, has not done what it did in the forward."""
 
 
 class InvalidGradientError(AsyncgradError, RuntimeError):
@@ -133,6 +144,14 @@ class BlockingError(AsyncgradError, RuntimeError):
 
 class DeadlockError(AsyncgradError, RuntimeError):
     """Tasks wait on a ScheduleLoop on which nothing is left that could wake them; lists what each waits for."""
+
+
+class StoreError(AsyncgradError, OSError):
+    """A store of saved tensors could not put, get or delete one; `errno` is the system's, where it has one."""
+
+
+class StoreWarning(RuntimeWarning):
+    """A saved tensor that a store could not take has stayed in memory, and the backward goes on with it there."""
 
 
 class ArgumentError(AsyncgradError, ValueError):

@@ -15,7 +15,19 @@ from .runner import Result, run, table
 
 __all__ = ["TOPICS", "main"]
 
-TOPICS = ("chain", "mlp", "transformer", "lstm", "in_place", "many", "waiting", "branches", "lateness")
+TOPICS = (
+    "chain",
+    "mlp",
+    "transformer",
+    "lstm",
+    "in_place",
+    "many",
+    "waiting",
+    "branches",
+    "lateness",
+    "checkpoint",
+    "offload",
+)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

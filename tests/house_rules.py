@@ -35,6 +35,7 @@ LAYER_OF = {
     "asyncgrad.extend": "user",
     "asyncgrad.nn": "user",
     "asyncgrad.numpy": "user",
+    "asyncgrad.offload": "user",
     "asyncgrad.optim": "user",
     "asyncgrad.profile": "user",
     "asyncgrad.sync": "user",
@@ -78,6 +79,7 @@ OPTIONAL = {"autograd", "graphviz", "matplotlib", "sklearn", "threadpoolctl", "t
 
 MAKES_TASKS = {
     "asyncgrad.engine.bodies",
+    "asyncgrad.engine.loop_thread",
     "asyncgrad.engine.stepping",
     "asyncgrad.testing.device_contract",
     "asyncgrad.testing.schedule_loop",

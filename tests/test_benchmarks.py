@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import chain, command, in_place, lateness, lstm, many, runner, waiting
+from benchmarks import chain, checkpoint, command, in_place, lateness, lstm, many, memory, offload, runner, waiting
 from benchmarks.chain import Chain
 from benchmarks.peers import PEERS
 from benchmarks.runner import Benchmark, Result
@@ -31,6 +31,11 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         (waiting, "NODES", 10),
         (waiting, "DEPTH", 3),
         (waiting, "SECONDS", 0.001),
+        (checkpoint, "LAYERS", 3),
+        (checkpoint, "BATCH", 6),
+        (offload, "LAYERS", 2),
+        (offload, "ROWS", 4),
+        (offload, "WIDTHS", {"matrix products": 4, "elementwise functions": 4}),
         (runner, "SAMPLE_SECONDS", 0.0),
     ):
         monkeypatch.setattr(module, name, value)
@@ -51,7 +56,7 @@ def test_peers_agree_on_every_gradient_and_are_timed_in_every_round(topic: str):
 def test_every_topic_is_a_file():
     files = {path.stem for path in Path(command.__file__).parent.glob("*.py")}
 
-    assert set(command.TOPICS) == files - {"__init__", "__main__", "command", "peers", "runner"}
+    assert set(command.TOPICS) == files - {"__init__", "__main__", "command", "memory", "peers", "runner"}
 
 
 def test_a_peer_that_computes_something_else_is_found_out(monkeypatch: pytest.MonkeyPatch):
@@ -139,3 +144,24 @@ def test_the_command_names_what_it_cannot_use(arguments: list[str], complaint: s
 
     assert exit_.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", checkpoint.KINDS)
+def test_the_stack_holds_within_a_tenth_of_what_the_schedule_needs(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """Of this size, states count and nodes do not."""
+    monkeypatch.setattr(checkpoint, "LAYERS", 32)
+    monkeypatch.setattr(checkpoint, "BATCH", 2048)
+
+    assert memory.allocated("asyncgrad", kind) < 1.1 * memory.allocated("floor", kind)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="counts as Linux does")
+def test_the_table_of_memory_has_a_row_for_each_kind(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(memory, "_apart", lambda count, peer, kind: max(1, getattr(memory, count)(peer, kind)))
+
+    assert memory.main([]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[1].strip() for line in lines[3:]] == list(checkpoint.KINDS)

@@ -60,7 +60,16 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_every_example_has_a_test_here():
     examples = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
 
-    here = {"async_rule", "inplace_and_views", "many_models", "overlapped_reduction", "train_digits"}
+    here = {
+        "async_rule",
+        "checkpoint_budget",
+        "inplace_and_views",
+        "many_models",
+        "overlapped_reduction",
+        "reentrant_checkpoint",
+        "train_deeper_than_memory",
+        "train_digits",
+    }
     assert examples == here | {"serve_and_learn"}  # whose tests are in tests/serving/test_process.py
 
 
@@ -77,6 +86,50 @@ def test_overlapped_reduction_has_all_its_exchanges_under_way_at_once():
 
     assert finished.returncode == 0, finished.stderr
     assert "12 gradients exchanged, at most 12 on their way at the same time" in finished.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is one that Linux enforces")
+def test_train_deeper_than_memory_fails_in_memory_and_trains_on_disk_under_the_same_limit():
+    finished = run_example("train_deeper_than_memory", "--steps", 5)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert "in memory: numpy._core._exceptions._ArrayMemoryError" in finished.stdout
+    assert "on disk: trained" in finished.stdout
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", finished.stdout)]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0] / 2
+    assert figure(r"accuracy ([\d.]+)%", finished.stdout) > 50
+
+
+@needs_demo
+def test_reentrant_checkpoint_shows_the_peak_against_the_depth_and_draws_it(tmp_path: Path):
+    picture = tmp_path / "depth.png"
+
+    finished = run_example("reentrant_checkpoint", "--depths", 8, 32, "--picture", picture)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    peaks = {int(line.split()[0]): re.findall(r"([\d.]+) MB", line) for line in finished.stdout.splitlines()[1:3]}
+    (plain, each, chain), (plain4, each4, chain4) = (map(float, peaks[depth]) for depth in (8, 32))
+    assert plain > each > chain
+    # Four times as deep: the slope without checkpoints, a third of it, and hardly any.
+    assert plain4 / plain > 3.5
+    assert (each4 - each) < (plain4 - plain) * 0.4
+    assert chain4 / chain < 1.5
+    assert "the same, bit by bit" in finished.stdout
+    assert min(png_size(picture)) > 400
+
+
+def test_checkpoint_budget_keeps_to_its_budgets_and_names_the_least():
+    finished = run_example("checkpoint_budget")
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert "memory_budget=1 is too small for this chain" in finished.stdout
+    assert finished.stdout.count("the same gradient") == 4
+    runs = [int(count) for count in re.findall(r"budget .* (\d+) runs", finished.stdout)]
+    peaks = [float(peak) for peak in re.findall(r"budget .* ([\d.]+) MB at most", finished.stdout)]
+    assert runs == sorted(runs)
+    assert runs[0] < runs[-1]
+    assert peaks == sorted(peaks, reverse=True)
 
 
 @needs_demo

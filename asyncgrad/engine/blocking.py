@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import contextvars
+import functools
 import inspect
 import threading
 from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW, LoopBelow
+from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.naming import identify
-from .bodies import NESTED_ON_ONE_STACK, called, send_away
+from .bodies import called, send_away
 from .device import device_here, is_elsewhere
 from .driving import drive, say_where
 from .gait import Gait
+from .new_stack import NESTED_ON_ONE_STACK, on_a_new_stack
 from .node_task import NodeTask
-from .running import loop_is_running, loop_thread, run_apart
+from .running import loop_is_running, run_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -32,7 +33,7 @@ __all__ = ["drive_blocking"]
 def drive_blocking(graph_task: GraphTask) -> list[Any]:
     """Drive a task to its end; never suspends."""
     if (graph_task.reentrant_depth + 1) % NESTED_ON_ONE_STACK == 0:
-        return _on_a_new_stack(graph_task)
+        return on_a_new_stack(functools.partial(_drive_on_a_new_stack, graph_task))
     return _drive_here(graph_task)
 
 
@@ -122,54 +123,10 @@ def _called_outside_of_nodes(callback: Callable[[], Any]) -> Any:
     return callback()
 
 
-def _on_a_new_stack(graph_task: GraphTask) -> list[Any]:
-    """Drive a task that is nested deep in others on the stack of a thread of its own, and wait for that.
-
-    Python's stack is bounded, and nesting is to be bounded by memory alone. PyTorch changes threads too.
-    """
-    results: list[list[Any]] = []
-    errors: list[BaseException] = []
-    begun, running = threading.Lock(), threading.Lock()
-    running.acquire()
-
-    def drive_in_thread() -> None:
-        if not begun.acquire(blocking=False):
-            # The caller was interrupted before this, and has gone.
-            return
-        graph_task.thread_id = threading.get_ident()
-        below = None if loop is None else LoopBelow(graph_task.thread_id, loop)
-        LOOP_BELOW.set(below)
-        graph_task.context.run(LOOP_BELOW.set, below)
-        try:
-            results.append(_drive_here(graph_task))
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            running.release()
-
-    loop = loop_thread()
-    try:
-        threading.Thread(target=contextvars.copy_context().run, args=(drive_in_thread,)).start()
-        running.acquire()
-    finally:
-        # Where it was interrupted.
-        if not (results or errors) and not begun.acquire(blocking=False):
-            _wait_for_the_end(running, results, errors)
-    if errors:
-        raise errors.pop()
-    return results.pop()
-
-
-def _wait_for_the_end(running: threading.Lock, *outcomes: list[Any]) -> None:
-    """Wait for the end of what a thread does, however often that is interrupted; raise the interruption then.
-
-    Neither by Thread.join() nor by an Event, which interruptions put into disorder.
-    """
-    try:
-        running.acquire()
-    finally:
-        if not any(outcomes):
-            _wait_for_the_end(running, *outcomes)
+def _drive_on_a_new_stack(graph_task: GraphTask) -> list[Any]:
+    graph_task.thread_id = threading.get_ident()
+    graph_task.context.run(LOOP_BELOW.set, LOOP_BELOW.get())
+    return _drive_here(graph_task)
 
 
 def _step_once(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:

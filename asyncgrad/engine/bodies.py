@@ -18,6 +18,7 @@ from ..context import CURRENT_NODE
 from .deeper_first import DeeperFirst
 from .device import is_elsewhere
 from .errand import Errand, Mailbox, end_of
+from .new_stack import NESTED_ON_ONE_STACK
 from .node_task import NodeTask
 from .notes import add_later_error
 from .pacing import Pace, breathe
@@ -34,9 +35,6 @@ __all__ = ["Bodies", "called", "send_away"]
 
 #: Held while hooks that hold up further nodes are counted, since they may run in several threads.
 _HOLDING_UP = threading.Lock()
-
-#: A backward inside a backward runs on the same stack, until so many are nested: the next one begins a new stack.
-NESTED_ON_ONE_STACK = 16
 
 
 async def called(callback: Callable[[], Any]) -> None:

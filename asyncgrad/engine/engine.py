@@ -17,7 +17,7 @@ from .exec_info import init_to_execute
 from .graph_task import GraphTask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..graph.node import Node
 
@@ -44,6 +44,7 @@ class Engine:
         accumulate: bool,
         inputs: Sequence[Edge] = (),
         exit_on_error: bool = False,
+        sums: Mapping[Node, tuple[Any, bool]] | None = None,
     ) -> list[Any]:
         """Run a backward from `roots` to its end; return the captured gradients.
 
@@ -59,8 +60,12 @@ class Engine:
             inputs: limits the backward to what leads there; empty runs all.
             exit_on_error: complete the task and its future at the first error, before the bodies that still run
                 have ended; who awaits the backward waits for those either way.
+            sums: for leaves whose gradients are to be added, one by one, to sums that were made before: the sum, and
+                whether it is the leaf's `.grad`, which the new sum then takes the place of.
         """
         graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs, exit_on_error)
+        if sums:
+            _go_on_from(graph_task, sums)
         try:
             captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
             if graph_task.completion is not None:
@@ -119,6 +124,16 @@ def _new_task(
     )
     context.run(_enter, graph_task, create_graph)
     return graph_task
+
+
+def _go_on_from(graph_task: GraphTask, sums: Mapping[Node, tuple[Any, bool]]) -> None:
+    """Let the gradients of leaves be added to sums that were made before; nothing has run yet."""
+    graph_task.sums = {leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad}
+    for leaf, (total, _) in sums.items():
+        if graph_task.plain is not None:
+            graph_task.plain.go_on_from(leaf, total)
+        elif graph_task.counted is not None:
+            graph_task.counted.seed(leaf, [total], [False])
 
 
 def _enter(graph_task: GraphTask, create_graph: bool) -> None:

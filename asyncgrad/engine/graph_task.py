@@ -13,7 +13,7 @@ from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
-from ..graph.grad_change import settle_all
+from ..graph.grad_change import continue_sum, hand_over, settle_all
 from ..graph.heavy import Heavy
 from ..graph.node import LEAF_ORDER
 from .body import prefers_worker, run_here
@@ -89,9 +89,11 @@ class GraphTask(TaskRecord):
         "outer",
         "outer_node",
         "plain",
+        "read_ahead",
         "reentrant_depth",
         "root",
         "streams",
+        "sums",
         "thread_id",
         "turn",
     )
@@ -115,8 +117,7 @@ class GraphTask(TaskRecord):
         anomaly: Any = None,
     ) -> None:
         self.id = id
-        self.keep_graph = keep_graph
-        self.create_graph = create_graph
+        self.keep_graph, self.create_graph = keep_graph, create_graph
         self.exit_on_error = exit_on_error
         self.has_error = False
         self.outer = outer
@@ -140,6 +141,8 @@ class GraphTask(TaskRecord):
         self.awake: DeeperFirst | None = None
         #: The nodes that have been sent to their devices' workers; None as long as none has been.
         self.away: dict[Node, Errand] | None = None
+        #: The sums in `.grad` that gradients are added to one by one, by leaf.
+        self.sums: dict[Node, Any] | None = None
         self.is_running = True
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
@@ -233,12 +236,11 @@ class GraphTask(TaskRecord):
 
     def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
         """Take what a careful run of `node` gave: its gradients, or None where its body did not run."""
-        counted = self.counted
-        assert counted is not None
+        assert self.counted is not None
         if outputs is None:
-            counted.skip(node)
+            self.counted.skip(node)
             return
-        counted.complete(node, outputs)
+        self.counted.complete(node, outputs)
 
     def capture(self, node: Node, grads: list[Any]) -> bool:
         """Store what is captured at `node`; tell whether its body is to run."""
@@ -266,9 +268,8 @@ class GraphTask(TaskRecord):
             return None
         if not self.create_graph and node.plan.may_be_heavy(node, grad):
             raise Heavy
-        return node.apply_wanted(
-            grad, [target is not None and should_execute(limits, target) for target in node.next_nodes]
-        )
+        wanted = [target is not None and should_execute(limits, target) for target in node.next_nodes]
+        return node.apply_wanted(grad, wanted)
 
     def run_leaf(self, leaf: Any, grads: list[Any]) -> None:
         """Run an AccumulateGrad that nobody watches."""
@@ -277,8 +278,10 @@ class GraphTask(TaskRecord):
 
     def accumulate(self, leaf: Any, grads: list[Any]) -> GradChange | None:
         """Let an AccumulateGrad take its one gradient; return and remember what takes that back."""
-        # In the plain gait nothing else runs between the first leaf and the end, unless a callback waits there.
+        # In the plain gait nothing else runs between the first leaf and the end, but for callbacks.
         listed = self.counted is not None or self.outer is not None or self.completion is not None
+        if self.sums is not None and leaf in self.sums:
+            return continue_sum(leaf.variable, grads.pop(), self.sums[leaf], self.changes)
         return leaf.accumulate(grads.pop(), self.changes, listed)  # type: ignore[no-any-return]
 
     def succeed(self) -> None:
@@ -292,11 +295,7 @@ class GraphTask(TaskRecord):
             # Not where another thread may be about to add to the very list.
             outer.changes, self.changes = self.changes, outer.changes
             return
-        latest = {id(change.tensor): change for change in outer.changes}
-        for change in self.changes:
-            previous = latest.get(id(change.tensor))
-            if previous is None or not change.merge_into(previous):
-                outer.changes.append(change)
+        hand_over(self.changes, outer.changes)
 
     def results(self) -> list[Any]:
         """Return what was captured, now that nothing is left to run.
@@ -334,6 +333,6 @@ class GraphTask(TaskRecord):
         """Part from the context, which refers to this task: together they would be left to the garbage collector."""
         self.is_running = False
         self.context = Context()
-        self.plain = self.counted = self.awake = None
+        self.plain = self.counted = self.awake = self.read_ahead = None
         if self.completion is not None:
             self.completion.close(self)

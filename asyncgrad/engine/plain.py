@@ -128,6 +128,11 @@ class PlainGait:
         if became_special[0] != self._became_special and any(node.special is not None for node in self._reached()):
             self._count_from_here(task, [])
 
+    def go_on_from(self, leaf: Node, total: Any) -> None:
+        """Let the gradients of a leaf be added to a sum that was made before."""
+        self._buffers[leaf] = total
+        self._leaves.append(leaf)
+
     def finish(self, task: GraphTask) -> None:
         """Give the leaves, which waited for the end of the gait, their gradients."""
         buffers = self._buffers

@@ -1,6 +1,10 @@
 """What a graph is: nodes, edges, what they save and what they check. Nothing in here runs one."""
 
 from ..context import current_node as current_node
+from ..offload import DiskStore as DiskStore
+from ..offload import Store as Store
+from ..offload import save_to_disk as save_to_disk
+from ..offload import save_to_store as save_to_store
 from ..views import CopyBackwards as CopyBackwards
 from ..views import CopySlices as CopySlices
 from ..views import TensorGeometry as TensorGeometry
@@ -30,12 +34,14 @@ __all__ = [
     "AccumulateGrad",
     "CopyBackwards",
     "CopySlices",
+    "DiskStore",
     "Edge",
     "GradientEdge",
     "InputMetadata",
     "Node",
     "RemovableHandle",
     "SavedTensor",
+    "Store",
     "TensorGeometry",
     "TraceableNode",
     "ViewFunc",
@@ -50,6 +56,8 @@ __all__ = [
     "node_creation_hook",
     "register_multi_grad_hook",
     "replay_views",
+    "save_to_disk",
+    "save_to_store",
     "saved_tensors_hooks",
     "set_gradient_edge",
 ]

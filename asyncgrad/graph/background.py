@@ -22,6 +22,9 @@ class Work(Protocol):
     async def wait(self) -> None:
         """Wait for its end, whatever that is; from any event loop."""
 
+    def has_failed(self) -> bool:
+        """Tell whether it has ended, and not by returning."""
+
     def take(self) -> Any:
         """Return its result, or raise its error, now that it has ended."""
 

@@ -15,9 +15,20 @@ from .saved import version_of
 from .tracked import Tracked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
 
-__all__ = ["GradChange", "change_grad", "may_take", "settle_all"]
+__all__ = [
+    "GradChange",
+    "change_grad",
+    "continue_sum",
+    "drop_changes",
+    "hand_over",
+    "may_take",
+    "settle_all",
+    "sum_so_far",
+]
 
 
 class GradState(NamedTuple):
@@ -61,7 +72,7 @@ class GradChange:
         retained: whether the tensor is no leaf and keeps its gradient by `retain_grad`.
     """
 
-    __slots__ = ("_is_listed", "_is_open", "after", "before", "grad", "retained", "tensor")
+    __slots__ = ("_is_listed", "_is_open", "after", "before", "grad", "owner", "retained", "tensor")
 
     def __init__(self, tensor: Tracked, grad: Any, retained: bool) -> None:
         self.tensor = tensor
@@ -73,6 +84,8 @@ class GradChange:
         self.after: GradState | None = None
         self._is_open = True
         self._is_listed = False
+        #: The identity of the list of the backward whose change this is; no reference, which would be a cycle.
+        self.owner = 0
 
     def enter(self, changes: list[GradChange]) -> None:
         """Add this change to the list of its tensor."""
@@ -123,6 +136,15 @@ class GradChange:
             if previous.grad is not None:
                 previous.grad = values.add(previous.grad, self.grad)
             return True
+
+    def follows_one_of(self, owner: int) -> GradChange | None:
+        """Return the change of the same tensor right before this one, where it is of the backward `owner`."""
+        meta = self.tensor._autograd_meta()
+        with meta.lock:
+            changes = meta.changes
+            index = changes.index(self) if self in changes else 0
+            previous = changes[index - 1] if index else None
+            return previous if previous is not None and previous._is_open and previous.owner == owner else None
 
     def take_back(self) -> None:
         """Undo this change, and no other: its backward has failed.
@@ -186,12 +208,73 @@ def change_grad(
                 _add(tensor, grad, sole, retained)
             return change
         change = GradChange(tensor, grad, retained)
+        change.owner = id(changes)
         changes.append(change)
         change.enter(meta.changes)
         # What may have to be added again stays as it is.
         _add(tensor, grad, sole and change.grad is None, retained)
         change.after = GradState.of(tensor)
     return change
+
+
+def sum_so_far(tensor: Tracked) -> Any:
+    """Return the array of a leaf's gradient, where it had none before a backward that still runs began to add to it.
+
+    What else that adds may then go on from this sum as if it were one with it; None where it may not.
+    """
+    meta = tensor._meta
+    if meta is None or meta.grad is None or meta.hooks is not None or meta.post_accumulate_hooks is not None:
+        return None
+    with meta.lock:
+        changes = meta.changes
+        is_all = len(changes) == 1 and changes[0].before.grad is None and changes[0].is_last()
+        return meta.grad._data if is_all and meta.grad._grad_fn is None else None
+
+
+def continue_sum(tensor: Tracked, total: Any, before: Any, changes: list[GradChange]) -> GradChange | None:
+    """Let `total` take the place of the gradient `before`, of which it is the continuation.
+
+    Args:
+        tensor: a leaf.
+        total: an array that nobody else holds.
+        before: what `sum_so_far` gave.
+        changes: those of the backward.
+    """
+    meta = tensor._autograd_meta()
+    if total is before:
+        return None
+    if meta.grad is None or meta.grad._data is not before or meta.changes == []:
+        # Somebody else has changed it meanwhile.
+        return change_grad(tensor, total - before, changes, sole=True, listed=True)
+    with meta.lock:
+        change = GradChange(tensor, total - before, False)
+        change.owner = id(changes)
+        changes.append(change)
+        change.enter(meta.changes)
+        meta.grad._data = _array(total, tensor)
+        meta.grad._bump_version()
+        change.after = GradState.of(tensor)
+    return change
+
+
+def hand_over(changes: list[GradChange], outer: list[GradChange]) -> None:
+    """Make the changes of a backward a part of those of the one that it ran inside of."""
+    for change in changes:
+        previous = change.follows_one_of(id(outer))
+        if previous is None or not change.merge_into(previous):
+            change.owner = id(outer)
+            outer.append(change)
+
+
+def drop_changes(changes: list[GradChange], tensors: Iterable[Tracked]) -> None:
+    """Make the latest change of each of `tensors` final, ahead of the others: nobody else knows those tensors."""
+    wanted = {id(tensor) for tensor in tensors}
+    for index in reversed(range(len(changes))):
+        if not wanted:
+            return
+        if id(changes[index].tensor) in wanted:
+            wanted.discard(id(changes[index].tensor))
+            changes.pop(index).settle()
 
 
 def settle_all(changes: list[GradChange]) -> None:

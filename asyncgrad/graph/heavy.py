@@ -12,12 +12,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "LARGE",
     "LARGE_FOR_SUPERLINEAR",
     "Heavy",
+    "MayBeHeavy",
     "estimated_seconds",
     "expect_large_arrays",
     "kind_of",
@@ -89,3 +90,28 @@ def expect_large_arrays() -> None:
     large_arrays_met[0] = True
     while _on_large_arrays:
         _on_large_arrays.pop()()
+
+
+class MayBeHeavy:
+    """Abstract: what a node says of how long its body takes."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name that errors and drawings show."""
+        raise NotImplementedError(f"{type(self).__name__} must have a name")
+
+    #: Whether `apply` must run in the thread of the event loop that the backward is awaited on, however long it takes:
+    #: it may use that loop, or what only that thread may touch. Otherwise a worker thread may run it.
+    stays_on_loop = False
+
+    def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
+        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        return (self.name, type(self), *map(kind_of, grads)), 1e-4
+
+    def has_kept_its_thread(self) -> None:
+        """Called where the time budget of a backward has been spent in, or just before, a run of this plain node."""
+
+    def is_light(self) -> None:
+        """Called where runs of this kind have been measured, and are short."""

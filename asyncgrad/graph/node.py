@@ -17,7 +17,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from .creation import announce
 from .direct_call import call_node
 from .edges import Edge, WithEdges, checked_edge, output_indices
-from .heavy import kind_of
+from .heavy import MayBeHeavy
 from .hooks import HookList, RemovableHandle
 from .metadata import InputMetadata
 from .on_stream import OnStream
@@ -80,7 +80,7 @@ class GradientEdge(NamedTuple):
     output_nr: int
 
 
-class Node(OnStream, WithEdges):
+class Node(OnStream, WithEdges, MayBeHeavy):
     """Abstract: one backward function. It turns the gradients of a forward's outputs into those of its inputs.
 
     A subclass implements `apply`, as a function or an `async def`. Calling a node, `node(*grads)`, runs that alone,
@@ -118,9 +118,6 @@ class Node(OnStream, WithEdges):
 
     #: Whether `apply` is an `async def`.
     is_async = False
-    #: Whether `apply` must run in the thread of the event loop that the backward is awaited on, however long it takes:
-    #: it may use that loop, or what only that thread may touch. Otherwise a worker thread may run it.
-    stays_on_loop = False
     #: Whether `apply` is made of differentiable functions alone, so that it can be traced: see TraceableNode.
     is_traceable = False
     #: Whether what the node keeps for `apply` is nothing but saved tensors and what settles the graph's structure, so
@@ -353,19 +350,13 @@ class Node(OnStream, WithEdges):
         """Keep what a hook has packed in the place of entry `index`."""
         raise NotImplementedError(f"{type(self).__name__} has saved entries, and must implement keep_packed")
 
+    def needed_packed(self) -> Sequence[Packed]:
+        """Return what hooks have packed of what the node needs in the backward that runs, in unpack order."""
+        return [entry for entry in self.saved_entries() or () if isinstance(entry, Packed)]
+
     def waits_for_saved(self) -> bool:
         """Tell whether something saved is known to need an event loop to be unpacked."""
         return any(isinstance(entry, Packed) and entry.may_wait() for entry in self.saved_entries() or ())
-
-    def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
-        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
-        return (self.name, type(self), *map(kind_of, grads)), 1e-4
-
-    def has_kept_its_thread(self) -> None:
-        """Called where the time budget of a backward has been spent in, or just before, a run of this plain node."""
-
-    def is_light(self) -> None:
-        """Called where runs of this kind have been measured, and are short."""
 
     def release_variables(self) -> None:
         """Let go of what was saved for the backward."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import weakref
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..context import SAVED_TENSORS_HOOKS, is_kind, set_grad_mode
 from ..errors import ChangedTensorError, HookError, HookTypeError
@@ -17,6 +17,7 @@ from .background import background
 from .creation import observe_nodes
 from .memory import SavedMemory
 from .naming import identify, name_hook
+from .read_ahead import claim
 from .saved import Saved, changed, output_alias, unpacked, version_of
 from .tracked import Tracked
 from .values import describe, wrap
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .background import Work
     from .node import Node
 
-__all__ = ["PackHooks", "Packed", "abandon", "unpack_all"]
+__all__ = ["Keeper", "PackHooks", "Packed", "abandon", "unpack_all"]
 
 
 @final
@@ -37,23 +38,42 @@ class PackHooks:
     Args:
         pack: called with a tensor that a node saves.
         unpack: called with what `pack` returned.
+        prefetch: called with what `pack` returned before a backward comes to unpack it; see `saved_tensors_hooks`.
+        ahead: for so many tensors at a time.
+        waits: tells of what `pack` returned whether a plain `unpack` would return something to wait for.
 
     Raises:
         HookTypeError: one of them cannot be called.
     """
 
-    __slots__ = ("pack", "running", "unpack", "unpacks_async")
+    __slots__ = ("ahead", "pack", "prefetch", "running", "unpack", "unpacks_async", "waits")
 
-    def __init__(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        pack: Callable[[Any], Any],
+        unpack: Callable[[Any], Any],
+        *,
+        prefetch: Callable[[Any], Any] | None = None,
+        ahead: int = 0,
+        waits: Callable[[Any], bool] | None = None,
+    ) -> None:
         for name, hook in (("pack", pack), ("unpack", unpack)):
             if not callable(hook):
                 raise HookTypeError(
                     f"the {name} hook of a saved tensor must be callable, not {describe(hook)}: pass a function or an "
                     "async def that takes one argument"
                 )
+        if prefetch is not None and (not callable(prefetch) or is_kind(inspect.iscoroutinefunction, prefetch)):
+            raise HookTypeError(
+                f"the prefetch hook of saved tensors must be a plain function, not {describe(prefetch)}: it starts "
+                "something, and nobody waits for it"
+            )
         self.pack = pack
         self.unpack = unpack
         self.unpacks_async = is_kind(inspect.iscoroutinefunction, unpack)
+        self.prefetch = prefetch
+        self.ahead = 0 if prefetch is None else ahead
+        self.waits = waits
         #: The packs that have not ended, in the order in which they began.
         self.running: dict[Work, None] = {}
 
@@ -69,6 +89,23 @@ class PackHooks:
                 node.keep_packed(index, Packed(node, saved, saved.tensor, self))
 
 
+class Keeper(Protocol):
+    """What takes PackHooks' place in SAVED_TENSORS_HOOKS where the library itself keeps what nodes save."""
+
+    @property
+    def unpacks_async(self) -> bool:
+        """Whether what `unpack` returns has to be awaited."""
+
+    def pack_saved(self, node: Node) -> None:
+        """See what a new node has saved, and make a Packed of what is to be kept here."""
+
+    def keep(self, node: Node, shown: Tracked) -> Any:
+        """Return what stands for a tensor that `node` saves."""
+
+    def unpack(self, kept: Any) -> Any:
+        """Return the tensor or its array, or an awaitable of it, for what `keep` returned."""
+
+
 @final
 class Packed:
     """What a pack hook made of a tensor that a node saves, and the tensor's place in the graph.
@@ -77,14 +114,14 @@ class Packed:
         node: what saves it.
         saved: how it would be saved without hooks.
         shown: what the pack hook is called with.
-        hooks: the hooks.
+        hooks: PackHooks; or a Keeper, which is no user's and is called where it stands.
     """
 
     __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_memory", "_place", "_shape", "_work")
 
-    def __init__(self, node: Node, saved: Saved, shown: Tracked, hooks: PackHooks) -> None:
+    def __init__(self, node: Node, saved: Saved, shown: Tracked, hooks: PackHooks | Keeper) -> None:
         self._work: Work | None = None
-        self._hooks = hooks
+        self._hooks: PackHooks | Keeper = hooks
         self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
         source = saved.tensor
         output_nr = saved.output_nr
@@ -94,10 +131,10 @@ class Packed:
         self._place = (output_nr, saved.producer, saved.accumulator)
         #: For hooks that do not copy, whose tensor a write may have changed.
         self._memory = SavedMemory(shown, saved.version)
-        self._kept = self._pack(node, shown)
+        self._kept = self._pack(node, shown, hooks) if isinstance(hooks, PackHooks) else hooks.keep(node, shown)
 
-    def _pack(self, node: Node, shown: Tracked) -> Any:
-        hook = self._hooks.pack
+    def _pack(self, node: Node, shown: Tracked, hooks: PackHooks) -> Any:
+        hook = hooks.pack
         before = version_of(shown)
         context = contextvars.copy_context()
         kept = context.run(_called_apart, hook, shown)
@@ -105,23 +142,46 @@ class Packed:
         if not inspect.isawaitable(kept):
             _check_unchanged(shown, before, name)
             return kept
-        work = background().start(_packed_later(kept, shown, before, name), context, name, self._hooks.ended)
+        work = background().start(_packed_later(kept, shown, before, name), context, name, hooks.ended)
         if work.is_ended:
             return work.take()
-        self._hooks.running[work] = None
+        hooks.running[work] = None
         self._work = work
         return None
 
     def may_wait(self) -> bool:
         """Tell whether unpacking is known to have something to wait for."""
-        return (self._work is not None and not self._work.is_ended) or self._hooks.unpacks_async
+        hooks, work = self._hooks, self._work
+        if (work is not None and not work.is_ended) or hooks.unpacks_async:
+            return True
+        waits = hooks.waits if isinstance(hooks, PackHooks) and work is None else None
+        return waits is not None and waits(self._kept)
+
+    @property
+    def ahead(self) -> int:
+        """How many tensors a backward may prefetch when this one comes next; 0 where there is no prefetch hook."""
+        return self._hooks.ahead if isinstance(self._hooks, PackHooks) else 0
+
+    def prefetch(self) -> Any:
+        """Return what the prefetch hook does; None where the pack hook has not ended, or has failed."""
+        hook, work = self._hooks.prefetch if isinstance(self._hooks, PackHooks) else None, self._work
+        if hook is None or (work is not None and (not work.is_ended or work.has_failed())):
+            return None
+        if work is not None:
+            self._kept, self._work = work.take(), None
+        return hook(self._kept)
 
     def begin(self) -> Any:
         """Return what the unpack hook does, or a coroutine of that where the pack hook has to end first."""
+        # What has been fetched ahead is there until the unpack hook has taken it.
+        fetched = claim(self) if self.ahead else None
         work = self._work
-        if work is None:
-            return self._hooks.unpack(self._kept)
-        return self._call_unpack(work) if work.is_ended else self._unpack_after(work)
+        try:
+            if work is None:
+                return self._hooks.unpack(self._kept)
+            return self._call_unpack(work) if work.is_ended else self._unpack_after(work)
+        finally:
+            del fetched
 
     def _call_unpack(self, ended: Work) -> Any:
         self._kept, self._work = ended.take(), None

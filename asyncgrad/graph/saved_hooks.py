@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import SAVED_TENSORS_HOOKS, Mode
-from ..errors import ArgumentTypeError, HookError
+from ..errors import ArgumentError, ArgumentTypeError, HookError
 from .background import background
 from .creation import observe_nodes
 from .packed import PackHooks
@@ -43,9 +43,10 @@ class saved_tensors_hooks(SavedTensorsMode):
 
     The node keeps what `pack` returned in place of the tensor: a path, a compressed copy, a handle. Each backward
     through the node calls `unpack` on it when the node's turn has come: nodes unpack in the order in which they run,
-    newest first, and what no gradient that is asked for needs is not unpacked. A tensor that is saved twice is packed
-    twice. A context manager, and a decorator of functions, generators and their async kinds; it holds for the current
-    context only, and of nested ones the innermost alone is used.
+    newest first, and what no gradient that is asked for needs is not unpacked; those of one node in the order of
+    `node.saved_tensors`. A tensor that is saved twice is packed twice. A context manager, and a decorator of functions,
+    generators and their async kinds; it holds for the current context only, and of nested ones the innermost alone is
+    used.
 
     Hooks that copy or store a tensor keep its value, whatever is written into the tensor later. What `unpack` returns
     in the memory that was packed, the tensor itself or a view of its array, raises ChangedTensorError in the backward
@@ -60,15 +61,23 @@ class saved_tensors_hooks(SavedTensorsMode):
     raise what the first of them raised: then none is left behind. After a plain `with`, a pack whose graph is dropped
     is cancelled. Where no event loop runs, the forward waits for its end.
 
+    A `prefetch` is called with what `pack` returned before that is unpacked, in the order in which a backward will
+    unpack, from the first tensor on that it does unpack: for `ahead` tensors beyond that one. What it returns is kept
+    until the tensor has been unpacked or passed by, or the backward has ended; the same object for several tensors
+    counts once, and None, for what needs no fetching, not at all. It should start something and not wait for it.
+
     In a Function, `ctx.saved_tensors` unpacks, and an async `backward` writes `await ctx.load_saved()`; for a plain
     `backward`, what has to be waited for is loaded ahead.
 
     Args:
         pack: takes the tensor, and returns anything; it may not write into it.
         unpack: takes that, and returns a tensor or an array of the same shape and dtype.
+        prefetch: takes the same; a plain function.
+        ahead: how many tensors are prefetched and not unpacked, at most.
 
     Raises:
-        HookTypeError: one of them cannot be called.
+        HookTypeError: one of them cannot be called, or `prefetch` is an `async def`.
+        ArgumentError: `ahead` is less than 1.
         HookError: on entering, where `disable_saved_tensors_hooks` forbids it, with the message given there.
 
     Source: torch.autograd.graph.saved_tensors_hooks.
@@ -91,22 +100,33 @@ class saved_tensors_hooks(SavedTensorsMode):
         (2, [2.0, 4.0])
     """
 
-    __slots__ = ("_pack", "_unpack")
+    __slots__ = ("_ahead", "_pack", "_prefetch", "_unpack")
 
-    def __init__(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
-        PackHooks(pack, unpack)
+    def __init__(
+        self,
+        pack: Callable[[Any], Any],
+        unpack: Callable[[Any], Any],
+        *,
+        prefetch: Callable[[Any], Any] | None = None,
+        ahead: int = 4,
+    ) -> None:
+        if ahead < 1:
+            raise ArgumentError(f"saved_tensors_hooks prefetches at least 1 tensor ahead, not {ahead}")
         self._pack = pack
         self._unpack = unpack
+        self._prefetch = prefetch
+        self._ahead = ahead
+        self._value()
 
     def _before(self) -> Any:
         self._check_allowed()
         return self._get()
 
     def _value(self) -> Any:
-        return PackHooks(self._pack, self._unpack)
+        return PackHooks(self._pack, self._unpack, prefetch=self._prefetch, ahead=self._ahead)
 
     def _clone(self) -> Mode:
-        return saved_tensors_hooks(self._pack, self._unpack)
+        return saved_tensors_hooks(self._pack, self._unpack, prefetch=self._prefetch, ahead=self._ahead)
 
     async def __aenter__(self) -> None:
         self.__enter__()

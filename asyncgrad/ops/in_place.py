@@ -16,7 +16,8 @@ from ..graph.saved import versions_of
 from ..graph.tracked import Tracked
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, plainly, run_writer, write_by
-from .primitive import Primitive, PrimitiveNode
+from .primitive import Primitive
+from .primitive_node import PrimitiveNode
 
 __all__ = ["in_place", "write_at_index", "written_by"]
 

@@ -1,4 +1,4 @@
-"""What users' tests want too: derivatives checked against finite differences, and schedules explored."""
+"""What users' tests want too: derivatives checked against finite differences, schedules explored, stores checked."""
 
 from .device_contract import DEVICE_CHECKS as DEVICE_CHECKS
 from .device_contract import check_device as check_device
@@ -8,20 +8,26 @@ from .explore import explore as explore
 from .explore import run_with_seed as run_with_seed
 from .gradient_check import gradcheck as gradcheck
 from .gradient_check import gradgradcheck as gradgradcheck
+from .memory_store import MemoryStore as MemoryStore
 from .schedule_loop import ScheduleLoop as ScheduleLoop
 from .simulated import SimulatedAccelerator as SimulatedAccelerator
 from .simulated_array import SimulatedArray as SimulatedArray
 from .simulated_stream import SimulatedClock as SimulatedClock
+from .store_laws import STORE_LAWS as STORE_LAWS
+from .store_laws import check_store as check_store
 
 __all__ = [
     "DEVICE_CHECKS",
     "Exploration",
+    "MemoryStore",
+    "STORE_LAWS",
     "Schedule",
     "ScheduleLoop",
     "SimulatedAccelerator",
     "SimulatedArray",
     "SimulatedClock",
     "check_device",
+    "check_store",
     "explore",
     "gradcheck",
     "gradgradcheck",

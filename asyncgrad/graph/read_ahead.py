@@ -1,0 +1,107 @@
+"""ReadAhead: what a backward will unpack, asked for before the nodes that need it are ready."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import CURRENT_GRAPH_TASK, CURRENT_NODE
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .packed import Packed
+
+__all__ = ["NO_ROOM", "claim"]
+
+#: What a prefetch hook returns where there is something to fetch and no room for it yet: it is asked again.
+NO_ROOM = object()
+
+#: By how many tensors one that was asked for may be overtaken, for each tensor that may be asked for ahead.
+OVERTAKEN = 4
+
+
+def claim(packed: Packed) -> Any:
+    """Note that the backward that runs unpacks `packed` now; return what its prefetch hook gave.
+
+    The hooks of what comes next are called. Outside of a backward nothing comes next.
+    """
+    graph_task = CURRENT_GRAPH_TASK.get()
+    if graph_task is None or not graph_task.is_running:
+        return None
+    ahead = getattr(graph_task, "read_ahead", None)
+    if ahead is None:
+        ahead = graph_task.read_ahead = ReadAhead(graph_task, CURRENT_NODE.get())
+    return ahead.claim(packed)
+
+
+@final
+class ReadAhead:
+    """What one backward has yet to unpack, in the order in which its nodes run, and what has been asked for of it.
+
+    The order is that in which nodes run where nothing is waited for. Where bodies overlap a node may come earlier or
+    later; then it finds nothing asked for, or keeps what was.
+
+    Args:
+        graph_task: the backward.
+        node: the node that runs; what comes before it has been unpacked.
+    """
+
+    __slots__ = ("_asked", "_lock", "_shares", "_upcoming")
+
+    def __init__(self, graph_task: Any, node: Node | None) -> None:
+        #: Bodies may run in several threads, and one thread may be interrupted in here by the garbage collector.
+        self._lock = threading.RLock()
+        order: list[Node] = graph_task.execution_order()
+        start = next((place for place, each in enumerate(order) if each is node), 0)
+        #: With the place in the order of each.
+        self._upcoming: dict[Packed, int] = {}
+        for upcoming in order[start:]:
+            if upcoming.special is not None:
+                for packed in upcoming.needed_packed():
+                    if packed.ahead:
+                        self._upcoming[packed] = len(self._upcoming)
+        #: What has been asked for and not unpacked, with its place and what the hook returned; in order.
+        self._asked: dict[Packed, tuple[int, Any]] = {}
+        #: How many of those share what the hook returned, by its id: together they count as one.
+        self._shares: Counter[int] = Counter()
+
+    def claim(self, packed: Packed) -> Any:
+        """Return what the prefetch hook of `packed` gave, and forget it; ask for what comes next."""
+        with self._lock:
+            place = self._upcoming.pop(packed, None)
+            if place is None:
+                place, given = self._forget(packed)
+            else:
+                # First in the queue: it is needed now.
+                given = packed.prefetch()
+            self._ask(place, given)
+            return given
+
+    def _ask(self, place: int, current: Any) -> None:
+        upcoming, asked = self._upcoming, self._asked
+        while upcoming:
+            packed = next(iter(upcoming))
+            if len(self._shares) - (id(current) in self._shares) >= packed.ahead:
+                oldest = next(iter(asked))
+                # One that so many have overtaken is that of a node that no gradient has reached. A node that comes
+                # late, since its branch waits for something, is overtaken by fewer.
+                if place - asked[oldest][0] < OVERTAKEN * packed.ahead:
+                    return
+                self._forget(oldest)
+            given = packed.prefetch()
+            if given is NO_ROOM:
+                return
+            position = upcoming.pop(packed)
+            if given is not None:
+                asked[packed] = position, given
+                self._shares[id(given)] += 1
+
+    def _forget(self, packed: Packed) -> tuple[int, Any]:
+        place, given = self._asked.pop(packed, (-1, None))
+        shares = self._shares[id(given)] - 1
+        if shares > 0:
+            self._shares[id(given)] = shares
+        else:
+            del self._shares[id(given)]
+        return place, given

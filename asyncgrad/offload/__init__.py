@@ -1,0 +1,8 @@
+"""Saved tensors that are kept elsewhere than in memory, and come back ahead of need."""
+
+from .disk import DiskStore as DiskStore
+from .modes import save_to_disk as save_to_disk
+from .modes import save_to_store as save_to_store
+from .store import Store as Store
+
+__all__ = ["DiskStore", "Store", "save_to_disk", "save_to_store"]

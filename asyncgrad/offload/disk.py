@@ -1,0 +1,189 @@
+"""DiskStore: saved tensors in files of a temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import stat
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from ..errors import StoreError
+from .forking import begin_anew_in_children
+from .run_directory import RunDirectory, remove_leftovers
+
+__all__ = ["DiskStore"]
+
+#: How many files are read or written at the same time.
+THREADS = 4
+
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+@final
+class DiskStore:
+    """Keeps each tensor in a file, in a folder of this process: what `ag.graph.save_to_disk` saves to.
+
+    The folder is there while there are files or `open_folder()` asks for it, and is removed at the latest when the
+    process exits. What a crashed process has left is removed by the next that stores something in the same directory.
+    A child process reads what its parent has stored, and removes only what it has stored itself.
+
+    Args:
+        directory: made if it is not there. None is a folder of this user in `tempfile.gettempdir()`, which nobody
+            else can read.
+
+    Example:
+        >>> import tempfile
+        >>> import asyncgrad as ag
+        >>> async def main(directory):
+        ...     store = ag.graph.DiskStore(directory)
+        ...     await store.put("first", memoryview(b"some bytes"))
+        ...     return bytes(await store.get("first"))
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     ag.run(main(directory))
+        b'some bytes'
+    """
+
+    __slots__ = ("__weakref__", "_directory", "_is_private", "_lock", "_mine", "_opened", "_paths", "_pool", "_run")
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
+        self._is_private = directory is None
+        name = f"asyncgrad-{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}"
+        self._directory = Path(tempfile.gettempdir()) / name if directory is None else Path(directory).absolute()
+        #: Where each key is.
+        self._paths: dict[str, Path] = {}
+        self._begin()
+        begin_anew_in_children(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="asyncgrad-disk")
+        self._run: RunDirectory | None = None
+        #: The keys whose files this process has written, or is writing.
+        self._mine: set[str] = set()
+        self._opened = 0
+
+    def begin_anew(self) -> None:
+        """Part from the parent's folder and threads, in a child process."""
+        self._begin()
+
+    def __repr__(self) -> str:
+        return f"DiskStore({str(self._directory)!r})"
+
+    def open_folder(self) -> None:
+        """Make this process's folder, and keep it until `leave_folder()`.
+
+        Raises:
+            StoreError: that cannot be done.
+        """
+        try:
+            with self._lock:
+                self._folder()
+                self._opened += 1
+        except OSError as error:
+            text = f"no folder for saved tensors can be made in {str(self._directory)!r}: {error}"
+            raise StoreError(error.errno, f"{text}; name another one, as in save_to_disk(directory)") from error
+
+    def leave_folder(self) -> None:
+        """Take back an `open_folder()`: the folder goes when it is empty."""
+        with self._lock:
+            self._opened -= 1
+            self._tidy()
+
+    async def put(self, key: str, data: memoryview) -> None:
+        """Write a file.
+
+        Raises:
+            OSError: the disk is full, or fails, or the folder is gone.
+        """
+        await asyncio.get_running_loop().run_in_executor(self._pool, self._write, key, data)
+
+    async def get(self, key: str) -> memoryview:
+        """Return what the file holds.
+
+        Raises:
+            KeyError: there is none under that key.
+            OSError: it cannot be read.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, key)
+
+    async def delete(self, key: str) -> None:
+        """Remove the file, if there is one."""
+        self.release(key)
+
+    def release(self, key: str) -> None:
+        """Remove the file, if there is one, without a turn of the loop: that takes a system call."""
+        with self._lock:
+            path = self._paths.pop(key, None)
+            if key not in self._mine:
+                return
+            self._mine.discard(key)
+            # It may have been removed by somebody else. What cannot be removed goes with the folder, at the latest.
+            with contextlib.suppress(OSError):
+                if path is not None:
+                    path.unlink(missing_ok=True)
+            self._tidy()
+
+    def _write(self, key: str, data: memoryview) -> None:
+        with self._lock:
+            self._mine.add(key)
+            path = self._folder() / key
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+            try:
+                while data:
+                    data = data[os.write(file, data) :]
+            finally:
+                os.close(file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            with self._lock:
+                self._mine.discard(key)
+                self._tidy()
+            raise
+        with self._lock:
+            self._paths[key] = path
+
+    def _read(self, key: str) -> memoryview:
+        with self._lock:
+            path = self._paths[key]
+        with path.open("rb", buffering=0) as file:
+            # Not zeroed, as a bytearray would be.
+            data = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data
+            left = data
+            while left and (count := file.readinto(left)):
+                left = left[count:]
+        return data[: len(data) - len(left)]
+
+    def _folder(self) -> Path:
+        """Return the folder of this process, made now if there is none. The caller holds the lock."""
+        if self._run is None:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._is_private:
+                _check_private(self._directory)
+            remove_leftovers(self._directory)
+            self._run = RunDirectory(self._directory)
+        return self._run.path
+
+    def _tidy(self) -> None:
+        """Remove the folder if it is of no use. The caller holds the lock."""
+        if self._run is not None and not self._opened and not self._mine:
+            self._run.remove()
+            self._run = None
+
+
+def _check_private(directory: Path) -> None:
+    """Raise if a folder in a place that all users share is not ours alone."""
+    found: Any = directory.lstat()
+    if hasattr(os, "getuid") and (
+        not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o77
+    ):
+        raise PermissionError(f"{str(directory)!r} is not a folder of this user alone")

@@ -1,0 +1,376 @@
+"""Offload: the way of saved tensors to a store and back, with a bound on what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import secrets
+import sys
+import threading
+import warnings
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, final
+
+from ..context import BLOCKING
+from ..engine.loop_thread import LoopThread
+from ..errors import StoreError, StoreWarning
+from ..graph.read_ahead import NO_ROOM
+from .activation import Activation, Entry, Place, Staying
+from .forking import begin_anew_in_children
+from .layout import Layout, root_of
+from .reading import Reading, wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..graph.tracked import Tracked
+    from .store import Store
+
+__all__ = ["Offload"]
+
+#: How many arrays are written at the same time.
+WRITERS = 2
+
+
+@final
+class Offload:
+    """Writes activations to a store in the background, and reads them back.
+
+    The store runs on the event loop of a thread of its own: the forward is no coroutine, and where it waits for room
+    nothing else runs in its thread.
+
+    Args:
+        store: where they go.
+        min_bytes: smaller ones stay in memory.
+        max_pending_bytes: how much may wait to be written, and how much may have been read ahead.
+        release: deletes what is under a key at once; None has the store's `delete` do so in the background.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_changed",
+        "_failure",
+        "_finalizer",
+        "_known",
+        "_max_pending",
+        "_min_bytes",
+        "_next_number",
+        "_pending",
+        "_queue",
+        "_release",
+        "_room",
+        "_settling",
+        "_store",
+        "_thread",
+        "_token",
+        "_told",
+        "_writing",
+    )
+
+    def __init__(
+        self, store: Store, min_bytes: int, max_pending_bytes: int, release: Callable[[str], None] | None = None
+    ) -> None:
+        self._store = store
+        self._min_bytes = min_bytes
+        self._max_pending = max_pending_bytes
+        self._release = release
+        self._next_number = itertools.count().__next__
+        #: What was saved and is still needed, by the memory that it lies in.
+        self._known: weakref.WeakValueDictionary[Any, Activation] = weakref.WeakValueDictionary()
+        self._queue: deque[Entry] = deque()
+        self._writing: set[Entry] = set()
+        self._finalizer: Any = None
+        self._begin()
+        begin_anew_in_children(self)
+
+    def _begin(self) -> None:
+        #: One thread may take it twice: the garbage collector may let go of an activation at any line.
+        self._changed = threading.Condition(threading.RLock())
+        self._thread = LoopThread("asyncgrad-offload")
+        self._finalizer = weakref.finalize(self, self._thread.stop)
+        self._token = f"{os.getpid()}-{secrets.token_hex(4)}"
+        #: Bytes that wait to be written.
+        self._pending = 0
+        #: Bytes that have been read and not been taken, in a list for the readings to share.
+        self._room = [0]
+        #: The first error of a write that nobody has been told of, and the number of the first entry since one was.
+        self._failure: StoreError | None = None
+        self._told = 0
+        self._settling: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def begin_anew(self) -> None:
+        """Part from the parent's thread, in a child process: what was not written yet stays in memory."""
+        self._finalizer.detach()
+        for entry in (*self._queue, *self._writing):
+            if entry.place is not Place.GONE:
+                entry.place = Place.KEPT
+        self._queue.clear()
+        self._writing.clear()
+        # What the parent has stored it may also delete.
+        self._known.clear()
+        self._begin()
+
+    # What the hooks do.
+
+    def pack(self, tensor: Tracked) -> Activation | Staying:
+        """Begin to store a tensor that a node saves; wait while too much is under way.
+
+        Raises:
+            StoreError: the store has failed before.
+        """
+        array = tensor._data
+        if not Layout.can_hold(array) or array.nbytes < self._min_bytes or _is_parameter(tensor):
+            return Staying(tensor)
+        layout, root = Layout(array), root_of(array)
+        if layout.nbytes < self._min_bytes or layout.nbytes > root.nbytes:
+            return Staying(tensor)
+        counter = tensor._shared_version()
+        address = array.__array_interface__["data"][0]
+        memory = (id(root), address, array.shape, array.strides, array.dtype, id(counter), counter.value)
+        known = self._known.get(memory)
+        if known is not None and known.root() is root and known.entry.place is not Place.KEPT:
+            return known
+        number = self._next_number()
+        entry = Entry(number, f"{self._token}-{number}", array, layout)
+        activation = Activation(tensor, entry, self, weakref.ref(root))
+        self._queue_up(entry)
+        self._known[memory] = activation
+        return activation
+
+    def prefetch(self, kept: Activation | Staying) -> Any:
+        """Begin to read what is in the store; return what holds it, None where there is nothing to read."""
+        if isinstance(kept, Staying):
+            return None
+        entry = kept.entry
+        with self._changed:
+            if entry.place is not Place.STORED:
+                return None
+            reading = _under_way(entry)
+            if reading is not None:
+                return reading
+            if self._room[0] and self._room[0] + entry.nbytes > self._max_pending:
+                return NO_ROOM
+            return self._read(entry)
+
+    def waits(self, kept: Activation | Staying) -> bool:
+        """Tell whether unpacking has to wait for the store, and may be awaited."""
+        if isinstance(kept, Staying) or kept.entry.place is not Place.STORED or _may_block():
+            return False
+        reading = _under_way(kept.entry)
+        return reading is None or not reading.is_ended
+
+    def unpack(self, kept: Activation | Staying) -> Any:
+        """Return the tensor or its array, or a coroutine of it; in a thread without a running loop, wait for it.
+
+        Raises:
+            ChangedTensorError: it was written into since it was saved.
+            StoreError: the store has failed.
+        """
+        if isinstance(kept, Staying):
+            return kept.value()
+        kept.check_unchanged()
+        entry = kept.entry
+        with self._changed:
+            array = entry.array
+            if array is None:
+                reading = _under_way(entry) or self._read(entry)
+        if array is not None:
+            if entry.place is Place.KEPT and (failure := self._take_failure()) is not None:
+                warnings.warn(str(failure), StoreWarning, stacklevel=2)
+            return array
+        if reading.is_ended:
+            return reading.take()
+        return reading.wait_blocking() if _may_block() else reading.wait()
+
+    # Writing.
+
+    def _queue_up(self, entry: Entry) -> None:
+        with self._changed:
+            while self._pending and self._pending + entry.nbytes > self._max_pending and self._failure is None:
+                self._changed.wait()
+            self.raise_failure()
+            entry.place = Place.QUEUED
+            self._pending += entry.nbytes
+            self._queue.append(entry)
+            self._write_more()
+
+    def _write_more(self) -> None:
+        """Begin to write what is first in the queue. The caller holds the lock."""
+        while self._queue and len(self._writing) < WRITERS:
+            entry = self._queue.popleft()
+            if entry.place is Place.QUEUED:
+                entry.place = Place.WRITING
+                self._writing.add(entry)
+                if not self._thread.submit(self._write(entry, entry.array)):
+                    self._end_write(entry, RuntimeError("no thread can run it"))
+
+    async def _write(self, entry: Entry, array: Any) -> None:
+        error: BaseException | None = None
+        try:
+            await self._store.put(entry.key, entry.layout.read(array))
+        except BaseException as raised:
+            error = raised
+            if not isinstance(raised, Exception):
+                raise
+        finally:
+            del array
+            self._end_write(entry, error)
+            del error
+
+    def _end_write(self, entry: Entry, error: BaseException | None) -> None:
+        with self._changed:
+            was_needed = entry.place is not Place.GONE
+            if was_needed and error is None:
+                entry.place, entry.array = Place.STORED, None
+            elif was_needed:
+                entry.place = Place.KEPT
+                # Of what was queued before an error was told, nothing new is to be told.
+                if self._failure is None and isinstance(error, Exception) and entry.number >= self._told:
+                    what = f"a saved tensor of {entry.layout.described()} could not be put into {self._store!r}"
+                    self._failure = _store_error(error, what, "it stays in memory. Make room, or name another place")
+        if not was_needed:
+            self._delete(entry)
+        with self._changed:
+            self._writing.discard(entry)
+            self._pending -= entry.nbytes
+            self._write_more()
+            self._notify()
+
+    def _notify(self) -> None:
+        """Wake who waits for room, or for the end of all writes. The caller holds the lock."""
+        self._changed.notify_all()
+        if not self._pending:
+            for loop, waiter in self._settling:
+                loop.call_soon_threadsafe(wake, waiter)
+            self._settling.clear()
+
+    async def settle(self) -> None:
+        """Wait until nothing is to be written any more.
+
+        Raises:
+            StoreError: something could not be.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        with self._changed:
+            waits = self._pending > 0
+            if waits:
+                self._settling.append((loop, waiter))
+        if waits:
+            try:
+                await waiter
+            finally:
+                with self._changed:
+                    self._settling = [each for each in self._settling if each[1] is not waiter]
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raise the first error of a write, if there was one that nobody has been told of. It is told once."""
+        failure = self._take_failure()
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                # Its traceback leads back here: leave no cycle.
+                del failure
+
+    def _take_failure(self) -> StoreError | None:
+        with self._changed:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                self._told = self._next_number()
+        return failure
+
+    # Reading.
+
+    def _read(self, entry: Entry) -> Reading:
+        """Begin to read. The caller holds the lock."""
+        reading = Reading(entry, self._changed, self._room)
+        entry.reading = weakref.ref(reading)
+        if not self._thread.submit(self._fetch(reading)):
+            self._end_read(reading, None, RuntimeError("no thread can run it"))
+        return reading
+
+    async def _fetch(self, reading: Reading) -> None:
+        array: Any = None
+        error: BaseException | None = None
+        try:
+            array = reading.entry.layout.restore(await self._store.get(reading.entry.key))
+        except BaseException as raised:
+            error = raised
+            if not isinstance(raised, Exception):
+                raise
+        finally:
+            self._end_read(reading, array, error)
+            del error, reading
+
+    def _end_read(self, reading: Reading, array: Any, error: BaseException | None) -> None:
+        entry, failure = reading.entry, None
+        if error is not None:
+            what = f"a saved tensor of {entry.layout.described()} could not be got from {self._store!r}"
+            failure = _store_error(error, what, "the backward cannot go on without it; run the forward again")
+            with self._changed:
+                # Who asks again, in another backward, tries again.
+                entry.reading = None
+        reading.end(array, failure)
+
+    # Deleting.
+
+    def let_go(self, entry: Entry) -> None:
+        """Delete an entry that nobody needs any more, or do not even write it."""
+        with self._changed:
+            place, entry.place = entry.place, Place.GONE
+            entry.array = None
+            if place is Place.QUEUED:
+                self._pending -= entry.nbytes
+                self._notify()
+        if place is Place.STORED:
+            self._delete(entry)
+        elif place is Place.WRITING and self._release is not None:
+            self._wait_for_end(entry)
+
+    def _wait_for_end(self, entry: Entry) -> None:
+        """Wait until an entry that is being written has been written, and deleted: nothing is to be left behind.
+
+        The garbage collector may call this anywhere, also in the thread that writes, and at the end of the process.
+        """
+        if threading.current_thread().name.startswith("asyncgrad-"):
+            return
+        with self._changed:
+            while entry in self._writing and self._thread.is_alive() and not sys.is_finalizing():
+                self._changed.wait(1.0)
+
+    def _delete(self, entry: Entry) -> None:
+        # A child process has what its parent wrote to read, not to delete.
+        if not entry.key.startswith(self._token):
+            return
+        if self._release is not None:
+            self._release(entry.key)
+        else:
+            self._thread.submit(self._store.delete(entry.key))
+
+
+def _under_way(entry: Entry) -> Reading | None:
+    return None if entry.reading is None else entry.reading()
+
+
+def _may_block() -> bool:
+    """Tell whether this thread may stand still: in a blocking backward, or where no loop runs."""
+    return BLOCKING.get() or asyncio._get_running_loop() is None
+
+
+def _is_parameter(tensor: Tracked) -> bool:
+    """Tell whether a tensor is a leaf that requires grad, or a view of one: who holds it holds its memory anyway."""
+    view = tensor._view_meta()
+    base = tensor if view is None else view.base
+    return base._grad_fn is None and base._meta is not None and base._meta.requires_grad
+
+
+def _store_error(error: BaseException, what: str, advice: str) -> StoreError:
+    text = f"{what}: {error or type(error).__name__}; {advice}"
+    number = error.errno if isinstance(error, OSError) else None
+    made = StoreError(text) if number is None else StoreError(number, text)
+    made.__cause__ = error.with_traceback(None)
+    return made

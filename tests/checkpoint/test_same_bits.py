@@ -1,0 +1,187 @@
+"""Gradients of checkpointed models have the bits that they have without checkpoints, whatever the kind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from tests.checkpoint.models import MODELS, chained, checkpointed, made, plain
+
+each_model = pytest.mark.parametrize("model", sorted(MODELS))
+each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
+each_function = pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+each_chain = pytest.mark.parametrize(
+    "budget",
+    [{}, {"snapshots": 1}, {"snapshots": 2}, {"snapshots": 50}, {"memory_budget": 14_000}, {"memory_budget": 10**8}],
+    ids=str,
+)
+
+
+def gradients(model):
+    return [leaf.grad.numpy().tobytes() for leaf in model.leaves]
+
+
+def expected(name):
+    model = MODELS[name]()
+    sync.backward(plain(model))
+    return gradients(model)
+
+
+@each_model
+@each_kind
+@each_function
+def test_of_layers_that_are_checkpointed(run, model, use_reentrant, is_async):
+    async def main():
+        made = MODELS[model]()
+        await ag.backward(await checkpointed(made, is_async=is_async, use_reentrant=use_reentrant))
+        return gradients(made)
+
+    assert run(main()) == expected(model)
+
+
+@each_model
+@each_kind
+def test_of_a_blocking_backward(model, use_reentrant):
+    made = MODELS[model]()
+    sync.backward(asyncio.run(checkpointed(made, is_async=False, use_reentrant=use_reentrant)))
+
+    assert gradients(made) == expected(model)
+
+
+@each_model
+@each_kind
+@pytest.mark.parametrize("segments", [1, 2, 3])
+def test_of_layers_in_segments(model, use_reentrant, segments):
+    from_layers = MODELS[model]()
+    end = ag.checkpoint_sequential(from_layers.layers, segments, from_layers.start, use_reentrant=use_reentrant)
+    sync.backward(plain(from_layers._replace(layers=[], start=end)))
+
+    assert gradients(from_layers) == expected(model)
+
+
+@each_model
+@each_function
+@each_chain
+def test_of_a_chain_under_any_budget_and_of_its_second_run(run, model, is_async, budget):
+    async def main():
+        made = MODELS[model]()
+        found = []
+        for _ in range(2):
+            await ag.backward(await chained(made, is_async=is_async, **budget))
+            found.append(gradients(made))
+            for leaf in made.leaves:
+                leaf.grad = None
+        return found
+
+    assert run(main()) == [expected(model)] * 2
+
+
+@each_model
+@each_function
+def test_of_ag_grad_through_layers_on_saved_tensor_hooks(run, model, is_async):
+    async def main():
+        made = MODELS[model]()
+        loss = await checkpointed(made, is_async=is_async, use_reentrant=False)
+        return [grad.numpy().tobytes() for grad in await ag.grad(loss, made.leaves)]
+
+    assert run(main()) == expected(model)
+
+
+@each_model
+@each_kind
+def test_of_layers_inside_of_layers(run, model, use_reentrant):
+    async def main():
+        made = MODELS[model]()
+
+        def nested(layer, depth):
+            if not depth:
+                return layer
+            return lambda state: ag.checkpoint(nested(layer, depth - 1), state, use_reentrant=use_reentrant)
+
+        deep = made._replace(layers=[nested(layer, 3) for layer in made.layers])
+        await ag.backward(plain(deep))
+        return gradients(made)
+
+    assert run(main()) == expected(model)
+
+
+@each_kind
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_of_weights_that_are_arguments_and_shared(use_reentrant, steps):
+    random = np.random.default_rng(0)
+    arrays = random.standard_normal((6, 6)), random.standard_normal(6)
+
+    def several(x, w):
+        for _ in range(steps):
+            x = np.tanh(w @ x)
+        return x
+
+    def found(call):
+        w, x = (ag.tensor(array, requires_grad=True) for array in arrays)
+        y = x
+        for _ in range(4):
+            y = call(several, y, w)
+        sync.backward(y.sum())
+        return w.grad.numpy().tobytes(), x.grad.numpy().tobytes()
+
+    def checkpoint(*arguments):
+        return ag.checkpoint(*arguments, use_reentrant=use_reentrant)
+
+    assert found(checkpoint) == found(lambda fn, *arguments: fn(*arguments))
+
+
+@each_kind
+@each_function
+def test_of_second_derivatives(run, use_reentrant, is_async):
+    async def main(checkpoint):
+        random = np.random.default_rng(0)
+        x, w = (ag.tensor(random.standard_normal((3, 3)), requires_grad=True) for _ in range(2))
+        start = x * 2
+        layer = lambda x, w: (np.tanh(x @ w), np.exp(x) * w)
+        if checkpoint:
+            results = ag.checkpoint(made(layer, is_async), start, w, use_reentrant=use_reentrant)
+            first, second = await results if is_async else results
+        else:
+            first, second = layer(start, w)
+        loss = (first * second).sum()
+        if checkpoint and use_reentrant:
+            with pytest.warns(UserWarning, match="create_graph"):
+                await ag.backward(loss, create_graph=True)
+            penalty = np.square(x.grad).sum() + np.square(w.grad).sum()
+        else:
+            penalty = sum(np.square(grad).sum() for grad in await ag.grad(loss, [x, w], create_graph=True))
+        x.grad = w.grad = None
+        await ag.backward(penalty)
+        found = x.grad.numpy().copy(), w.grad.numpy().copy()
+        x.grad = w.grad = None
+        return found
+
+    for ours, theirs in zip(run(main(True)), run(main(False)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_of_second_derivatives_through_a_chain(run):
+    async def main(chain):
+        x, w = ag.tensor([0.3, 0.4], requires_grad=True), ag.tensor([0.5, 0.6], requires_grad=True)
+        steps = [lambda y: np.tanh(y * w) + y] * 4
+        y = x
+        if chain:
+            y = ag.checkpoint_chain(steps, x, snapshots=2)
+        else:
+            for step in steps:
+                y = step(y)
+        with pytest.warns(UserWarning, match="create_graph"):
+            await ag.backward(np.square(y).sum(), create_graph=True)
+        penalty = np.square(x.grad).sum() + np.multiply(x.grad, w.grad).sum()
+        x.grad = w.grad = None
+        await ag.backward(penalty)
+        found = x.grad.numpy().copy(), w.grad.numpy().copy()
+        x.grad = w.grad = None
+        return found
+
+    for ours, theirs in zip(run(main(True)), run(main(False)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)

@@ -1,0 +1,150 @@
+"""What is in a store is read before the nodes that need it are ready, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.graph import save_to_store
+from asyncgrad.testing import MemoryStore
+from tests.offload.scenes import Chain
+
+LINKS = 8
+
+
+def begun(store: MemoryStore) -> int:
+    return sum(method == "get" for method, _ in store.calls)
+
+
+async def first_get(store: MemoryStore) -> None:
+    """Wait until the backward has come to the store."""
+    await asyncio.to_thread(store.wait_for_begun, "get")
+
+
+@pytest.mark.parametrize(("prefetch", "expected"), [(0, 1), (1, 2), (3, 4), (100, LINKS + 1)])
+def test_so_many_are_read_while_the_first_is_waited_for(run: Any, prefetch: int, expected: int):
+    chain, store = Chain(LINKS), MemoryStore()
+
+    async def step() -> int:
+        async with save_to_store(store, min_bytes=1, prefetch=prefetch):
+            loss = chain.compute()
+        store.hold("get")
+        backward = asyncio.create_task(loss.backward())
+        await first_get(store)
+        store.wait_for_begun("get", expected)
+        count = begun(store)
+        store.let_go("get")
+        await backward
+        return count
+
+    assert run(step()) == expected
+    assert chain.gradients() == chain.expected()
+
+
+def test_no_more_is_read_ahead_than_may_be_under_way(run: Any):
+    chain, store = Chain(LINKS), MemoryStore()
+    size = 8 * 8 * 8
+
+    async def step() -> int:
+        async with save_to_store(store, min_bytes=1, prefetch=100, max_pending_bytes=3 * size):
+            loss = chain.compute()
+        store.hold("get")
+        backward = asyncio.create_task(loss.backward())
+        await first_get(store)
+        store.wait_for_begun("get", 3)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        count = begun(store)
+        store.let_go("get")
+        await backward
+        return count
+
+    assert run(step()) == 3
+    assert chain.gradients() == chain.expected()
+
+
+def test_each_tensor_is_read_once_although_two_nodes_need_it(run: Any):
+    chain, store = Chain(LINKS), MemoryStore()
+
+    async def step() -> None:
+        async with save_to_store(store, min_bytes=1):
+            loss = chain.compute()
+        await loss.backward()
+
+    run(step())
+    gets = [key for method, key in store.calls if method == "get"]
+    # Each output of tanh is needed by that, and by the product after it; the input by the first product only.
+    assert sorted(gets) == sorted({key for method, key in store.calls if method == "put"})
+
+
+def test_gets_begin_in_the_order_in_which_nodes_run(run: Any):
+    chain, store = Chain(LINKS), MemoryStore()
+
+    async def step() -> None:
+        async with save_to_store(store, min_bytes=1):
+            loss = chain.compute()
+        await loss.backward()
+
+    run(step())
+    gets = [int(key.rpartition("-")[2]) for method, key in store.calls if method == "get"]
+    assert gets == sorted(gets, reverse=True)
+
+
+def test_others_run_while_a_node_waits_for_the_store(run: Any):
+    chain, store = Chain(LINKS), MemoryStore()
+    x, other = ag.tensor(2.0, requires_grad=True), ag.tensor(3.0, requires_grad=True)
+
+    async def step() -> None:
+        y = x * other
+        async with save_to_store(store, min_bytes=1):
+            loss = chain.compute() + y
+        store.hold("get")
+        came = asyncio.Event()
+        x.register_post_accumulate_grad_hook(lambda x: came.set())
+        backward = asyncio.create_task(loss.backward())
+        await came.wait()
+        store.let_go("get")
+        await backward
+
+    run(step())
+    assert chain.gradients() == chain.expected()
+
+
+def test_a_cancelled_backward_waits_for_no_store(run: Any):
+    chain, store = Chain(LINKS), MemoryStore()
+
+    async def step() -> Any:
+        async with save_to_store(store, min_bytes=1):
+            loss = chain.compute()
+        store.hold("get")
+        backward = asyncio.create_task(loss.backward())
+        await first_get(store)
+        backward.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await backward
+        store.let_go("get")
+        await loss.backward()
+
+    run(step())
+    assert chain.gradients() == chain.expected()
+
+
+def test_a_branch_that_gets_no_gradient_is_read_no_further_than_the_bound(run: Any):
+    store = MemoryStore()
+    x = ag.tensor(np.full(4, 0.5), requires_grad=True)
+    y = ag.tensor(np.full(4, 0.5), requires_grad=True)
+
+    async def step() -> None:
+        async with save_to_store(store, min_bytes=1, prefetch=2):
+            a, b = x, y
+            for _ in range(5):
+                a, b = np.tanh(a), np.tanh(b)
+            loss = (a + b).sum()
+        await ag.grad(loss, [x])
+
+    run(step())
+    assert begun(store) == 5

@@ -69,8 +69,11 @@ class Body:
         Bodies that are functions of what they are given and nothing else run side by side. A user's need not be, and
         so no further node starts meanwhile: they run in the order that they always have.
         """
-        quota, bodies = WORKERS.get(), self._bodies
+        # The worker that runs this holds no reference to them: a loop that is closed and forgotten may be collected,
+        # and what waits for a worker is withdrawn then.
+        bodies, self._bodies = self._bodies, None
         assert bodies is not None
+        quota = WORKERS.get()
         is_alone = not self.node.is_traceable
         call = Call(self, (-self._depth, self.node.order), _context_of_worker(), bodies.mailbox)
         WORKER_POOL.submit(call, quota)

@@ -139,14 +139,11 @@ class Plan:
 
     def found_light(self, elements: int) -> None:
         """Watch calls on so few elements no longer, since they have been measured and are short."""
-        limit = self._watched_from
-        if limit is None or elements <= self._light_up_to:
-            return
-        self._light_up_to = elements
-        if limit <= elements:
+        usual = LARGE_FOR_SUPERLINEAR if self.primitive.superlinear else LARGE
+        if elements < usual and self._watched_from is not None and self._watched_from <= elements:
+            self._light_up_to = elements
             self._watched_from = None
-            usual = LARGE_FOR_SUPERLINEAR if self.primitive.superlinear else LARGE
-            self._watch_from(max(usual, elements + 1))
+            self._watch_from(usual)
 
     def _watch_from(self, elements: int) -> None:
         if self._watched_from is None or elements < self._watched_from:

@@ -267,8 +267,8 @@ def test_statistics_count_threads_and_what_they_run(run):
         before = ag.engine.statistics()
         with always(), ag.workers(1):
             x = large()
-            backward = sum(watched(x, body) for _ in range(3)).sum().backward()
-            task = asyncio.create_task(backward)
+            ys = [watched(x, body) for _ in range(3)]
+            task = asyncio.create_task(ag.backward(ys, [np.ones(x.shape, np.float32)] * 3))
             await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
             while (now := ag.engine.statistics()).queued < 2:  # noqa: ASYNC110  # no event tells of a queue
                 await asyncio.sleep(0)

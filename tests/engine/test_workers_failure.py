@@ -187,6 +187,7 @@ def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch
         # Closes the backward, which waits for the body that runs.
         del task, backward
         gc.collect()
+    assert let_go.is_set()
     assert ran == [1]
     assert x.grad is None
 

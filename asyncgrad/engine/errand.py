@@ -39,10 +39,12 @@ class Mailbox:
         loop: where the senders wait.
     """
 
-    __slots__ = ("_ended", "_is_due", "loop")
+    __slots__ = ("_ended", "_is_due", "is_abandoned", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        #: Whether the loop is gone. Nothing that is to be told here begins any more.
+        self.is_abandoned = False
         self._ended: deque[_Sent] = deque()
         self._is_due = False
 
@@ -105,6 +107,9 @@ class _Sent(Job):
         with self._lock:
             if self._state is not _State.WAITING:
                 return False
+            if self._mailbox is not None and self._mailbox.is_abandoned:
+                self._state = _State.ENDED
+                return False
             self._state = _State.RUNNING
             self.thread = threading.get_ident()
             return True
@@ -131,6 +136,13 @@ class _Sent(Job):
         if self._begin():
             self.error = error
             self._end()
+
+    def lose_sender(self) -> None:
+        """Let it end soon, since the sender's loop is gone; what else that loop waits for never begins."""
+        # The garbage collector closes the senders of one loop in any order.
+        if self._mailbox is not None:
+            self._mailbox.is_abandoned = True
+        self.cancel()
 
     def cancel(self, message: Any = None) -> None:
         """Let it end soon, in any thread: withdraw it, or cancel it as far as that is possible."""
@@ -213,6 +225,7 @@ class Errand(_Sent):
     def run(self) -> asyncio.Future[Any] | None:
         """Run the first step, on the loop of this thread."""
         if not self._begin():
+            self.coroutine.close()
             return None
         self._loop = asyncio.get_running_loop()
         task = SteppedTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
@@ -306,7 +319,7 @@ async def end_of(job: Any) -> Any:
         return result
     except GeneratorExit:
         # The loop is gone. What suspends can be told to end; what computes is waited for.
-        job.cancel()
+        job.lose_sender()
         if isinstance(job, Call):
             job.block_until_ended()
         raise

@@ -133,9 +133,9 @@ def test_an_unknown_device_raises_and_says_what_there_is(make, name):
         make(name)
 
 
-def test_to_a_device_that_nothing_leads_to_raises():
-    with pytest.raises(DeviceError, match="'cpu' to 'elsewhere'"):
-        leaf(1.0).to(ELSEWHERE)
+def test_to_a_device_that_there_is_not_raises():
+    with pytest.raises(DeviceError, match="there is no device 'nowhere'; there are 'cpu'"):
+        leaf(1.0).to("nowhere")
 
 
 # History and memory.

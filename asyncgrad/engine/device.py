@@ -166,8 +166,8 @@ class Device:
         Example:
             >>> import asyncgrad as ag
             >>> with ag.device("cpu").stream() as stream:
-            ...     stream
-            <stream 1 of 'cpu'>
+            ...     ag.device("cpu").current_stream() is stream
+            True
         """
         streams = DeviceStreams.of(self)
         return streams.make() if stream is None else streams.checked(stream)

@@ -360,7 +360,7 @@ def test_what_the_garbage_collector_gives_back_in_the_midst_of_a_queue_is_given_
         special = out.grad_fn.special
 
         class Abandoned:
-            outer = awake = None
+            outer = awake = away = None
             is_running = True
 
         abandoned = Abandoned()

@@ -139,7 +139,7 @@ def _(g, x):
     return g
 
 def backward():
-    y = watched(ag.tensor(np.ones(1 << 15), requires_grad=True)).sum()
+    y = watched(ag.tensor(np.ones(1 << 16), requires_grad=True)).sum()
     with ag.offload_threshold(0):
         ag.sync.backward(y)
 """

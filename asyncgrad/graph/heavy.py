@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGE",
-    "LARGE_FOR_SUPERLINEAR",
+    "MANY_PRODUCTS",
     "Heavy",
     "MayBeHeavy",
     "estimated_seconds",
     "expect_large_arrays",
     "kind_of",
+    "least_volume",
     "large_arrays_met",
     "size_of",
     "when_large_arrays_come",
@@ -29,12 +30,12 @@ __all__ = [
 
 #: From how many elements on an array is large: what takes one step for each of them may then be heavy.
 LARGE = 1 << 18
-#: From how many elements on a function may be heavy whose work grows faster than its arrays.
-LARGE_FOR_SUPERLINEAR = 1 << 15
+#: From how many multiplications on a function may be heavy whose work grows faster than its arrays.
+MANY_PRODUCTS = 1 << 23
 
 #: Estimates, until it is measured: for one element, by one formula. (Measured: 0.3 to 3 ns of one core.)
 _SECONDS_PER_ELEMENT = 1e-9
-#: For a superlinear function, of the arrays' size to the power of 3/2: of square matrices, one multiply and add.
+#: For one multiplication and addition of a superlinear function, by one formula.
 _SECONDS_PER_PRODUCT = 1e-10
 
 _on_large_arrays: list[Callable[[], None]] = []
@@ -56,16 +57,27 @@ def size_of(value: Any) -> int:
     return prod(shape) if type(shape) is tuple else 1
 
 
-def estimated_seconds(elements: int, formulas: int, superlinear: bool) -> float:
+def least_volume(arrays: int) -> int:
+    """Return from which product of the sizes of so many arrays on there are MANY_PRODUCTS multiplications.
+
+    A product of matrices of m by k and k by n, whose gradient has m by n, takes the root of the product of the three
+    sizes; for another number of arrays this is a guess.
+    """
+    return int(MANY_PRODUCTS ** (arrays * 2 / 3))
+
+
+def estimated_seconds(sizes: Sequence[int], formulas: int, superlinear: bool) -> float:
     """Return about how long a body takes.
 
     Args:
-        elements: of the largest array that it reads.
+        sizes: of the arrays that it reads.
         formulas: how many gradients it computes.
-        superlinear: whether its work grows faster than its arrays.
+        superlinear: whether its work grows faster than its arrays: see `least_volume`.
     """
-    one = elements**1.5 * _SECONDS_PER_PRODUCT if superlinear else elements * _SECONDS_PER_ELEMENT
-    return one * formulas
+    if superlinear:
+        products: float = float(prod(sizes)) ** (1.5 / len(sizes))
+        return products * _SECONDS_PER_PRODUCT * formulas
+    return max(sizes) * _SECONDS_PER_ELEMENT * formulas
 
 
 def kind_of(value: Any) -> Any:

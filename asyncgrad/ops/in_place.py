@@ -75,7 +75,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
             key |= 16
         plan = primitive.plan(key)
         kept: list[Any] = []
-        for owner, attribute, is_tensor in plan.slots:
+        for owner, attribute, is_tensor, _ in plan.slots:
             argument: Any = out if owner == first else other if owner == second else None
             if argument is None:
                 return carefully(out, other)

@@ -25,16 +25,17 @@ costs more than the formulas do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
 from ..graph.heavy import (
     LARGE,
-    LARGE_FOR_SUPERLINEAR,
     Heavy,
     estimated_seconds,
     kind_of,
+    least_volume,
     size_of,
     when_large_arrays_come,
 )
@@ -52,6 +53,7 @@ class Slot(NamedTuple):
     owner: str
     attribute: str | None
     is_tensor: bool
+    is_array: bool
 
     def expression(self, tracked: bool) -> str:
         """Return the source that fetches the value."""
@@ -111,7 +113,12 @@ class Plan:
             self.calls.append((formula.function, taken))
         self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
         self.slots = tuple(
-            Slot(owner, attribute, attribute is None and (owner == "out" or owner in self._tracked))
+            Slot(
+                owner,
+                attribute,
+                attribute is None and (owner == "out" or owner in self._tracked),
+                owner == "out" or owner in primitive.tensor_names,
+            )
             for owner, attribute in slots
         )
         self.tensor_slots = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
@@ -126,24 +133,30 @@ class Plan:
         #: Up to how many elements calls have been measured and found short.
         self._light_up_to = 0
         if primitive.superlinear:
-            self._watch_from(LARGE_FOR_SUPERLINEAR)
-        when_large_arrays_come(self._watch_large)
+            # A product of sizes, once and for all.
+            self._watch_from(least_volume(1 + len(self._arrays())))
+        else:
+            when_large_arrays_come(self._watch_large)
+
+    def _arrays(self) -> list[int]:
+        """Return which of the saved values are arrays."""
+        return [index for index, slot in enumerate(self.slots) if slot.attribute is None and slot.is_array]
 
     def _watch_large(self) -> None:
         self._watch_from(LARGE)
 
     def watch(self, elements: int) -> None:
         """Have calls on as many elements measured, since one has kept its thread for long, unless they have been."""
-        if elements > self._light_up_to:
+        if elements > self._light_up_to and not self.primitive.superlinear:
             self._watch_from(elements)
 
     def found_light(self, elements: int) -> None:
         """Watch calls on so few elements no longer, since they have been measured and are short."""
-        usual = LARGE_FOR_SUPERLINEAR if self.primitive.superlinear else LARGE
-        if elements < usual and self._watched_from is not None and self._watched_from <= elements:
+        limit = self._watched_from
+        if elements < LARGE and limit is not None and limit <= elements and not self.primitive.superlinear:
             self._light_up_to = elements
             self._watched_from = None
-            self._watch_from(usual)
+            self._watch_from(LARGE)
 
     def _watch_from(self, elements: int) -> None:
         if self._watched_from is None or elements < self._watched_from:
@@ -155,13 +168,19 @@ class Plan:
         limit = self._watched_from
         if limit is None or g is None or node.saved is None:
             return False
-        return size_of(g) >= limit or (self.primitive.superlinear and max(map(size_of, node.saved), default=0) >= limit)
+        return prod(self._sizes(g, node.saved)) >= limit
 
     def run_kind(self, g: Any, saved: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs on these values have in common that take about as long, and an estimate of how long."""
-        elements = max(map(size_of, (g, *saved)))
         formulas = sum(call is not None for call in self.calls)
-        return (self, *map(kind_of, (g, *saved))), estimated_seconds(elements, formulas, self.primitive.superlinear)
+        seconds = estimated_seconds(self._sizes(g, saved), formulas, self.primitive.superlinear)
+        return (self, *map(kind_of, (g, *saved))), seconds
+
+    def _sizes(self, g: Any, saved: Sequence[Any]) -> list[int]:
+        """Return the sizes that tell how heavy a run is."""
+        if not self.primitive.superlinear:
+            return [size_of(g)]
+        return [size_of(g), *(size_of(saved[index]) for index in self._arrays() if saved)]
 
     def _generate(self, watched_from: int | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Write and compile `gather`, which fetches what to save, and `run`, the node's body.
@@ -201,11 +220,10 @@ class Plan:
             sizes = ["g.size"]
             if primitive.superlinear:
                 sizes += [
-                    f"{names[index]}._data.size" if slot.is_tensor else f"size_of({names[index]})"
-                    for index, slot in enumerate(self.slots)
-                    if slot.attribute is None
+                    f"{names[index]}._data.size" if self.slots[index].is_tensor else f"size_of({names[index]})"
+                    for index in self._arrays()
                 ]
-            lines.append(f"    if {' or '.join(f'{size} >= {watched_from}' for size in sizes)}: raise Heavy")
+            lines.append(f"    if {' * '.join(sizes)} >= {watched_from}: raise Heavy")
         if unchanged:
             # A version can fall again, where a failed backward takes back what it did to a `.grad` that was saved.
             condition = f"node.versions is None and {' and '.join(unchanged)}"

@@ -48,7 +48,7 @@ class SelfPlannedNode(TraceableNode):
 
     def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
-        return super().run_kind(grads)[0], estimated_seconds(sum(map(size_of, grads)), 1, False)
+        return super().run_kind(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
 
     def has_kept_its_thread(self) -> None:
         """Let every body look at the sizes of its arrays, if those of this one are large."""

@@ -10,10 +10,11 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.graph.heavy import LARGE_FOR_SUPERLINEAR
 
-__all__ = ["PATIENCE", "always", "large", "on_workers", "watched"]
+__all__ = ["MANY", "PATIENCE", "always", "large", "on_workers", "watched"]
 
+#: So many elements make a plain node of `watched` heavy.
+MANY = 1 << 16
 #: Seconds after which a test that waits for another thread gives up, and fails.
 PATIENCE = 30
 
@@ -36,7 +37,7 @@ def watched(x: ag.Tensor, callback: Callable[[Any], Any]) -> ag.Tensor:
 
 def large(value: float = 1.0) -> ag.Tensor:
     """Return a leaf that is large enough for a plain node on it to be heavy."""
-    return ag.tensor(np.full(LARGE_FOR_SUPERLINEAR, value, np.float32), requires_grad=True)
+    return ag.tensor(np.full(MANY, value, np.float32), requires_grad=True)
 
 
 def always() -> Any:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph.heavy import LARGE_FOR_SUPERLINEAR
 
 from .bodies import calling, leaf
-from .heavy import PATIENCE, always, large, on_workers, watched
+from .heavy import MANY, PATIENCE, always, large, on_workers, watched
 
 
 def meeting(barrier: threading.Barrier):
@@ -110,7 +109,7 @@ def test_a_short_body_runs_in_the_thread_that_drives(run):
 @pytest.mark.parametrize("limited", [False, True], ids=["backward", "grad"])
 def test_any_number_of_workers_gives_the_same_bits(run, workers, limited):
     random = np.random.default_rng(5)
-    leaves = [ag.tensor(random.standard_normal(LARGE_FOR_SUPERLINEAR), requires_grad=True) for _ in range(3)]
+    leaves = [ag.tensor(random.standard_normal(MANY), requires_grad=True) for _ in range(3)]
 
     async def gradients(number: int) -> list[Any]:
         branches = [watched(one * other, np.tanh) * one for one in leaves for other in leaves]

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph.heavy import LARGE_FOR_SUPERLINEAR
 
-from .heavy import PATIENCE, always, watched
+from .heavy import MANY, PATIENCE, always, watched
 
 SEEDS = range(12)
 FORMULAS = (np.tanh, np.sin, np.negative, lambda grad: grad * 1.5)
@@ -22,7 +21,7 @@ FORMULAS = (np.tanh, np.sin, np.negative, lambda grad: grad * 1.5)
 def graph(seed: int) -> tuple[list[ag.Tensor], ag.Tensor]:
     """Return leaves, and a root that a random graph of heavy and light nodes leads to."""
     chooser, numbers = random.Random(seed), np.random.default_rng(seed)
-    leaves = [ag.tensor(numbers.standard_normal(LARGE_FOR_SUPERLINEAR), requires_grad=True) for _ in range(3)]
+    leaves = [ag.tensor(numbers.standard_normal(MANY), requires_grad=True) for _ in range(3)]
     made: list[Any] = list(leaves)
     for _ in range(chooser.randint(8, 20)):
         one, other = chooser.choices(made, k=2)

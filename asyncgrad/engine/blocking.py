@@ -82,7 +82,7 @@ def _run_counted(graph_task: GraphTask) -> bool:
 def _run_away(node_task: NodeTask) -> Any:
     """Have the worker of its device run a node, and stand still until that has ended."""
     here = device_here()
-    errand = send_away(node_task, f"{node_task.node.name} #{node_task.node.sequence_nr}", None)
+    errand = send_away(node_task, None)
     try:
         # The very nodes that it waits for may need the worker that blocks here.
         with nullcontext() if here is None else here.stand_in():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..graph.node import Node
     from .device import Device
+    from .errand import Call
     from .graph_task import GraphTask
 
 __all__ = ["Bodies", "called", "send_away"]
@@ -45,19 +46,18 @@ async def called(callback: Callable[[], Any]) -> None:
         await result
 
 
-def send_away(node_task: NodeTask, name: str, mailbox: Mailbox | None) -> Errand:
+def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> Errand:
     """Have the worker of its device run a NodeTask, when its turn comes there.
 
     Args:
         node_task: the run of one node.
-        name: for debuggers.
         mailbox: of the loop that waits for the end; None where a thread blocks for it.
     """
     graph_task, node = node_task.graph_task, node_task.node
     node_task.is_sent = True
     device: Device = node.device
     priority = (-graph_task.reentrant_depth, node.order)
-    errand = Errand(node_task.run(), name, priority, graph_task.context.copy(), mailbox, device)
+    errand = Errand(node_task.run(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
     if graph_task.away is None:
         graph_task.away = {}
     graph_task.away[node] = errand
@@ -144,16 +144,15 @@ class Bodies:
         node = turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         del turn
-        name = f"{node.name} #{node.sequence_nr}"
-        coroutine = self._sent(node_task, name) if is_elsewhere(node.device) else node_task.run()
-        stepped = self._step(coroutine, name, node)
+        coroutine = self._sent(node_task) if is_elsewhere(node.device) else node_task.run()
+        stepped = self._step(coroutine, node_task.name, node)
         if not stepped.done():
             assert graph_task.counted is not None
             graph_task.counted.fix_sum_order()
         # As in SteppedTask.start().
         del stepped
 
-    async def _sent(self, node_task: NodeTask, name: str) -> Any:
+    async def _sent(self, node_task: NodeTask) -> Any:
         """Have the worker of its device run a NodeTask; suspends until that has ended.
 
         Under create_graph bodies record nodes, whose order is to be the same in each run. So no further node starts
@@ -161,16 +160,24 @@ class Bodies:
         """
         is_alone = node_task.graph_task.create_graph and not node_task.may_suspend()
         node_task.bodies = FarBodies(self)
-        errand = send_away(node_task, name, self.mailbox)
+        errand = send_away(node_task, self.mailbox)
+        try:
+            return await self.result_of(errand, is_alone)
+        finally:
+            # The traceback of an error leads back here: leave no cycle.
+            del errand, node_task
+
+    async def result_of(self, job: Call | Errand, is_alone: bool) -> Any:
+        """Return the result of what runs in another thread, at its end; if alone, no further node starts meanwhile."""
         if is_alone:
             self.hold_up()
         try:
-            return await end_of(errand)
+            return await end_of(job)
         finally:
             if is_alone:
                 self.let_go()
-            # The traceback of an error leads back here: leave no cycle.
-            del errand, node_task
+            # As in SteppedTask.start().
+            del job
 
     def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> SteppedTask:
         graph_task = self._graph_task

@@ -6,7 +6,7 @@ import contextvars
 from typing import TYPE_CHECKING, Any, final
 
 from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
-from .errand import Call, end_of
+from .errand import Call
 from .workers import WORKER_POOL
 
 if TYPE_CHECKING:
@@ -74,16 +74,11 @@ class Body:
         bodies, self._bodies = self._bodies, None
         assert bodies is not None
         quota = WORKERS.get()
-        is_alone = not self.node.is_traceable
         call = Call(self, (-self._depth, self.node.order), _context_of_worker(), bodies.mailbox)
         WORKER_POOL.submit(call, quota)
-        if is_alone:
-            bodies.hold_up()
         try:
-            return await end_of(call)
+            return await bodies.result_of(call, is_alone=not self.node.is_traceable)
         finally:
-            if is_alone:
-                bodies.let_go()
             if call.seconds:
                 measured(call.seconds)
             # The traceback of an error leads back here: leave no cycle.

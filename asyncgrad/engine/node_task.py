@@ -55,6 +55,11 @@ class NodeTask:
         self.node = node
         self.grads = grads
 
+    @property
+    def name(self) -> str:
+        """What debuggers show of this run."""
+        return f"{self.node.name} #{self.node.sequence_nr}"
+
     def may_suspend(self) -> bool:
         """Tell whether the body or a hook is an `async def`, or a hook that packs or unpacks what the node saved."""
         node, special = self.node, self.node.special

@@ -119,12 +119,12 @@ class WorkerPool:
                 self._queued.discard(job)
                 self._running.add(job)
                 self._bounding += quota.bound_blas
-                self._blas.bound(len(self._running) if self._bounding else 1)
+                self._share_blas()
             job.run()
             with self._lock:
                 self._running.discard(job)
                 self._bounding -= quota.bound_blas
-                self._blas.bound(len(self._running) if self._bounding else 1)
+                self._share_blas()
                 self._idle += 1
                 quota.running -= 1
                 if quota.waiting and quota.running < quota.limit:
@@ -133,6 +133,9 @@ class WorkerPool:
             del job, quota
         with self._lock:
             self._threads.discard(threading.current_thread())
+
+    def _share_blas(self) -> None:
+        self._blas.bound(len(self._running) if self._bounding else 1)
 
     def statistics(self) -> Statistics:
         """Return how many threads there are, and what they do."""

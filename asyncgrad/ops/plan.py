@@ -128,7 +128,8 @@ class Plan:
         self.gather, self.run_here = self._generate()
         #: What the engine calls: see the top of this file.
         self.run: Callable[..., Any] = self.run_here
-        #: From how many elements on `run` raises Heavy; None where it never does.
+        #: From how many elements on `run` raises Heavy, or from which product of sizes on where the primitive is
+        #: superlinear; None where it never does.
         self._watched_from: int | None = None
         #: Up to how many elements calls have been measured and found short.
         self._light_up_to = 0

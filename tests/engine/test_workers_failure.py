@@ -12,7 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.engine.errand import Call
 
-from .heavy import PATIENCE, always, large, watched
+from .heavy import PATIENCE, always, in_threads, large, watched
 
 
 def raising(error: BaseException):
@@ -195,39 +195,25 @@ def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch
 def test_loops_in_several_threads_share_the_workers_and_get_their_own_results():
     results: dict[int, float] = {}
 
-    def in_a_thread(number: int) -> None:
-        async def main():
-            x = large(number)
-            with always():
-                await (watched(x, lambda grad: None) * x).sum().backward()
-            results[number] = float(x.grad.numpy()[0])
+    async def main(number: int) -> None:
+        x = large(number)
+        with always():
+            await (watched(x, lambda grad: None) * x).sum().backward()
+        results[number] = float(x.grad.numpy()[0])
 
-        asyncio.run(main())
+    in_threads(6, lambda number: asyncio.run(main(number)))
 
-    threads = [threading.Thread(target=in_a_thread, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
     assert results == {number: 2.0 * number for number in range(6)}
 
 
 def test_a_shared_graph_can_be_run_from_several_loops_at_once():
     x = large(2.0)
     y = (watched(x, lambda grad: None) * x).sum()
-    errors: list[BaseException] = []
 
-    def in_a_thread() -> None:
-        try:
-            with always():
-                asyncio.run(y.backward(retain_graph=True))
-        except BaseException as error:
-            errors.append(error)
+    def backward(number: int) -> None:
+        with always():
+            asyncio.run(y.backward(retain_graph=True))
 
-    threads = [threading.Thread(target=in_a_thread) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert not errors
+    in_threads(4, backward)
+
     np.testing.assert_array_equal(x.grad.numpy(), 16.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 
-from .heavy import MANY, PATIENCE, always, watched
+from .heavy import MANY, always, in_threads, watched
 
 SEEDS = range(12)
 FORMULAS = (np.tanh, np.sin, np.negative, lambda grad: grad * 1.5)
@@ -98,19 +97,11 @@ def test_two_loops_that_share_workers_and_a_graph_get_the_sum_of_their_gradients
     expected = bits(leaves)
     for leaf in leaves:
         leaf.grad = None
-    errors: list[BaseException] = []
 
-    def in_a_thread() -> None:
-        try:
-            with always(), ag.workers(2):
-                asyncio.run(root.backward(retain_graph=True))
-        except BaseException as error:
-            errors.append(error)
+    def backward(number: int) -> None:
+        with always(), ag.workers(2):
+            asyncio.run(root.backward(retain_graph=True))
 
-    threads = [threading.Thread(target=in_a_thread) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert not errors
+    in_threads(2, backward)
+
     assert bits(leaves) == expected

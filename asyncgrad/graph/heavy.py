@@ -2,8 +2,8 @@
 
 A body that takes long keeps its thread, and an event loop in it, for as long; a worker can have it instead. Whether
 one is heavy may cost nothing where none is. So the bodies of functions whose work grows faster than their arrays (a
-matrix product) look at the sizes of these before they begin, and raise `Heavy`; all others do so only once large
-arrays have been met in this process.
+matrix product) look at the sizes of these before they begin, and raise `Heavy`; all others do so only once one
+on large arrays has used up the time budget of a backward in this process.
 """
 
 from __future__ import annotations
@@ -123,7 +123,12 @@ class MayBeHeavy:
         return (self.name, type(self), *map(kind_of, grads)), 1e-4
 
     def has_kept_its_thread(self) -> None:
-        """Called where the time budget of a backward has been spent in, or just before, a run of this plain node."""
+        """Called where the time budget of a backward has been spent in, or just before, a run of this plain node.
+
+        If its arrays are large, every body looks at the sizes of its own from now on.
+        """
+        if size_of(self) >= LARGE:
+            expect_large_arrays()
 
     def is_light(self) -> None:
         """Called where runs of this kind have been measured, and are short."""

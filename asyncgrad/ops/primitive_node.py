@@ -142,6 +142,7 @@ class PrimitiveNode(TraceableNode):
 
     def has_kept_its_thread(self) -> None:
         """Have such runs measured from now on."""
+        super().has_kept_its_thread()
         self.plan.watch(size_of(self))
 
     def is_light(self) -> None:

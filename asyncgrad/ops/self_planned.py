@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
-from ..graph.heavy import LARGE, Heavy, estimated_seconds, expect_large_arrays, large_arrays_met, size_of
+from ..graph.heavy import LARGE, Heavy, estimated_seconds, large_arrays_met, size_of
 from ..graph.node import TraceableNode
 
 if TYPE_CHECKING:
@@ -49,11 +49,6 @@ class SelfPlannedNode(TraceableNode):
     def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
         return super().run_kind(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
-
-    def has_kept_its_thread(self) -> None:
-        """Let every body look at the sizes of its arrays, if those of this one are large."""
-        if self.shape is not None and prod(self.shape) >= LARGE:
-            expect_large_arrays()
 
     def apply_carefully(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradient of each array, from that of the result, or the list of those of several results."""

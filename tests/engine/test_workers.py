@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.extend import derivative, primitive
+from asyncgrad.graph.heavy import LARGE
 
 from .bodies import calling, leaf
 from .heavy import MANY, PATIENCE, always, large, on_workers, watched
@@ -280,3 +282,27 @@ def test_statistics_count_threads_and_what_they_run(run):
         assert after.offloaded >= before.offloaded + 3
 
     run(main())
+
+
+def test_once_a_body_on_large_arrays_has_kept_the_loop_all_bodies_on_such_leave(run):
+    seen = []
+
+    @primitive()
+    def seen_(x):
+        return x.copy()
+
+    @derivative(seen_, "x")
+    def _(g):
+        seen.append(on_workers())
+        return g
+
+    async def main():
+        x = ag.tensor(np.ones(LARGE, np.float32), requires_grad=True)
+        y = np.tanh(x)
+        with ag.loop_budget(0), always():
+            # Its own body spends the budget, as it did for whoever came first.
+            await y.backward(np.ones(LARGE, np.float32))
+            await seen_(x).backward(np.ones(LARGE, np.float32))
+
+    run(main())
+    assert seen == [True]

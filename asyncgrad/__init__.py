@@ -18,11 +18,11 @@ from .context import enable_grad as enable_grad
 from .context import is_grad_enabled as is_grad_enabled
 from .context import no_grad as no_grad
 from .context import set_grad_enabled as set_grad_enabled
+from .engine.compiled.mode import compiled_autograd as compiled_autograd
 from .engine.default_device import default_device as default_device
 from .engine.device import device as device
 from .engine.running import run as run
 from .function import Function as Function
-from .function import once_differentiable as once_differentiable
 from .functional import hessian as hessian
 from .functional import hvp as hvp
 from .functional import jacobian as jacobian
@@ -31,6 +31,7 @@ from .functional import value_and_grad as value_and_grad
 from .functional import vhp as vhp
 from .functional import vjp as vjp
 from .graph.anomaly import detect_anomaly as detect_anomaly
+from .once_differentiable import once_differentiable as once_differentiable
 from .scheduling import loop_budget as loop_budget
 from .scheduling import offload_threshold as offload_threshold
 from .scheduling import workers as workers
@@ -48,6 +49,7 @@ __all__ = [
     "checkpoint",
     "checkpoint_chain",
     "checkpoint_sequential",
+    "compiled_autograd",
     "default_device",
     "detect_anomaly",
     "device",

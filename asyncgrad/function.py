@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from .context import GRAD_MODE, RECORDING, is_grad_enabled, no_grad
+from .context import RECORDING, is_grad_enabled, no_grad
 from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
-    SavingNode,
     check_marks,
     dirty_output,
     is_dirty,
@@ -24,17 +23,17 @@ from .function_context import (
     wrapped,
 )
 from .graph import values
+from .graph.compiled_args import CompiledArgs
 from .graph.leaf import gradient_edge
 from .graph.metadata import InputMetadata
 from .graph.node import Edge, Node, Special
 from .graph.tracked import Tracked
+from .saving_node import SavingNode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["Function", "FunctionNode", "once_differentiable"]
-
-F = TypeVar("F", bound="Callable[..., Any]")
+__all__ = ["Function", "FunctionNode"]
 
 
 class Function:
@@ -70,6 +69,9 @@ class Function:
 
     #: Whether a plain `backward` must run in the thread of the event loop that waits for it: see `Node.stays_on_loop`.
     stays_on_loop = False
+    #: Whether `backward` is made of differentiable functions alone, takes no decision by a gradient's values, and reads
+    #: no state that changes: then a compiled backward calls it directly.
+    is_traceable = False
 
     def __init__(self) -> None:
         raise TypeError(f"{type(self).__name__} is not made, it is applied: {type(self).__name__}.apply(...)")
@@ -255,6 +257,11 @@ class FunctionNode(SavingNode):
         return self.function.__name__ + "Backward"
 
     @property
+    def is_traceable(self) -> bool:  # type: ignore[override]
+        """Whether the Function says so."""
+        return self.function.is_traceable
+
+    @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
         """For each output of forward, what its gradient must look like; the slot of a non-tensor has none."""
         return self._metadata
@@ -264,6 +271,11 @@ class FunctionNode(SavingNode):
         self._metadata = metadata
         # Where the gradients that it takes live. Its arguments may live elsewhere.
         self.device = next((slot.device for slot in metadata if slot.device is not None), self.device)
+
+    def compiled_args(self, args: CompiledArgs) -> None:
+        """Collect what every node collects, and what the context says of the arguments of forward."""
+        super().compiled_args(args)
+        args.collect_exactly(self.function, self.ctx.needs_input_grad, self.ctx.materialize_grads)
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
@@ -318,81 +330,3 @@ def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., An
     if checked and not has_vjp and not has_backward:
         raise NotImplementedError(f"{function.__name__} has no derivative: give it a static backward(ctx, *grads)")
     return function.vjp if has_vjp else function.backward
-
-
-@final
-class OnceDifferentiableNode(Node):
-    """Stands behind a gradient that cannot be differentiated again, and says so when it is."""
-
-    __slots__ = ("_message",)
-
-    def __init__(self, message: str, edges: Sequence[Edge | None], like: Any) -> None:
-        self._message = message
-        self._connect(edges)
-        self.shape = like.shape
-        self.dtype = like.dtype
-        self.device = None
-        self.special = Special()
-
-    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Raise."""
-        raise GraphError(self._message)
-
-
-def once_differentiable(backward: F) -> F:
-    """Decorate a `backward` that cannot itself be differentiated: it runs with recording off.
-
-    Differentiating its result, under `create_graph`, raises, rather than give a wrong gradient.
-
-    Example:
-        >>> import asyncgrad as ag
-        >>> class Double(ag.Function):
-        ...     @staticmethod
-        ...     def forward(ctx, x):
-        ...         return x * 2
-        ...     @staticmethod
-        ...     @ag.once_differentiable
-        ...     def backward(ctx, grad):
-        ...         return grad * 2
-        >>> Double.apply(ag.tensor(1.0)).item()
-        2.0
-    """
-    message = (
-        f"{backward.__qualname__} is marked once_differentiable, and its result was to be differentiated: "
-        "remove the mark if its formula is made of differentiable functions"
-    )
-
-    def guarded(result: Any, grads: tuple[Any, ...]) -> Any:
-        mode = GRAD_MODE.get()
-        if not mode:
-            return result
-        known = [grad for grad in grads if isinstance(grad, Tracked)]
-        edges = [gradient_edge(grad) for grad in known]
-
-        def fenced(grad: Any) -> Any:
-            fence = values.wrap(values.raw(grad), known[0]._device if known else None)
-            if isinstance(fence, Tracked):
-                fence._grad_fn = OnceDifferentiableNode(message, edges, fence._data)
-                if mode is not True:
-                    mode.created(fence._grad_fn)
-            return fence
-
-        return tuple(map(fenced, result)) if isinstance(result, (tuple, list)) else fenced(result)
-
-    if inspect.iscoroutinefunction(backward):
-
-        @functools.wraps(backward)
-        async def wrapper(ctx: Any, *grads: Any) -> Any:
-            with no_grad():
-                result = await backward(ctx, *grads)
-            return guarded(result, grads)
-
-    else:
-
-        @functools.wraps(backward)
-        def wrapper(ctx: Any, *grads: Any) -> Any:
-            with no_grad():
-                result = backward(ctx, *grads)
-            return guarded(result, grads)
-
-    return wrapper  # type: ignore[return-value]

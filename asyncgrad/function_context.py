@@ -22,11 +22,10 @@ from .views.history import check_write, rebase
 from .views.nodes import CopySlices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
     "FunctionContext",
-    "SavingNode",
     "check_marks",
     "dirty_output",
     "is_dirty",
@@ -127,46 +126,6 @@ def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:
     if ctx._saved is None:
         raise released(node)
     return node, ctx._saved
-
-
-class SavingNode(Node):
-    """Abstract: a node that keeps what it saves in a FunctionContext."""
-
-    __slots__ = ("ctx",)
-
-    ctx: FunctionContext
-
-    def saved_entries(self) -> Sequence[Saved | Packed] | None:
-        """Return what was saved, as it stands; None once released."""
-        return self.ctx._saved
-
-    def keep_packed(self, index: int, packed: Packed) -> None:
-        """Keep what a hook has packed in the place of a saved tensor."""
-        saved = self.ctx._saved
-        assert saved is not None
-        self.ctx._saved = (*saved[:index], packed, *saved[index + 1 :])
-
-    def release_variables(self) -> None:
-        """Let go of the saved tensors, if there are any; what else hangs on the context stays."""
-        if self.ctx._saved:
-            self.ctx._saved = None
-
-    def run_backward(self, backward: Callable[[], Any]) -> Any:
-        """Return what `backward` does; a plain one finds what has to be waited for loaded."""
-        if self.is_async or not self.waits_for_saved():
-            return backward()
-        return _load_ahead(self.ctx, backward)
-
-
-async def _load_ahead(ctx: FunctionContext, backward: Callable[[], Any]) -> Any:
-    loaded, before = await ctx.load_saved(), ctx._loaded
-    # Nothing else runs until a plain backward has returned, save backward passes that it calls itself.
-    ctx._loaded = loaded
-    try:
-        result = backward()
-    finally:
-        ctx._loaded = before
-    return await result if inspect.isawaitable(result) else result
 
 
 def is_dirty(ctx: FunctionContext, value: Tracked) -> bool:

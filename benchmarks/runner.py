@@ -90,6 +90,14 @@ class ModelBenchmark(Benchmark):
         """Time the backward alone."""
         return self.peer.backward()
 
+    def prepare_compiled_backward(self) -> None:
+        """Run the forward that is to be differentiated."""
+        self.prepare_backward()
+
+    def time_compiled_backward(self) -> Any:
+        """Time the backward alone, asyncgrad's by a compiled function."""
+        return self.peer.compiled_backward()
+
 
 class StepBenchmark(ModelBenchmark):
     """Abstract: besides the backward alone, the forward and backward of a training step."""

@@ -23,6 +23,8 @@ LAYER_OF = {
     "asyncgrad.views": "forward",
     "asyncgrad.function": "forward",
     "asyncgrad.function_context": "forward",
+    "asyncgrad.once_differentiable": "forward",
+    "asyncgrad.saving_node": "forward",
     "asyncgrad.engine": "backward",
     "asyncgrad.array_methods": "tensor",
     "asyncgrad.array_operators": "tensor",
@@ -102,6 +104,14 @@ LOOP_STARTERS = {"asyncio.run", "asyncio.Runner", "asyncio.new_event_loop", "uvl
 
 #: State machines: no await, no asyncio, so that their tests need no loop.
 PURE = (
+    "asyncgrad.engine.compiled.cache",
+    "asyncgrad.engine.compiled.compiling",
+    "asyncgrad.engine.compiled.description",
+    "asyncgrad.engine.compiled.gait",
+    "asyncgrad.engine.compiled.measured",
+    "asyncgrad.engine.compiled.mode",
+    "asyncgrad.engine.compiled.traced",
+    "asyncgrad.engine.compiled.writing",
     "asyncgrad.engine.counted",
     "asyncgrad.engine.exec_info",
     "asyncgrad.engine.execution_order",

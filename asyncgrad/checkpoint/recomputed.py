@@ -18,12 +18,13 @@ from typing import Any, final
 
 from ..context import CURRENT_GRAPH_TASK, SAVED_TENSORS_HOOKS
 from ..errors import HookError
-from ..function_context import FunctionContext, SavingNode, save
+from ..function_context import FunctionContext, save
 from ..graph.creation import announce, observe_nodes
 from ..graph.node import Node, Special
 from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, version_of
 from ..graph.tracked import Tracked
+from ..saving_node import SavingNode
 from .attempt import Attempt, Holder, only_stops
 from .call import Call, hooks_of_the_user
 from .deep_calls import called

@@ -1,5 +1,8 @@
 """How a graph runs. Nothing in here knows NumPy."""
 
+from .compiled.cache import CompiledStats as CompiledStats
+from .compiled.mode import compiled_source as compiled_source
+from .compiled.mode import compiled_stats as compiled_stats
 from .completion import warn as warn
 from .current import current_execution_order as current_execution_order
 from .current import current_graph_task as current_graph_task
@@ -18,11 +21,14 @@ from .workers import statistics as statistics
 __all__ = [
     "CPU_DEVICE",
     "Capture",
+    "CompiledStats",
     "Engine",
     "ExecInfo",
     "GraphTask",
     "NO_DEVICE",
     "Statistics",
+    "compiled_source",
+    "compiled_stats",
     "current_execution_order",
     "current_graph_task",
     "current_graph_task_id",

@@ -15,6 +15,7 @@ from .blocking import drive_blocking
 from .driving import drive
 from .exec_info import init_to_execute
 from .graph_task import GraphTask
+from .plain import PlainGait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ class Engine:
             sums: for leaves whose gradients are to be added, one by one, to sums that were made before: the sum, and
                 whether it is the leaf's `.grad`, which the new sum then takes the place of.
         """
-        graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs, exit_on_error)
+        graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs, exit_on_error, sums)
         if sums:
             _go_on_from(graph_task, sums)
         try:
@@ -94,6 +95,7 @@ def _new_task(
     accumulate: bool,
     inputs: Sequence[Edge],
     exit_on_error: bool,
+    sums: Mapping[Node, tuple[Any, bool]] | None,
 ) -> GraphTask:
     root: Node | None
     if len(roots) == 1:
@@ -121,6 +123,7 @@ def _new_task(
         context=context,
         exit_on_error=exit_on_error,
         anomaly=ANOMALY.get(),
+        sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
     context.run(_enter, graph_task, create_graph)
     return graph_task
@@ -128,9 +131,10 @@ def _new_task(
 
 def _go_on_from(graph_task: GraphTask, sums: Mapping[Node, tuple[Any, bool]]) -> None:
     """Let the gradients of leaves be added to sums that were made before; nothing has run yet."""
-    graph_task.sums = {leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad}
     for leaf, (total, _) in sums.items():
         if graph_task.plain is not None:
+            # No compiled function runs a backward that goes on from sums.
+            assert isinstance(graph_task.plain, PlainGait)
             graph_task.plain.go_on_from(leaf, total)
         elif graph_task.counted is not None:
             graph_task.counted.seed(leaf, [total], [False])

@@ -17,11 +17,11 @@ from ..graph.grad_change import continue_sum, hand_over, settle_all
 from ..graph.heavy import Heavy
 from ..graph.node import LEAF_ORDER
 from .body import prefers_worker, run_here
+from .compiled.mode import first_gait
 from .counted import CountedGait
 from .device import is_elsewhere
 from .exec_info import should_execute
 from .gait import Gait, NodeTurn
-from .plain import PlainGait
 from .task_record import TaskRecord
 from .task_streams import TaskStreams
 
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
     from ..graph.grad_change import GradChange
     from ..graph.node import Node
+    from .compiled.gait import CompiledGait
     from .completion import Completion
     from .deeper_first import DeeperFirst
     from .errand import Errand
     from .exec_info import ExecInfos
+    from .plain import PlainGait
 
 __all__ = ["GraphTask"]
 
@@ -115,6 +117,7 @@ class GraphTask(TaskRecord):
         graph_roots: Sequence[Node] = (),
         exit_on_error: bool = False,
         anomaly: Any = None,
+        sums: dict[Node, Any] | None = None,
     ) -> None:
         self.id = id
         self.keep_graph, self.create_graph = keep_graph, create_graph
@@ -142,19 +145,18 @@ class GraphTask(TaskRecord):
         #: The nodes that have been sent to their devices' workers; None as long as none has been.
         self.away: dict[Node, Errand] | None = None
         #: The sums in `.grad` that gradients are added to one by one, by leaf.
-        self.sums: dict[Node, Any] | None = None
+        self.sums = sums
         self.is_running = True
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
         #: In the counted gait, the node that was taken and could not be run by a plain call.
         self.turn: NodeTurn | None = None
         self.counted: CountedGait | None = None
-        self.plain: PlainGait | None = None
         #: None where this process has met no stream.
         self.streams = TaskStreams.of_caller()
-        if anomaly is None and PlainGait.can_start_at(root):
-            self.plain = PlainGait(root, grad)
-        else:
+        #: None where the backward begins in the counted gait.
+        self.plain: PlainGait | CompiledGait | None = first_gait(self, grad)
+        if self.plain is None:
             self._start_counted(root, grad, input_nr)
         if self.streams is not None:
             self.streams.start(root, input_nr)

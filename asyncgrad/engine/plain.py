@@ -47,6 +47,20 @@ class PlainGait:
         #: The node that runs now.
         self.node: Node | None = None
 
+    @classmethod
+    def resumed(
+        cls,
+        heap: list[tuple[int, Node]],
+        buffers: dict[Node, Any],
+        owned: set[Node | tuple[Node, int]],
+        leaves: list[Node],
+    ) -> PlainGait:
+        """Return a gait that goes on where a compiled function has left off; `heap` in the order of its nodes."""
+        gait = cls.__new__(cls)
+        gait._heap, gait._buffers, gait._owned, gait._leaves = heap, buffers, owned, leaves
+        gait.node = None
+        return gait
+
     @staticmethod
     def can_start_at(root: Node) -> bool:
         """Tell whether a backward that starts at `root` may begin in this gait."""
@@ -91,7 +105,7 @@ class PlainGait:
                     if consumer is None:
                         continue
                     if consumer.special is not None or (order >= consumer.order != LEAF_ORDER):
-                        return self._start_counting(task, node, edge, outputs)
+                        return self.start_counting(task, node, edge, outputs)
                     if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
                         if consumer.shape is None:
                             self._add_to_many(task, node, edge, consumer, nr, grad)
@@ -117,11 +131,20 @@ class PlainGait:
                             heappush(heap, (consumer.order, consumer))
             except AttributeError:
                 # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
-                return self._start_counting(task, node, edge, outputs)
+                return self.start_counting(task, node, edge, outputs)
             if perf_counter() > deadline:
                 return self._breathe(node)
         self.node = None
         return Gait.DRAINED
+
+    def count_from_here(self, task: GraphTask) -> Gait:
+        """Change gait before any further node."""
+        self._count_from_here(task, [])
+        return Gait.COUNT
+
+    def note_specials(self, count: int) -> None:
+        """Take `became_special` to have been `count` when the event loop began to breathe."""
+        self._became_special = count
 
     def look_again(self, task: GraphTask) -> None:
         """Start to count if a node that has been reached got a hook while the event loop breathed."""
@@ -170,7 +193,7 @@ class PlainGait:
             if not task.create_graph:
                 owned.add((node, input_nr))
 
-    def _start_counting(self, task: GraphTask, node: Node, edge: int, outputs: tuple[Any, ...]) -> Gait:
+    def start_counting(self, task: GraphTask, node: Node, edge: int, outputs: tuple[Any, ...]) -> Gait:
         """Change gait in the middle of `node`, whose gradients before `edge` have been delivered."""
         counted = self._count_from_here(task, [target for target in node.next_nodes[edge:] if target is not None])
         # What is delivered now may be refused, and the error then names this node.

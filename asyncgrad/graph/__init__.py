@@ -11,6 +11,7 @@ from ..views import TensorGeometry as TensorGeometry
 from ..views import ViewFunc as ViewFunc
 from ..views import increment_version as increment_version
 from ..views import replay_views as replay_views
+from .compiled_args import CompiledArgs as CompiledArgs
 from .creation import node_creation_hook as node_creation_hook
 from .gradient_edges import any_requires_grad as any_requires_grad
 from .gradient_edges import collect_next_edges as collect_next_edges
@@ -32,6 +33,7 @@ from .saved_tensor import SavedTensor as SavedTensor
 
 __all__ = [
     "AccumulateGrad",
+    "CompiledArgs",
     "CopyBackwards",
     "CopySlices",
     "DiskStore",

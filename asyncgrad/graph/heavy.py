@@ -25,6 +25,7 @@ __all__ = [
     "least_volume",
     "large_arrays_met",
     "size_of",
+    "watch_changes",
     "when_large_arrays_come",
 ]
 
@@ -41,6 +42,8 @@ _SECONDS_PER_PRODUCT = 1e-10
 _on_large_arrays: list[Callable[[], None]] = []
 #: Whether every body looks at the sizes of its arrays.
 large_arrays_met = [False]
+#: How often it has changed which runs on arrays that are not large are measured.
+watch_changes = [0]
 
 
 @final

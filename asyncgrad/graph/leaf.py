@@ -7,6 +7,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError, RequiresGradError
+from .compiled_args import BodySource
 from .creation import announce
 from .grad_change import GradChange, change_grad, may_take
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
@@ -15,7 +16,15 @@ from .tracked import Tracked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["AccumulateGrad", "GraphRoot", "Identity", "accumulator", "get_gradient_edge", "gradient_edge"]
+__all__ = [
+    "AccumulateGrad",
+    "GraphRoot",
+    "Identity",
+    "accumulate_all",
+    "accumulator",
+    "get_gradient_edge",
+    "gradient_edge",
+]
 
 
 #: What `getrefcount(value)` says in a function that was handed the only reference there is.
@@ -96,6 +105,26 @@ class AccumulateGrad(Node):
         return change_grad(variable, grad, changes, sole=sole, listed=listed)
 
 
+def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[GradChange], listed: bool) -> None:
+    """Let each AccumulateGrad take its gradient, as `accumulate` does, with less ado where it is the leaf's first.
+
+    Args:
+        leaves: the AccumulateGrads.
+        grads: their gradients, the last one's first; emptied.
+        changes: those of the backward.
+        listed: whether other backward passes may run before this one has ended.
+    """
+    for leaf in leaves:
+        variable = leaf.variable
+        meta = variable._meta
+        if listed or meta.grad is not None or not meta.requires_grad or variable._grad_fn is not None:
+            leaf.accumulate(grads.pop(), changes, listed)
+            continue
+        grad = grads.pop()
+        sole = getrefcount(grad) <= _SOLE and may_take(grad, variable._data)
+        change_grad(variable, grad, changes, sole=sole, listed=False)
+
+
 @final
 class GraphRoot(Node):
     """Hands the roots' gradients to the roots' nodes: what a backward of several roots starts from."""
@@ -113,6 +142,10 @@ class GraphRoot(Node):
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the roots' gradients."""
         return self._grads
+
+    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource:
+        """Return what fetches the roots' gradients."""
+        return BodySource("$node._grads")
 
 
 @final

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..context import CURRENT_GRAPH_TASK
 from ..errors import ArgumentError, ArgumentTypeError
+from .compiled_args import Compilable
 from .creation import announce
 from .direct_call import call_node
 from .edges import Edge, WithEdges, checked_edge, output_indices
@@ -80,7 +81,7 @@ class GradientEdge(NamedTuple):
     output_nr: int
 
 
-class Node(OnStream, WithEdges, MayBeHeavy):
+class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
     """Abstract: one backward function. It turns the gradients of a forward's outputs into those of its inputs.
 
     A subclass implements `apply`, as a function or an `async def`. Calling a node, `node(*grads)`, runs that alone,

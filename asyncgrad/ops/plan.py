@@ -24,7 +24,7 @@ costs more than the formulas do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -37,6 +37,7 @@ from ..graph.heavy import (
     kind_of,
     least_volume,
     size_of,
+    watch_changes,
     when_large_arrays_come,
 )
 from ..graph.saved import output_alias, version_of
@@ -150,6 +151,7 @@ class Plan:
         """Have calls on as many elements measured, since one has kept its thread for long, unless they have been."""
         if elements > self._light_up_to and not self.primitive.superlinear:
             self._watch_from(elements)
+            watch_changes[0] += 1
 
     def found_light(self, elements: int) -> None:
         """Watch calls on so few elements no longer, since they have been measured and are short."""
@@ -158,11 +160,29 @@ class Plan:
             self._light_up_to = elements
             self._watched_from = None
             self._watch_from(LARGE)
+            watch_changes[0] += 1
 
     def _watch_from(self, elements: int) -> None:
         if self._watched_from is None or elements < self._watched_from:
             self._watched_from = elements
             self.run = self._generate(elements)[1]
+
+    def could_be_heavy(self, elements: int, saved: Mapping[int, Any]) -> bool:
+        """Tell whether runs might raise Heavy, now or later, for the number of their elements alone.
+
+        Args:
+            elements: of the gradient.
+            saved: by index, shape and dtype of what is saved; None where they are not known.
+        """
+        if not self.primitive.superlinear:
+            return elements >= LARGE
+        kinds = [saved[index] for index in self._arrays()]
+        return None in kinds or prod([elements, *(prod(kind[0]) for kind in kinds)]) >= least_volume(1 + len(kinds))
+
+    def watches(self, elements: int) -> bool:
+        """Tell whether runs on so many elements, although they are not many, are measured now."""
+        limit = self._watched_from
+        return limit is not None and limit <= elements < LARGE and not self.primitive.superlinear
 
     def may_be_heavy(self, node: Any, g: Any) -> bool:
         """Tell whether `run` would raise Heavy."""

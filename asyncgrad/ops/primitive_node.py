@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_GRAPH_TASK
 from ..graph.heavy import size_of
-from ..graph.node import LEAF_ORDER, TraceableNode
+from ..graph.node import LEAF_ORDER
 from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, check_version, detached, output_alias, released
 from ..graph.tracked import Tracked
+from .planned import PlannedNode
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -20,7 +21,7 @@ __all__ = ["PrimitiveNode"]
 
 
 @final
-class PrimitiveNode(TraceableNode):
+class PrimitiveNode(PlannedNode):
     """The backward of one recorded call of a primitive."""
 
     __slots__ = ("plan", "saved", "versions")

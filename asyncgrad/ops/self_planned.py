@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
+from ..graph.compiled_args import BodySource
 from ..graph.heavy import LARGE, Heavy, estimated_seconds, large_arrays_met, size_of
-from ..graph.node import TraceableNode
+from ..graph.node import Node, TraceableNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,10 @@ class SelfPlannedNode(TraceableNode):
         elements = sum(map(size_of, grad or ())) if node.shape is None else prod(node.shape)
         return elements >= LARGE
 
+    def reads_large(self) -> bool:
+        """Tell whether a run reads large arrays where all its gradients are there."""
+        return sum(prod(metadata.shape) for metadata in self.input_metadata if metadata is not None) >= LARGE
+
     def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
         return super().run_kind(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
@@ -53,3 +58,16 @@ class SelfPlannedNode(TraceableNode):
     def apply_carefully(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradient of each array, from that of the result, or the list of those of several results."""
         raise NotImplementedError(f"{type(self).__name__} must implement apply_carefully(grad)")
+
+    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
+        """Return a call of the body."""
+        if self.special is not None:
+            return None
+        given = "$g" if self.shape is not None else "$grads"
+        releases = type(self).release_variables is not Node.release_variables
+        return BodySource(
+            f"$node.apply_carefully({given})" if wanted is None else f"$node.apply_wanted({given}, $wanted)",
+            release=("$node.release_variables()",) if releases else (),
+            constants={} if wanted is None else {"wanted": tuple(wanted)},
+            may_be_heavy=self.reads_large(),
+        )

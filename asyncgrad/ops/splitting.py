@@ -13,6 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from ..context import GRAD_MODE
+from ..graph.compiled_args import BodySource
 from ..graph.leaf import gradient_edge
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
@@ -80,6 +81,18 @@ class SplitNode(SelfPlannedNode):
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             ]
         return (np.concatenate(grads, self._axis),)
+
+    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
+        """Return the joining of the gradients; of all of them, or what the body does about those that are undefined."""
+        if self.special is not None or not all(defined):
+            return super().body_source(wanted, defined)
+        if wanted is not None and not wanted[0]:
+            return BodySource((None,))
+        return BodySource(
+            ("$concatenate($grads, $node._axis)",),
+            constants={"concatenate": np.concatenate},
+            may_be_heavy=self.reads_large(),
+        )
 
 
 def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:

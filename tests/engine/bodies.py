@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
+from asyncgrad.engine.compiled.mode import COMPILED_AFTER
 from asyncgrad.scheduling import LOOP_BUDGET
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "calling",
     "leaf",
     "loop_budget",
+    "node_by_node",
     "on_a_small_stack",
     "settle",
     "split",
@@ -117,9 +119,20 @@ def loop_budget(seconds: float) -> Iterator[None]:
     """Let the loop breathe after so many seconds: after every node where they are negative."""
     token = LOOP_BUDGET.set(seconds)
     try:
-        yield
+        with node_by_node() if seconds < 0 else contextlib.nullcontext():
+            yield
     finally:
         LOOP_BUDGET.reset(token)
+
+
+@contextlib.contextmanager
+def node_by_node() -> Iterator[None]:
+    """Have no backward compiled: a compiled function looks at the clock after several short nodes, not after each."""
+    token = COMPILED_AFTER.set(None)
+    try:
+        yield
+    finally:
+        COMPILED_AFTER.reset(token)
 
 
 async def settle() -> None:

@@ -19,7 +19,7 @@ from asyncgrad.engine.graph_task import GraphTask
 from asyncgrad.engine.input_buffer import InputBuffer
 from asyncgrad.engine.ready_queue import ReadyQueue
 from asyncgrad.graph import Edge, Node
-from tests.engine.bodies import calling, leaf
+from tests.engine.bodies import calling, leaf, node_by_node
 
 
 class Some(Node):
@@ -180,7 +180,8 @@ def test_a_plain_graph_is_run_in_one_go_and_its_leaves_at_the_end():
 
 def test_a_plain_graph_can_be_left_after_every_node():
     x = leaf(2.0)
-    task = task_of(np.multiply(np.multiply(np.multiply(x, x), 2.0), 3.0), np.ones(1))
+    with node_by_node():
+        task = task_of(np.multiply(np.multiply(np.multiply(x, x), 2.0), 3.0), np.ones(1))
 
     gaits = [task.run_plain(-math.inf) for _ in range(4)]
     task.finish_plain()

@@ -12,7 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import driving, graph_task, plain
-from tests.engine.bodies import awaiting, calling, leaf, loop_budget
+from tests.engine.bodies import awaiting, calling, leaf, loop_budget, node_by_node
 
 
 class Clock:
@@ -27,11 +27,12 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
     for module in (driving, graph_task, plain):
         monkeypatch.setattr(module, "perf_counter", made)
-    return made
+    with node_by_node():
+        yield made
 
 
 @pytest.fixture(params=[10.0])

@@ -1,0 +1,1 @@
+"""Compiled autograd: backward passes that repeat run as one generated function each."""

@@ -1,0 +1,125 @@
+"""A compiled backward: its functions, its source, and what is known of each of its lines.
+
+The functions keep their state in local names alone. Where one is left in the middle (it has found the graph to be
+another one, or the loop is to breathe, or a body has raised), the line that it stands at says which step that is, and
+the tables here say which names hold the nodes reached by then and their gradients.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import Any, NamedTuple, final
+
+from ...graph.heavy import watch_changes
+
+__all__ = ["Differs", "Line", "LineKind", "Piece", "Place", "Program", "Slot", "pause"]
+
+
+class Differs(Exception):
+    """Raised by a compiled function, and caught at once: the graph is not the one that it was made from."""
+
+
+@types.coroutine
+def pause() -> Generator[None, float, float]:
+    """Suspend a compiled function for the event loop to breathe; return the next deadline."""
+    return (yield)
+
+
+class LineKind(Enum):
+    """What an error in a line of a compiled function means."""
+
+    #: The node has not begun: an error says that the graph is another one.
+    GUARD = 1
+    #: The node's body runs: an error is its own.
+    BODY = 2
+    #: A gradient is looked at: an AttributeError says that it is no array.
+    EDGE = 3
+    #: Everything up to the step before has ended.
+    BREAK = 4
+
+
+class Line(NamedTuple):
+    """What a line of source belongs to."""
+
+    step: int
+    kind: LineKind
+    edge: int = -1
+
+
+#: A moment of a run: the number of a step, and of the edge that delivers, -1 before the step begins.
+Place = tuple[int, int]
+
+
+class Slot(NamedTuple):
+    """Where the gradient of one input is kept."""
+
+    name: str
+    #: When it is first there.
+    first: Place
+    #: From when on it is a sum, and so an array of our own; None where it never is.
+    owned: Place | None
+
+
+@final
+class Piece(NamedTuple):
+    """What is known of one function. Steps are counted from the first that it runs, `base` of the whole."""
+
+    #: By step, the name of its node; of those that the function runs, and of those that it hands on.
+    node_names: dict[int, str]
+    #: By step, where the gradients of its inputs are kept.
+    slots: dict[int, tuple[Slot | None, ...]]
+    #: The names of what the node of a step returned, for the steps whose gradients are looked at.
+    outputs: dict[int, tuple[str | None, ...]]
+    #: In the order in which leaves are met.
+    leaf_names: list[str]
+    leaf_slots: list[Slot | None]
+
+
+@final
+class Program:
+    """A compiled backward.
+
+    Args:
+        source: what was compiled.
+        filename: what tracebacks call it.
+        lines: by line number, less one, what a line belongs to.
+        plans: those of its steps, each with the number of elements, that may turn out to take long.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_changes",
+        "_is_measured",
+        "filename",
+        "last_used",
+        "lines",
+        "pieces",
+        "plans",
+        "run",
+        "source",
+    )
+
+    def __init__(
+        self, source: str, filename: str, lines: list[Line | None], plans: frozenset[tuple[Any, int]] = frozenset()
+    ) -> None:
+        #: The coroutine function: of the GraphTask, a deadline, the root and its gradient. It returns the
+        #: AccumulateGrads and, in reverse, their gradients.
+        self.run: Callable[..., Any] = None  # type: ignore[assignment]
+        self.source = source
+        self.filename = filename
+        self.lines = lines
+        #: The larger, the later.
+        self.last_used = 0
+        self.pieces: dict[types.CodeType, Piece] = {}
+        self.plans = plans
+        self._changes = -1
+        self._is_measured = False
+
+    def is_measured(self) -> bool:
+        """Tell whether one of its steps has kept a thread for long, so that the engine is to measure those like it."""
+        if self._changes != watch_changes[0]:
+            self._changes = watch_changes[0]
+            self._is_measured = any(plan.watches(elements) for plan, elements in self.plans)
+        return self._is_measured

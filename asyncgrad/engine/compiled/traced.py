@@ -1,0 +1,69 @@
+"""Nodes with bodies of their own that a compiled function calls directly: those that say that they are traceable.
+
+Such a body is made of differentiable functions alone, takes no decision by values, and reads no state that changes. So
+nobody can tell whether it runs as a NodeTask, behind a lock and in a context of its own, or is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import GradientTypeError
+from ...graph import values
+from ...graph.compiled_args import BodySource
+from ...graph.naming import identify
+from ...graph.packed import Packed
+from ..body import prefers_worker, run_here
+from ..counted import wrong_count
+from ..device import is_elsewhere
+
+if TYPE_CHECKING:
+    from ..graph_task import GraphTask
+
+__all__ = ["is_traced", "run_traced", "traced_source"]
+
+
+def is_traced(node: Any) -> bool:
+    """Tell whether a node that has a Special may be called as it is: traceable, and watched by nobody."""
+    special = node.special
+    return (
+        special is not None
+        and node.is_traceable
+        and not node.is_async
+        and not (special.pre_hooks or special.post_hooks or special.tensor_pre_hooks or special.retains_grad_hooks)
+        and special.holder is None
+        and special.stream is None
+        and not is_elsewhere(node.device)
+        and not any(isinstance(entry, Packed) for entry in node.saved_entries() or ())
+    )
+
+
+def run_traced(task: GraphTask, node: Any, grads: list[Any]) -> list[Any]:
+    """Return what the body gives, an array for each edge.
+
+    Raises:
+        GradientTypeError: it gives no tuple.
+        InvalidGradientError: it gives too few gradients, or too many.
+    """
+    if not task.keep_graph:
+        node.will_release_variables()
+    outputs = run_here(node, grads)
+    if not isinstance(outputs, (tuple, list)):
+        raise GradientTypeError(
+            f"{identify(node)} returned {values.describe(outputs)}: "
+            "apply must return a tuple with a gradient for each input"
+        )
+    if len(outputs) != len(node.next_nodes):
+        raise wrong_count(node, tuple(outputs))
+    return [values.raw(output) for output in outputs]
+
+
+def traced_source() -> BodySource:
+    """Return the source of a call of `run_traced`."""
+    return BodySource(
+        "$run_traced(task, $node, $grads)",
+        guards=("not $is_traced($node)",),
+        unpacking=("if $prefers_worker($node, $grads): raise Heavy",),
+        release=("$node.release_variables()",),
+        constants={"run_traced": run_traced, "is_traced": is_traced, "prefers_worker": prefers_worker},
+    )

@@ -1,0 +1,168 @@
+"""PlannedNode: how the node of a primitive describes itself to compiled autograd."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, final
+
+from ..graph.compiled_args import BodySource, CompiledArgs, Kind
+from ..graph.node import TraceableNode
+from ..graph.tracked import Tracked
+from .inlining import inlined, kind_of_result
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["PlannedNode"]
+
+
+class PlannedNode(TraceableNode):
+    """Abstract base of PrimitiveNode: its cache key, its body on other saved tensors, and its body as source."""
+
+    __slots__ = ()
+
+    plan: Plan
+    saved: tuple[Any, ...] | None
+
+    def compiled_args(self, args: CompiledArgs) -> None:
+        """Collect the plan, the output's shape and dtype, and what was saved."""
+        args.collect_exactly(self.plan, self.input_nrs, self.shape, self.dtype, self.device)
+        if self.special is not None:
+            super().compiled_args(args)
+        else:
+            args.collect_saved(self.saved)
+
+    def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what `apply(grads)` does, with `saved` in place of the tensors that the node has saved."""
+        (g,) = grads
+        if g is None:
+            return self.plan.no_edges
+        given = iter(saved)
+        as_tensors = isinstance(g, Tracked)
+        values = [
+            value if not slot.is_tensor else _as(next(given), as_tensors)
+            for slot, value in zip(self.plan.slots, self.saved or (None,) * len(self.plan.slots), strict=True)
+        ]
+        return self.plan.compute(g, values)
+
+    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
+        """Return the formulas of the plan, written into one another where they are expressions."""
+        plan = self.plan
+        if plan.conjugates or self.special is not None or self.shape is None:
+            return None
+        names = [f"$s{index}" for index in range(len(plan.slots))]
+        owned_by = f"plan_of_{plan.primitive.name}"
+        constants: dict[str, Any] = {owned_by: plan}
+        results: list[str | None] = []
+        kinds: list[Kind | None] = []
+        is_short = True
+        for edge, call in enumerate(plan.calls):
+            if call is None or (wanted is not None and not wanted[edge]):
+                results.append(None)
+                kinds.append(None)
+                continue
+            formula, taken = call
+            arguments = {
+                name: f"{names[index]}._data" if plan.slots[index].is_tensor else names[index]
+                for name, index in zip(_parameters(formula)[1:], taken, strict=True)
+            }
+            found = inlined(formula)
+            if found is None:
+                constants[f"f{edge}"] = formula
+                results.append(f"$f{edge}({', '.join(['$g', *arguments.values()])})")
+                kinds.append(None)
+                is_short = False
+                continue
+            constants.update((f"c{edge}_{name}", value) for name, value in found.constants.items())
+            results.append(_written(formula, edge, tuple(arguments.items())))
+            saved_kinds = self._kinds(taken)
+            parameters = _parameters(formula)
+            known = {name: saved_kinds[index] for name, index in zip(parameters[1:], taken, strict=True)}
+            known[parameters[0]] = (self.shape, self.dtype)
+            kind = kind_of_result(formula, tuple(known.items()))
+            kinds.append(kind)
+            is_short = is_short and kind is not None
+        return BodySource(
+            tuple(results),
+            (f"$node.plan is not ${owned_by}",),
+            (f"{''.join(f'{name}, ' for name in names)}= $node.saved",) if names else (),
+            self._check(names),
+            ("$node.saved = None",) if plan.holds_tensors else (),
+            constants,
+            tuple(kinds),
+            len(names),
+            True,
+            is_short,
+            plan.could_be_heavy(prod(self.shape), self._kinds(range(len(plan.slots)))),
+            plan,
+        )
+
+    def _check(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the statement that checks the versions of what was saved."""
+        changed = []
+        for index in self.plan.tensor_slots:
+            counter = f"{names[index]}._counter"
+            is_output = self.plan.slots[index].owner == "out"
+            changed.append(f"{counter}.value" if is_output else f"{counter} is not None and {counter}.value")
+        if not changed:
+            return ()
+        return (f"if $node.versions is not None or {' or '.join(changed)}: $node.check_versions()",)
+
+    def _kinds(self, indices: Iterable[int]) -> dict[int, Kind | None]:
+        """Return shape and dtype of what was saved, as far as other nodes' shapes and dtypes settle them."""
+        found: dict[int, Kind | None] = {}
+        for index in indices:
+            slot = self.plan.slots[index]
+            found[index] = None
+            if not slot.is_tensor:
+                continue
+            assert self.shape is not None
+            if slot.owner == "out":
+                found[index] = (self.shape, self.dtype)
+                continue
+            edge = self.plan.primitive.tensor_names.index(slot.owner)
+            target = self.next_nodes[edge]
+            if target is not None:
+                metadata = target.input_metadata[self.input_nrs[edge]]
+                if metadata is not None and metadata.dtype is not None:
+                    found[index] = (metadata.shape, metadata.dtype)
+        return found
+
+
+def _as(value: Any, as_tensor: bool) -> Any:
+    return value if as_tensor or not isinstance(value, Tracked) else value._data
+
+
+def _parameters(formula: Any) -> tuple[str, ...]:
+    code = formula.__code__
+    return code.co_varnames[: code.co_argcount]  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(4096)
+def _written(formula: Any, edge: int, arguments: tuple[tuple[str, str], ...]) -> str:
+    """Return a formula that is an expression as source; `arguments` is how its parameters are written."""
+    found = inlined(formula)
+    assert found is not None
+    names = {name: f"$c{edge}_{name}" for name in found.constants}
+    names[_parameters(formula)[0]] = "$g"
+    return ast.unparse(_Renaming({**names, **dict(arguments)}).visit(copy.deepcopy(found.expression)))
+
+
+@final
+class _Renaming(ast.NodeTransformer):
+    """Puts other expressions in the places of names."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        written = self._names.get(node.id)
+        if written is None:
+            return node
+        head, dot, attribute = written.partition(".")
+        name = ast.Name(head, ast.Load())
+        return ast.Attribute(name, attribute, ast.Load()) if dot else name

@@ -561,6 +561,12 @@ def test_the_source_of_a_compiled_backward_can_be_read(cache):
     compile(source, "source", "exec")
 
 
+@pytest.mark.parametrize("given", [3, None, [], "x"])
+def test_the_source_of_no_tensor_is_refused(given):
+    with pytest.raises(ArgumentTypeError, match="give a tensor or GradientEdge"):
+        ag.engine.compiled_source(given)
+
+
 def test_graphs_of_many_nodes_are_compiled_in_pieces(cache):
     x = leaf(1.0)
     y = x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, final
 
@@ -145,6 +146,7 @@ def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
 
     Raises:
         GraphError: no such backward has been compiled, or a tensor has no graph.
+        ArgumentTypeError: what is given is no tensor, or an empty sequence.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -175,7 +177,11 @@ def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
 
 
 def _listed(tensors: Any) -> list[Any]:
-    return [tensors] if isinstance(tensors, (Tracked, GradientEdge)) else list(tensors)
+    if isinstance(tensors, (Tracked, GradientEdge)):
+        return [tensors]
+    if not isinstance(tensors, Sequence) or isinstance(tensors, str) or not tensors:
+        raise ArgumentTypeError(f"give a tensor or GradientEdge, or a sequence of them, not {describe(tensors)}")
+    return list(tensors)
 
 
 def _edge_of(tensor: Any) -> Edge:

@@ -2,6 +2,8 @@
 #   make demo    train the digits example
 #   make test    lint, types, tests, doctests
 #   make test-all    the same on each Python of VERSIONS that is here
+#   make bench   measure against the peers; write README's tables, its chart, and every round as JSON
+#   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,7 +12,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all lint types pytest schedules bench format clean
+.PHONY: demo test test-all lint types pytest schedules bench bench-count format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -44,8 +46,15 @@ pytest: $(VENV)/.dev
 schedules: $(VENV)/.dev
 	ASYNCGRAD_SCHEDULES=100000 $(BIN)/python -m pytest --timeout=0 tests/engine/test_schedules_*.py
 
+ROUNDS ?= 7
+
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --write --rounds $(ROUNDS)
+
+BASE ?= HEAD~1
+
+bench-count: $(VENV)/.demo
+	$(BIN)/python -m benchmarks.count --base $(BASE)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -25,6 +25,10 @@ class Branches(Benchmark):
     """
 
     title = "8 branches of 3 × (matmul, tanh), {0} × {0}, float32"
+    section = (
+        "Eight branches of three matrix products and tanh: asyncgrad with two workers, with none (inline), and the "
+        "same arithmetic by hand on two threads and on one (the floor)."
+    )
     params = (("asyncgrad", "inline", "two threads", "floor"), (64, 256, 512))
     _pool: ClassVar[ThreadPoolExecutor] = ThreadPoolExecutor(WORKERS)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from .peers import PEERS, Array, Models, Problem
-from .runner import ModelBenchmark
+from .runner import RepeatedBenchmark
 
 __all__ = ["BENCHMARKS", "Chain"]
 
@@ -44,12 +44,12 @@ def floor(x: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
 
 
 @final
-class Chain(ModelBenchmark):
+class Chain(RepeatedBenchmark):
     """4,000 nodes, float64."""
 
     title = "chain of 4,000 nodes, size {}"
     params = (tuple(PEERS), (16, 10_000))
-    models: ClassVar[Models] = {"asyncgrad": chain, "torch": chain, "HIPS": chain, "floor": floor}
+    models: ClassVar[Models] = {"asyncgrad": chain, "torch": chain, "HIPS": chain, "MyGrad": chain, "floor": floor}
 
     @staticmethod
     def problem(size: int) -> Problem:

@@ -18,8 +18,9 @@ SIZE = 10_000
 #: Where the view lies in its base.
 PART = slice(SIZE // 2, SIZE // 2 + SIZE)
 
-#: HIPS autograd has no arrays that can be written into.
-WRITERS = tuple(peer for peer in PEERS if peer != "HIPS")
+#: Peers that cannot run this, and why.
+LACKS = {"HIPS": "its arrays cannot be written into"}
+WRITERS = tuple(peer for peer in PEERS if peer not in LACKS)
 
 
 def chain(a: Any, b: Any, x: Any) -> Any:
@@ -80,7 +81,8 @@ class InPlace(StepBenchmark):
 
     title = "4,000 writes into a view of 10,000"
     params = (WRITERS,)
-    models: ClassVar[Models] = {"asyncgrad": chain, "torch": chain, "floor": floor}
+    lacks = LACKS
+    models: ClassVar[Models] = {"asyncgrad": chain, "torch": chain, "MyGrad": chain, "floor": floor}
 
     @staticmethod
     def problem() -> Problem:
@@ -95,7 +97,8 @@ class InPlaceOfAll(StepBenchmark):
 
     title = "4,000 writes of leaves into a view of 10,000"
     params = (WRITERS,)
-    models: ClassVar[Models] = {"asyncgrad": chain, "torch": chain, "floor": floor_of_all}
+    lacks = LACKS
+    models: ClassVar[Models] = {"asyncgrad": chain, "torch": chain, "MyGrad": chain, "floor": floor_of_all}
 
     @staticmethod
     def problem() -> Problem:

@@ -52,6 +52,10 @@ class Lateness(Benchmark):
     """asyncgrad awaited; PyTorch's backward in a thread, by `asyncio.to_thread`; a loop on which nothing else runs."""
 
     title = "lateness of a 1 ms timer, {}"
+    section = (
+        "How late a timer of one millisecond fires while a backward runs on its loop, the 99th percentile; beside "
+        "PyTorch's backward in a thread of its own, and beside a loop on which nothing else runs."
+    )
     params = (
         ("asyncgrad", *(() if torch is None else ("torch",)), "idle"),
         ("80,000 small nodes", "30 products of 512 × 512"),

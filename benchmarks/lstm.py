@@ -9,8 +9,8 @@ import numpy as np
 
 from asyncgrad import nn
 
-from .peers import PEERS, Array, Models, Problem, hips_numpy, torch
-from .runner import StepBenchmark
+from .peers import PEERS, Array, Models, Problem, hips_numpy, mygrad, torch
+from .runner import RepeatedBenchmark, StepBenchmark
 
 __all__ = ["BENCHMARKS", "Lstm"]
 
@@ -43,6 +43,16 @@ def hips_model(xs: Array, h: Any, c: Any, w: Any, u: Any, bias: Any) -> Any:
         i, f, g, o = hips_numpy.split(gates, 4, axis=1)
         c = c / (1 + exp(-f)) + tanh(g) / (1 + exp(-i))
         h = tanh(c) / (1 + exp(-o))
+    return h
+
+
+def mygrad_model(xs: Array, h: Any, c: Any, w: Any, u: Any, bias: Any) -> Any:
+    matmul, tanh, sigmoid = mygrad.matmul, mygrad.tanh, mygrad.nnet.sigmoid
+    for x in xs:
+        gates = matmul(x, w.T) + bias + matmul(h, u.T)
+        i, f, g, o = (gates[:, gate * HIDDEN : (gate + 1) * HIDDEN] for gate in range(4))
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        h = sigmoid(o) * tanh(c)
     return h
 
 
@@ -83,12 +93,18 @@ def floor(
 
 
 @final
-class Lstm(StepBenchmark):
+class Lstm(RepeatedBenchmark, StepBenchmark):
     """The gradient starts at the last hidden state; the weights are shared by all steps."""
 
     title = "LSTM, 100 steps, hidden 32, batch 16"
     params = (tuple(PEERS),)
-    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {
+        "asyncgrad": asyncgrad_model,
+        "torch": torch_model,
+        "HIPS": hips_model,
+        "MyGrad": mygrad_model,
+        "floor": floor,
+    }
 
     @staticmethod
     def problem() -> Problem:

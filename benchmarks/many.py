@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .peers import PEERS, Array, Models, Peer, Problem, hips_numpy
+from .peers import PEERS, Array, Models, Peer, Problem, hips_numpy, mygrad
 from .runner import Benchmark
 
 __all__ = ["BENCHMARKS", "Many"]
@@ -27,6 +27,10 @@ def torch_model(x: Any, first: Any, second: Any) -> Any:
 
 def hips_model(x: Array, first: Any, second: Any) -> Any:
     return hips_numpy.tanh(hips_numpy.dot(hips_numpy.tanh(hips_numpy.dot(x, first)), second))
+
+
+def mygrad_model(x: Array, first: Any, second: Any) -> Any:
+    return mygrad.tanh(mygrad.matmul(mygrad.tanh(mygrad.matmul(x, first)), second))
 
 
 def floor(x: Array, first: Array, second: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
@@ -51,7 +55,13 @@ class Many(Benchmark):
 
     title = f"{PASSES:,} small models"
     params = (tuple(PEERS),)
-    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {
+        "asyncgrad": asyncgrad_model,
+        "torch": torch_model,
+        "HIPS": hips_model,
+        "MyGrad": mygrad_model,
+        "floor": floor,
+    }
     passes: list[Peer]
 
     def setup(self, peer: str) -> None:

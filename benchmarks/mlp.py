@@ -9,8 +9,8 @@ import numpy as np
 
 from asyncgrad import nn
 
-from .peers import PEERS, Array, Models, Problem, hips_numpy, torch
-from .runner import StepBenchmark
+from .peers import PEERS, Array, Models, Problem, hips_numpy, mygrad, torch
+from .runner import RepeatedBenchmark, StepBenchmark
 
 __all__ = ["BENCHMARKS", "Mlp"]
 
@@ -37,6 +37,12 @@ def hips_model(x: Any, labels: Array, *layers: Any) -> Any:
     logits = logits - hips_numpy.max(logits, axis=1, keepdims=True)
     normalizers = hips_numpy.log(hips_numpy.sum(hips_numpy.exp(logits), axis=1))
     return hips_numpy.mean(normalizers - logits[np.arange(BATCH), labels])
+
+
+def mygrad_model(x: Array, labels: Array, *layers: Any) -> Any:
+    for weight, bias in zip(layers[0:-2:2], layers[1:-2:2], strict=True):
+        x = mygrad.nnet.relu(mygrad.matmul(x, weight.T) + bias)
+    return mygrad.nnet.softmax_crossentropy(mygrad.matmul(x, layers[-2].T) + layers[-1], labels)
 
 
 def floor(x: Array, labels: Array, *layers: Array) -> tuple[Any, Callable[[Any], list[Array]]]:
@@ -70,12 +76,18 @@ def floor(x: Array, labels: Array, *layers: Array) -> tuple[Any, Callable[[Any],
 
 
 @final
-class Mlp(StepBenchmark):
+class Mlp(RepeatedBenchmark, StepBenchmark):
     """Every weight and bias gets a gradient; the input gets none."""
 
     title = "MLP, batch 64, 4 layers of 128"
     params = (tuple(PEERS),)
-    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {
+        "asyncgrad": asyncgrad_model,
+        "torch": torch_model,
+        "HIPS": hips_model,
+        "MyGrad": mygrad_model,
+        "floor": floor,
+    }
 
     @staticmethod
     def problem() -> Problem:

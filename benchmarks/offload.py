@@ -37,6 +37,10 @@ class Offload(Benchmark):
     """Layers that each save one activation for the two nodes that need it."""
 
     title = "step of {} with activations on disk"
+    section = (
+        "A step whose activations go to disk and come back, against the same step with all of them in memory (the "
+        "floor), and against the longer of that step and of writing and reading as many bytes."
+    )
     params = (("asyncgrad", "floor", "what the disk allows"), tuple(WIDTHS))
 
     def setup(self, peer: str, kind: str) -> None:

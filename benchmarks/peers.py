@@ -1,7 +1,7 @@
 """The peers: asyncgrad and what it is measured against, each behind the same forward and backward.
 
 A topic writes its model once for each peer, as a function of constants and variables that returns one array.
-PyTorch and HIPS autograd take part where they are installed; the floor, NumPy written by hand, always does.
+PyTorch, HIPS autograd and MyGrad take part where they are installed; the floor, NumPy written by hand, always does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ try:
     import autograd.numpy as hips_numpy
 except ImportError:
     hips = hips_numpy = None
+try:
+    import mygrad
+except ImportError:
+    mygrad = None
 
-__all__ = ["PEERS", "Array", "Models", "Peer", "Problem", "hips_numpy", "torch"]
+__all__ = ["PEERS", "Array", "Models", "Peer", "Problem", "hips_numpy", "mygrad", "torch"]
 
 Array = np.ndarray[Any, Any]
 
@@ -157,6 +161,31 @@ class Hips(Peer):
 
 
 @final
+class MyGrad(Peer):
+    """MyGrad, without its guard on memory, as its documentation advises where speed counts."""
+
+    def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
+        super().__init__(model, problem)
+        mygrad.turn_memory_guarding_off()
+        self.leaves = [mygrad.tensor(array) for array in problem.variables]
+        self.output: Any = None
+
+    def forward(self) -> None:
+        self.output = self.model(*self.problem.constants, *self.leaves)
+
+    def backward(self) -> None:
+        self.output.backward(self.problem.start)
+
+    def gradients(self) -> list[Array]:
+        return [leaf.grad for leaf in self.leaves]
+
+    def clear(self) -> None:
+        self.output = None
+        for leaf in self.leaves:
+            leaf.null_grad()
+
+
+@final
 class Floor(Peer):
     """NumPy by hand: the model returns its result and a function from its gradient to those of the variables."""
 
@@ -185,4 +214,6 @@ if torch is not None:
     PEERS["torch"] = Torch
 if hips is not None:
     PEERS["HIPS"] = Hips
+if mygrad is not None:
+    PEERS["MyGrad"] = MyGrad
 PEERS["floor"] = Floor

@@ -2,7 +2,10 @@
 
 Absolute times drift while a machine does other things; the ratio of two times taken one right after the other
 does not. So a round measures each peer once, the next round in another order, and what is reported is the
-median of the rounds' ratios.
+median of the rounds' ratios. No peer is timed before its gradients have been found to be the floor's.
+
+A new topic is a file with a list `BENCHMARKS`, named in command.TOPICS. A new variant of a case is a method
+`time_<what>` (a row of its own), or one more name among `params[0]` (a column of its own).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from time import perf_counter
 from typing import Any, ClassVar, final
 
@@ -45,6 +49,10 @@ class Benchmark(ABC):
     params: ClassVar[tuple[Sequence[Any], ...]]
     #: What the table calls it, with a {} for each parameter after the peer.
     title: ClassVar[str]
+    #: What stands above the table that its rows are in; all with the same words share a table.
+    section: ClassVar[str] = ""
+    #: Peers of the table that cannot run it, and why.
+    lacks: ClassVar[dict[str, str]] = {}
     #: How often one sample calls what is timed; None for as often as fills SAMPLE_SECONDS.
     calls: ClassVar[int | None] = None
 
@@ -90,6 +98,10 @@ class ModelBenchmark(Benchmark):
         """Time the backward alone."""
         return self.peer.backward()
 
+
+class RepeatedBenchmark(ModelBenchmark):
+    """Abstract: besides, the backward of a model that is run again and again, compiled."""
+
     def prepare_compiled_backward(self) -> None:
         """Run the forward that is to be differentiated."""
         self.prepare_backward()
@@ -117,19 +129,37 @@ class StepBenchmark(ModelBenchmark):
 class Result:
     """Seconds of every peer in every round, for one row of the table."""
 
+    #: The case, a colon, and what of it is timed.
     name: str
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    #: The peers in the order in which they took their turns, for each round.
+    order: list[list[str]] = field(default_factory=list)
+    topic: str = ""
+    section: str = ""
+    lacks: dict[str, str] = field(default_factory=dict)
+    #: The day, as year-month-day.
+    measured: str = ""
+
+    @property
+    def case(self) -> str:
+        """Return the row's name without what is timed."""
+        return self.name.rpartition(": ")[0] or self.name
+
+    @property
+    def what(self) -> str:
+        """Return what of the case is timed."""
+        return self.name.rpartition(": ")[2]
 
     def microseconds(self) -> float:
         """Return asyncgrad's median."""
         return statistics.median(self.seconds["asyncgrad"]) * 1e6
 
-    def ratio(self, peer: str) -> float | None:
-        """Return the median of asyncgrad's time over the peer's, round by round; None where it took no part."""
-        if peer not in self.seconds:
+    def ratio(self, peer: str, of: str = "asyncgrad") -> float | None:
+        """Return the median of one's time over the peer's, round by round; None where either took no part."""
+        if peer not in self.seconds or of not in self.seconds:
             return None
-        pairs = zip(self.seconds["asyncgrad"], self.seconds[peer], strict=True)
-        return statistics.median(ours / theirs for ours, theirs in pairs)
+        pairs = zip(self.seconds[of], self.seconds[peer], strict=True)
+        return statistics.median(one / theirs for one, theirs in pairs)
 
 
 def run(benchmarks: Sequence[type[Benchmark]], rounds: int, *, collect: bool = False) -> Iterator[Result]:
@@ -158,7 +188,14 @@ def _name(benchmark: type[Benchmark], what: str, params: Sequence[Any]) -> str:
 
 async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any], rounds: int, collect: bool) -> Result:
     """Return every peer's time in every round, once their gradients have been found equal."""
-    result = Result(_name(benchmark, what, params))
+    topic = benchmark.__module__.rpartition(".")[2]
+    result = Result(
+        _name(benchmark, what, params),
+        topic=topic,
+        section=benchmark.section,
+        lacks=benchmark.lacks,
+        measured=date.today().isoformat(),
+    )
     measured = {}
     for peer in benchmark.params[0]:
         one = measured[peer] = benchmark()
@@ -175,6 +212,7 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
     order = list(measured)
     result.seconds = {peer: [] for peer in order}
     for _ in range(rounds):
+        result.order.append(list(order))
         for peer in order:
             gc.collect()
             if not collect:
@@ -205,22 +243,33 @@ async def _once(one: Benchmark, what: str) -> float:
 
 
 async def _check(name: str, measured: dict[str, Benchmark]) -> None:
-    """Raise unless all peers compute the same gradients."""
+    """Raise unless every peer computes the gradients of the floor, or of the first where there is no floor."""
     found = {}
     for peer, one in measured.items():
         await _once(one, "backward")
         found[peer] = one.gradients()
+    reference = "floor" if found.get("floor") is not None else next(iter(found))
+    wanted = found[reference]
     for peer, gradients in found.items():
-        if gradients is None:
+        if gradients is None or wanted is None:
             continue
-        for index, (ours, theirs) in enumerate(zip(found["asyncgrad"] or [], gradients, strict=True)):
-            tolerance = 1e-9 if ours.dtype == np.float64 else 1e-4
-            difference = float(np.max(np.abs(ours - theirs))) / (float(np.max(np.abs(theirs))) or 1.0)
-            if ours.shape != theirs.shape or ours.dtype != theirs.dtype or not difference <= tolerance:
+        if len(gradients) != len(wanted):
+            raise AssertionError(f"{name}: {len(gradients)} gradients of {peer}, {len(wanted)} of {reference}")
+        for index, (theirs, right) in enumerate(zip(gradients, wanted, strict=True)):
+            difference = _difference(theirs, right)
+            if not difference <= (1e-9 if right.dtype == np.float64 else 1e-4):
+                shown = f"{theirs.dtype}{list(theirs.shape)}"
                 raise AssertionError(
-                    f"{name}: gradient {index} of asyncgrad, {ours.dtype}{list(ours.shape)}, is not that of {peer}, "
-                    f"{theirs.dtype}{list(theirs.shape)}; they differ by {difference:.1e} of the largest element"
+                    f"{name}: gradient {index} of {peer}, {shown}, is not that of {reference}, "
+                    f"{right.dtype}{list(right.shape)}; they differ by {difference:.1e} of the largest element"
                 )
+
+
+def _difference(found: Array, right: Array) -> float:
+    """Return by how much of the largest element two arrays differ; infinity if not even of one shape and dtype."""
+    if found.shape != right.shape or found.dtype != right.dtype:
+        return math.inf
+    return float(np.max(np.abs(found - right))) / (float(np.max(np.abs(right))) or 1.0)
 
 
 def table(results: Sequence[Result]) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 
 from asyncgrad import nn
 
-from .peers import PEERS, Array, Models, Problem, hips_numpy, torch
-from .runner import StepBenchmark
+from .peers import PEERS, Array, Models, Problem, hips_numpy, mygrad, torch
+from .runner import RepeatedBenchmark, StepBenchmark
 
 __all__ = ["BENCHMARKS", "Transformer"]
 
@@ -57,6 +57,27 @@ def hips_model(x: Any, *weights: Any) -> Any:
     up = F.dot(normalize(x, g2, b2), w_up.T) + b_up
     gelu = 0.5 * up * (1 + F.tanh((2 / np.pi) ** 0.5 * (up + 0.044715 * up**3)))
     return x + F.dot(gelu, w_down.T) + b_down
+
+
+def mygrad_model(x: Any, *weights: Any) -> Any:
+    F = mygrad
+    g1, b1, w_qkv, b_qkv, w_out, b_out, g2, b2, w_up, b_up, w_down, b_down = weights
+    # MyGrad makes a float64 array of a Python number, and float64 of all that comes after it.
+    half, one, epsilon = np.float32(0.5), np.float32(1), np.float32(EPSILON)
+
+    def normalize(x: Any, gain: Any, bias: Any) -> Any:
+        centred = x - F.mean(x, axis=-1, keepdims=True)
+        return centred / F.sqrt(F.mean(F.square(centred), axis=-1, keepdims=True) + epsilon) * gain + bias
+
+    qkv = F.matmul(normalize(x, g1, b1), w_qkv.T) + b_qkv
+    qkv = F.transpose(F.reshape(qkv, (BATCH, TOKENS, 3, HEADS, WIDTH // HEADS)), (2, 0, 3, 1, 4))
+    q, k, v = qkv[0], qkv[1], qkv[2]
+    scores = F.matmul(q, F.swapaxes(k, -1, -2)) * np.float32((HEADS / WIDTH) ** 0.5)
+    mixed = F.transpose(F.matmul(F.nnet.softmax(scores), v), (0, 2, 1, 3))
+    x = x + F.matmul(F.reshape(mixed, (BATCH, TOKENS, WIDTH)), w_out.T) + b_out
+    up = F.matmul(normalize(x, g2, b2), w_up.T) + b_up
+    inner = np.float32((2 / np.pi) ** 0.5) * (up + np.float32(0.044715) * (up * up * up))
+    return x + F.matmul(half * up * (one + F.tanh(inner)), w_down.T) + b_down
 
 
 Pullback = Callable[[Array], Any]
@@ -141,12 +162,18 @@ def floor(x: Array, *weights: Array) -> tuple[Array, Callable[[Array], list[Arra
 
 
 @final
-class Transformer(StepBenchmark):
+class Transformer(RepeatedBenchmark, StepBenchmark):
     """The block as it stands in the middle of a model: its input gets a gradient too."""
 
     title = "transformer block, d 64, T 32, batch 8, 4 heads"
     params = (tuple(PEERS),)
-    models: ClassVar[Models] = {"asyncgrad": asyncgrad_model, "torch": torch_model, "HIPS": hips_model, "floor": floor}
+    models: ClassVar[Models] = {
+        "asyncgrad": asyncgrad_model,
+        "torch": torch_model,
+        "HIPS": hips_model,
+        "MyGrad": mygrad_model,
+        "floor": floor,
+    }
 
     @staticmethod
     def problem() -> Problem:

@@ -58,6 +58,10 @@ class Waiting(Benchmark):
     """asyncgrad against the nominal critical path, and against that many waits one after another."""
 
     title = "1,000 nodes of 10 ms, depth 21, on {}"
+    section = (
+        "A thousand nodes that each wait, in a random graph: the wall time over that of the longest chain of waits as "
+        "they should be, and over as many waits one after another as the event loop really makes them (the floor)."
+    )
     params = (
         ("asyncgrad", "critical path", "floor"),
         ("asyncio", "uvloop") if find_spec("uvloop") else ("asyncio",),

@@ -10,7 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import chain, checkpoint, command, in_place, lateness, lstm, many, memory, offload, runner, waiting
+from benchmarks import (
+    branches,
+    chain,
+    checkpoint,
+    command,
+    in_place,
+    lateness,
+    lstm,
+    many,
+    memory,
+    offload,
+    runner,
+    waiting,
+)
 from benchmarks.chain import Chain
 from benchmarks.peers import PEERS
 from benchmarks.runner import Benchmark, Result
@@ -36,6 +49,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         (offload, "LAYERS", 2),
         (offload, "ROWS", 4),
         (offload, "WIDTHS", {"matrix products": 4, "elementwise functions": 4}),
+        (branches.Branches, "params", (branches.Branches.params[0], (8,))),
         (runner, "SAMPLE_SECONDS", 0.0),
     ):
         monkeypatch.setattr(module, name, value)
@@ -56,7 +70,9 @@ def test_peers_agree_on_every_gradient_and_are_timed_in_every_round(topic: str):
 def test_every_topic_is_a_file():
     files = {path.stem for path in Path(command.__file__).parent.glob("*.py")}
 
-    assert set(command.TOPICS) == files - {"__init__", "__main__", "command", "memory", "peers", "runner"}
+    machinery = {"__init__", "__main__", "chart", "command", "machine", "peers", "record", "report", "runner"}
+    commands_of_their_own = {"count", "counted", "memory"}
+    assert set(command.TOPICS) == files - machinery - commands_of_their_own
 
 
 def test_a_peer_that_computes_something_else_is_found_out(monkeypatch: pytest.MonkeyPatch):
@@ -68,6 +84,24 @@ def test_a_peer_that_computes_something_else_is_found_out(monkeypatch: pytest.Mo
 
     with pytest.raises(AssertionError, match=r"gradient 0 of asyncgrad, float64\[16\], is not that of floor"):
         list(runner.run([Chain], rounds=1))
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer != "floor"])
+def test_every_peer_is_held_to_the_floor_before_it_is_timed(peer: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(Chain.models, peer, lambda x: chain.chain(x) * 2.0)
+
+    with pytest.raises(AssertionError, match=rf"gradient 0 of {peer}, float64\[16\], is not that of floor"):
+        list(runner.run([Chain], rounds=1))
+
+
+def test_a_row_says_what_it_is_and_in_which_order_each_round_went():
+    result = next(iter(runner.run([in_place.InPlace], rounds=2)))
+
+    assert (result.topic, result.case, result.what) == ("in_place", "4,000 writes into a view of 10,000", "backward")
+    assert result.lacks == {"HIPS": "its arrays cannot be written into"}
+    first, second = result.order
+    assert second == [*first[1:], first[0]]
+    assert set(first) == result.seconds.keys()
 
 
 def test_a_peer_that_computes_nan_is_found_out(monkeypatch: pytest.MonkeyPatch):
@@ -124,8 +158,8 @@ def test_the_command_prints_a_table_and_writes_the_rounds(tmp_path: Path, capsys
     raw = json.loads((tmp_path / "raw.json").read_text())
     assert status == 0
     assert "× floor" in printed
-    assert set(PEERS) == set(next(iter(raw["seconds"].values())))
-    assert raw["rounds"] == 1
+    assert set(PEERS) == set(raw["rows"][0]["seconds"]) == set(raw["rows"][0]["order"][0])
+    assert all(len(times) == 1 for row in raw["rows"] for times in row["seconds"].values())
     assert "numpy" in raw["machine"]
 
 
@@ -135,8 +169,10 @@ def test_the_command_prints_a_table_and_writes_the_rounds(tmp_path: Path, capsys
         (["chains"], "no benchmark is called 'chains': there are chain, mlp, transformer, lstm, in_place, many"),
         (["--rounds", "0"], "--rounds must be at least 1, not 0"),
         (["--json", "nowhere/raw.json"], "--json: there is no folder nowhere"),
+        (["--from", "raw.json", "chain"], "--from measures nothing: leave out the names, --rounds and --gc"),
+        (["--from", "nowhere/raw.json"], "nowhere/raw.json cannot be read: No such file or directory"),
     ],
-    ids=["name", "rounds", "json"],
+    ids=["name", "rounds", "json", "from", "record"],
 )
 def test_the_command_names_what_it_cannot_use(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as exit_:

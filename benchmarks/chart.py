@@ -1,0 +1,166 @@
+"""The chart: how long each peer takes, PyTorch's time being 1, with bars for each case.
+
+It is an SVG that carries its own background, and turns dark where its reader prefers that.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from .record import UnusableRecordError
+from .runner import Result
+
+__all__ = ["CAPTION", "Group", "can_draw", "draw", "groups", "name_of"]
+
+#: The columns, by the last word of what is timed. Words before it name a variant of asyncgrad: "compiled backward".
+COLUMNS = {"backward": "backward", "step": "forward and backward"}
+
+#: What is read out in place of the chart.
+CAPTION = (
+    "Bars for each case: the time of asyncgrad, PyTorch, HIPS autograd, MyGrad and NumPy by hand for its backward, and "
+    "for its forward and backward, over PyTorch's. The table below has the numbers of asyncgrad."
+)
+
+#: What each bar is called where that is not the peer's name.
+CALLED = {"torch": "PyTorch", "HIPS": "HIPS autograd", "floor": "NumPy by hand"}
+
+#: The units at which a bar is cut off; its number is written out.
+CUT = 2.0
+
+#: Each colour on a light ground, and what takes its place on a dark one. The blues are asyncgrad's.
+GROUND, INK, FAINT = "#ffffff", "#1f2328", "#d1d9e0"
+OURS, OURS_TOO, PYTORCH, OTHERS, FLOOR = "#0b62c4", "#5b9be6", "#8a5a00", "#9aa4af", "#2b7a4b"
+DARK = {
+    GROUND: "#0d1117",
+    INK: "#e6edf3",
+    FAINT: "#3d444d",
+    OURS: "#4a9eff",
+    OURS_TOO: "#1f6fd0",
+    PYTORCH: "#d29922",
+    OTHERS: "#6e7681",
+    FLOOR: "#3fb950",
+}
+
+
+class Group(NamedTuple):
+    """The bars of one case in one column: for each its name, and its time over PyTorch's."""
+
+    case: str
+    column: str
+    bars: dict[str, float]
+
+
+def groups(results: Sequence[Result]) -> list[Group]:
+    """Return the bars of every case that PyTorch took part in and that is timed as one of the columns says."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for result in results:
+        variant, _, column = result.what.rpartition(" ")
+        if column not in COLUMNS or "torch" not in result.seconds or result.section:
+            continue
+        bars = found.setdefault((result.case, column), {})
+        for peer in result.seconds:
+            ratio = result.ratio("torch", of=peer)
+            if ratio is not None and not variant:
+                bars[CALLED.get(peer, peer)] = ratio
+        if variant:
+            bars[f"asyncgrad, {variant}"] = result.ratio("torch") or 0.0
+    return [Group(case, column, _ordered(bars)) for (case, column), bars in found.items() if "asyncgrad" in bars]
+
+
+def _ordered(bars: dict[str, float]) -> dict[str, float]:
+    """Return asyncgrad's bars first, then the others', each as they came."""
+    return {name: bars[name] for name in sorted(bars, key=lambda name: not name.startswith("asyncgrad"))}
+
+
+def can_draw() -> bool:
+    """Tell whether matplotlib is there."""
+    return find_spec("matplotlib") is not None
+
+
+def draw(results: Sequence[Result]) -> str:
+    """Return the chart as SVG, the same for the same results; each number in it has what `name_of` says as its id.
+
+    Raises:
+        UnusableRecordError: there is nothing to draw.
+    """
+    from matplotlib import pyplot
+
+    found = groups(results)
+    if not found:
+        raise UnusableRecordError(
+            "no row of the record has PyTorch's time of a backward or a step, which the chart compares with"
+        )
+    cases = list(dict.fromkeys(one.case for one in found))
+    columns = [column for column in COLUMNS if any(one.column == column for one in found)]
+    heights = [max(len(one.bars) for one in found if one.case == case) + 1.6 for case in cases]
+    # Text stays text; no date and no random ids.
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "asyncgrad", "font.size": 8.5, "font.family": "sans-serif"}
+    with pyplot.rc_context(settings):
+        figure, panels = pyplot.subplots(
+            len(cases),
+            len(columns),
+            figsize=(4.7 * len(columns), 0.175 * sum(heights) + 0.8),
+            gridspec_kw={"height_ratios": heights, "hspace": 0.0, "wspace": 0.36},
+            squeeze=False,
+            facecolor=GROUND,
+        )
+        figure.subplots_adjust(left=0.25 / len(columns), right=0.995, top=0.94, bottom=0.02)
+        for row, case in enumerate(cases):
+            for place, column in enumerate(columns):
+                one = next((one for one in found if (one.case, one.column) == (case, column)), None)
+                _panel(panels[row][place], one, heights[row])
+        for place, column in enumerate(columns):
+            panels[0][place].set_title(f"{COLUMNS[column]}, PyTorch = 1", color=INK, loc="left", weight="bold")
+        if any(ratio > CUT for one in found for ratio in one.bars.values()):
+            figure.text(0.995, 0.005, "→ the bar goes on", color=INK, ha="right", va="bottom")
+        written = io.StringIO()
+        figure.savefig(written, format="svg", facecolor=GROUND, metadata={"Date": None, "Title": CAPTION})
+        pyplot.close(figure)
+    return _turning_dark(written.getvalue())
+
+
+def _panel(axes: Any, group: Group | None, height: float) -> None:
+    """Draw one group: a bar for each name, its number at its end."""
+    axes.set_axis_off()
+    if group is None:
+        return
+    axes.set_xlim(0, CUT * 1.18)
+    axes.set_ylim(height, 0)
+    axes.axvline(1.0, 0, 1 - 1.1 / height, color=FAINT, linewidth=1, zorder=0)
+    axes.text(0, 0.85, group.case, color=INK, weight="bold", va="center")
+    for place, (name, ratio) in enumerate(group.bars.items()):
+        y = place + 1.8
+        axes.barh(y, min(ratio, CUT), height=0.8, color=_colour(name))
+        axes.text(-0.03, y, name, color=INK, ha="right", va="center")
+        number = axes.text(min(ratio, CUT) + 0.03, y, _number(ratio), color=INK, va="center")
+        number.set_gid(name_of(group, name))
+
+
+def name_of(group: Group, bar: str) -> str:
+    """Return the id of a bar's number in the SVG: words and hyphens."""
+    return re.sub(r"\W+", "-", f"{group.case} {group.column} {bar}")
+
+
+def _number(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio <= CUT else f"{ratio:.2f} →"
+
+
+def _colour(name: str) -> str:
+    if name.startswith("asyncgrad"):
+        return OURS if name == "asyncgrad" else OURS_TOO
+    return {"PyTorch": PYTORCH, "NumPy by hand": FLOOR}.get(name, OTHERS)
+
+
+def _turning_dark(svg: str) -> str:
+    """Return the SVG with a rule for readers who prefer dark: every colour in it gives way to its other one."""
+    rules = "".join(
+        f'[style*="{kind}: {light}"]{{{kind}:{dark} !important}}'
+        for light, dark in DARK.items()
+        for kind in ("fill", "stroke")
+    )
+    style = f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
+    return re.sub(r"(<svg\b[^>]*>)", lambda found: found[1] + "\n " + style, svg, count=1)

@@ -1,0 +1,115 @@
+"""What `benchmarks.count` counts the instructions of, as a script of its own: `counted.py WORKLOAD PHASE LENGTH`.
+
+It imports nothing of benchmarks/, so that it runs with any commit's asyncgrad. It makes LENGTH operations, or LENGTH
+models, and with the phase `backward` differentiates them, and ends there and then: what a longer run counts more is
+what the operations cost, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import mmap
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import asyncgrad as ag
+
+__all__ = ["CODE", "WORKLOADS", "Workload"]
+
+
+class Workload(NamedTuple):
+    """Something to record, and how it is counted."""
+
+    #: Records something of a length, and returns what to differentiate, each root with its gradient.
+    record: Callable[[int], list[tuple[Any, Any]]]
+    #: What one unit of length is called.
+    unit: str
+    #: The shorter of the two lengths; the longer is twice that.
+    length: int
+
+
+def chain(length: int) -> list[tuple[Any, Any]]:
+    """Return the end of a chain of so many nodes, `y = y*x + x`, size 16."""
+    x = ag.tensor(np.linspace(0.1, 0.9, 16), requires_grad=True)
+    y: Any = x
+    for _ in range(length // 2):
+        y = y * x + x
+    return [(y, np.ones(16))]
+
+
+def models(length: int) -> list[tuple[Any, Any]]:
+    """Return the losses of so many perceptrons of two layers, 8 nodes and 4 leaves each."""
+    x = np.linspace(-1.0, 1.0, 32).reshape(4, 8)
+    arrays = [
+        np.linspace(-0.5, 0.5, 64).reshape(8, 8),
+        np.zeros(8),
+        np.linspace(-0.5, 0.5, 8).reshape(8, 1),
+        np.zeros(1),
+    ]
+    roots: list[tuple[Any, Any]] = []
+    for _ in range(length):
+        first, bias, second, end = (ag.tensor(array, requires_grad=True) for array in arrays)
+        hidden = np.tanh(x @ first + bias)
+        out = hidden @ second + end
+        roots.append(((out * out).sum() * 0.5, None))
+    return roots
+
+
+WORKLOADS = {
+    "chain of size 16": Workload(chain, "node", 2_000),
+    "whole model of 8 nodes": Workload(models, "model", 100),
+}
+
+#: By the processor's name, a function of one argument that is a client request to valgrind, and does nothing elsewhere
+#: (valgrind.h, "Client Request Mechanism"): the rotations add up to none, and valgrind knows them when it sees them.
+CODE = {
+    # mov rax, rdi; xor edx, edx; rol rdi, 3; rol rdi, 13; rol rdi, 61; rol rdi, 51; xchg rbx, rbx; ret
+    "x86_64": "4889f8 31d2 48c1c703 48c1c70d 48c1c73d 48c1c733 4887db c3",
+}
+#: CALLGRIND_START_INSTRUMENTATION.
+START = (ord("C") << 24 | ord("T") << 16) + 4
+
+
+def start_counting() -> None:
+    """Let callgrind count from here on, where it was told to wait for that; elsewhere it does nothing."""
+    code = CODE.get(platform.machine())
+    if code is None:
+        return
+    memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(bytes.fromhex(code))
+    request = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+    arguments = (ctypes.c_uint64 * 6)(START)
+    request(ctypes.addressof(arguments))
+
+
+async def differentiate(roots: list[tuple[Any, Any]]) -> None:
+    """Run each backward after the one before."""
+    for root, gradient in roots:
+        await root.backward(gradient)
+
+
+def main() -> None:
+    """Run what the command line says, twice over a short length before it is counted."""
+    workload, phase, length = WORKLOADS[sys.argv[1]], sys.argv[2], int(sys.argv[3])
+    for _ in range(2):
+        asyncio.run(differentiate(workload.record(64)))
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    start_counting()
+    roots = workload.record(length)
+    if phase == "backward":
+        asyncio.run(differentiate(roots))
+    # At once: what is dropped at an ordinary end belongs to neither phase.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

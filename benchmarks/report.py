@@ -1,0 +1,106 @@
+"""The report: what README.md shows of a record, between two markers that are comments in Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .chart import CAPTION
+from .record import Record, UnusableRecordError
+from .runner import Result, table
+
+__all__ = ["BEGIN", "END", "block", "printed", "replaced", "sections"]
+
+BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+
+#: What the machine's entries are called where that is not their own name.
+CALLED = {
+    "asyncgrad": "asyncgrad",
+    "autograd": "HIPS autograd",
+    "mygrad": "MyGrad",
+    "numpy": "NumPy",
+    "python": "Python",
+    "torch": "PyTorch",
+}
+
+
+def sections(results: list[Result]) -> dict[str, list[Result]]:
+    """Return the results by what stands above their table, in the order in which each section first appears."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(result.section, []).append(result)
+    return found
+
+
+def block(record: Record, chart: str, raw: str) -> str:
+    """Return the chart, the tables, and what they were measured on, as Markdown between the markers.
+
+    Args:
+        record: what was measured.
+        chart: where the chart lies, as README links to it.
+        raw: where the record lies, likewise.
+    """
+    begin = f"{BEGIN}\n<!-- Written by `make bench` from {raw}: change nothing here by hand. -->"
+    picture = f"![{CAPTION}]({chart})"
+    return "\n\n".join([begin, picture, *_tables(record), _measured_on(record, raw), END])
+
+
+def printed(record: Record) -> str:
+    """Return the tables, and what they were measured on, for a terminal."""
+    return "\n\n".join([*_tables(record), _measured_on(record, "")])
+
+
+def _tables(record: Record) -> list[str]:
+    """Return for each section its heading, its table, and who lacks what."""
+    found = []
+    for heading, results in sections(record.results).items():
+        found += [heading] if heading else []
+        found += [table(results), *_lacks(results)]
+    return found
+
+
+def _lacks(results: list[Result]) -> list[str]:
+    """Return a line for each peer that could not run some of the rows, and why."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for peer, why in result.lacks.items():
+            names = cases.setdefault((peer, why), [])
+            if result.case not in names:
+                names.append(result.case)
+    return [f"{peer} does not take part in “{'”, “'.join(names)}”: {why}." for (peer, why), names in cases.items()]
+
+
+def _measured_on(record: Record, raw: str) -> str:
+    """Return how often, when and on what it was measured."""
+    rounds = sorted({len(result.seconds["asyncgrad"]) for result in record.results})
+    days = sorted({result.measured for result in record.results})
+    machine = dict(record.machine)
+    known = [
+        f"{machine.pop('processor', 'unknown processor')}, {machine.pop('cores', '?')} cores",
+        machine.pop("platform", "unknown system"),
+        f"BLAS: {machine.pop('blas', 'unknown')}",
+    ]
+    versions = [f"{CALLED.get(name, name)} {version}" for name, version in machine.items()]
+    where = f" The seconds of every round are in [{raw}]({raw})." if raw else ""
+    return (
+        f"Medians of {_range(rounds)} {'round' if rounds == [1] else 'rounds'}, measured {_range(days)} on {known[0]} "
+        f"({known[1]}), one thread each; {known[2]}; {', '.join(versions)}.{where}"
+    )
+
+
+def _range(values: list[int] | list[str]) -> str:
+    return f"{values[0]}" if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+
+def replaced(text: str, new: str, path: Path) -> str:
+    """Return a text with what stands between the markers, markers included, replaced.
+
+    Raises:
+        UnusableRecordError: the markers are not there, once each and in their order.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in before or END in after:
+        raise UnusableRecordError(
+            f"{path} must have the lines {BEGIN} and {END}, once each and in this order: the tables go between them"
+        )
+    return before + new + after

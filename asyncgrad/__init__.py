@@ -33,6 +33,7 @@ from .functional import vjp as vjp
 from .graph.anomaly import detect_anomaly as detect_anomaly
 from .once_differentiable import once_differentiable as once_differentiable
 from .scheduling import loop_budget as loop_budget
+from .scheduling import no_full_collections as no_full_collections
 from .scheduling import offload_threshold as offload_threshold
 from .scheduling import workers as workers
 from .tensor import Tensor as Tensor
@@ -69,6 +70,7 @@ __all__ = [
     "jvp",
     "loop_budget",
     "nn",
+    "no_full_collections",
     "no_grad",
     "offload_threshold",
     "once_differentiable",

@@ -5,15 +5,30 @@ Each is a ContextVar with a `with` block of its own, and takes its default from 
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from .context import Mode
 from .errors import ArgumentError, MissingExtraError
 
-__all__ = ["LOOP_BUDGET", "OFFLOAD_THRESHOLD", "WORKERS", "Quota", "loop_budget", "offload_threshold", "workers"]
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = [
+    "FULL_COLLECTIONS",
+    "LOOP_BUDGET",
+    "OFFLOAD_THRESHOLD",
+    "WORKERS",
+    "Quota",
+    "loop_budget",
+    "no_full_collections",
+    "offload_threshold",
+    "workers",
+]
 
 
 @final
@@ -197,3 +212,94 @@ class offload_threshold(_Setting):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(_number(seconds, "the seconds of ag.offload_threshold(seconds)", float))
+
+
+@final
+class _FullCollections:
+    """Whether Python's garbage collector may begin, by itself, to look through all objects there are.
+
+    It has one state for the whole process, and so has this.
+    """
+
+    __slots__ = ("_before", "_holders", "_mutex")
+
+    #: A number of collections of the middle generation that nobody lives to see.
+    _NEVER = 2**31 - 1
+
+    def __init__(self) -> None:
+        # The collector may destroy who holds it off, at any line.
+        self._mutex = threading.RLock()
+        self._holders = 0
+        self._before = (0, 0, 0)
+
+    def hold(self) -> None:
+        """Let none begin, until as many have let go as have held."""
+        with self._mutex:
+            self._holders += 1
+            if self._holders == 1:
+                self._before = gc.get_threshold()
+                gc.set_threshold(*self._before[:2], self._NEVER)
+
+    def hold_on(self) -> bool:
+        """Let none begin for longer, if none may now; tell whether that is so."""
+        with self._mutex:
+            if self._holders:
+                self._holders += 1
+            return self._holders > 0
+
+    def let_go(self) -> None:
+        """End one hold; the last one gives the threshold back that there was before the first."""
+        with self._mutex:
+            self._holders -= 1
+            young, middle, old = gc.get_threshold()
+            # Who has set another one meanwhile has the say.
+            if not self._holders and old == self._NEVER:
+                gc.set_threshold(young, middle, self._before[2])
+
+
+FULL_COLLECTIONS = _FullCollections()
+
+
+@final
+class no_full_collections:
+    """Inside, Python's garbage collector never looks, by itself, through all objects there are.
+
+    A full collection visits every node of every graph: a second for a million nodes, during which an event loop stands
+    still, and there are more of them the more nodes there are. Graphs need none: a node is freed when nobody refers to
+    it any more. Inside the block the collector goes on to collect what is young, in pauses below a millisecond; cycles
+    that have grown old are found after the block, or by a `gc.collect()` of your own in a quiet moment.
+
+    A context manager for the whole process, since the collector is one: its third threshold (`gc.set_threshold`) is out
+    of reach inside, and is given back at the end of the last block, of whichever thread or task. Unless somebody else
+    has set it meanwhile. Blocks may be nested and overlap. Drop the graph inside the block; where an event loop goes on
+    to free it behind the end, the block lasts as long.
+
+    Python 3.14 collects in increments by itself, and has no use for it.
+
+    Example:
+        >>> import gc, numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     x = ag.tensor([0.5], requires_grad=True)
+        ...     with ag.no_full_collections():
+        ...         y = x
+        ...         for _ in range(1000):
+        ...             y = y * x + x
+        ...         await y.sum().backward()
+        ...         del y
+        ...     return x.grad.tolist()
+        >>> before = gc.get_threshold()
+        >>> ag.run(main())
+        [4.0]
+        >>> gc.get_threshold() == before
+        True
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        FULL_COLLECTIONS.hold()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        FULL_COLLECTIONS.let_go()

@@ -1,5 +1,7 @@
 """`python -m benchmarks.memory`: the peak memory of the checkpointed stack, each case in a process of its own.
 
+With `deep` behind it: what each node of a chain of a million takes, and for how long the chain keeps an event loop.
+
 Two counts, both of what a forward and a backward need at most beyond what there was before, the gradients of the
 weights included. *Allocated*: by tracemalloc, which NumPy reports every array to; compared with the same schedule and
 the same arithmetic written by hand in NumPy, which holds nothing that it could do without. *Resident*: what the
@@ -14,12 +16,17 @@ import os
 # One BLAS thread each, as in the other benchmarks; read once, when the imports below load the libraries.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
+import asyncio
+import contextlib
 import functools
 import json
 import subprocess
 import sys
 import tracemalloc
+import weakref
+from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -31,7 +38,22 @@ from . import checkpoint
 from .checkpoint import KINDS, asyncgrad_model, floor, problem, torch_model
 from .peers import Array, torch
 
-__all__ = ["allocated", "main", "resident"]
+__all__ = ["allocated", "main", "node_bytes", "pauses", "resident"]
+
+#: Of the deep chain.
+NODES = 1_000_000
+
+#: One step of it, and how many nodes that makes.
+STEPS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
+    "y * x + x": (lambda y, x: y * x + x, 2),
+    "y + x": (lambda y, x: y + x, 1),
+    "-y": (lambda y, _: -y, 1),
+}
+
+#: How many steps of it a coroutine makes before it lets the loop turn.
+STEPS_A_TURN = 100
+
+PHASES = ("built", "run", "dropped")
 
 
 def chain_by_hand(x: Array, *weights: Array) -> Any:
@@ -137,18 +159,145 @@ def _status(name: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {name}")
 
 
-def _apart(count: str, peer: str, kind: str) -> float:
-    """Return a peak in MB, measured in a process of its own."""
+def _leaf(peer: str) -> Any:
+    array = np.full(1, 0.5)
+    if peer == "torch":
+        torch.set_num_threads(1)
+        return torch.from_numpy(array).requires_grad_()
+    return ag.asarray(array).requires_grad_()
+
+
+def node_bytes(peer: str, step: str) -> list[float]:
+    """Return how many bytes a node of a deep chain takes when that has been built, at most while it runs, and at last.
+
+    Of asyncgrad all that tracemalloc sees, arrays included; of PyTorch the resident memory.
+    """
+    make, nodes = STEPS[step]
+    x = _leaf(peer)
+
+    def chain(length: int) -> Any:
+        y = x
+        for _ in range(length // nodes):
+            y = make(y, x)
+        return y
+
+    if peer == "torch":
+        before = _status("VmRSS")
+        y = chain(NODES)
+        built = _status("VmRSS")
+        y.backward()
+        run = _status("VmHWM")
+        del y
+        return [(size - before) / NODES for size in (built, run, _status("VmRSS"))]
+    # What is made once.
+    ag.sync.backward(chain(100))
+    # Tracing takes its time, and every node is like the others.
+    count = NODES // 10
+    tracemalloc.start()
+    y = chain(count)
+    built = tracemalloc.get_traced_memory()[1]
+    ag.sync.backward(y)
+    run = tracemalloc.get_traced_memory()[1]
+    del y
+    return [size / count for size in (built, run, tracemalloc.get_traced_memory()[0])]
+
+
+def pauses(peer: str, how: str) -> list[float]:
+    """Return the longest time, in ms, that one turn of an event loop takes: while a deep chain is built, run, dropped.
+
+    Args:
+        peer: "torch" runs its backward in a thread; "idle" does nothing.
+        how: "held off", for `no_full_collections`; anything else leaves the garbage collector alone.
+    """
+    return ag.run(_pauses(peer, how))
+
+
+async def _pauses(peer: str, how: str) -> list[float]:
+    longest = dict.fromkeys(PHASES, 0.0)
+    phase = PHASES[0]
+
+    async def watch() -> None:
+        last = perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            now = perf_counter()
+            longest[phase], last = max(longest[phase], now - last), now
+
+    watcher = asyncio.get_running_loop().create_task(watch())
+    with ag.no_full_collections() if how == "held off" else contextlib.nullcontext():
+        y = x = _leaf(peer)
+        oldest = None
+        for index in range(NODES // 2):
+            if peer != "idle":
+                y = y * x + x
+            if peer == "asyncgrad" and not index:
+                oldest = weakref.ref(y.grad_fn)
+            if not index % STEPS_A_TURN:
+                await asyncio.sleep(0)
+        phase = PHASES[1]
+        if peer != "idle":
+            await (asyncio.to_thread(y.backward) if peer == "torch" else y.backward())
+        await asyncio.sleep(0)
+        phase = PHASES[2]
+        del y
+        for _ in range(10):
+            await asyncio.sleep(0)
+        while oldest is not None and oldest() is not None:  # noqa: ASYNC110  # nothing else tells
+            await asyncio.sleep(0)
+    watcher.cancel()
+    return [1e3 * seconds for seconds in longest.values()]
+
+
+def _main_deep() -> int:
+    print(f"a chain of {NODES:,} nodes of one element; bytes a node")
+    print("| step                   | built | run | dropped | torch, resident |")
+    print("| ---------------------- | ----: | --: | ------: | --------------: |")
+    for step in STEPS:
+        ours = _measured("node_bytes", "asyncgrad", step)
+        theirs = "-" if torch is None else f"{_measured('node_bytes', 'torch', step)[1]:.0f}"
+        print(f"| {step:22} | {ours[0]:5.0f} | {ours[1]:3.0f} | {ours[2]:7.0f} | {theirs:>15} |")
+    print("\nthe longest turn of an event loop meanwhile, ms")
+    print("| loop                            | built | run | dropped |")
+    print("| ------------------------------- | ----: | --: | ------: |")
+    rows = {
+        "asyncgrad, no_full_collections": ("asyncgrad", "held off"),
+        "asyncgrad": ("asyncgrad", "as it is"),
+        "PyTorch, backward in a thread": ("torch", "as it is"),
+        "idle": ("idle", "as it is"),
+    }
+    for title, (peer, how) in rows.items():
+        if peer == "torch" and torch is None:
+            continue
+        built, run, dropped = _measured("pauses", peer, how)
+        print(f"| {title:31} | {built:5.1f} | {run:3.1f} | {dropped:7.1f} |")
+    return 0
+
+
+def _measured(count: str, peer: str, kind: str) -> Any:
+    """Return what one of the functions here measures, in a process of its own."""
     arguments = [sys.executable, "-m", "benchmarks.memory", count, peer, kind]
     printed = subprocess.run(arguments, capture_output=True, text=True, check=True, env=os.environ).stdout
-    return float(json.loads(printed)) / 1e6
+    return json.loads(printed)
+
+
+def _apart(count: str, peer: str, kind: str) -> float:
+    """Return a peak in MB, measured in a process of its own."""
+    return float(_measured(count, peer, kind)) / 1e6
+
+
+#: What can be measured in a process of its own.
+_MEASURES: dict[str, Callable[[str, str], Any]] = {
+    measure.__name__: measure for measure in (allocated, resident, node_bytes, pauses)
+}
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; or, with arguments, one peak in bytes."""
+    """Print the table; or, with arguments, that of the deep chain, or one peak in bytes."""
+    if arguments == ["deep"]:
+        return _main_deep()
     if arguments:
         count, peer, kind = arguments
-        print(json.dumps((allocated if count == "allocated" else resident)(peer, kind)))
+        print(json.dumps(_MEASURES[count](peer, kind)))
         return 0
     print(f"{checkpoint.LAYERS} layers; MB at most")
     print("| checkpoints            | allocated | × by hand | resident | × torch |")

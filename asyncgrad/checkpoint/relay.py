@@ -29,7 +29,6 @@ class Relay(Node):
 
     def __init__(self, edge: Edge, tensor: Any) -> None:
         super().__init__([edge], [InputMetadata(tensor._data.shape, tensor._data.dtype, tensor._device)])
-        # The topological number stays, so that every path is known to be possible.
         self._beyond, self.next_nodes = self.next_nodes, (None,)
         self._taken: Any = None
         self._is_open = False

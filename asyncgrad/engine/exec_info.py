@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ..graph import values
+from ..graph.node import LEAF_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..graph.node import Edge, Node
 
-__all__ = ["Capture", "ExecInfo", "ExecInfos", "as_tensors", "init_to_execute", "should_execute"]
+__all__ = ["Capture", "ExecInfo", "ExecInfos", "as_tensors", "init_to_execute", "is_behind", "should_execute"]
 
 
 class Capture(NamedTuple):
@@ -48,18 +49,27 @@ class ExecInfos(dict["Node", ExecInfo]):
     Asked for a node that is not in it, it gives that node an entry, so that a body can have the node run after all.
 
     Args:
-        lowest: the smallest topological number among the inputs' nodes; below it no path leads to an input.
+        horizon: the `order` of the oldest of the inputs' nodes: no path leads to an input from a node that is older
+            (see `is_behind`). None where nothing is known.
     """
 
-    __slots__ = ("lowest",)
+    __slots__ = ("horizon",)
 
-    def __init__(self, lowest: int = 0) -> None:
+    def __init__(self, horizon: int | None = None) -> None:
         super().__init__()
-        self.lowest = lowest
+        self.horizon = horizon
 
     def __missing__(self, node: Node) -> ExecInfo:
         info = self[node] = ExecInfo()
         return info
+
+
+def is_behind(node: Node, horizon: int | None) -> bool:
+    """Tell whether no path from a node leads to what is not older than `horizon`.
+
+    What a node leads to is older than the node, unless its edges were set by hand since; then it is special.
+    """
+    return horizon is not None and node.order > horizon and node.special is None
 
 
 def should_execute(exec_info: ExecInfos, node: Node) -> bool:
@@ -91,8 +101,11 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
 
     Source: GraphTask::init_to_execute of PyTorch.
     """
-    lowest = min((node.topological_nr for node, _ in inputs if node is not None), default=0)
-    exec_info = ExecInfos(lowest)
+    horizon = None
+    if all(node is not None and node.special is None and node.order != LEAF_ORDER for node, _ in inputs):
+        # Of what is special the order may have been set by hand.
+        horizon = max(node.order for node, _ in inputs if node is not None)
+    exec_info = ExecInfos(horizon)
     exec_info[root] = ExecInfo()
     for index, (node, input_nr) in enumerate(inputs):
         assert node is not None
@@ -101,14 +114,26 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
             info.needed = True
         else:
             info.captures.append(Capture(input_nr, index))
-    stack, reached = [root], {root}
-    while stack:
-        for target in stack.pop().next_nodes:
-            # A path only leads to smaller topological numbers: below the lowest input there is none.
-            if target is not None and target not in reached and target.topological_nr >= lowest:
-                reached.add(target)
-                stack.append(target)
-    for node in sorted(reached, key=lambda node: node.topological_nr):
+    for node in _targets_first(root, horizon):
         if any(target is not None and should_execute(exec_info, target) for target in node.next_nodes):
             exec_info[node].needed = True
     return exec_info
+
+
+def _targets_first(root: Node, horizon: int | None) -> Iterator[Node]:
+    """Give the nodes that `root` leads to on this side of the horizon, each behind all that it leads to itself."""
+    #: None stands behind what the last of `entered` leads to.
+    stack: list[Node | None] = [root]
+    entered: list[Node] = []
+    reached: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node is None:
+            yield entered.pop()
+        elif node not in reached:
+            reached.add(node)
+            entered.append(node)
+            stack.append(None)
+            for target in node.next_nodes:
+                if target is not None and target not in reached and not is_behind(target, horizon):
+                    stack.append(target)  # noqa: PERF401  # as fast, and mypy sees that it is not None

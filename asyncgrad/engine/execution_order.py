@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .exec_info import should_execute
+from .exec_info import is_behind, should_execute
 from .ready_queue import ReadyQueue
 
 if TYPE_CHECKING:
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["execution_order", "nodes_below"]
 
 
-def nodes_below(root: Node, lowest: int = 0) -> dict[Node, int]:
+def nodes_below(root: Node, horizon: int | None = None) -> dict[Node, int]:
     """Return the nodes that `root` leads to, and for each how many edges lead to it.
 
     Args:
         root: where to start; it is in the result only if an edge leads to it.
-        lowest: nodes whose topological number is smaller are reached and not passed.
+        horizon: see ExecInfos: nodes behind it are reached and not passed.
     """
     edges: dict[Node, int] = {}
-    stack = [root] if root.topological_nr >= lowest else []
+    stack = [] if is_behind(root, horizon) else [root]
     while stack:
         for target in stack.pop().next_nodes:
             if target is not None:
-                if target not in edges and target.topological_nr >= lowest:
+                if target not in edges and not is_behind(target, horizon):
                     stack.append(target)
                 edges[target] = edges.get(target, 0) + 1
     return edges

@@ -78,7 +78,7 @@ class TaskRecord:
         Source: GraphTask::nodes_in_graph_ of PyTorch.
         """
         if self._nodes_in_graph is None:
-            self._nodes_in_graph = frozenset(nodes_below(self.root, self.exec_info.lowest))
+            self._nodes_in_graph = frozenset(nodes_below(self.root, self.exec_info.horizon))
         return self._nodes_in_graph
 
     @property

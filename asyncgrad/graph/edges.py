@@ -1,7 +1,7 @@
 """How the edges and the inputs of a node are set by hand, and what that must not break.
 
-A node's topological number is one above those of the nodes that it leads to, and so its edges are fixed once a parent
-has its own number from it. That also makes a cycle impossible.
+The edges of a node are fixed once a node leads to it: what that one leads to, and its topological number, never
+change, all of it is older than that one, and a cycle is impossible.
 """
 
 from __future__ import annotations
@@ -38,13 +38,11 @@ class Edge(NamedTuple):
 class WithEdges:
     """Abstract base of Node: its edges, and the methods that set them and add to its inputs."""
 
-    __slots__ = ("has_parent", "input_nrs", "next_nodes", "topological_nr")
+    __slots__ = ("has_parent", "input_nrs", "next_nodes")
 
     #: For each edge, the node it leads to (None drops the gradient) and which of its inputs.
     next_nodes: tuple[Node | None, ...]
     input_nrs: tuple[int, ...]
-    #: One above the highest of `next_nodes`, and 0 where there are none: no path leads to a node with as high a number.
-    topological_nr: int
     #: True once a node that leads here has been made; not there before, to cost nothing.
     has_parent: bool
 
@@ -55,6 +53,24 @@ class WithEdges:
     def next_edges(self) -> tuple[Edge, ...]:
         """For each forward input, where its gradient flows."""
         return tuple(map(Edge, self.next_nodes, self.input_nrs))
+
+    @property
+    def topological_nr(self) -> int:
+        """The length of the longest path from here: no path leads to a node with as high a number.
+
+        Counted when it is asked for, in a time that grows with the graph.
+        """
+        numbers: dict[Any, int] = {}
+        stack: list[Any] = [self]
+        while stack:
+            node = stack[-1]
+            targets = [target for target in node.next_nodes if target is not None]
+            missing = [target for target in targets if target not in numbers]
+            if missing:
+                stack += missing
+            else:
+                numbers[stack.pop()] = max((numbers[target] + 1 for target in targets), default=0)
+        return numbers[self]
 
     def is_held(self) -> bool:
         """Tell whether a node has ever been made that leads to this one; then its edges cannot change any more."""
@@ -148,8 +164,8 @@ class WithEdges:
         """Set some of the edges, of which there are `count` afterwards, and all that follows from them."""
         if self.is_held():
             raise GraphError(
-                f"the edges of {identify(self)} are fixed: a node that leads to it has taken its own topological "
-                f"number from that of this one, which is {self.topological_nr}. Set edges before any node leads here"
+                f"the edges of {identify(self)} are fixed: a node leads to it, and relies on where this one "
+                "leads. Set edges before any node leads here"
             )
         nodes, input_nrs = list(self.next_nodes[:count]), list(self.input_nrs[:count])
         nodes += [None] * (count - len(nodes))
@@ -169,16 +185,11 @@ class WithEdges:
         self.connect(tuple(nodes), tuple(input_nrs))
 
     def connect(self, nodes: tuple[Node | None, ...], input_nrs: tuple[int, ...]) -> None:
-        """Take these for edges, unchecked, and the topological number that follows from them."""
+        """Take these for edges, unchecked."""
         self.next_nodes, self.input_nrs = nodes, input_nrs
-        number = 0
         for node in nodes:
             if node is not None:
                 node.has_parent = True
-                below = node.topological_nr
-                if below >= number:
-                    number = below + 1
-        self.topological_nr = number
 
     def make_special(self) -> Special:
         """Return what few nodes have, made now if this node had none."""

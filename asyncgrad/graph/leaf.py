@@ -56,7 +56,6 @@ class AccumulateGrad(Node):
         self.input_nrs = ()
         self.order = LEAF_ORDER
         self._note_thread()
-        self.topological_nr = 0
         self.shape = variable._data.shape
         self.dtype = variable._data.dtype
         self.device = variable._device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ..context import GRAD_MODE
 from ..errors import ChangedTensorError, ReleasedGraphError
@@ -24,6 +24,7 @@ __all__ = [
     "unpacked",
     "version_of",
     "versions_of",
+    "with_versions",
 ]
 
 
@@ -48,6 +49,23 @@ def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
     """Return the version of each thing saved, that of what is no tensor being 0; None where all are 0."""
     versions = tuple([version_of(value) if isinstance(value, Tracked) else 0 for value in saved])
     return versions if any(versions) else None
+
+
+@final
+class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
+    """What a node has saved, where a tensor among it had been written into before: few nodes save such."""
+
+    #: One for each saved tensor.
+    versions: tuple[int, ...]
+
+
+def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> tuple[Any, ...]:
+    """Return what a node has saved, with the versions of the tensors among it; None stands for all 0."""
+    if versions is None:
+        return saved if saved.__class__ is tuple else tuple(saved)
+    kept = WithVersions(saved)
+    kept.versions = versions
+    return kept
 
 
 def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:

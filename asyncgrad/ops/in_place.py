@@ -17,7 +17,7 @@ from ..graph.tracked import Tracked
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, plainly, run_writer, write_by
 from .primitive import Primitive
-from .primitive_node import PrimitiveNode
+from .primitive_node import PrimitiveNode, next_class
 
 __all__ = ["in_place", "write_at_index", "written_by"]
 
@@ -137,7 +137,7 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tracke
 
 def _node(plan: Any, before: Node | None, beside: Edge | None, out: Tracked) -> PrimitiveNode:
     """Return the node of a write into `out`, whose grad_fn was `before`; its other operand has the edge `beside`."""
-    node = object.__new__(PrimitiveNode)
+    node = object.__new__(next_class())
     second, input_nr = (None, 0) if beside is None else beside
     node.connect((before, second), (out._output_nr if before is not None else 0, input_nr))
     node.order = next_order()

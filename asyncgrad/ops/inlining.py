@@ -65,7 +65,7 @@ def inlined(formula: Callable[..., Any]) -> Inlined | None:
 def _bare(value: Any) -> Any:
     """Return the function of arrays that a primitive's driver calls; anything else as it is."""
     names = getattr(value, "__globals__", {})
-    return names["_function"] if names.get("_PrimitiveNode") is not None and "_function" in names else value
+    return names["_function"] if names.get("_next_class") is not None and "_function" in names else value
 
 
 def _body(formula: types.FunctionType) -> ast.expr | None:

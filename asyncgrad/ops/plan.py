@@ -10,7 +10,7 @@ generated function of a few lines, for example of `np.multiply` with two tensors
             return node.apply_carefully(g)
         s0, s1, = saved
         if not (
-            node.versions is None
+            saved.__class__ is tuple
             and (s0._counter is None or not s0._counter.value)
             and (s1._counter is None or not s1._counter.value)
         ):
@@ -40,7 +40,7 @@ from ..graph.heavy import (
     watch_changes,
     when_large_arrays_come,
 )
-from ..graph.saved import output_alias, version_of
+from ..graph.saved import output_alias, version_of, with_versions
 
 if TYPE_CHECKING:
     from .primitive import Primitive
@@ -88,6 +88,7 @@ class Plan:
         "primitive",
         "run",
         "run_here",
+        "shape",
         "slots",
         "tensor_slots",
         "zeros",
@@ -126,6 +127,8 @@ class Plan:
         self.holds_tensors = bool(self.tensor_slots)
         self.zeros = (0,) * len(self.calls)
         self.no_edges = (None,) * len(self.calls)
+        #: That of the last result: nodes share the tuple.
+        self.shape: tuple[int, ...] = ()
         self.gather, self.run_here = self._generate()
         #: What the engine calls: see the top of this file.
         self.run: Callable[..., Any] = self.run_here
@@ -227,9 +230,11 @@ class Plan:
             for name, slot in zip(names, self.slots, strict=True)
         ]
         versions = _commas(f"version_of({names[index]})" for index in self.tensor_slots)
-        versions = f"None if {' and '.join(unchanged)} else ({versions})" if unchanged else "None"
+        lines.append(f"    saved = ({_commas(names)})")
+        if unchanged:
+            lines.append(f"    if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
         lines += [
-            f"    return ({_commas(names)}), {versions}",
+            "    return saved",
             "def run(node, g):",
             "    saved = node.saved",
             "    if saved is None or g is None:",
@@ -247,12 +252,13 @@ class Plan:
             lines.append(f"    if {' * '.join(sizes)} >= {watched_from}: raise Heavy")
         if unchanged:
             # A version can fall again, where a failed backward takes back what it did to a `.grad` that was saved.
-            condition = f"node.versions is None and {' and '.join(unchanged)}"
+            condition = f"saved.__class__ is tuple and {' and '.join(unchanged)}"
             lines += [f"    if not ({condition}):", "        node.check_versions()"]
         if self.conjugates:
             lines.append("    g = conjugate(g)")
         lines.append(f"    return ({_commas(results)})")
         namespace: dict[str, Any] = {"alias": output_alias, "version_of": version_of, "conjugate": conjugate}
+        namespace["with_versions"] = with_versions
         namespace.update(Heavy=Heavy, size_of=size_of)
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102

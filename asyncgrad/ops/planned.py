@@ -110,7 +110,7 @@ class PlannedNode(TraceableNode):
             changed.append(f"{counter}.value" if is_output else f"{counter} is not None and {counter}.value")
         if not changed:
             return ()
-        return (f"if $node.versions is not None or {' or '.join(changed)}: $node.check_versions()",)
+        return (f"if $node.saved.__class__ is not tuple or {' or '.join(changed)}: $node.check_versions()",)
 
     def _kinds(self, indices: Iterable[int]) -> dict[int, Kind | None]:
         """Return shape and dtype of what was saved, as far as other nodes' shapes and dtypes settle them."""

@@ -23,7 +23,7 @@ from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
 from ..graph.values import as_array
 from .plan import Plan
-from .primitive_node import PrimitiveNode
+from .primitive_node import next_class
 from .recording import generate_call
 
 __all__ = ["RULES", "Formula", "Primitive", "derivative", "differentiable", "primitive"]
@@ -153,13 +153,12 @@ _DRIVER_NAMES: dict[str, Any] = {
     "_MAIN_THREAD": MAIN_THREAD,
     "_THREADS": THREADS,
     "_Tracked": Tracked,
-    "_PrimitiveNode": PrimitiveNode,
-    "_NOTHING_SAVED": ((), None),
     "_accumulator": accumulator,
     "_as_array": as_array,
     "_get_ident": threading.get_ident,
     "_grad_mode": GRAD_MODE.get,
     "_mixed_devices": mixed_devices,
+    "_next_class": next_class,
     "_next_order": next_order,
 }
 

@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_GRAPH_TASK
+from ..graph.dropping import MILESTONE_DISTANCE, take_apart
 from ..graph.heavy import size_of
 from ..graph.node import LEAF_ORDER
 from ..graph.packed import Packed, unpack_all
-from ..graph.saved import Saved, check_version, detached, output_alias, released
+from ..graph.saved import Saved, check_version, detached, output_alias, released, with_versions
 from ..graph.tracked import Tracked
 from .planned import PlannedNode
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["PrimitiveNode"]
+__all__ = ["PrimitiveNode", "next_class"]
 
 
-@final
 class PrimitiveNode(PlannedNode):
-    """The backward of one recorded call of a primitive."""
+    """Abstract: the backward of one recorded call of a primitive."""
 
-    __slots__ = ("plan", "saved", "versions")
+    __slots__ = ("plan", "saved")
 
     #: Set by the generated driver, which makes the node without a constructor: that would cost a call.
     plan: Plan
-    #: What the plan's formulas need; None once released.
+    #: What the plan's formulas need, WithVersions where that had been written into; None once released.
     saved: tuple[Any, ...] | None
-    #: Of the saved tensors; None where none of them had been written into.
-    versions: tuple[int, ...] | None
+
+    @property
+    def versions(self) -> tuple[int, ...] | None:
+        """Those of the saved tensors; None where none of them had been written into."""
+        return getattr(self.saved, "versions", None)
+
+    @versions.setter
+    def versions(self, versions: tuple[int, ...] | None) -> None:
+        if self.saved is not None:
+            self.saved = with_versions(self.saved, versions)
 
     def connect_input(self, edge: int, input_nr: int) -> None:
         """Let an edge lead to another input of its node than the first."""
@@ -186,9 +195,33 @@ class PrimitiveNode(PlannedNode):
         """Keep what a hook has packed in the place of the tensor."""
         place = self.plan.tensor_slots[index]
         assert self.saved is not None
-        self.saved = (*self.saved[:place], packed, *self.saved[place + 1 :])
+        self.saved = with_versions((*self.saved[:place], packed, *self.saved[place + 1 :]), self.versions)
 
     def release_variables(self) -> None:
         """Let go of saved tensors; a node that saved none can run again."""
         if self.plan.holds_tensors:
             self.saved = None
+
+
+@final
+class CallNode(PrimitiveNode):
+    """A recorded call of a primitive."""
+
+    __slots__ = ()
+
+
+@final
+class MilestoneNode(PrimitiveNode):
+    """A recorded call of a primitive at which the destruction of a deep graph makes a pause.
+
+    One of MILESTONE_DISTANCE nodes is such. It differs from a CallNode in nothing else.
+    """
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        take_apart(self)
+
+
+#: Returns the class of the next node of a call: of MILESTONE_DISTANCE in a row, one is a milestone.
+next_class = itertools.cycle((*(CallNode,) * (MILESTONE_DISTANCE - 1), MilestoneNode)).__next__

@@ -154,7 +154,7 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
 def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    lines = [f"    if not (_mode{floating}):", "        return _out", "    _number = 0"]
+    lines = [f"    if not (_mode{floating}):", "        return _out"]
     count = len(tensor_names)
     for index, tensor in enumerate(tensor_names):
         node = f"_node_{tensor}"
@@ -167,19 +167,10 @@ def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]
             f"        if {node} is not None:",
             f"            _key |= {1 << index + count}",
             f"            {node}.has_parent = True",
-            *(
-                [f"            _number = {node}.topological_nr + 1"]
-                if index == 0
-                else [
-                    f"            _below = {node}.topological_nr",
-                    "            if _below >= _number: _number = _below + 1",
-                ]
-            ),
             f"        elif {tensor}._meta is not None and {tensor}._meta.requires_grad:",
             f"            {node} = _accumulator({tensor}, {tensor}._meta)",
             # A leaf needs no mark of a parent: it has no edges that could change.
             f"            _key |= {1 << index + count}",
-            "            if not _number: _number = 1",
         ]
     return [*lines, f"    if _key < {1 << count}:", "        return _out"]
 
@@ -198,7 +189,7 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
         "        _plan = _plans[_key]",
         "    except KeyError:",
         "        _plan = _make_plan(_key)",
-        "    _node = _new(_PrimitiveNode)",
+        "    _node = _new(_next_class())",
         "    _node.plan = _plan",
         f"    _node.next_nodes = ({nodes})",
         "    _node.input_nrs = _plan.zeros",
@@ -209,12 +200,15 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
         ),
         "    _node.order = _next_order()",
         "    if len(_THREADS) > 1 and _get_ident() != _MAIN_THREAD: _node.foreign_thread = _get_ident()",
-        "    _node.topological_nr = _number",
-        "    _node.shape, _node.dtype, _node.device = _data.shape, _dtype, _template._device",
+        # One tuple for all the results of a plan that follow each other in one shape.
+        "    _shape, _known = _data.shape, _plan.shape",
+        "    if _shape == _known: _shape = _known",
+        "    else: _plan.shape = _shape",
+        "    _node.shape, _node.dtype, _node.device = _shape, _dtype, _template._device",
         "    _node.special = None",
         # In two steps, since a slot that is called in one is looked up like a method first.
         "    _gather = _plan.gather",
-        f"    _node.saved, _node.versions = _gather({values}{raws}_out) if _plan.slots else _NOTHING_SAVED",
+        f"    _node.saved = _gather({values}{raws}_out) if _plan.slots else ()",
         "    _out._grad_fn = _node",
         # False, True or an observer: see GRAD_MODE.
         "    if _mode is not True: _mode.created(_node)",

@@ -44,7 +44,6 @@ class AsStridedNode(SelfPlannedNode):
         assert node is not None
         node.has_parent = True
         self.next_nodes, self.input_nrs = (node,), (input_nr,)
-        self.topological_nr = node.topological_nr + 1
         self.order = next_order()
         if len(THREADS) > 1:
             self._note_thread()
@@ -149,7 +148,6 @@ def copy_of(source: Node, input_nr: int, data: Any, device: Any) -> CopyBackward
     node = _new(CopyBackwards)
     source.has_parent = True
     node.next_nodes, node.input_nrs = (None, source), (0, input_nr)
-    node.topological_nr = source.topological_nr + 1
     node.order = next_order()
     if len(THREADS) > 1:
         node._note_thread()

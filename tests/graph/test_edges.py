@@ -120,7 +120,8 @@ def test_the_edges_of_a_node_with_a_parent_are_fixed(parent, change):
     before = node.next_edges
     held = parent(t)
 
-    with refused(GraphError, RuntimeError, f"the edges of Sum (node #{node.sequence_nr}) are fixed", "topological"):
+    fixed = f"the edges of Sum (node #{node.sequence_nr}) are fixed: a node leads to it"
+    with refused(GraphError, RuntimeError, fixed):
         change(node)
     assert node.next_edges == before
     del held

@@ -1,9 +1,10 @@
 """Which backward passes have been seen, and the compiled functions of those that repeat.
 
 Bounded, and shared by all contexts and threads. What is looked up before a graph has been walked is a sketch of it: its
-root, how deep it is, and a few nodes. Sketches that are equal may be of different graphs. A description, made by a walk
+root, and a few nodes. Sketches that are equal may be of different graphs. A description, made by a walk
 through the graph, settles that before anything is compiled; a compiled function settles it, exactly, while it runs;
-and where one finds another graph, the place where they differ becomes part of the sketch.
+and where one finds another graph, the place where they differ becomes part of the sketch, or, if that is deep down, the
+length of the graph.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from ...graph.node import LEAF_ORDER
+from ..exec_info import should_execute
 from .compiling import compile_backward, forget
 from .description import Cannot, Description, describe, give_sources, token_of
 from .gait import OTHER_GRAPH, CompiledGait
@@ -89,19 +92,22 @@ class _State:
 
 @final
 class _Family:
-    """The states of graphs with one root; where `paths` lead tells them apart."""
+    """The states of graphs with one root; where `paths` lead tells them apart, and perhaps how long they are."""
 
-    __slots__ = ("only", "paths", "states")
+    __slots__ = ("measures_length", "only", "paths", "states")
 
     def __init__(self) -> None:
         self.paths: list[tuple[int, ...]] = []
+        self.measures_length = False
         #: The one state while there is no path.
         self.only = _State()
         self.states: dict[Any, _State] = {(): self.only}
 
-    def state_of(self, root: Node) -> _State:
+    def state_of(self, root: Node, limits: ExecInfos | None) -> _State:
         """Return the state of a graph, made now if it is the first of its kind."""
-        key = tuple([_token_at(root, path) for path in self.paths]) if self.paths else ()
+        key: tuple[Any, ...] = tuple([_token_at(root, path) for path in self.paths]) if self.paths else ()
+        if self.measures_length:
+            key = (_length(root, limits), *key)
         state = self.states.get(key)
         if state is None:
             state = self.states[key] = _State()
@@ -109,19 +115,44 @@ class _Family:
 
     def learn(self, description: Description, step: int) -> None:
         """Tell graphs apart by what follows a step of `description`, too."""
+        to_step = description.path_to(step)
+        if len(to_step) >= LONGEST_PATH and not self.measures_length:
+            # As that of a recurrent network does, whose sequences are not all of one length.
+            self.measures_length = True
+            self._sort_anew()
         if len(self.paths) >= MOST_PATHS:
             return
-        to_step = description.path_to(step)
         paths = [(*to_step, edge) for edge, target in enumerate(description.steps[step].targets) if target is not None]
         new = [path for path in paths if path not in self.paths and len(path) <= LONGEST_PATH]
         if not new:
             return
         self.paths += new[: MOST_PATHS - len(self.paths)]
+        self._sort_anew()
+
+    def _sort_anew(self) -> None:
         states, self.states = self.states, {}
         for state in states.values():
             for described, program in state.programs:
-                key = tuple([described.token_at(path) for path in self.paths])
+                key: tuple[Any, ...] = tuple([described.token_at(path) for path in self.paths])
+                if self.measures_length:
+                    key = (described.length(), *key)
                 self.states.setdefault(key, _State()).programs.append((described, program))
+
+
+def _length(node: Any, limits: ExecInfos | None) -> int:
+    """Return how many nodes follow each other by the first edge that leads anywhere."""
+    length = 0
+    while node is not None and (limits is None or limits[node].needed):
+        for target in node.next_nodes:
+            if target is not None:
+                break
+        else:
+            break
+        if target.order == LEAF_ORDER or (limits is not None and not should_execute(limits, target)):
+            break
+        node = target
+        length += 1
+    return length
 
 
 def _token_at(node: Any, path: tuple[int, ...]) -> Any:
@@ -136,7 +167,7 @@ def _token_at(node: Any, path: tuple[int, ...]) -> Any:
 def _sketch(root: Node, limits: ExecInfos | None, captures: int, keep_graph: bool) -> tuple[Any, ...]:
     node: Any = root
     limited = None if limits is None else (len(limits), captures)
-    found: list[Any] = [keep_graph, limited, root.topological_nr, root.dtype]
+    found: list[Any] = [keep_graph, limited, root.dtype]
     for _ in range(SKETCHED):
         plan = getattr(node, "plan", None)
         found.append(type(node) if plan is None or plan is node else plan)
@@ -192,14 +223,14 @@ class Cache:
                 family = self._families[sketch] = _Family()
                 if len(self._families) > MOST_SKETCHES:
                     self._forget(self._families.pop(next(iter(self._families))))
-            state = family.state_of(root) if family.paths else family.only
+            state = family.state_of(root, limits) if family.paths or family.measures_length else family.only
             if state.programs and state.misfits < MOST_MISFITS:
                 description, program = state.programs[0]
                 if program.is_measured():
                     self._reasons["a body that is measured"] += 1
                     return None
                 program.last_used = self._uses()
-                return CompiledGait(program, root, grad, self.ended, (family, state, description))
+                return CompiledGait(program, root, grad, self.ended, (family, state, description, limits))
             if not self._is_to_be_walked(state, after):
                 self._reasons["seen too seldom"] += 1
                 return None
@@ -217,13 +248,17 @@ class Cache:
             self.miss("seen too seldom")
             return None
         description, program = found
-        return CompiledGait(program, root, grad, self.ended, (family, state, description))
+        return CompiledGait(program, root, grad, self.ended, (family, state, description, limits))
 
     def ended(
-        self, entry: tuple[_Family, _State, Description], root: Node, reason: str | None = None, step: int = -1
+        self,
+        entry: tuple[_Family, _State, Description, ExecInfos | None],
+        root: Node,
+        reason: str | None = None,
+        step: int = -1,
     ) -> None:
         """Note that a function has run to its end, or why it was left, and at which step."""
-        family, state, description = entry
+        family, state, description, limits = entry
         with self._lock:
             if reason is None:
                 self._hits += 1
@@ -234,7 +269,7 @@ class Cache:
             if reason != OTHER_GRAPH:
                 return
             family.learn(description, step)
-            state = family.state_of(root)
+            state = family.state_of(root, limits)
             if state.programs:
                 state.misfits += MISFIT
             else:
@@ -249,7 +284,7 @@ class Cache:
                 program.source
                 for keep_graph in (False, True)
                 if (family := self._families.get(_sketch(root, limits, captures, keep_graph))) is not None
-                for known, program in family.state_of(root).programs
+                for known, program in family.state_of(root, limits).programs
                 if known.is_like(description)
             ]
 

@@ -86,7 +86,7 @@ class Step:
 
     def identity(self) -> tuple[Any, ...]:
         """Return all that makes this step what it is."""
-        return self.node_class, self.key, self.limits, self.targets
+        return self.token[0], self.key, self.limits, self.targets
 
 
 @final
@@ -112,6 +112,16 @@ class Description:
                 return AccumulateGrad, leaf.shape, leaf.dtype
             step = self.steps[target.number]
         return step.token
+
+    def length(self) -> int:
+        """Return how many steps follow each other by the first edge that leads anywhere."""
+        step, length = self.steps[0], 0
+        while (target := next((target for target in step.targets if target is not None), None)) is not None:
+            if target.is_leaf or target.number < 0:
+                break
+            step = self.steps[target.number]
+            length += 1
+        return length
 
     def path_to(self, index: int) -> tuple[int, ...]:
         """Return the edges that lead from the root to a step, the first way in the order of steps."""

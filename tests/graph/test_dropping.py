@@ -1,0 +1,229 @@
+"""Deep graphs: what a node takes, and how a million of them go without an event loop standing still."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import threading
+import tracemalloc
+import weakref
+from typing import Any
+
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.graph import dropping
+from asyncgrad.graph.dropping import MILESTONE_DISTANCE
+from tests.making import leaf
+
+DEEP = 20 * MILESTONE_DISTANCE
+
+#: Steps of a chain: how many nodes each makes, and how many tensors these save.
+STEPS: dict[str, tuple[int, int, Any]] = {
+    "y + x": (1, 0, lambda y, x: y + x),
+    "-y": (1, 0, lambda y, x: -y),
+    "y * x + x": (2, 1, lambda y, x: y * x + x),
+}
+
+#: Bytes of a tensor of one element, and its array.
+SAVED = 216
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on whenever it is looked at: with a budget of 0, each stretch has a turn of its own."""
+    monkeypatch.setattr(dropping, "perf_counter", itertools.count().__next__)
+
+
+def chain(steps: int, step: Any = lambda y, x: y + x) -> tuple[Any, Any]:
+    """Return a leaf of one element, and the result of a chain of steps from it."""
+    x = y = leaf(1e-9)
+    for _ in range(steps):
+        y = step(y, x)
+    return x, y
+
+
+def below(y: Any, distance: int = 1000) -> list[weakref.ref[Any]]:
+    """Return weak references to some of the nodes of a chain, the newest first."""
+    references, node, count = [], y.grad_fn, 0
+    while node.next_nodes:
+        if not count % distance:
+            references.append(weakref.ref(node))
+        node, count = node.next_nodes[0], count + 1
+    return references
+
+
+def alive(references: list[weakref.ref[Any]]) -> int:
+    return sum(reference() is not None for reference in references)
+
+
+async def all_gone(references: list[weakref.ref[Any]]) -> None:
+    """Let the loop turn until none is alive."""
+    while alive(references):  # noqa: ASYNC110  # nothing else tells
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("nodes", "saved", "step"), STEPS.values(), ids=STEPS)
+def test_a_node_takes_250_bytes_at_most_and_what_it_saves_built_or_run_and_none_once_dropped(nodes, saved, step):
+    # What is made once for all, plans of derivatives for example.
+    ag.sync.backward(chain(3000, step)[1])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        x, y = chain(30_000 // nodes, step)
+        ag.sync.backward(y)
+        _, peak = tracemalloc.get_traced_memory()
+        del x, y
+        after = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert (peak - before) / 30_000 <= 250 + SAVED * saved / nodes
+    assert (after - before) / 30_000 < 10
+
+
+def test_a_deep_graph_is_destroyed_over_many_turns_of_the_loop(run):
+    async def main() -> int:
+        with ag.loop_budget(0):
+            _, y = chain(DEEP)
+            references = below(y)
+            del y
+            counts = [alive(references)]
+            while counts[-1]:
+                await asyncio.sleep(0)
+                counts.append(alive(references))
+        assert counts == sorted(counts, reverse=True)
+        assert max(before - after for before, after in itertools.pairwise(counts)) <= 2
+        return len(counts)
+
+    assert run(main()) >= DEEP // MILESTONE_DISTANCE
+
+
+def test_so_is_one_that_has_been_run(run):
+    async def main() -> None:
+        _, y = chain(DEEP, lambda y, x: y * x + x)
+        await y.backward()
+        references = below(y)
+        with ag.loop_budget(0):
+            del y
+        assert alive(references) > 10
+        await all_gone(references)
+
+    run(main())
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_those_are_milestones(run, place):
+    async def main() -> None:
+        references = []
+        x = y = leaf(1e-9)
+        for _ in range(DEEP):
+            terms = [x * 2.0, x * 3.0, x * 4.0]
+            terms[place] = y
+            y = (terms[0] + terms[1]) + terms[2]
+            references.append(weakref.ref(y.grad_fn))
+        with ag.loop_budget(0):
+            del y, terms
+        assert 0 < alive(references) < DEEP
+        await all_gone(references)
+
+    run(main())
+
+
+def test_what_is_not_deep_is_gone_at_once(run):
+    async def main() -> None:
+        for _ in range(3 * MILESTONE_DISTANCE // 500):
+            _, y = chain(500)
+            references = below(y, 1)
+            del y
+            assert alive(references) == 0
+
+    run(main())
+
+
+def test_without_an_event_loop_a_deep_graph_is_gone_at_once():
+    _, y = chain(DEEP)
+    references = below(y)
+    del y
+
+    assert alive(references) == 0
+
+
+def test_in_a_thread_with_a_small_stack_a_deep_graph_goes_without_recursion():
+    left: list[int] = []
+
+    def build_and_drop() -> None:
+        _, y = chain(10 * DEEP)
+        references = below(y)
+        del y
+        left.append(alive(references))
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=build_and_drop)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert left == [0]
+
+
+def test_what_a_loop_has_not_come_to_is_gone_when_the_loop_is(run):
+    async def main() -> list[weakref.ref[Any]]:
+        _, y = chain(DEEP)
+        references = below(y)
+        with ag.loop_budget(0):
+            del y
+        return references
+
+    assert alive(run(main())) == 0
+
+
+def test_a_loop_that_nobody_lets_turn_does_not_keep_one_dropped_graph_after_another(run):
+    async def main() -> None:
+        earlier: list[weakref.ref[Any]] = []
+        # A hundred budgets have passed at once.
+        with ag.loop_budget(0):
+            for _ in range(4):
+                _, y = chain(DEEP)
+                references = below(y)
+                del y
+                assert alive(earlier) == 0
+                earlier = references
+        await all_gone(earlier)
+
+    run(main())
+
+
+def test_what_else_refers_to_a_node_keeps_it_and_what_it_leads_to(run):
+    async def main() -> None:
+        x, middle = chain(DEEP)
+        y = middle
+        for _ in range(DEEP):
+            y = y + x
+        references = below(middle)
+        with ag.loop_budget(0):
+            del y
+            for _ in range(100):
+                await asyncio.sleep(0)
+        assert alive(references) == len(references)
+        await middle.backward()
+        assert x.grad.tolist() == [DEEP + 1.0]
+
+    run(main())
+
+
+def test_a_deep_graph_in_a_cycle_is_found_by_the_garbage_collector_and_goes_in_turns(run):
+    async def main() -> None:
+        x, y = chain(DEEP)
+        y.grad_fn.metadata["cycle"] = y
+        references = below(y)
+        with ag.loop_budget(0):
+            del x, y
+            gc.collect()
+            while alive(references):
+                await asyncio.sleep(0)
+                gc.collect()
+
+    run(main())

@@ -23,7 +23,7 @@ from .errors import (
 from .graph import values
 from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
-from .graph.node import Edge, GradientEdge
+from .graph.node import Edge, GradientEdge, Node
 from .graph.tracked import Tracked
 
 __all__ = ["backward", "grad"]
@@ -249,7 +249,7 @@ def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[
         raise InvalidRootError("there is nothing to run backward from: pass at least one tensor")
     if given is None:
         given = (None,) * len(roots)
-    elif isinstance(given, Tracked) or not isinstance(given, Sequence):
+    elif isinstance(given, (Tracked, np.ndarray)) or not isinstance(given, Sequence):
         given = (given,)
     if len(given) != len(roots):
         raise InvalidGradientError(
@@ -258,13 +258,18 @@ def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[
         )
     edges: list[Edge] = []
     grads: list[Any] = []
-    for index, (root, gradient) in enumerate(zip(roots, given, strict=True)):
+    for index, root in enumerate(roots):
+        gradient = given[index]
         edge = Edge(*root) if isinstance(root, GradientEdge) else gradient_edge(root)
         if edge is None or edge.node is None:
             raise InvalidRootError(
                 f"root {index} ({_called(root)}) does not require grad and has no grad_fn: "
                 "compute it from a tensor made with requires_grad=True, outside of no_grad()"
             )
+        if gradient is not None and _is_as_expected(gradient, edge.node):
+            grads.append(values.wrap(gradient, edge.node.device) if create_graph else values.raw(gradient))
+            edges.append(edge)
+            continue
         metadata = edge.node.input_metadata[edge.input_nr]
         if metadata is None:
             if gradient is None:
@@ -278,6 +283,18 @@ def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[
         grads.append(values.wrap(value, edge.node.device) if create_graph else values.raw(value))
         edges.append(edge)
     return edges, grads
+
+
+def _is_as_expected(gradient: Any, node: Node) -> bool:
+    """Tell whether nothing about a gradient needs a closer look, as about nearly every one: False decides nothing."""
+    if node.special is not None:
+        return False
+    device = node.device
+    if isinstance(gradient, Tracked):
+        array, is_there = gradient._data, device is gradient._device
+    else:
+        array, is_there = gradient, gradient.__class__ is np.ndarray and (device is None or device.has_host_arrays)
+    return is_there and array.shape == node.shape and array.dtype is node.dtype
 
 
 def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:

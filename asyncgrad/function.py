@@ -279,15 +279,16 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        if self.ctx.materialize_grads:
-            grads = tuple(
-                grad if metadata.was_default_constructed or grad is not None else values.zeros(*metadata)
-                for grad, metadata in zip(grads, self._metadata, strict=True)
-            )
-        tensors = [
-            values.wrap(grad, slot.device or self.device) for grad, slot in zip(grads, self._metadata, strict=True)
-        ]
-        result = self.run_backward(functools.partial(_backward_of(self.function, checked=True), self.ctx, *tensors))
+        ctx, backward, tensors = self.ctx, _backward_of(self.function, checked=True), []
+        for grad, slot in zip(grads, self._metadata, strict=True):
+            if grad is None and ctx.materialize_grads and not slot.was_default_constructed:
+                grad = values.zeros(*slot)  # noqa: PLW2901
+            tensors.append(values.wrap(grad, slot.device or self.device))
+        if self.is_async:
+            # It waits itself for what has to be unpacked.
+            result = backward(ctx, *tensors)
+        else:
+            result = self.run_backward(functools.partial(backward, ctx, *tensors))
         return self._await_result(result) if inspect.isawaitable(result) else self._by_edge(result)
 
     async def _await_result(self, result: Awaitable[Any]) -> tuple[Any, ...]:
@@ -303,10 +304,11 @@ class FunctionNode(SavingNode):
                 f"{self._returned()} {values.counted(len(grads), 'gradient')}, and forward took "
                 f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none"
             )
+        edges = self._argument_edges
         for index, grad in enumerate(grads):
             if grad is None:
                 continue
-            if index not in self._argument_edges:
+            if index not in edges:
                 raise InvalidGradientError(
                     f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward, "
                     "which was no tensor: return None there"
@@ -316,7 +318,7 @@ class FunctionNode(SavingNode):
                     f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward: "
                     "return a tensor, an array or None"
                 )
-        return tuple(grads[index] for index in self._argument_edges)
+        return grads if len(edges) == len(grads) else tuple([grads[index] for index in edges])
 
     def _returned(self) -> str:
         return f"{self.function.__name__}.backward (node #{self.sequence_nr}) returned"

@@ -58,8 +58,8 @@ class SavingNode(Node):
             self.ctx._loaded = before
 
     def run_backward(self, backward: Callable[[], Any]) -> Any:
-        """Return what `backward` does; a plain one finds what has to be waited for loaded."""
-        if self.is_async or not self.waits_for_saved():
+        """Return what a plain `backward` does, which finds what has to be waited for loaded."""
+        if not self.waits_for_saved():
             return backward()
         return _load_ahead(self.ctx, backward)
 

@@ -114,8 +114,8 @@ class CountedGait:
     def complete(self, node: Node, outputs: tuple[Any, ...]) -> None:
         """Hand on what `node` returned, and queue the nodes that have now got everything."""
         self._in_flight.discard(node)
-        for edge in range(len(outputs)):
-            self.deliver(node, edge, outputs[edge])
+        for edge, grad in enumerate(outputs):
+            self.deliver(node, edge, grad)
 
     def skip(self, node: Node) -> None:
         """Note that `node` is done without having run."""
@@ -157,6 +157,8 @@ class CountedGait:
         if self._sum_order_fixed:
             return
         self._sum_order_fixed = True
+        dependencies = self._dependencies
+        #: What is yet to arrive, at nodes where that is more than one gradient.
         incoming: dict[Node, list[Arrival]] = {}
         stack = [*self._in_flight, *self._buffers]
         seen = set(stack)
@@ -164,28 +166,32 @@ class CountedGait:
         producers, is_by_hand = 0, False
         while stack:
             node = stack.pop()
-            if node.next_nodes:
+            targets, order = node.next_nodes, node.order
+            if targets:
                 producers += 1
-                numbers.add(node.order)
-            for edge, target in enumerate(node.next_nodes):
+                numbers.add(order)
+            edge = -1
+            for target in targets:
+                edge += 1
                 if target is None:
                     continue
-                incoming.setdefault(target, []).append((node, edge))
-                is_by_hand = is_by_hand or node.order >= target.order != LEAF_ORDER
+                if dependencies.get(target, 0) > 1:
+                    incoming.setdefault(target, []).append((node, edge))
+                if order >= target.order != LEAF_ORDER:
+                    is_by_hand = True
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
         ranks = self._ranks() if is_by_hand or len(numbers) < producers else None
         for target, arrivals in incoming.items():
-            if len(arrivals) > 1:
-                if ranks is None:
-                    arrivals.sort(key=lambda arrival: (arrival[0].order, arrival[1]))
-                else:
-                    arrivals.sort(key=lambda arrival: (ranks.get(arrival[0], inf), arrival[0].order, arrival[1]))
-                buffer = self._buffers.get(target)
-                if buffer is None:
-                    buffer = self._buffers[target] = InputBuffer(target.num_inputs)
-                buffer.expected = arrivals
+            if ranks is None:
+                arrivals.sort(key=lambda arrival: (arrival[0].order, arrival[1]))
+            else:
+                arrivals.sort(key=lambda arrival: (ranks.get(arrival[0], inf), arrival[0].order, arrival[1]))
+            buffer = self._buffers.get(target)
+            if buffer is None:
+                buffer = self._buffers[target] = InputBuffer(target.num_inputs)
+            buffer.expected = arrivals
 
     def _ranks(self) -> dict[Node, int]:
         """Return the place of each node in what is left of a run in which nothing overlaps."""

@@ -119,7 +119,7 @@ def _new_task(
         captures=0 if accumulate else len(inputs),
         outer=outer,
         outer_node=None if outer is None else CURRENT_NODE.get(),
-        graph_roots=[edge.node for edge in roots if edge.node is not None],
+        graph_roots=() if len(roots) == 1 else [edge.node for edge in roots if edge.node is not None],
         context=context,
         exit_on_error=exit_on_error,
         anomaly=ANOMALY.get(),
@@ -145,5 +145,6 @@ def _enter(graph_task: GraphTask, create_graph: bool) -> None:
     if graph_task.streams is not None:
         graph_task.streams.enter()
     set_grad_mode(create_graph)
-    # What a body awaits may suspend, unless the blocking driver steps it and says so itself.
-    BLOCKING.set(False)
+    if BLOCKING.get():
+        # What a body awaits may suspend, unless the blocking driver steps it and says so itself.
+        BLOCKING.set(False)

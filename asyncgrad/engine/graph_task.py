@@ -22,6 +22,7 @@ from .counted import CountedGait
 from .device import is_elsewhere
 from .exec_info import should_execute
 from .gait import Gait, NodeTurn
+from .streams import streams_met
 from .task_record import TaskRecord
 from .task_streams import TaskStreams
 
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from .plain import PlainGait
 
 __all__ = ["GraphTask"]
+
+#: What a task has in the place of its context once it is over. Nothing runs in it.
+_NO_CONTEXT = Context()
 
 
 @final
@@ -130,7 +134,7 @@ class GraphTask(TaskRecord):
         self.context = context
         self.root = root
         #: The nodes of the roots, in their order, one that is several roots as often.
-        self.graph_roots = tuple(graph_roots) or (root,)
+        self.graph_roots = tuple(graph_roots) if graph_roots else (root,)
         #: What to run and to capture, by node; None where everything runs.
         self.limits = exec_info
         self.anomaly = anomaly
@@ -153,7 +157,7 @@ class GraphTask(TaskRecord):
         self.turn: NodeTurn | None = None
         self.counted: CountedGait | None = None
         #: None where this process has met no stream.
-        self.streams = TaskStreams.of_caller()
+        self.streams = TaskStreams.of_caller() if streams_met[0] else None
         #: None where the backward begins in the counted gait.
         self.plain: PlainGait | CompiledGait | None = first_gait(self, grad)
         if self.plain is None:
@@ -334,7 +338,7 @@ class GraphTask(TaskRecord):
     def close(self) -> None:
         """Part from the context, which refers to this task: together they would be left to the garbage collector."""
         self.is_running = False
-        self.context = Context()
+        self.context = _NO_CONTEXT
         self.plain = self.counted = self.awake = self.read_ahead = None
         if self.completion is not None:
             self.completion.close(self)

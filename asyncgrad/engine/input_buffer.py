@@ -51,11 +51,17 @@ class InputBuffer:
             arrival: the edge that it came along.
             in_place: whether a sum that the buffer owns may be written into.
         """
-        if self.expected is None:
+        expected = self.expected
+        if expected is None:
             self._fold(input_nr, value, in_place)
             return
-        self._early[arrival] = (input_nr, value)
-        expected = self.expected
+        if self._next < len(expected) and expected[self._next] == arrival:
+            self._fold(input_nr, value, in_place)
+            self._next += 1
+            if not self._early:
+                return
+        else:
+            self._early[arrival] = (input_nr, value)
         while self._next < len(expected) and expected[self._next] in self._early:
             self._fold(*self._early.pop(expected[self._next]), in_place)
             self._next += 1

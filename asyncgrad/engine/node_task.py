@@ -80,7 +80,7 @@ class NodeTask:
         None where the body is not to run, since this backward only captures here.
         """
         graph_task, node = self.graph_task, self.node
-        special = node.make_special()
+        special = node.special or node.make_special()
         try:
             if not try_acquire(special, graph_task):
                 await acquire(special, node, graph_task)
@@ -156,8 +156,8 @@ class NodeTask:
             body = Body(node, grads, None if self.is_sent else self.bodies, graph_task.reentrant_depth)
             del grads
             outputs = node.device.run_body(body)
-        if inspect.isawaitable(outputs):
-            outputs = await _ended(outputs)
+        if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
+            outputs = run_apart(outputs) if _blocks() else await outputs
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
                 f"{identify(node)} returned {values.describe(outputs)}: "
@@ -190,10 +190,18 @@ class NodeTask:
         if len(outputs) != len(node.next_nodes):
             raise wrong_count(node, outputs)
         conforming = []
-        for edge, (target, input_nr, grad) in enumerate(zip(node.next_nodes, node.input_nrs, outputs, strict=True)):
-            if isinstance(grad, Tracked) and target is not None and grad._device is not target.device:
-                grad = _moved(grad, target, input_nr)  # noqa: PLW2901
-            value = values.wrap(grad, node.device) if self.graph_task.create_graph else values.raw(grad)
+        create_graph, edge = self.graph_task.create_graph, -1
+        # Neither `enumerate` nor `strict`, which cost as much as a gradient that conforms.
+        for target, input_nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
+            edge += 1
+            value = grad
+            if isinstance(grad, Tracked):
+                if target is not None and grad._device is not target.device:
+                    value = _moved(grad, target, input_nr)
+                if not create_graph:
+                    value = value._data
+            if create_graph:
+                value = values.wrap(value, node.device)
             if value is not None and target is not None:
                 value = conform(node, edge, target, input_nr, value)
             conforming.append(value)
@@ -298,9 +306,11 @@ async def _ended(awaitable: Awaitable[Any]) -> Any:
     Of an `async def` the blocking driver knows, and has an event loop; of a plain function that returns something to
     wait for it does not.
     """
-    if BLOCKING.get() and not loop_is_running():
-        return run_apart(awaitable)
-    return await awaitable
+    return run_apart(awaitable) if _blocks() else await awaitable
+
+
+def _blocks() -> bool:
+    return BLOCKING.get() and not loop_is_running()
 
 
 def _all_hooks(node: Node, special: Special | None) -> list[Callable[..., Any]]:

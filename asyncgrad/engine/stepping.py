@@ -31,6 +31,20 @@ class SteppedTask(asyncio.Future[Any]):
         on_end: called with this task when it has ended, at once; a done-callback costs a turn of the loop.
     """
 
+    __slots__ = (
+        "_cancel_message",
+        "_cancels_requested",
+        "_context",
+        "_coro",
+        "_loop_of_task",
+        "_must_cancel",
+        "_name",
+        "_on_end",
+        "_registered",
+        "_waiter",
+        "cancelled_by",
+    )
+
     def __init__(
         self,
         coro: Coroutine[Any, Any, Any],
@@ -53,11 +67,6 @@ class SteppedTask(asyncio.Future[Any]):
         self._on_end = on_end
         #: What the coroutine raised where it was cancelled: the very object, which a Future does not keep.
         self.cancelled_by: asyncio.CancelledError | None = None
-
-    @property
-    def _as_task(self) -> Any:
-        # asyncio takes any task that speaks its protocol; its type hints name its own class.
-        return self
 
     def start(self) -> bool:
         """Run the first step now; tell whether that was all."""
@@ -84,7 +93,8 @@ class SteppedTask(asyncio.Future[Any]):
 
     def _register(self) -> None:
         self._registered = True
-        _register_task(self._as_task)
+        # asyncio takes any task that speaks its protocol; its type hints name its own class.
+        _register_task(self)  # type: ignore[arg-type]
 
     def _step(self, error: BaseException | None) -> None:
         """Run the coroutine to its next suspension, or to its end; called in the task's context."""
@@ -96,7 +106,8 @@ class SteppedTask(asyncio.Future[Any]):
                 error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
             self._must_cancel = False
         self._waiter = None
-        _enter_task(self._loop_of_task, self._as_task)
+        loop = self._loop_of_task
+        _enter_task(loop, self)  # type: ignore[arg-type]
         try:
             if error is None:
                 awaited = self._coro.send(None)
@@ -123,7 +134,7 @@ class SteppedTask(asyncio.Future[Any]):
         else:
             self._wait_for(awaited)
         finally:
-            _leave_task(self._loop_of_task, self._as_task)
+            _leave_task(loop, self)  # type: ignore[arg-type]
             if self._on_end is not None and self.done():
                 on_end, self._on_end = self._on_end, None
                 on_end(self)
@@ -132,7 +143,7 @@ class SteppedTask(asyncio.Future[Any]):
 
     def _finish(self) -> None:
         if self._registered:
-            _unregister_task(self._as_task)
+            _unregister_task(self)  # type: ignore[arg-type]
 
     def _wait_for(self, awaited: Any) -> None:
         """Arrange for the next step: after a future that the coroutine awaits, or in the loop's next turn."""

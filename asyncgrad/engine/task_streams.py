@@ -13,7 +13,7 @@ from ..context import CURRENT_STREAMS
 from ..errors import DeviceError
 from ..graph.leaf import GraphRoot
 from ..graph.node import LEAF_ORDER
-from .streams import Stream, enter_streams, streams_met
+from .streams import Stream, enter_streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,9 +49,9 @@ class TaskStreams:
         self.leaves: set[Stream] = set()
 
     @classmethod
-    def of_caller(cls) -> TaskStreams | None:
-        """Return those of a backward that is called in this context; None where this process has met no stream."""
-        return cls(CURRENT_STREAMS.get()) if streams_met[0] else None
+    def of_caller(cls) -> TaskStreams:
+        """Return those of a backward that is called in this context."""
+        return cls(CURRENT_STREAMS.get())
 
     def enter(self) -> None:
         """Let what runs on no stream of its own run on the default ones, in this context."""

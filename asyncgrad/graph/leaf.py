@@ -98,7 +98,8 @@ class AccumulateGrad(Node):
                 f"a gradient has reached the {self.name} of a tensor of shape {self.shape} that is no leaf any more: "
                 f"{variable._grad_fn.name} has become its grad_fn since it was used. Use it after that, or use a copy"
             )
-        if not variable._autograd_meta().requires_grad:
+        meta = variable._meta
+        if meta is None or not meta.requires_grad:
             return None
         sole = getrefcount(grad) <= _SOLE and may_take(grad, variable._data)
         return change_grad(variable, grad, changes, sole=sole, listed=listed)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ..errors import GradientTypeError, InvalidGradientError
 from . import values
 from .naming import identify
@@ -74,6 +76,9 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
     """
     metadata = consumer.input_metadata[input_nr]
     if metadata is None:
+        return value
+    if value.__class__ is np.ndarray and value.shape == metadata.shape and value.dtype is metadata.dtype:
+        # Nearly every one. (A slot that has no gradient has no dtype.)
         return value
     if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
         value = values.zeros((), metadata.dtype, metadata.device) + value

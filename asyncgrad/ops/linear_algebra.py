@@ -51,7 +51,8 @@ def _rows(x: Any) -> Any:
 @derivative(matmul_, "x")
 def _(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
     if y.ndim == 2 and len(x_shape) > 1:
-        return product(g, y.T)
+        # Of two matrices `@` is the product, and `product` would look at their kinds and shapes first.
+        return g @ y.T if len(x_shape) == 2 else product(g, y.T)
     if y.ndim == 1:
         return g * y if len(x_shape) == 1 else expand_dims(g, -1) * y
     if len(x_shape) == 1:
@@ -62,7 +63,7 @@ def _(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
 @derivative(matmul_, "y")
 def _(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
     if x.ndim == 2 and len(y_shape) <= 2:
-        return product(x.T, g)
+        return x.T @ g
     if x.ndim == 1:
         return g * x if len(y_shape) == 1 else expand_dims(x, -1) * expand_dims(g, -2)
     if len(y_shape) == 1:

@@ -182,6 +182,11 @@ class Plan:
         kinds = [saved[index] for index in self._arrays()]
         return None in kinds or prod([elements, *(prod(kind[0]) for kind in kinds)]) >= least_volume(1 + len(kinds))
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the formulas are asyncgrad's."""
+        return all(call is None or call[0].__module__.startswith("asyncgrad.") for call in self.calls)
+
     def watches(self, elements: int) -> bool:
         """Tell whether runs on so many elements, although they are not many, are measured now."""
         limit = self._watched_from

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedNode"]
 
+#: A function of asyncgrad's own on fewer elements cannot take long. A run that seems to was held up by something else,
+#: the garbage collector or another process.
+SURELY_SHORT = 4096
+
 
 class PlannedNode(TraceableNode):
     """Abstract base of PrimitiveNode: its cache key, its body on other saved tensors, and its body as source."""
@@ -86,6 +90,7 @@ class PlannedNode(TraceableNode):
             kind = kind_of_result(formula, tuple(known.items()))
             kinds.append(kind)
             is_short = is_short and kind is not None
+        elements = prod(self.shape)
         return BodySource(
             tuple(results),
             (f"$node.plan is not ${owned_by}",),
@@ -97,8 +102,8 @@ class PlannedNode(TraceableNode):
             len(names),
             True,
             is_short,
-            plan.could_be_heavy(prod(self.shape), self._kinds(range(len(plan.slots)))),
-            plan,
+            plan.could_be_heavy(elements, self._kinds(range(len(plan.slots)))),
+            None if elements < SURELY_SHORT and plan.is_ours else plan,
         )
 
     def _check(self, names: Sequence[str]) -> tuple[str, ...]:

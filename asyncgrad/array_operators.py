@@ -96,21 +96,22 @@ class ArrayOperators(Tracked):
 
     __slots__ = ()
 
-    # Made by a function each, since they differ in nothing but what they call, and cost no more so.
+    # Made by a function each, since they differ in nothing but what they call, and cost no more so. The first few are
+    # the drivers of primitives themselves, since they are called most.
 
-    __add__ = _operator(add.call)
+    __add__ = add.operator(_deferred)
     __radd__ = _reflected(add.call)
     __iadd__ = in_place(add, operator.iadd)
 
-    __sub__ = _operator(subtract.call)
+    __sub__ = subtract.operator(_deferred)
     __rsub__ = _reflected(subtract.call)
     __isub__ = in_place(subtract, operator.isub)
 
-    __mul__ = _operator(multiply.call)
+    __mul__ = multiply.operator(_deferred)
     __rmul__ = _reflected(multiply.call)
     __imul__ = in_place(multiply, operator.imul)
 
-    __truediv__ = _operator(divide.call)
+    __truediv__ = divide.operator(_deferred)
     __rtruediv__ = _reflected(divide.call)
     __itruediv__ = in_place(divide, operator.itruediv)
 

@@ -218,18 +218,19 @@ class GraphTask(TaskRecord):
                 continue
             grad = turn.grads if node.shape is None else turn.grads.pop()
             try:
-                outputs = node.plan.run(node, grad) if is_ordinary else self.apply(node, grad)
+                run = node.plan.run if is_ordinary else self.apply
+                outputs = run(node, grad, not self.keep_graph)
             except Heavy:
                 if prefers_worker(node, grad):
                     self.turn = NodeTurn(node, turn.grads if node.shape is None else [grad])
                     return Gait.CAREFUL
                 outputs = run_here(node, grad)
+                if not self.keep_graph:
+                    node.release_variables()
             del grad
             if outputs is None:
                 counted.skip(node)
                 continue
-            if not self.keep_graph:
-                node.release_variables()
             counted.complete(node, outputs)
             # A leaf takes over an array that nobody else holds: do not be the one who does.
             del outputs
@@ -259,9 +260,12 @@ class GraphTask(TaskRecord):
             self.streams.leave(node)
         return info.needed
 
-    def apply(self, node: Any, grad: Any) -> Any:
+    def apply(self, node: Any, grad: Any, release: bool) -> Any:
         """Run a plain node under `create_graph`, or where inputs limit this backward; return None as there."""
-        return node.apply_carefully(grad) if self.limits is None else self.apply_wanted(node, grad)
+        outputs = node.apply_carefully(grad) if self.limits is None else self.apply_wanted(node, grad)
+        if release and outputs is not None:
+            node.release_variables()
+        return outputs
 
     def apply_wanted(self, node: Any, grad: Any) -> Any:
         """Run a plain node as far as somebody wants its gradients; return None where its body is not to run."""

@@ -6,7 +6,7 @@ wait until the end, where nobody can tell.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
@@ -21,10 +21,14 @@ from .exec_info import should_execute
 from .gait import Gait
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..graph.node import Node
     from .graph_task import GraphTask
 
 __all__ = ["PlainGait"]
+
+_NOTHING: tuple[Any, Any] = (None, None)
 
 
 @final
@@ -79,61 +83,60 @@ class PlainGait:
     def run(self, task: GraphTask, deadline: float) -> Gait:
         """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait."""
         heap, buffers, owned = self._heap, self._buffers, self._owned
-        exec_info, keep_graph, create_graph = task.limits, task.keep_graph, task.create_graph
-        is_ordinary = exec_info is None and not create_graph
-        while heap:
-            order, node = heappop(heap)
+        release, is_unlimited = not task.keep_graph, task.limits is None
+        is_ordinary = is_unlimited and not task.create_graph
+        # The newest node that the last one reached, and what has arrived at it. Mostly it runs next, and then needs
+        # neither the heap nor a buffer.
+        newest, arrived = _NOTHING
+        while newest is not None or heap:
+            if newest is None:
+                order, node = heappop(heap)
+                grad = buffers.pop(node)
+            else:
+                node, grad, order, newest = newest, arrived, newest.order, None
+                if heap and heap[0][0] < order:
+                    buffers[node] = grad
+                    order, node = heapreplace(heap, (order, node))
+                    grad = buffers.pop(node)
             self.node = node
-            grad = buffers.pop(node)
+            plan = node.plan
+            # In two steps, since a slot that is called in one is looked up like a method first.
+            run = plan.run if is_ordinary else task.apply
             try:
-                if is_ordinary:
-                    outputs = node.plan.run(node, grad)
-                else:
-                    outputs = task.apply(node, grad)
-                    if outputs is None:
-                        continue
+                outputs = run(node, grad, release)
             except Heavy:
-                outputs = self._run_heavy(task, node, grad)
-                if outputs is None:
+                if (outputs := self._run_heavy(task, node, grad)) is None:
                     return Gait.COUNT
-            if not keep_graph:
-                node.release_variables()
-            edge = -1
+            if outputs is None:
+                continue
+            # Where all gradients are of the shape and dtype of the node's own, nodes are compared with one another.
+            shape, dtype = (node.shape, node.dtype) if plan.keeps_kind else _NOTHING
+            edges = zip(node.next_nodes, node.input_nrs, outputs)  # noqa: B905
             try:
-                for consumer, nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
-                    edge += 1
-                    if consumer is None:
-                        continue
-                    if consumer.special is not None or (order >= consumer.order != LEAF_ORDER):
-                        return self.start_counting(task, node, edge, outputs)
-                    if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
-                        if consumer.shape is None:
-                            self._add_to_many(task, node, edge, consumer, nr, grad)
-                            continue
-                        grad = conform(node, edge, consumer, nr, grad)  # noqa: PLW2901
-                    if consumer in buffers:
-                        if grad is not None:
+                for consumer, nr, grad in edges:
+                    # Apart, since where nodes of one class come along their slots are found faster: mostly one from an
+                    # operation is reached anew, and mostly a leaf has a sum.
+                    if newest is None and consumer is not None and consumer not in buffers and is_unlimited:
+                        if consumer.special is None and consumer.order > order and grad is not None:  # noqa: SIM102
+                            if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
+                                newest, arrived = consumer, grad
+                                continue
+                    elif consumer in owned and consumer.special is None and grad is not None:  # noqa: SIM102
+                        if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
                             total = buffers[consumer]
-                            if total is None:
-                                buffers[consumer] = grad
-                            elif consumer in owned:
-                                total += grad
-                                buffers[consumer] = total
-                            else:
-                                buffers[consumer] = total + grad
-                                if not create_graph:
-                                    owned.add(consumer)
-                    elif exec_info is None or should_execute(exec_info, consumer):
-                        buffers[consumer] = grad
-                        if consumer.order == LEAF_ORDER:
-                            self._leaves.append(consumer)
-                        else:
-                            heappush(heap, (consumer.order, consumer))
+                            total += grad
+                            buffers[consumer] = total
+                            continue
+                    if consumer is not None:
+                        found = self._deliver(task, node, outputs, consumer, nr, grad, newest, arrived)
+                        if found is None:
+                            return self._start_counting(task, node, edges, outputs, newest, arrived)
+                        newest, arrived = found
             except AttributeError:
                 # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
-                return self.start_counting(task, node, edge, outputs)
+                return self._start_counting(task, node, edges, outputs, newest, arrived)
             if perf_counter() > deadline:
-                return self._breathe(node)
+                return self._breathe(node, newest, arrived)
         self.node = None
         return Gait.DRAINED
 
@@ -145,6 +148,66 @@ class PlainGait:
     def note_specials(self, count: int) -> None:
         """Take `became_special` to have been `count` when the event loop began to breathe."""
         self._became_special = count
+
+    def _deliver(
+        self,
+        task: GraphTask,
+        node: Node,
+        outputs: tuple[Any, ...],
+        consumer: Node,
+        input_nr: int,
+        grad: Any,
+        newest: Any,
+        arrived: Any,
+    ) -> tuple[Any, Any] | None:
+        """Let a gradient arrive at a node, whatever it is; return the newest node, and what has arrived at it.
+
+        None where the gait is to be changed before that.
+        """
+        order = consumer.order
+        if consumer.special is not None or (node.order >= order != LEAF_ORDER):
+            return None
+        if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
+            if consumer.shape is None:
+                self._add_to_many(task, node, outputs, consumer, input_nr, grad)
+                return newest, arrived
+            grad = conform(node, _edge(node, outputs, consumer, input_nr, grad), consumer, input_nr, grad)
+        if consumer is newest:
+            self._put(newest, arrived)
+            newest = None
+        buffers = self._buffers
+        if consumer in buffers:
+            if grad is not None:
+                self._add(consumer, grad, task.create_graph)
+        elif task.limits is None or should_execute(task.limits, consumer):
+            if order == LEAF_ORDER:
+                buffers[consumer] = grad
+                self._leaves.append(consumer)
+            elif newest is None or order < newest.order:
+                self._put(newest, arrived)
+                return consumer, grad
+            else:
+                self._put(consumer, grad)
+        return newest, arrived
+
+    def _add(self, node: Node, grad: Any, create_graph: bool) -> None:
+        """Add a gradient to what has arrived at a node of one input."""
+        total = self._buffers[node]
+        if total is None:
+            self._buffers[node] = grad
+        elif node in self._owned:
+            total += grad
+            self._buffers[node] = total
+        else:
+            self._buffers[node] = total + grad
+            if not create_graph:
+                self._owned.add(node)
+
+    def _put(self, node: Node | None, grad: Any) -> None:
+        """Let a node wait for its turn with the others, if it is one."""
+        if node is not None:
+            self._buffers[node] = grad
+            heappush(self._heap, (node.order, node))
 
     def look_again(self, task: GraphTask) -> None:
         """Start to count if a node that has been reached got a hook while the event loop breathed."""
@@ -168,13 +231,15 @@ class PlainGait:
         self._heap, self._buffers, self._leaves, self._owned = [], {}, [], set()
         self.node = None
 
-    def _add_to_many(self, task: GraphTask, producer: Node, edge: int, node: Node, input_nr: int, grad: Any) -> None:
+    def _add_to_many(
+        self, task: GraphTask, producer: Node, outputs: tuple[Any, ...], node: Node, input_nr: int, grad: Any
+    ) -> None:
         """Let a gradient arrive at a node of several inputs: a list is kept for those."""
         metadata = node.input_metadata[input_nr]
         if metadata is not None and (
             getattr(grad, "shape", None) != metadata.shape or grad.dtype is not metadata.dtype
         ):
-            grad = conform(producer, edge, node, input_nr, grad)
+            grad = conform(producer, _edge(producer, outputs, node, input_nr, grad), node, input_nr, grad)
         buffers, owned = self._buffers, self._owned
         grads = buffers.get(node)
         if grads is None:
@@ -193,6 +258,13 @@ class PlainGait:
             if not task.create_graph:
                 owned.add((node, input_nr))
 
+    def _start_counting(
+        self, task: GraphTask, node: Node, edges: Iterator[Any], outputs: tuple[Any, ...], newest: Any, arrived: Any
+    ) -> Gait:
+        """Change gait in the middle of `node`: all its gradients but one, and those left in `edges`, were delivered."""
+        self._put(newest, arrived)
+        return self.start_counting(task, node, min(len(node.next_nodes), len(outputs)) - 1 - len(list(edges)), outputs)
+
     def start_counting(self, task: GraphTask, node: Node, edge: int, outputs: tuple[Any, ...]) -> Gait:
         """Change gait in the middle of `node`, whose gradients before `edge` have been delivered."""
         counted = self._count_from_here(task, [target for target in node.next_nodes[edge:] if target is not None])
@@ -203,7 +275,8 @@ class PlainGait:
         counted.node = None
         return Gait.COUNT
 
-    def _breathe(self, last: Node) -> Gait:
+    def _breathe(self, last: Node, newest: Any, arrived: Any) -> Gait:
+        self._put(newest, arrived)
         self.node = None
         self._became_special = became_special[0]
         last.has_kept_its_thread()
@@ -212,7 +285,10 @@ class PlainGait:
     def _run_heavy(self, task: GraphTask, node: Node, grad: Any) -> Any:
         """Run a node that may be heavy; where a worker is to, change gait before it and return None."""
         if not prefers_worker(node, grad):
-            return run_here(node, grad)
+            outputs = run_here(node, grad)
+            if not task.keep_graph:
+                node.release_variables()
+            return outputs
         self._buffers[node] = grad
         heappush(self._heap, (node.order, node))
         self.node = None
@@ -237,3 +313,11 @@ class PlainGait:
 
     def _reached(self) -> list[Node]:
         return [*(pending for _, pending in self._heap), *self._leaves]
+
+
+def _edge(node: Node, outputs: tuple[Any, ...], consumer: Node, input_nr: int, grad: Any) -> int:
+    """Return which edge of `node` leads to that input with that gradient; the first, if several do."""
+    for edge, (target, nr, output) in enumerate(zip(node.next_nodes, node.input_nrs, outputs, strict=False)):
+        if target is consumer and nr == input_nr and output is grad:
+            return edge
+    raise AssertionError("no such edge")

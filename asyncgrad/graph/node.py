@@ -134,8 +134,8 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
     shape: tuple[int, ...] | None
     dtype: Any
     device: Any
-    #: None on a *plain* node: one with a single input, whose body is `node.plan.run(node, grad)`, a synchronous
-    #: function that no user wrote. The engine calls that directly; every other node runs as a NodeTask.
+    #: None on a *plain* node: one with a single input, whose body is `node.plan.run(node, grad, release)`, a
+    #: synchronous function that no user wrote. The engine calls that directly; every other node runs as a NodeTask.
     special: Special | None
 
     def __init__(

@@ -71,6 +71,8 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
                 raise mixed_devices(primitive.name, out, beside)
             edge, value = gradient_edge(beside), beside._data
             key |= 2 if edge is None else 10
+            if value.dtype is not data.dtype:
+                key |= 32
         if kind == "c":
             key |= 16
         plan = primitive.plan(key)
@@ -137,7 +139,7 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tracke
 
 def _node(plan: Any, before: Node | None, beside: Edge | None, out: Tracked) -> PrimitiveNode:
     """Return the node of a write into `out`, whose grad_fn was `before`; its other operand has the edge `beside`."""
-    node = object.__new__(next_class())
+    node: PrimitiveNode = next_class()()
     second, input_nr = (None, 0) if beside is None else beside
     node.connect((before, second), (out._output_nr if before is not None else 0, input_nr))
     node.order = next_order()

@@ -4,10 +4,10 @@ A `Plan` belongs to a primitive, to the arguments that require grad and to those
 on the first such call; from then on a node holds its plan and a tuple of saved values, and its body is one
 generated function of a few lines, for example of `np.multiply` with two tensors::
 
-    def run(node, g):
+    def run(node, g, release=False):
         saved = node.saved
         if saved is None or g is None:
-            return node.apply_carefully(g)
+            return run_carefully(node, g, release)
         s0, s1, = saved
         if not (
             saved.__class__ is tuple
@@ -15,7 +15,9 @@ generated function of a few lines, for example of `np.multiply` with two tensors
             and (s1._counter is None or not s1._counter.value)
         ):
             node.check_versions()
-        return (f0(g, s0._data), f1(g, s1._data), )
+        grads = ((g * s1._data), (g * s0._data), )
+        if release: node.saved = None
+        return grads
 
 That is its `run_here`. Its `run`, which the engine calls, is the same function, or, where the call may be heavy, one
 that looks at the sizes of the arrays first. Generated since the alternative, a loop over formulas and their arguments,
@@ -40,7 +42,9 @@ from ..graph.heavy import (
     watch_changes,
     when_large_arrays_come,
 )
-from ..graph.saved import output_alias, version_of, with_versions
+from ..graph.saved import version_of, with_versions
+from ..graph.tracked import VersionCounter
+from .expressions import Expression, as_expression, call_of, keeps_dtype
 
 if TYPE_CHECKING:
     from .primitive import Primitive
@@ -59,10 +63,10 @@ class Slot(NamedTuple):
     def expression(self, tracked: bool) -> str:
         """Return the source that fetches the value."""
         if self.attribute is None:
-            return "alias(_out)" if self.owner == "out" else self.owner
+            return "new(_out.__class__)" if self.owner == "out" else self.owner
         if self.owner == "out":
             return f"_out._data.{self.attribute}"
-        return f"_raw_{self.owner}.{self.attribute}" if tracked else f"getattr({self.owner}, {self.attribute!r}, ())"
+        return f"{self.owner}._data.{self.attribute}" if tracked else f"getattr({self.owner}, {self.attribute!r}, ())"
 
     def is_unchanged(self, name: str) -> str:
         """Return the source of a quick test that the memory of the tensor `name` has never been written into."""
@@ -78,12 +82,14 @@ class Plan:
 
     __slots__ = (
         "_light_up_to",
+        "_results",
         "_tracked",
         "_watched_from",
         "calls",
         "conjugates",
         "gather",
         "holds_tensors",
+        "keeps_kind",
         "no_edges",
         "primitive",
         "run",
@@ -94,7 +100,9 @@ class Plan:
         "zeros",
     )
 
-    def __init__(self, primitive: Primitive, requires: int, tracked: int, conjugates: bool) -> None:
+    def __init__(
+        self, primitive: Primitive, requires: int, tracked: int, conjugates: bool, is_cast: bool = False
+    ) -> None:
         self.primitive = primitive
         #: Whether the result is complex. A formula multiplies by the derivative; PyTorch's convention (descent
         #: along the gradient) multiplies by its conjugate: conjugate what goes in and what comes out, once, here.
@@ -129,6 +137,12 @@ class Plan:
         self.no_edges = (None,) * len(self.calls)
         #: That of the last result: nodes share the tuple.
         self.shape: tuple[int, ...] = ()
+        #: Each gradient as source, for the generated body.
+        self._results = self._written()
+        #: Whether all gradients have the shape and dtype of the one that comes in, so that these need not be looked up.
+        self.keeps_kind = not is_cast and self._keeps_kind()
+        #: Fetches what to save; None where that is nothing.
+        self.gather: Callable[..., Any] | None
         self.gather, self.run_here = self._generate()
         #: What the engine calls: see the top of this file.
         self.run: Callable[..., Any] = self.run_here
@@ -211,7 +225,30 @@ class Plan:
             return [size_of(g)]
         return [size_of(g), *(size_of(saved[index]) for index in self._arrays() if saved)]
 
-    def _generate(self, watched_from: int | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _keeps_kind(self) -> bool:
+        return (
+            keeps_dtype(self.primitive.function)
+            # Who knows what a list, or a subclass of ndarray, makes of it.
+            and all(slot.is_tensor for slot in self.slots)
+            and all(result is None or result.keeps_kind for result in self._results)
+        )
+
+    def _written(self) -> list[Expression | None]:
+        """Return the source of each gradient: the formula itself where that is arithmetic, or a call of it."""
+        values = [f"s{index}._data" if slot.is_tensor else f"s{index}" for index, slot in enumerate(self.slots)]
+        names = self.primitive.tensor_names
+        # Those of the function's arrays that are known to be floating, and its result.
+        floating = {"out", *(name for name, call in zip(names, self.calls, strict=True) if call is not None)}
+        found: list[Expression | None] = []
+        for edge, call in enumerate(self.calls):
+            if call is None:
+                found.append(None)
+                continue
+            arguments = ["g", *(values[index] for index in call[1])]
+            found.append(as_expression(call[0], arguments, floating) or call_of(f"f{edge}", arguments))
+        return found
+
+    def _generate(self, watched_from: int | None = None) -> tuple[Callable[..., Any] | None, Callable[..., Any]]:
         """Write and compile `gather`, which fetches what to save, and `run`, the node's body.
 
         Args:
@@ -219,31 +256,29 @@ class Plan:
         """
         primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
-        values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
         wrapped = "conjugate({})" if self.conjugates else "{}"
-        results = [
-            "None"
-            if call is None
-            else wrapped.format(f"f{edge}(g{''.join(', ' + values[index] for index in call[1])})")
-            for edge, call in enumerate(self.calls)
-        ]
+        results = ["None" if result is None else wrapped.format(result.source) for result in self._results]
         unchanged = [self.slots[index].is_unchanged(names[index]) for index in self.tensor_slots]
-        parameters = [*primitive.parameters, *(f"_raw_{name}" for name in primitive.tensor_names), "_out"]
+        parameters = [*primitive.parameters, "_out"]
         lines = [f"def gather({', '.join(parameters)}):"]
         lines += [
             f"    {name} = {slot.expression(slot.owner in self._tracked)}"
             for name, slot in zip(names, self.slots, strict=True)
         ]
+        for index in self.tensor_slots:
+            if self.slots[index].owner == "out":
+                lines += _make_alias(names[index])
         versions = _commas(f"version_of({names[index]})" for index in self.tensor_slots)
         lines.append(f"    saved = ({_commas(names)})")
         if unchanged:
             lines.append(f"    if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
         lines += [
             "    return saved",
-            "def run(node, g):",
-            "    saved = node.saved",
-            "    if saved is None or g is None:",
-            "        return node.apply_carefully(g)",
+            "def run(node, g, release=False):",
+            *(["    saved = node.saved"] if names else ()),
+            # Only tensors are let go of.
+            f"    if {'saved is None or ' if self.holds_tensors else ''}g is None:",
+            "        return run_carefully(node, g, release)",
         ]
         if names:
             lines.append(f"    {_commas(names)} = saved")
@@ -261,13 +296,16 @@ class Plan:
             lines += [f"    if not ({condition}):", "        node.check_versions()"]
         if self.conjugates:
             lines.append("    g = conjugate(g)")
-        lines.append(f"    return ({_commas(results)})")
-        namespace: dict[str, Any] = {"alias": output_alias, "version_of": version_of, "conjugate": conjugate}
+        if self.holds_tensors:
+            lines += [f"    grads = ({_commas(results)})", "    if release: node.saved = None", "    return grads"]
+        else:
+            lines.append(f"    return ({_commas(results)})")
+        namespace: dict[str, Any] = {"new": object.__new__, "version_of": version_of, "conjugate": conjugate}
         namespace["with_versions"] = with_versions
-        namespace.update(Heavy=Heavy, size_of=size_of)
+        namespace.update(Heavy=Heavy, VersionCounter=VersionCounter, size_of=size_of, run_carefully=run_carefully)
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
-        return namespace["gather"], namespace["run"]
+        return namespace["gather"] if names else None, namespace["run"]
 
     def compute(self, g: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> tuple[Any, ...]:
         """Run the formulas one by one on `values`, arrays or tensors alike; only the `wanted` ones if given."""
@@ -280,6 +318,24 @@ class Plan:
             for edge, call in enumerate(self.calls)
         ]
         return tuple(map(conjugate, results)) if self.conjugates else tuple(results)
+
+
+def _make_alias(name: str) -> list[str]:
+    """Make a new tensor what `output_alias` returns, spelled out: the calls would cost as much as all the rest."""
+    return [
+        "    counter = _out._counter",
+        "    if counter is None: counter = _out._counter = VersionCounter()",
+        f"    {name}._data, {name}._output_nr, {name}._device, {name}._counter = _out._data, 0, _out._device, counter",
+        f"    {name}._meta = {name}._grad_fn = {name}._view = None",
+    ]
+
+
+def run_carefully(node: Any, g: Any, release: bool) -> Any:
+    """Run what the generated function leaves out."""
+    grads = node.apply_carefully(g)
+    if release:
+        node.release_variables()
+    return grads
 
 
 def conjugate(value: Any) -> Any:

@@ -83,7 +83,8 @@ class Primitive:
         self.formulas: dict[str, Formula] = {}
         #: The parameters that may be tensors, in order; each has an edge.
         self.tensor_names: tuple[str, ...] = ()
-        #: By which arguments are tensors (low bits), which require grad (the next), whether the result is complex.
+        #: By which arguments are tensors (low bits), which require grad (the next), whether the result is complex, and
+        #: whether it was cast to the dtype of memory that it was written into.
         self.plans: dict[int, Plan] = {}
         #: Whether the result may be a view of the first argument's memory.
         self.views = views
@@ -103,22 +104,41 @@ class Primitive:
             self.formulas[name] = formula
         self.tensor_names = tuple(name for name in self.parameters if name in self.formulas)
         self.plans.clear()
-        namespace = {"_function": self.function, "_plans": self.plans, "_make_plan": self._make_plan, **_DRIVER_NAMES}
-        self.call = generate_call(
+        self.call = self._generate_call({})
+        for numpy_function in self.numpy_functions:
+            RULES[numpy_function] = self.call
+
+    def operator(self, deferred: Callable[[Any, TypeError], Any]) -> Callable[[Any, Any], Any]:
+        """Return the operator of a function of two arrays: its driver, as a method of the tensor on the left.
+
+        Args:
+            deferred: called with the other operand and the error where the function refuses that; what it returns is
+                returned.
+        """
+        return self._generate_call({"_deferred": deferred}, is_operator=True)
+
+    def _generate_call(self, names: dict[str, Any], *, is_operator: bool = False) -> Callable[..., Any]:
+        return generate_call(
             self.name,
             self.signature,
             self.tensor_names,
             views=self.views,
             always_floating=isinstance(self.function, np.ufunc),
-            namespace=namespace,
+            namespace={
+                "_function": self.function,
+                "_plans": self.plans,
+                "_make_plan": self._make_plan,
+                **names,
+                **_DRIVER_NAMES,
+            },
+            is_operator=is_operator,
         )
-        for numpy_function in self.numpy_functions:
-            RULES[numpy_function] = self.call
 
     def _make_plan(self, key: int) -> Plan:
         count = len(self.tensor_names)
         ones = (1 << count) - 1
-        plan = self.plans[key] = Plan(self, key >> count & ones, key & ones, bool(key >> 2 * count))
+        is_complex, is_cast = bool(key >> 2 * count & 1), bool(key >> 2 * count & 2)
+        plan = self.plans[key] = Plan(self, key >> count & ones, key & ones, is_complex, is_cast)
         return plan
 
     def plan(self, key: int) -> Plan:

@@ -27,7 +27,9 @@ class PrimitiveNode(PlannedNode):
 
     __slots__ = ("plan", "saved")
 
-    #: Set by the generated driver, which makes the node without a constructor: that would cost a call.
+    # The generated driver sets all slots itself: to be handed their values would cost a call.
+    __init__ = object.__init__
+
     plan: Plan
     #: What the plan's formulas need, WithVersions where that had been written into; None once released.
     saved: tuple[Any, ...] | None

@@ -13,7 +13,7 @@ costs as much again as what it does. For `np.multiply` it reads, without the nam
                 template = y
             elif y._device is not template._device:
                 raise mixed_devices("multiply", template, y)
-            raw_y, key = y._data, key | 2
+            raw_y, key = y._data, key + 2
         else:
             raw_y = y
         if template is None:
@@ -63,6 +63,7 @@ def generate_call(
     views: bool,
     always_floating: bool,
     namespace: dict[str, Any],
+    is_operator: bool = False,
 ) -> Callable[..., Any]:
     """Return the driver of a primitive.
 
@@ -73,15 +74,17 @@ def generate_call(
         views: whether the result may share memory with the first tensor.
         always_floating: whether floating arguments always give a floating result.
         namespace: what the generated source refers to.
+        is_operator: whether it is to be a method of tensors of the second of two operands, and leave an operation to
+            that where `_deferred` in `namespace` says so.
     """
     namespace = {**namespace, **_NAMES}
     lines = [
         f"def call({_parameters(signature, namespace)}):",
-        *_unwrap(name, tensor_names),
-        *_compute(signature, tensor_names),
+        *(_unwrap_operands(name, tensor_names) if is_operator else _unwrap(name, tensor_names)),
+        *_compute(signature, tensor_names, is_operator),
         "    _mode = _grad_mode()",
         *(_share_memory(signature, tensor_names) if views else ()),
-        *_find_edges(tensor_names, always_floating),
+        *_find_edges(tensor_names, always_floating, is_operator),
         *_make_node(signature, tensor_names),
     ]
     exec(compile("\n".join(lines), f"<call of {name}>", "exec"), namespace)  # noqa: S102
@@ -95,30 +98,50 @@ def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
     for index, tensor in enumerate(tensor_names):
         lines.append(f"    if isinstance({tensor}, _Tracked):")
         if index == 0:
-            lines.append(f"        _template, _key = {tensor}, 1")
+            lines.append(f"        _template, _key, _device = {tensor}, 1, {tensor}._device")
         else:
             lines += [
-                f"        if _template is None: _template = {tensor}",
-                f"        elif {tensor}._device is not _template._device:",
+                f"        if _template is None: _template, _device = {tensor}, {tensor}._device",
+                f"        elif {tensor}._device is not _device:",
                 f"            raise _mixed_devices({name!r}, _template, {tensor})",
-                f"        _key |= {1 << index}",
+                f"        _key += {1 << index}",
             ]
         lines += [f"        _raw_{tensor} = {tensor}._data", "    else:", f"        _raw_{tensor} = {tensor}"]
-    return lines
+    return [*lines, "    if _template is not None: _type = type(_template)"]
 
 
-def _compute(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
+def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
+    """Do the same for an operator, whose first operand is a tensor, and whose second mostly is."""
+    x, y = tensor_names
+    return [
+        f"    _template, _type, _device, _raw_{x} = {x}, type({x}), {x}._device, {x}._data",
+        # The first test is there for speed.
+        f"    if type({y}) is _type or isinstance({y}, _Tracked):",
+        f"        if {y}._device is not _device:",
+        f"            raise _mixed_devices({name!r}, {x}, {y})",
+        f"        _raw_{y}, _key = {y}._data, 3",
+        "    else:",
+        f"        _raw_{y}, _key = {y}, 1",
+    ]
+
+
+def _compute(signature: inspect.Signature, tensor_names: Sequence[str], is_operator: bool) -> list[str]:
     """Call the function, and put its result into a tensor without a constructor, which would cost a call."""
     plain = _arguments(signature, lambda parameter: parameter)
     raw = _arguments(signature, lambda parameter: f"_raw_{parameter}" if parameter in tensor_names else parameter)
+    if is_operator:
+        lines = [
+            f"    try: _data = _function({raw})",
+            f"    except TypeError as error: return _deferred({tensor_names[1]}, error)",
+        ]
+    else:
+        lines = ["    if _template is None:", f"        return _function({plain})", f"    _data = _function({raw})"]
     return [
-        "    if _template is None:",
-        f"        return _function({plain})",
-        f"    _data = _function({raw})",
+        *lines,
         "    if type(_data) is not _ndarray:",
         "        _data = _asarray(_data) if isinstance(_data, _scalar) else _as_array(_data)",
-        "    _out = _new(type(_template))",
-        "    _out._data, _out._output_nr, _out._device = _data, 0, _template._device",
+        "    _out = _new(_type)",
+        "    _out._data, _out._output_nr, _out._device = _data, 0, _device",
         "    _out._meta = _out._counter = _out._grad_fn = _out._view = None",
     ]
 
@@ -151,26 +174,32 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
     ]
 
 
-def _find_edges(tensor_names: Sequence[str], always_floating: bool) -> list[str]:
+def _find_edges(tensor_names: Sequence[str], always_floating: bool, is_operator: bool) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    lines = [f"    if not (_mode{floating}):", "        return _out"]
+    lines = [f"    if not (_mode{floating}):", "        return _out", "    _is_plain = True"]
     count = len(tensor_names)
     for index, tensor in enumerate(tensor_names):
         node = f"_node_{tensor}"
         lines += [
             f"    {node} = None",
-            f"    if _key & {1 << index}:",
+            "    if True:" if is_operator and index == 0 else f"    if _raw_{tensor} is not {tensor}:",
             # A view whose memory was written into since may have to be given its grad_fn anew. See Tracked._history.
             f"        if {tensor}._view is not None and {tensor}._counter.value: {tensor}._refresh()",
             f"        {node} = {tensor}._grad_fn",
             f"        if {node} is not None:",
-            f"            _key |= {1 << index + count}",
+            f"            _key += {1 << index + count}",
             f"            {node}.has_parent = True",
-            f"        elif {tensor}._meta is not None and {tensor}._meta.requires_grad:",
-            f"            {node} = _accumulator({tensor}, {tensor}._meta)",
+            f"            if {tensor}._output_nr: _is_plain = False",
+            "        else:",
+            f"            _meta = {tensor}._meta",
+            "            if _meta is not None and _meta.requires_grad:",
+            # What `_accumulator` begins with, spelled out.
+            "                _reference = _meta.accumulator",
+            f"                if _reference is not None: {node} = _reference()",
+            f"                if {node} is None: {node} = _accumulator({tensor}, _meta)",
             # A leaf needs no mark of a parent: it has no edges that could change.
-            f"            _key |= {1 << index + count}",
+            f"                _key += {1 << index + count}",
         ]
     return [*lines, f"    if _key < {1 << count}:", "        return _out"]
 
@@ -180,21 +209,21 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
     count = len(tensor_names)
     nodes = "".join(f"_node_{tensor}, " for tensor in tensor_names)
     values = "".join(f"{parameter}, " for parameter in signature.parameters)
-    raws = "".join(f"_raw_{tensor}, " for tensor in tensor_names)
     return [
         "    _dtype = _data.dtype",
         # The first test is there for speed: it spares most results the second one.
-        f"    if _dtype is not _float64 and _dtype.kind == 'c': _key |= {1 << 2 * count}",
+        f"    if _dtype is not _float64 and _dtype.kind == 'c': _key += {1 << 2 * count}",
         "    try:",
         "        _plan = _plans[_key]",
         "    except KeyError:",
         "        _plan = _make_plan(_key)",
-        "    _node = _new(_next_class())",
+        "    _node = _next_class()()",
         "    _node.plan = _plan",
         f"    _node.next_nodes = ({nodes})",
         "    _node.input_nrs = _plan.zeros",
+        "    if not _is_plain:",
         *(
-            f"    if _key & {1 << index + count} and {tensor}._output_nr: "
+            f"        if _node_{tensor} is not None and {tensor}._output_nr: "
             f"_node.connect_input({index}, {tensor}._output_nr)"
             for index, tensor in enumerate(tensor_names)
         ),
@@ -204,11 +233,11 @@ def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> lis
         "    _shape, _known = _data.shape, _plan.shape",
         "    if _shape == _known: _shape = _known",
         "    else: _plan.shape = _shape",
-        "    _node.shape, _node.dtype, _node.device = _shape, _dtype, _template._device",
+        "    _node.shape, _node.dtype, _node.device = _shape, _dtype, _device",
         "    _node.special = None",
         # In two steps, since a slot that is called in one is looked up like a method first.
         "    _gather = _plan.gather",
-        f"    _node.saved = _gather({values}{raws}_out) if _plan.slots else ()",
+        f"    _node.saved = () if _gather is None else _gather({values}_out)",
         "    _out._grad_fn = _node",
         # False, True or an observer: see GRAD_MODE.
         "    if _mode is not True: _mode.created(_node)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..graph.compiled_args import BodySource
 from ..graph.heavy import LARGE, Heavy, estimated_seconds, large_arrays_met, size_of
@@ -20,21 +20,28 @@ class SelfPlannedNode(TraceableNode):
 
     __slots__ = ()
 
-    @property
-    def plan(self) -> Self:
-        """What the engine runs a plain node by: the node itself."""
-        return self
+    #: What the engine runs a plain node by: the class itself.
+    plan: ClassVar[type[SelfPlannedNode]]
+    #: Whether all gradients are known to have the shape and dtype of the one that comes in.
+    keeps_kind = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.plan = cls
 
     @staticmethod
-    def run(node: SelfPlannedNode, grad: Any) -> tuple[Any, ...]:
-        """Return what `apply_carefully` does; the engine calls this of `plan`.
+    def run(node: SelfPlannedNode, grad: Any, release: bool = False) -> tuple[Any, ...]:
+        """Return what `apply_carefully` does, and let go of saved tensors then, if so asked; the engine calls this.
 
         Raises:
             Heavy: it may take long.
         """
         if large_arrays_met[0] and node.may_be_heavy(node, grad):
             raise Heavy
-        return node.apply_carefully(grad)
+        grads = node.apply_carefully(grad)
+        if release:
+            node.release_variables()
+        return grads
 
     @staticmethod
     def run_here(node: SelfPlannedNode, grad: Any) -> tuple[Any, ...]:

@@ -53,6 +53,11 @@ class TaskStreams:
         """Return those of a backward that is called in this context."""
         return cls(CURRENT_STREAMS.get())
 
+    @property
+    def is_called_on_one(self) -> bool:
+        """Whether a stream was current where the backward was called."""
+        return bool(self._caller)
+
     def enter(self) -> None:
         """Let what runs on no stream of its own run on the default ones, in this context."""
         if self._caller:

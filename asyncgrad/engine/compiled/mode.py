@@ -119,7 +119,8 @@ def _find(task: GraphTask, after: int, grad: Any) -> CompiledGait | None:
     root = task.root
     if task.create_graph:
         CACHE.miss("create_graph")
-    elif task.streams is not None:
+    elif task.streams is not None and task.streams.is_called_on_one:
+        # Otherwise streams make a difference to nodes that have one alone, and those are special.
         CACHE.miss("streams")
     elif task.sums is not None:
         CACHE.miss("sums that go on")

@@ -110,6 +110,7 @@ PURE = (
     "asyncgrad.engine.compiled.gait",
     "asyncgrad.engine.compiled.measured",
     "asyncgrad.engine.compiled.mode",
+    "asyncgrad.engine.compiled.steps",
     "asyncgrad.engine.compiled.traced",
     "asyncgrad.engine.compiled.writing",
     "asyncgrad.engine.counted",

@@ -40,7 +40,10 @@ def drive_blocking(graph_task: GraphTask) -> list[Any]:
 def _drive_here(graph_task: GraphTask) -> list[Any]:
     in_context = graph_task.context.run
     try:
-        if in_context(graph_task.run_plain, inf) is Gait.DRAINED:
+        while (gait := in_context(graph_task.run_plain, inf)) is Gait.CAREFUL:
+            if not _run_turn(graph_task):
+                return run_apart(drive(graph_task))
+        if gait is Gait.DRAINED:
             in_context(graph_task.finish_plain)
             if graph_task.completion is None:
                 return graph_task.captured
@@ -62,20 +65,26 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
 def _run_counted(graph_task: GraphTask) -> bool:
     """Run what is left in the counted gait; False where an event loop is to take over before the node in `turn`."""
     while graph_task.context.run(graph_task.run_counted, inf) is Gait.CAREFUL:
-        turn = graph_task.turn
-        assert turn is not None
-        node_task = NodeTask(graph_task, turn.node, turn.grads)
-        is_away = is_elsewhere(turn.node.device)
-        if (is_away or node_task.may_suspend() or node_task.prefers_worker()) and not loop_is_running():
+        if not _run_turn(graph_task):
             return False
-        graph_task.turn = turn = None
-        node = node_task.node
-        if is_away:
-            outputs = _run_away(node_task)
-        else:
-            outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
-        graph_task.end_turn(node, outputs)
-        del outputs
+    return True
+
+
+def _run_turn(graph_task: GraphTask) -> bool:
+    """Run the node in `turn`; False where an event loop is to take over before it."""
+    turn = graph_task.turn
+    assert turn is not None
+    node_task = NodeTask(graph_task, turn.node, turn.grads)
+    is_away = is_elsewhere(turn.node.device)
+    if (is_away or node_task.may_suspend() or node_task.prefers_worker()) and not loop_is_running():
+        return False
+    graph_task.turn = turn = None
+    node = node_task.node
+    if is_away:
+        outputs = _run_away(node_task)
+    else:
+        outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
+    graph_task.end_turn(node, outputs)
     return True
 
 

@@ -147,8 +147,7 @@ class Bodies:
         coroutine = self._sent(node_task) if is_elsewhere(node.device) else node_task.run()
         stepped = self._step(coroutine, node_task.name, node)
         if not stepped.done():
-            assert graph_task.counted is not None
-            graph_task.counted.fix_sum_order()
+            graph_task.suspended()
         # As in SteppedTask.start().
         del stepped
 
@@ -206,9 +205,9 @@ class Bodies:
 
     def _discount(self, stepped: SteppedTask) -> None:
         """Count a body that has ended as no longer running, since after a failure nobody collects it."""
-        node, counted = self.running[stepped], self._graph_task.counted
-        if node is not None and counted is not None:
-            counted.skip(node)
+        node = self.running[stepped]
+        if node is not None:
+            self._graph_task.discount(node)
 
     def _wake_driver(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -270,15 +269,13 @@ class Bodies:
 
     def collect(self) -> None:
         """Hand the gradients of the bodies that have ended to the GraphTask; raise what the first one raised."""
-        counted = self._graph_task.counted
         while self._finished:
             node, outputs = self._outcome(self._finished.popleft())
             if node is not None:
                 self._graph_task.end_turn(node, outputs)
             # A leaf takes over an array that nobody else holds.
             del outputs
-        if counted is not None:
-            counted.node = None
+        self._graph_task.is_ended_by(None)
 
     async def run_callbacks(self) -> None:
         """Run the final callbacks, also those that are queued meanwhile, one after the other."""
@@ -303,9 +300,7 @@ class Bodies:
 
     def _outcome(self, stepped: SteppedTask) -> tuple[Node | None, tuple[Any, ...] | None]:
         node = self.running.pop(stepped)
-        counted = self._graph_task.counted
-        if counted is not None:
-            counted.node = node
+        self._graph_task.is_ended_by(node)
         if stepped.cancelled():
             what = "a final callback" if node is None else f"the body of {node.name}"
             error: BaseException | None = stepped.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")

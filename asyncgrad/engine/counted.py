@@ -111,6 +111,10 @@ class CountedGait:
             self._streams.begin(node)
         return NodeTurn(node, self._buffers.pop(node).values)
 
+    def begin(self, node: Node) -> None:
+        """Note that `node`, which was taken before this gait began, runs."""
+        self._in_flight.add(node)
+
     def complete(self, node: Node, outputs: tuple[Any, ...]) -> None:
         """Hand on what `node` returned, and queue the nodes that have now got everything."""
         self._in_flight.discard(node)

@@ -28,16 +28,20 @@ async def drive(graph_task: GraphTask) -> list[Any]:
     bodies: Bodies | None = None
     deadline = perf_counter() + budget
     try:
-        while (gait := in_context(graph_task.run_plain, deadline)) is Gait.BREATHE:
+        while (gait := _run_plain(graph_task, deadline)) in (Gait.BREATHE, Gait.CAREFUL):
+            if gait is Gait.CAREFUL:
+                bodies = bodies or Bodies(graph_task, asyncio.get_running_loop())
+                deadline = await _run_turn(graph_task, bodies, deadline)
+                continue
             await breathe()
             assert graph_task.plain is not None
             graph_task.plain.look_again(graph_task)
             deadline = perf_counter() + budget
         if gait is Gait.DRAINED:
             in_context(graph_task.finish_plain)
-            if graph_task.completion is None:
+            if graph_task.completion is None and bodies is None:
                 return graph_task.captured
-        bodies = Bodies(graph_task, asyncio.get_running_loop())
+        bodies = bodies or Bodies(graph_task, asyncio.get_running_loop())
         if gait is Gait.COUNT:
             await _run_counted(graph_task, bodies, deadline)
         captured = graph_task.results()
@@ -56,6 +60,30 @@ async def drive(graph_task: GraphTask) -> list[Any]:
         finally:
             graph_task.put_back()
         raise
+
+
+def _run_plain(graph_task: GraphTask, deadline: float) -> Gait:
+    if graph_task.turn is not None and graph_task.counted is None:
+        # A blocking driver has left it, since it may suspend.
+        return Gait.CAREFUL
+    return graph_task.context.run(graph_task.run_plain, deadline)
+
+
+async def _run_turn(graph_task: GraphTask, bodies: Bodies, deadline: float) -> float:
+    """Run the node in `turn`, for which a compiled function waits; return the next deadline."""
+    budget = LOOP_BUDGET.get()
+    bodies.start()
+    bodies.collect()
+    while True:
+        if perf_counter() > deadline:
+            await bodies.breathe()
+            bodies.collect()
+            deadline = perf_counter() + budget
+        if graph_task.counted is not None or not bodies.running:
+            return deadline
+        await bodies.wait()
+        deadline = perf_counter() + budget
+        bodies.collect()
 
 
 async def _run_counted(graph_task: GraphTask, bodies: Bodies, deadline: float) -> None:

@@ -53,11 +53,13 @@ class ExecInfos(dict["Node", ExecInfo]):
             (see `is_behind`). None where nothing is known.
     """
 
-    __slots__ = ("horizon",)
+    __slots__ = ("handed_out", "horizon")
 
     def __init__(self, horizon: int | None = None) -> None:
         super().__init__()
         self.horizon = horizon
+        #: How often somebody has been given this, who may have changed it.
+        self.handed_out = 0
 
     def __missing__(self, node: Node) -> ExecInfo:
         info = self[node] = ExecInfo()

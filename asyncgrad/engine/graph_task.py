@@ -17,6 +17,7 @@ from ..graph.grad_change import continue_sum, hand_over, settle_all
 from ..graph.heavy import Heavy
 from ..graph.node import LEAF_ORDER
 from .body import prefers_worker, run_here
+from .compiled.gait import CompiledGait
 from .compiled.mode import first_gait
 from .counted import CountedGait
 from .device import is_elsewhere
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from ..graph.grad_change import GradChange
     from ..graph.node import Node
-    from .compiled.gait import CompiledGait
     from .completion import Completion
     from .deeper_first import DeeperFirst
     from .errand import Errand
@@ -90,6 +90,7 @@ class GraphTask(TaskRecord):
         "has_error",
         "id",
         "is_running",
+        "is_watched",
         "keep_graph",
         "limits",
         "outer",
@@ -150,7 +151,7 @@ class GraphTask(TaskRecord):
         self.away: dict[Node, Errand] | None = None
         #: The sums in `.grad` that gradients are added to one by one, by leaf.
         self.sums = sums
-        self.is_running = True
+        self.is_running, self.is_watched = True, False
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
         #: In the counted gait, the node that was taken and could not be run by a plain call.
@@ -159,7 +160,7 @@ class GraphTask(TaskRecord):
         #: None where this process has met no stream.
         self.streams = TaskStreams.of_caller() if streams_met[0] else None
         #: None where the backward begins in the counted gait.
-        self.plain: PlainGait | CompiledGait | None = first_gait(self, grad)
+        self.plain: PlainGait | CompiledGait | None = first_gait(self, grad, input_nr)
         if self.plain is None:
             self._start_counted(root, grad, input_nr)
         if self.streams is not None:
@@ -243,11 +244,38 @@ class GraphTask(TaskRecord):
 
     def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
         """Take what a careful run of `node` gave: its gradients, or None where its body did not run."""
-        assert self.counted is not None
-        if outputs is None:
+        if self.counted is None:
+            self._compiled.end_turn(self, outputs)
+        elif outputs is None:
             self.counted.skip(node)
-            return
-        self.counted.complete(node, outputs)
+        else:
+            self.counted.complete(node, outputs)
+
+    def suspended(self) -> None:
+        """Note that a NodeTask has suspended, so that further nodes may run beside it."""
+        if self.counted is None:
+            self._compiled.let_others_run(self)
+        if self.counted is not None:
+            self.counted.fix_sum_order()
+
+    def discount(self, node: Node) -> None:
+        """Count a node as no longer running, since after a failure nobody collects it."""
+        if self.counted is not None:
+            self.counted.skip(node)
+        else:
+            self._compiled.discount()
+
+    def is_ended_by(self, node: Node | None) -> None:
+        """Take what is raised next as an error of a NodeTask's node; None where it is nobody's again."""
+        if self.counted is not None:
+            self.counted.node = node
+        elif isinstance(self.plain, CompiledGait):
+            self.plain.node = node
+
+    @property
+    def _compiled(self) -> CompiledGait:
+        assert isinstance(self.plain, CompiledGait)
+        return self.plain
 
     def capture(self, node: Node, grads: list[Any]) -> bool:
         """Store what is captured at `node`; tell whether its body is to run."""
@@ -289,7 +317,7 @@ class GraphTask(TaskRecord):
     def accumulate(self, leaf: Any, grads: list[Any]) -> GradChange | None:
         """Let an AccumulateGrad take its one gradient; return and remember what takes that back."""
         # In the plain gait nothing else runs between the first leaf and the end, but for callbacks.
-        listed = self.counted is not None or self.outer is not None or self.completion is not None
+        listed = self.counted is not None or self.outer is not None or self.completion is not None or self.is_watched
         if self.sums is not None and leaf in self.sums:
             return continue_sum(leaf.variable, grads.pop(), self.sums[leaf], self.changes)
         return leaf.accumulate(grads.pop(), self.changes, listed)  # type: ignore[no-any-return]

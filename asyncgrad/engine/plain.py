@@ -140,14 +140,9 @@ class PlainGait:
         self.node = None
         return Gait.DRAINED
 
-    def count_from_here(self, task: GraphTask) -> Gait:
-        """Change gait before any further node."""
-        self._count_from_here(task, [])
-        return Gait.COUNT
-
-    def note_specials(self, count: int) -> None:
-        """Take `became_special` to have been `count` when the event loop began to breathe."""
-        self._became_special = count
+    def count_from_here(self, task: GraphTask, rest: list[Node] | None = None) -> CountedGait:
+        """Change gait before any further node; `rest` are the nodes that one which was taken is to deliver to."""
+        return self._count_from_here(task, rest or [])
 
     def _deliver(
         self,

@@ -69,7 +69,10 @@ class TaskRecord:
 
         A body may make a node run that would not: `task.exec_info[node].needed = True`, before a gradient gets there.
         """
-        return ExecInfos() if self.limits is None else self.limits
+        if self.limits is None:
+            return ExecInfos()
+        self.limits.handed_out += 1
+        return self.limits
 
     @property
     def nodes_in_graph(self) -> frozenset[Node]:
@@ -78,7 +81,9 @@ class TaskRecord:
         Source: GraphTask::nodes_in_graph_ of PyTorch.
         """
         if self._nodes_in_graph is None:
-            self._nodes_in_graph = frozenset(nodes_below(self.root, self.exec_info.horizon))
+            self._nodes_in_graph = frozenset(
+                nodes_below(self.root, None if self.limits is None else self.limits.horizon)
+            )
         return self._nodes_in_graph
 
     @property

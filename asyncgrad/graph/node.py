@@ -263,7 +263,7 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
             *outputs: which inputs, named as for `should_compute_output`.
         """
         graph_task = CURRENT_GRAPH_TASK.get()
-        exec_info = None if graph_task is None else graph_task.exec_info
+        exec_info = None if graph_task is None else graph_task.limits
         if not exec_info:
             return self.should_compute_output(*outputs)
         targets = [self.next_nodes[index] for index in output_indices(self, outputs)]

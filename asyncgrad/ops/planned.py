@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from ..graph.compiled_args import BodySource, CompiledArgs, Kind
 from ..graph.node import TraceableNode
 from ..graph.tracked import Tracked
@@ -56,11 +58,13 @@ class PlannedNode(TraceableNode):
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the formulas of the plan, written into one another where they are expressions."""
         plan = self.plan
-        if plan.conjugates or self.special is not None or self.shape is None:
+        if self.special is not None or self.shape is None:
             return None
         names = [f"$s{index}" for index in range(len(plan.slots))]
+        # A holomorphic derivative multiplies by its conjugate.
+        grad, wrapped = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
         owned_by = f"plan_of_{plan.primitive.name}"
-        constants: dict[str, Any] = {owned_by: plan}
+        constants: dict[str, Any] = {owned_by: plan, "conjugate": np.conjugate}
         results: list[str | None] = []
         kinds: list[Kind | None] = []
         is_short = True
@@ -77,12 +81,12 @@ class PlannedNode(TraceableNode):
             found = inlined(formula)
             if found is None:
                 constants[f"f{edge}"] = formula
-                results.append(f"$f{edge}({', '.join(['$g', *arguments.values()])})")
+                results.append(wrapped.format(f"$f{edge}({', '.join([grad, *arguments.values()])})"))
                 kinds.append(None)
                 is_short = False
                 continue
             constants.update((f"c{edge}_{name}", value) for name, value in found.constants.items())
-            results.append(_written(formula, edge, tuple(arguments.items())))
+            results.append(wrapped.format(_written(formula, edge, grad, tuple(arguments.items()))))
             saved_kinds = self._kinds(taken)
             parameters = _parameters(formula)
             known = {name: saved_kinds[index] for name, index in zip(parameters[1:], taken, strict=True)}
@@ -95,13 +99,13 @@ class PlannedNode(TraceableNode):
             tuple(results),
             (f"$node.plan is not ${owned_by}",),
             (f"{''.join(f'{name}, ' for name in names)}= $node.saved",) if names else (),
-            self._check(names),
+            self._check(names) + ((f"{grad} = $conjugate($g)",) if plan.conjugates else ()),
             ("$node.saved = None",) if plan.holds_tensors else (),
             constants,
             tuple(kinds),
-            len(names),
+            len(names) + plan.conjugates,
             True,
-            is_short,
+            is_short and not plan.conjugates,
             plan.could_be_heavy(elements, self._kinds(range(len(plan.slots)))),
             None if elements < SURELY_SHORT and plan.is_ours else plan,
         )
@@ -148,12 +152,12 @@ def _parameters(formula: Any) -> tuple[str, ...]:
 
 
 @functools.lru_cache(4096)
-def _written(formula: Any, edge: int, arguments: tuple[tuple[str, str], ...]) -> str:
-    """Return a formula that is an expression as source; `arguments` is how its parameters are written."""
+def _written(formula: Any, edge: int, grad: str, arguments: tuple[tuple[str, str], ...]) -> str:
+    """Return a formula that is an expression as source; `grad` and `arguments` are how its parameters are written."""
     found = inlined(formula)
     assert found is not None
     names = {name: f"$c{edge}_{name}" for name in found.constants}
-    names[_parameters(formula)[0]] = "$g"
+    names[_parameters(formula)[0]] = grad
     return ast.unparse(_Renaming({**names, **dict(arguments)}).visit(copy.deepcopy(found.expression)))
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
+import re
 from typing import Any
 
 import pytest
@@ -15,8 +14,12 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine.compiled import mode
 from asyncgrad.engine.compiled.cache import Cache
-from asyncgrad.engine.compiled.mode import COMPILED_AFTER
 from asyncgrad.scheduling import LOOP_BUDGET
+from tests.engine.bodies import loop_budget
+from tests.engine.hooking import as_kind, register
+from tests.engine.looking_on import bits as bits_of
+from tests.engine.looking_on import compiled_after as compiled
+from tests.engine.looking_on import undisturbed
 from tests.strategies import Program, programs
 
 
@@ -25,16 +28,8 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
     """One cache for all examples of a test: many of their graphs have one sketch, and differ below it."""
     made = Cache()
     monkeypatch.setattr(mode, "CACHE", made)
+    undisturbed(monkeypatch)
     return made
-
-
-@contextlib.contextmanager
-def compiled(after: int | None) -> Iterator[None]:
-    token = COMPILED_AFTER.set(after)
-    try:
-        yield
-    finally:
-        COMPILED_AFTER.reset(token)
 
 
 def fractions(program: Program) -> Program:
@@ -137,3 +132,142 @@ def test_a_random_graph_with_a_failing_hook_leaves_every_gradient(program, which
         handle.remove()
 
     assert not failed or bits(leaves) == before
+
+
+class Refused(Exception):
+    """What a hook of a test raises."""
+
+
+class Watched:
+    """A random program with hooks of all sorts, and the journal that they keep."""
+
+    def __init__(self, program: Program, hooks: list[tuple[str, int, str, bool]], fails_at: int) -> None:
+        self.program = program
+        self.hooks = hooks
+        #: Which call raises, counted from 0.
+        self.fails_at = fails_at
+        self.journal: list[Any] = []
+        self.leaves: list[Any] = []
+        self.handles: list[Any] = []
+
+    def values(self) -> list[Any]:
+        """Evaluate the program, on the same leaves each time, and put the hooks on."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        values = self.program.tensors(self.leaves or None)
+        self.leaves = values[: len(self.program.leaves)]
+        for where, index, kind, changes in self.hooks:
+            self._watch(where, values[index], index, kind, changes)
+        return values
+
+    def _watch(self, where: str, tensor: Any, index: int, kind: str, changes: bool) -> None:
+        if where == "kept gradient":
+            tensor.retain_grad()
+        elif where != "post-accumulate hook" or tensor.is_leaf:
+            hook = self._hook(f"{where} {index}", kind, changes and where != "post-accumulate hook")
+            self.handles.append(register(where, tensor, hook))
+
+    def _hook(self, name: str, kind: str, changes: bool) -> Any:
+        def noted(*seen: Any) -> Any:
+            given = [
+                bits_of(each) if each is not None else None
+                for one in seen
+                for each in (one if isinstance(one, tuple) else (one,))
+            ]
+            self.journal.append((name, given, bits(self.leaves)))
+            if len(self.journal) == self.fails_at + 1:
+                raise Refused(name)
+            first = seen[0]
+            if not changes or first is None:
+                return None
+            if isinstance(first, tuple):
+                return tuple(None if one is None else one * 1.5 for one in first)
+            return first * 1.5
+
+        return as_kind(kind, noted)
+
+
+def watched() -> Any:
+    """Draw a program, hooks, and a call that fails; hooks are put on values that require grad."""
+
+    def with_hooks(program: Program) -> Any:
+        places = ["tensor hook", "pre-hook", "post-hook", "kept gradient", "post-accumulate hook"]
+        hook = st.tuples(
+            st.sampled_from(places),
+            st.sampled_from(program.tracked),
+            st.sampled_from(["function", "function", "async def", "suspending"]),
+            st.booleans(),
+        )
+        return st.tuples(st.just(fractions(program)), st.lists(hook, min_size=1, max_size=5))
+
+    return st.tuples(programs().flatmap(with_hooks), st.one_of(st.just(10**9), st.integers(0, 4)))
+
+
+def ran(run: Any, made: Watched, after: int | None, drive: str, turns: int | None = None) -> Any:
+    """Run a backward; return how it ended, and all that could be seen by then."""
+    values = made.values()
+
+    async def awaited() -> str:
+        task = asyncio.ensure_future(ag.backward(*roots_of(made.program, values)))
+        for _ in range(turns or 0):
+            await asyncio.sleep(0)
+        if turns is not None:
+            task.cancel()
+        await asyncio.wait([task])
+        if task.cancelled():
+            return "cancelled"
+        error = task.exception()
+        if error is not None and not isinstance(error, Refused):
+            raise error
+        return "done" if error is None else f"{error} {[without_numbers(note) for note in error.__notes__]}"
+
+    def blocking() -> str:
+        try:
+            sync.backward(*roots_of(made.program, values))
+        except Refused as error:
+            return f"{error} {[without_numbers(note) for note in error.__notes__]}"
+        return "done"
+
+    before = bits(made.leaves)
+    begin = len(made.journal)
+    # No pause for the loop, at which what waits could get on, and which depends on how busy the machine is.
+    with compiled(after), loop_budget(3600.0):
+        end = run(awaited()) if drive == "awaited" else blocking()
+    if end != "done":
+        assert bits(made.leaves) == before
+    kept = [bits_of(value.grad) for value in values if value.requires_grad and value.retains_grad]
+    return end, made.journal[begin:], bits(made.leaves), kept
+
+
+def without_numbers(note: str) -> str:
+    """Return a note without the numbers of nodes, which count up over the process."""
+    return re.sub(r"#\d+", "", note)
+
+
+@pytest.mark.parametrize("drive", ["awaited", "blocking"])
+@settings(max_examples=120)
+@given(watched())
+def test_hooks_of_a_random_graph_see_what_they_see_of_the_engine(run, drive, drawn):
+    (program, hooks), fails_at = drawn
+    found = []
+    for after in (None, 0):
+        made = Watched(program, hooks, 10**9)
+        first = ran(run, made, after, drive)
+        made.fails_at = len(made.journal) + fails_at
+        found.append([first, ran(run, made, after, drive), ran(run, made, after, drive)])
+
+    assert found[0] == found[1]
+
+
+@settings(max_examples=100)
+@given(watched(), st.integers(0, 8))
+def test_a_random_graph_with_hooks_that_is_cancelled_has_happened_or_not(run, drawn, turns):
+    (program, hooks), _ = drawn
+    found = []
+    for after in (None, 0):
+        made = Watched(program, hooks, 10**9)
+        ran(run, made, after, "awaited")
+        found.append([ran(run, made, after, "awaited", turns), ran(run, made, after, "awaited")])
+
+    assert found[0] == found[1]

@@ -164,14 +164,18 @@ def _token_at(node: Any, path: tuple[int, ...]) -> Any:
     return token_of(node)
 
 
-def _sketch(root: Node, limits: ExecInfos | None, captures: int, keep_graph: bool) -> tuple[Any, ...]:
+def _sketch(root: Node, limits: ExecInfos | None, captures: int, keep_graph: bool, input_nr: int) -> tuple[Any, ...]:
     node: Any = root
     limited = None if limits is None else (len(limits), captures)
-    found: list[Any] = [keep_graph, limited, root.dtype]
+    found: list[Any] = [keep_graph, limited, root.dtype, input_nr]
+    if root.shape is None:
+        # The function that is picked looks at all nodes but the root.
+        found.append(root.input_metadata)
     for _ in range(SKETCHED):
         plan = getattr(node, "plan", None)
         found.append(type(node) if plan is None or plan is node else plan)
         found.append(node.shape)
+        found.append(node.special is None)
         for target in node.next_nodes:
             if target is not None:
                 node = target
@@ -210,13 +214,13 @@ class Cache:
         with self._lock:
             self._reasons[reason] += 1
 
-    def find(self, task: GraphTask, after: int, grad: Any) -> CompiledGait | None:
+    def find(self, task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait | None:
         """Return the gait of a function compiled for a backward like this one, or None.
 
         It is compiled now if such a backward has been seen `after` times.
         """
         root, limits = task.root, task.limits
-        sketch = _sketch(root, limits, len(task.captured), task.keep_graph)
+        sketch = _sketch(root, limits, len(task.captured), task.keep_graph, input_nr)
         with self._lock:
             family = self._families.get(sketch)
             if family is None:
@@ -236,7 +240,7 @@ class Cache:
                 return None
             state.is_busy = True
         try:
-            found = self._walk(family, state, task, after)
+            found = self._walk(family, state, task, after, input_nr)
         except Cannot as cannot:
             with self._lock:
                 state.strangers += 1
@@ -276,14 +280,14 @@ class Cache:
                 # That was the first of its kind to be seen.
                 state.seen = max(state.seen, 1)
 
-    def sources(self, root: Node, limits: ExecInfos | None, captures: int) -> list[str]:
-        """Return the source of each function compiled for the graph at `root`."""
-        description = describe(root, limits)
+    def sources(self, root: Node, limits: ExecInfos | None, captures: int, input_nr: int) -> list[str]:
+        """Return the source of each function compiled for the graph at an input of `root`."""
+        description = describe(root, limits, input_nr)
         with self._lock:
             return [
                 program.source
                 for keep_graph in (False, True)
-                if (family := self._families.get(_sketch(root, limits, captures, keep_graph))) is not None
+                if (family := self._families.get(_sketch(root, limits, captures, keep_graph, input_nr))) is not None
                 for known, program in family.state_of(root, limits).programs
                 if known.is_like(description)
             ]
@@ -300,9 +304,11 @@ class Cache:
                 return False
         return True
 
-    def _walk(self, family: _Family, state: _State, task: GraphTask, after: int) -> tuple[Description, Program] | None:
+    def _walk(
+        self, family: _Family, state: _State, task: GraphTask, after: int, input_nr: int
+    ) -> tuple[Description, Program] | None:
         """Describe the graph; return the function for it, compiled now if it is due."""
-        description = describe(task.root, task.limits)
+        description = describe(task.root, task.limits, input_nr)
         with self._lock:
             for index, (known, program) in enumerate(state.programs):
                 if known.is_like(description):

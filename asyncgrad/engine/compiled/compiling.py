@@ -30,7 +30,8 @@ def compile_backward(description: Description, keep_graph: bool, limited: bool, 
     plans = frozenset(
         (step.body.plan, prod(step.shape or ())) for step in description.steps if step.body and step.body.plan
     )
-    program = Program("\n".join(text.text) + "\n", f"<compiled backward {number}>", text.lines, plans)
+    source, filename = "\n".join(text.text) + "\n", f"<compiled backward {number}>"
+    program = Program(source, filename, text.lines, plans, description.is_careful)
     for begin, end, name, piece in writer.functions:
         # Line numbers are those in the whole source.
         source = "\n" * begin + "\n".join(text.text[begin:end])

@@ -5,6 +5,8 @@ A description holds no node. Two graphs with equal descriptions are run by the s
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.compiled_args import CompiledArgs
@@ -59,26 +61,51 @@ class LeafPlace(NamedTuple):
     dtype: Any
     #: Whether its gradient is accumulated, and as which results it is captured; None where no inputs are given.
     limits: tuple[bool, tuple[tuple[int, int], ...]] | None
+    #: Whether a NodeTask runs it.
+    is_careful: bool
+    #: How many lead there.
+    edges: int
 
 
 @final
 class Step:
     """One node of a description."""
 
-    __slots__ = ("body", "is_traced", "key", "limits", "metadata", "name", "node_class", "shape", "targets", "token")
+    __slots__ = (
+        "body",
+        "is_careful",
+        "is_special",
+        "is_traced",
+        "key",
+        "limits",
+        "metadata",
+        "name",
+        "node_class",
+        "runs_body",
+        "shape",
+        "targets",
+        "token",
+    )
 
     def __init__(self, node: Node, limits: Any) -> None:
-        args = CompiledArgs()
-        node.compiled_args(args)
-        self.key = args.structure
         self.name = node.name
         self.node_class = type(node)
         self.shape = node.shape
-        #: Whether it is a node that is called as it is, although it has a Special.
-        self.is_traced = node.special is not None and not isinstance(node, GraphRoot)
+        self.runs_body: bool = limits is None or limits[0]
+        #: Whether it has a Special.
+        self.is_special = node.special is not None
+        #: Whether it is called as it is all the same.
+        self.is_traced = self.is_special and self.runs_body and is_traced(node)
+        #: Whether a NodeTask runs it, which finds out for itself what hooks there are.
+        self.is_careful = self.is_special and not self.is_traced and not isinstance(node, GraphRoot)
         #: Of each input.
         self.metadata: tuple[InputMetadata | None, ...] = node.input_metadata
-        #: Set by `give_sources`; None where the step only captures.
+        self.key: tuple[Any, ...] = self.metadata
+        if not self.is_careful:
+            args = CompiledArgs()
+            node.compiled_args(args)
+            self.key = args.structure
+        #: Set by `give_sources`; None where the step is careful, or only captures.
         self.body: BodySource | None = None
         self.limits = limits
         self.targets: tuple[Target | None, ...] = ()
@@ -86,19 +113,40 @@ class Step:
 
     def identity(self) -> tuple[Any, ...]:
         """Return all that makes this step what it is."""
-        return self.token[0], self.key, self.limits, self.targets
+        return self.token[0], self.is_careful, self.key, self.limits, self.targets
 
 
 @final
 class Description:
     """The steps of a backward in the order in which they run, and its leaves in that in which they are reached."""
 
-    __slots__ = ("_identity", "leaves", "steps")
+    __slots__ = ("_identity", "_last_edges", "_leaves_after", "input_nr", "is_careful", "leaves", "steps")
 
-    def __init__(self, steps: list[Step], leaves: list[LeafPlace]) -> None:
+    def __init__(self, steps: list[Step], leaves: list[LeafPlace], input_nr: int) -> None:
         self.steps = steps
         self.leaves = leaves
-        self._identity = (tuple(step.identity() for step in steps), tuple(leaves))
+        #: At which input of the first step the backward begins.
+        self.input_nr = input_nr
+        self.is_careful = any(step.is_careful for step in steps) or any(leaf.is_careful for leaf in leaves)
+        self._identity = (tuple(step.identity() for step in steps), tuple(leaves), input_nr)
+        #: By step and by leaf, the step and the edge that deliver last.
+        self._last_edges: dict[tuple[bool, int], tuple[int, int]] = {}
+        for number, step in enumerate(steps):
+            for edge, target in enumerate(step.targets):
+                if target is not None and target.is_wanted:
+                    self._last_edges[target.is_leaf, target.number] = number, edge
+        self._leaves_after: dict[int, list[int]] = {}
+        for (is_leaf, number), (last, _) in sorted(self._last_edges.items(), key=lambda item: item[1]):
+            if is_leaf:
+                self._leaves_after.setdefault(last, []).append(number)
+
+    def ready_after(self, step: int) -> int:
+        """Return the number of the step after which this one has got all its gradients."""
+        return self._last_edges.get((False, step), (-1, 0))[0]
+
+    def leaves_after(self, step: int) -> list[int]:
+        """Return the leaves that have got all their gradients after a step, in the order in which they do."""
+        return self._leaves_after.get(step, [])
 
     def token_at(self, path: tuple[int, ...]) -> tuple[Any, ...] | None:
         """Return the token of the node that a row of edges leads to from the root; None where they lead nowhere."""
@@ -109,7 +157,7 @@ class Description:
                 return None
             if target.is_leaf:
                 leaf = self.leaves[target.number]
-                return AccumulateGrad, leaf.shape, leaf.dtype
+                return AccumulateGrad, leaf.shape, leaf.dtype, not leaf.is_careful
             step = self.steps[target.number]
         return step.token
 
@@ -144,11 +192,11 @@ class Description:
 def token_of(node: Any) -> tuple[Any, ...]:
     """Return what tells one node from another at a glance."""
     plan = getattr(node, "plan", None)
-    return (type(node) if plan is None or plan is node else plan), node.shape, node.dtype
+    return (type(node) if plan is None or plan is node else plan), node.shape, node.dtype, node.special is None
 
 
-def describe(root: Node, limits: ExecInfos | None) -> Description:
-    """Return the description of a backward that starts at `root`.
+def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Description:
+    """Return the description of a backward that starts at an input of `root`.
 
     Raises:
         Cannot: the graph holds something that a compiled backward cannot carry.
@@ -156,6 +204,7 @@ def describe(root: Node, limits: ExecInfos | None) -> Description:
     nodes, leaves = _reached(root, limits)
     numbers = {node: index for index, node in enumerate(nodes)}
     places: dict[Node, int] = {}
+    edges: Counter[Node] = Counter()
     steps = []
     for node in nodes:
         state = _limits_of(node, limits)
@@ -168,7 +217,30 @@ def describe(root: Node, limits: ExecInfos | None) -> Description:
                     for target, input_nr in zip(node.next_nodes, node.input_nrs, strict=True)
                 ]
             )
-    return Description(steps, [LeafPlace(leaf.shape or (), leaf.dtype, _limits_of(leaf, limits)) for leaf in places])
+            edges.update(target for target in node.next_nodes if target in leaves)
+    found = [
+        LeafPlace(leaf.shape or (), leaf.dtype, _limits_of(leaf, limits), leaf.special is not None, edges[leaf])
+        for leaf in places
+    ]
+    _check_inputs(steps)
+    return Description(steps, found, input_nr)
+
+
+def _check_inputs(steps: list[Step]) -> None:
+    """Raise where a gradient arrives at an input that says nothing of it, or that takes none."""
+    arrived: set[tuple[int, int]] = set()
+    for step in steps:
+        for target in step.targets:
+            if target is None or not target.is_wanted or target.is_leaf:
+                continue
+            place = target.number, target.input_nr
+            inputs = steps[target.number].metadata
+            metadata = inputs[target.input_nr] if target.input_nr < len(inputs) else None
+            if target.input_nr >= len(inputs) or (metadata is not None and metadata.was_default_constructed):
+                raise Cannot("a gradient where an output has none")
+            if metadata is None and place in arrived:
+                raise Cannot("a sum of gradients of unknown shape")
+            arrived.add(place)
 
 
 def _target(
@@ -198,7 +270,7 @@ def give_sources(description: Description, root: Node, limits: ExecInfos | None)
         for target in step.targets:
             if target is not None and target.is_wanted and not target.is_leaf:
                 arriving[target.number].add(target.input_nr)
-        if step.limits is not None and not step.limits[0]:
+        if step.is_careful or not step.runs_body:
             continue
         wanted = None
         if limits is not None:
@@ -245,30 +317,26 @@ def _reached(root: Node, limits: ExecInfos | None) -> tuple[list[Any], dict[Node
                 seen.add(target)
                 stack.append(target)
     nodes.sort(key=lambda node: node.order)
+    if any(node.order == after.order for node, after in pairwise(nodes)):
+        raise Cannot("nodes of one sequence number")
     return nodes, leaves
 
 
 def _check(node: Any) -> None:
-    """Raise unless this is a node that runs by a plain call."""
+    """Raise unless a compiled function may run this node, or have it run."""
     if isinstance(node, GraphRoot):
         return
-    if is_elsewhere(node.device):
-        raise Cannot(reason_of(node))
-    if node.special is not None:
-        if not is_traced(node):
-            raise Cannot(reason_of(node))
-    elif not (hasattr(node, "plan") or isinstance(node, AccumulateGrad)):
+    special = node.special
+    if is_elsewhere(node.device) or (special is not None and special.stream is not None):
         raise Cannot(reason_of(node))
     for metadata in node.input_metadata:
-        dtype = None if metadata is None else metadata.dtype
-        if getattr(dtype, "isbuiltin", 0) != 1:
+        # An input that says nothing of its gradients, or that takes none.
+        if special is not None and (metadata is None or metadata.was_default_constructed):
+            continue
+        if getattr(None if metadata is None else metadata.dtype, "isbuiltin", 0) != 1:
             raise Cannot("a dtype that is not one of NumPy's own")
 
 
 def reason_of(node: Any) -> str:
     """Say why a node is left to the engine."""
-    if is_elsewhere(node.device):
-        return "a device with a worker"
-    if hasattr(node, "plan") or isinstance(node, AccumulateGrad):
-        return "a hook"
-    return "an async body" if node.is_async else "a node of one's own"
+    return "a device with a worker" if is_elsewhere(node.device) else "streams"

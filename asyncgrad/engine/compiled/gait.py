@@ -2,18 +2,21 @@
 
 It does what the plain gait does, in the same order, and can be left at any step: where the function finds that the
 graph is not the one that it was made from, what has been delivered so far is handed to the plain gait, which goes on
-from there. So nothing is computed twice, and nothing has to be foreseen.
+from there. So nothing is computed twice, and nothing has to be foreseen. What the plain gait would leave to the counted
+one, a NodeTask runs here as it does there, while the function is suspended.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from ...errors import GraphError
 from ...graph.heavy import Heavy
 from ...graph.leaf import accumulate_all
 from ...graph.node import LEAF_ORDER, became_special
-from ..gait import Gait
+from ..gait import Gait, NodeTurn
 from ..plain import PlainGait
+from .careful import changed_edges, count_edges
 from .program import Differs, Line, LineKind, Piece, Place, Program, Slot
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...graph.node import Node
     from ..graph_task import GraphTask
+    from .careful import CarefulTurn
 
 __all__ = ["OTHER_GRAPH", "CompiledGait"]
 
@@ -47,7 +51,21 @@ class CompiledGait:
         entry: what it is called with.
     """
 
-    __slots__ = ("_became_special", "_coroutine", "_ended", "_entry", "_grad", "_results", "_root", "node", "program")
+    __slots__ = (
+        "_became_special",
+        "_coroutine",
+        "_edges",
+        "_ended",
+        "_entry",
+        "_grad",
+        "_handed_out",
+        "_has_let_others_see",
+        "_results",
+        "_root",
+        "_turn",
+        "node",
+        "program",
+    )
 
     def __init__(self, program: Program, root: Node, grad: Any, ended: Callable[..., None], entry: Any) -> None:
         self._entry = entry
@@ -57,32 +75,50 @@ class CompiledGait:
         self._ended = ended
         self._coroutine: Any = None
         self._results: tuple[list[Node], list[Any]] | None = None
-        self._became_special = 0
-        #: The node whose body has raised.
+        #: How many nodes had become special, and how often somebody had asked what is to run, when others ran last.
+        self._became_special = self._handed_out = 0
+        #: Where hooks may look on, how many edges lead to each node; and whether any has.
+        self._edges: dict[Node, int] = {}
+        self._has_let_others_see = False
+        #: Of the node that a NodeTask runs.
+        self._turn: CarefulTurn | None = None
+        #: The node whose body has raised, or whose turn it is.
         self.node: Node | None = None
 
     def __len__(self) -> int:
         """Return how many nodes have been reached and have not run to their end."""
+        if self._turn is not None:
+            return self._turn.others + self._turn.is_running
         if self._results is not None:
             return len(self._results[1])
         if self._coroutine is None:
             return 1
         place = self._where()
-        return 0 if place is None else len(place.reached())
+        return 0 if place is None else place.reached_count()
 
     def run(self, task: GraphTask, deadline: float) -> Gait:
-        """Run nodes until none is left, or the clock passes `deadline`; or let the plain gait go on."""
+        """Run nodes until none is left, the clock passes `deadline`, or one is to run as a NodeTask.
+
+        Where the graph is another one, the plain gait or the counted one goes on.
+        """
         if self._results is not None:
             return Gait.DRAINED
         coroutine = self._coroutine
+        if coroutine is not None:
+            self.look_again(task)
+            if task.plain is not self:
+                del coroutine
+                return task.run_plain(deadline)
         try:
             if coroutine is None:
+                task.is_watched = self.program.is_careful
                 grad, self._grad = self._grad, None
                 coroutine = self._coroutine = self.program.run(task, deadline, self._root, grad)
                 del grad
-                coroutine.send(None)
+                turn = coroutine.send(None)
             else:
-                coroutine.send(deadline)
+                self._turn = None
+                turn = coroutine.send(deadline)
         except StopIteration as end:
             self._results = end.value
             self._ended(self._entry, self._root)
@@ -93,24 +129,62 @@ class CompiledGait:
                 raise
         else:
             self._became_special = became_special[0]
-            return Gait.BREATHE
+            self._handed_out = 0 if task.limits is None else task.limits.handed_out
+            return Gait.BREATHE if turn is None else self._begin_turn(task, turn)
         finally:
             del coroutine
+        if isinstance(left, GraphError):
+            raise left
         # Here, where the exception is gone, and with it the function's names: they would keep gradients that a leaf
         # is to take over, and be the context of what a body raises.
         return left if isinstance(left, Gait) else left.run(task, deadline)
 
+    # What NodeTasks run.
+
+    def count_edges(self, root: Node) -> dict[Node, int]:
+        """Return how many edges lead to each node, for the function to use up."""
+        self._edges = count_edges(root)
+        return self._edges.copy()
+
+    def _begin_turn(self, task: GraphTask, turn: CarefulTurn) -> Gait:
+        self._turn = turn
+        self.node = turn.node
+        task.turn = NodeTurn(turn.node, turn.grads)
+        return Gait.CAREFUL
+
+    def end_turn(self, task: GraphTask, outputs: tuple[Any, ...] | None) -> None:
+        """Take what the node in turn gave; None where its body did not run."""
+        turn = self._turn
+        assert turn is not None
+        turn.is_running = False
+        turn.outputs = outputs
+        self._has_let_others_see = True
+        self.node = None
+        if not turn.is_as_expected():
+            self._leave(task, "a hook that changed the graph")
+
+    def let_others_run(self, task: GraphTask) -> None:
+        """Let the engine go on with the nodes that are ready, if there are any, beside the one that has suspended."""
+        assert self._turn is not None
+        if self._turn.others:
+            self._leave(task, "a body that waits while others could run")
+
+    def discount(self) -> None:
+        """Count the node in turn as no longer running."""
+        self._turn = None
+
     def look_again(self, task: GraphTask) -> None:
-        """Let the plain gait go on if a node became special while the event loop breathed."""
+        """Let the engine go on if others have put a hook on a node that has been reached, or may have one run."""
+        if task.limits is not None and task.limits.handed_out != self._handed_out:
+            self._leave(task, "a hook that asked what is to run")
+            return
         if became_special[0] == self._became_special:
             return
+        self._became_special = became_special[0]
         place = self._where()
         assert place is not None
-        plain = self._continued(task, place)
-        self.close()
-        self._ended(self._entry, self._root, "a hook was added meanwhile", -1)
-        plain.note_specials(self._became_special)
-        plain.look_again(task)
+        if place.is_watched_anew():
+            self._leave(task, "a hook was added meanwhile")
 
     def finish(self, task: GraphTask) -> None:
         """Give the leaves, which waited for the end, their gradients."""
@@ -125,7 +199,12 @@ class CompiledGait:
         self._results = ([], [])
 
     def clear(self) -> None:
-        """Let go of all gradients under way."""
+        """Let go of all gradients under way; what runs is still counted."""
+        turn = self._turn
+        if turn is not None:
+            turn.others, turn.outputs = 0, None
+            if self.node is turn.node or not turn.is_running:
+                self._turn = None
         self.node = None
         self._grad = None
         self._results = ([], [])
@@ -153,11 +232,13 @@ class CompiledGait:
     def _place(self, frame: Any, number: int) -> _Place | None:
         piece = self.program.pieces.get(frame.f_code)
         line = None if piece is None else self.program.lines[number - 1]
-        return None if piece is None or line is None else _Place(piece, line, frame.f_locals)
+        return None if piece is None or line is None else _Place(piece, line, frame)
 
-    def _left(self, task: GraphTask, error: BaseException) -> PlainGait | Gait | None:
-        """Return how to go on from where the function raised `error`; None where the error is a node's."""
-        trace = error.__traceback__
+    def _left(self, task: GraphTask, error: BaseException) -> PlainGait | Gait | GraphError | None:
+        """Return how to go on from where the function raised `error`, or what to raise; None where that is `error`."""
+        # A StopIteration leaves a coroutine as the cause of a RuntimeError.
+        cause = error.__cause__
+        trace = (cause if isinstance(cause, StopIteration) and isinstance(error, RuntimeError) else error).__traceback__
         place = None
         is_innermost = False
         while trace is not None:
@@ -172,12 +253,17 @@ class CompiledGait:
         if is_innermost and place.line.kind is LineKind.GUARD and isinstance(error, _OF_ANOTHER_GRAPH):
             reason = _REASONS.get(type(error), OTHER_GRAPH)
             self._ended(self._entry, self._root, reason, step)
+            if self._has_let_others_see:
+                changed = changed_edges(place.node(), self._edges, count_edges(self._root))
+                if changed is not None:
+                    self.node = place.node()
+                    return changed
             plain = self._continued(task, place)
-            # The plain gait does not run a GraphRoot, or a node of one's own.
-            return plain.count_from_here(task) if any(node.special for node, *_ in place.reached()) else plain
-        if is_innermost and place.line.kind is LineKind.EDGE and isinstance(error, AttributeError):
+            return Gait.COUNT if self._count(task, plain, place) else plain
+        if is_innermost and place.line.kind is LineKind.EDGE and isinstance(error, (AttributeError, Differs)):
             # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
-            self._ended(self._entry, self._root, "a gradient that is no array", -1)
+            reason = "an undefined gradient" if isinstance(error, Differs) else "a gradient that is no array"
+            self._ended(self._entry, self._root, reason, -1)
             edge = place.line.edge
             outputs = tuple(
                 None if name is None or index < edge else place.names[name]
@@ -188,6 +274,33 @@ class CompiledGait:
         if place.line.kind is not LineKind.BREAK:
             self.node = place.node()
         return None
+
+    def _leave(self, task: GraphTask, reason: str) -> None:
+        """Let the engine go on from where the function is suspended, be that in the turn of a node or before a step."""
+        place = self._where()
+        assert place is not None
+        turn, self._turn = self._turn, None
+        plain = self._continued(task, place)
+        self.close()
+        self._ended(self._entry, self._root, reason, -1)
+        if turn is None:
+            self._count(task, plain, place)
+            return
+        node = turn.node
+        counted = plain.count_from_here(task, [target for target in turn.edges[0] if target is not None])
+        if turn.is_running:
+            counted.node = self.node
+            counted.begin(node)
+        else:
+            counted.node = node
+            task.end_turn(node, turn.outputs)
+
+    def _count(self, task: GraphTask, plain: PlainGait, place: _Place) -> bool:
+        """Let the counted gait go on where the plain one cannot: it runs no GraphRoot and no node with a Special."""
+        if not any(node.special is not None for node, *_ in place.reached()):
+            return False
+        plain.count_from_here(task)
+        return True
 
     def _continued(self, task: GraphTask, place: _Place) -> PlainGait:
         """Make the plain gait that goes on from there the task's."""
@@ -212,28 +325,60 @@ class CompiledGait:
 
 @final
 class _Place(NamedTuple):
-    """A line of a compiled function at which that stands, and its names."""
+    """A line of a compiled function at which that stands."""
 
     piece: Piece
     line: Line
-    names: dict[str, Any]
+    frame: Any
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What the local names hold; from now on the frame holds that too, until it goes on."""
+        return self.frame.f_locals  # type: ignore[no-any-return]
 
     def node(self) -> Any:
-        """Return the node of the step."""
-        return self.names[self.piece.node_names[self.line.step]]
+        """Return the node of the step, or the leaf that runs."""
+        line, piece = self.line, self.piece
+        return self.names[piece.node_names[line.step] if line.leaf < 0 else piece.leaf_names[line.leaf]]
+
+    def reached_count(self) -> int:
+        """Return how many nodes have been reached and have not run."""
+        return len(self._steps()) + len(self._leaves())
 
     def reached(self) -> list[tuple[Any, tuple[Slot | None, ...], Place]]:
         """Return the nodes that have been reached and have not run, the leaves last, each with its slots."""
         at = (self.line.step, self.line.edge)
-        begin = self.line.step + (self.line.edge >= 0)
+        names, piece = self.names, self.piece
         found: list[tuple[Any, tuple[Slot | None, ...], Place]] = [
-            (self.names[self.piece.node_names[step]], slots, at)
+            (names[piece.node_names[step]], piece.slots[step], at) for step in self._steps()
+        ]
+        found += [(names[piece.leaf_names[leaf]], (piece.leaf_slots[leaf],), at) for leaf in self._leaves()]
+        return found
+
+    def is_watched_anew(self) -> bool:
+        """Tell whether a node that has been reached, and that is run by a plain call, has a Special now."""
+        names, piece = self.names, self.piece
+        # Those that the node in turn leads to have been looked at ahead of it.
+        at = (self.line.step + 1, -1) if self.line.kind is LineKind.CAREFUL else None
+        expected = [names[piece.node_names[step]] for step in self._steps(at) if step not in piece.special_steps]
+        expected += [names[piece.leaf_names[leaf]] for leaf in self._leaves(at) if leaf not in piece.special_leaves]
+        return any(node.special is not None for node in expected)
+
+    def _steps(self, at: Place | None = None) -> list[int]:
+        """Return the steps that have been reached by then, by now if not given, and have not run."""
+        at = at or (self.line.step, self.line.edge)
+        begin = self.line.step + (self.line.edge >= 0)
+        return [
+            step
             for step, slots in self.piece.slots.items()
             if step >= begin and any(slot is not None and slot.first < at for slot in slots)
         ]
-        found += [
-            (self.names[name], (slot,), at)
-            for name, slot in zip(self.piece.leaf_names, self.piece.leaf_slots, strict=True)
-            if slot is not None and slot.first < at
+
+    def _leaves(self, at: Place | None = None) -> list[int]:
+        now = (self.line.step, self.line.edge)
+        at = at or now
+        return [
+            leaf
+            for leaf, (slot, end) in enumerate(zip(self.piece.leaf_slots, self.piece.leaf_ends, strict=True))
+            if slot is not None and slot.first < at and (end is None or now < end)
         ]
-        return found

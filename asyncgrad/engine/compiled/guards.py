@@ -26,13 +26,16 @@ def node_guards(text: Text, name: str, step: Step, before: str, after: str | Non
     """
     guards = []
     body = step.body
-    if body is not None:
+    if step.is_careful:
+        guards.append(f"{name}.special is None")
+        guards.append(f"{name}.special.stream is not None")
+        if step.runs_body:
+            guards += _class_guards(text, name, step)
+    elif body is not None:
         guards += [text.filled(guard, {"node": name}, body.constants) for guard in body.guards]
         if not body.fixes_edges:
-            guards.append(f"{name}.__class__ is not {text.constant(step.node_class.__name__, step.node_class)}")
-            guards.append(f"len({name}.next_nodes) != {len(step.targets)}")
-    # One that is called as it is has looked at its Special above.
-    if not step.is_traced or body is None:
+            guards += _class_guards(text, name, step)
+    if not step.is_special:
         guards.append(f"{name}.special is not None")
     if step.shape is None:
         metadata = text.constant("metadata", step.metadata)
@@ -45,15 +48,40 @@ def node_guards(text: Text, name: str, step: Step, before: str, after: str | Non
     return guards + limits_guards(text, name, step.limits)
 
 
-def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str]) -> list[str]:
-    """Return what is true of a node that is not the expected leaf's."""
+def _class_guards(text: Text, name: str, step: Step) -> list[str]:
+    # Nodes of one plan may be of several classes.
+    kind = step.token[0]
+    if kind is step.node_class:
+        guard = f"{name}.__class__ is not {text.constant(kind.__name__, kind)}"
+    else:
+        guard = f"{name}.plan is not {text.constant(f'plan_of_{step.name}', kind)}"
+    return [guard, f"len({name}.next_nodes) != {len(step.targets)}"]
+
+
+def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str] | None, may_move: bool) -> list[str]:
+    """Return what is true of a node that is not the expected leaf's.
+
+    Args:
+        text: for the names of constants.
+        name: of the node.
+        leaf: what it is to be.
+        others: the leaves that have been met before; None where all edges to leaves have been counted.
+        may_move: whether it may be on another device than what comes before.
+    """
     guards = [
         f"{name}.__class__ is not AccumulateGrad",
-        f"{name}.special is not None",
+        f"{name}.special is {'' if leaf.is_careful else 'not '}None",
         f"{name}.shape != {leaf.shape}",
         f"{name}.dtype is not {text.dtype(leaf.dtype)}",
     ]
-    if len(others) > FEW_LEAVES:
+    if leaf.is_careful:
+        guards.append(f"{name}.special.stream is not None")
+    if leaf.is_careful or may_move:
+        guards.append(f"is_elsewhere({name}.device)")
+    if others is None:
+        # One that has been met is not there any more.
+        guards.append(f"left.pop({name}, 0) != {leaf.edges}")
+    elif len(others) > FEW_LEAVES:
         guards.append(f"{name} in leaves")
     else:
         guards += [f"{name} is {other}" for other in others]

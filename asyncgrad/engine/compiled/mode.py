@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, final
 from ...context import Mode
 from ...errors import ArgumentError, ArgumentTypeError, GraphError
 from ...graph.leaf import GraphRoot, gradient_edge
-from ...graph.node import Edge, GradientEdge
+from ...graph.node import LEAF_ORDER, Edge, GradientEdge
 from ...graph.tracked import Tracked
 from ...graph.values import describe
+from ..device import is_elsewhere
 from ..exec_info import init_to_execute
 from ..plain import PlainGait
 from .cache import CACHE, CompiledStats
 from .description import Cannot, reason_of
 
 if TYPE_CHECKING:
+    from ...graph.node import Node
     from ..graph_task import GraphTask
     from .gait import CompiledGait
 
@@ -105,16 +107,16 @@ def compiled_stats() -> CompiledStats:
     return CACHE.stats()
 
 
-def first_gait(task: GraphTask, grad: Any) -> CompiledGait | PlainGait | None:
+def first_gait(task: GraphTask, grad: Any, input_nr: int) -> CompiledGait | PlainGait | None:
     """Return the gait in which a backward begins; None where that is the counted one."""
     after = COMPILED_AFTER.get()
-    compiled = None if after is None else _find(task, after, grad)
+    compiled = None if after is None else _find(task, after, grad, input_nr)
     if compiled is not None:
         return compiled
     return PlainGait(task.root, grad) if task.anomaly is None and PlainGait.can_start_at(task.root) else None
 
 
-def _find(task: GraphTask, after: int, grad: Any) -> CompiledGait | None:
+def _find(task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait | None:
     """Return the compiled gait for a backward that is about to begin; None, with a reason counted, where none is."""
     root = task.root
     if task.create_graph:
@@ -127,14 +129,27 @@ def _find(task: GraphTask, after: int, grad: Any) -> CompiledGait | None:
     elif task.anomaly is not None:
         CACHE.miss("anomaly mode")
     elif isinstance(root, GraphRoot):
-        return CACHE.find(task, after, None)
-    elif not PlainGait.can_start_at(root):
+        return CACHE.find(task, after, None, 0)
+    elif is_elsewhere(root.device):
         CACHE.miss(reason_of(root))
-    elif getattr(grad, "shape", None) != root.shape or grad.dtype is not root.dtype:
+    elif root.order == LEAF_ORDER:
+        CACHE.miss("a leaf as the root")
+    elif not _fits(grad, root, input_nr):
         CACHE.miss("a gradient that is no array")
     else:
-        return CACHE.find(task, after, grad)
+        return CACHE.find(task, after, grad, input_nr)
     return None
+
+
+def _fits(grad: Any, root: Node, input_nr: int) -> bool:
+    """Tell whether this is a gradient as the root takes it."""
+    shape, dtype = root.shape, root.dtype
+    if shape is None:
+        metadata = root.input_metadata[input_nr]
+        if metadata is None:
+            return hasattr(grad, "shape")
+        shape, dtype = metadata.shape, metadata.dtype
+    return getattr(grad, "shape", None) == shape and grad.dtype is dtype
 
 
 def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
@@ -162,11 +177,12 @@ def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
     edges = [_edge_of(tensor) for tensor in _listed(tensors)]
     root = edges[0].node if len(edges) == 1 else GraphRoot(edges, [None] * len(edges))
     assert root is not None
+    input_nr = edges[0].input_nr if len(edges) == 1 else 0
     wanted = None if inputs is None else [_edge_of(tensor) for tensor in _listed(inputs)]
     try:
         for accumulate in (True,) if wanted is None else (False, True):
             limits = None if wanted is None else init_to_execute(root, wanted, accumulate)
-            found = CACHE.sources(root, limits, 0 if accumulate or wanted is None else len(wanted))
+            found = CACHE.sources(root, limits, 0 if accumulate or wanted is None else len(wanted), input_nr)
             if found:
                 return found[0]
     except Cannot as cannot:

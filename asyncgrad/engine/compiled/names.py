@@ -31,6 +31,10 @@ class Names:
         self.in_use[name] = None
         return name
 
+    def free(self) -> list[str]:
+        """Return the names that hold nothing that is needed, and may still hold what they held last."""
+        return sorted(name for free in self._free.values() for name in free)
+
     def give_back(self, name: str) -> None:
         """Take a name whose value is not needed any more."""
         del self.in_use[name]

@@ -38,6 +38,8 @@ class LineKind(Enum):
     EDGE = 3
     #: Everything up to the step before has ended.
     BREAK = 4
+    #: A node runs as a NodeTask: an error comes from elsewhere.
+    CAREFUL = 5
 
 
 class Line(NamedTuple):
@@ -46,9 +48,12 @@ class Line(NamedTuple):
     step: int
     kind: LineKind
     edge: int = -1
+    #: Of a line that runs a leaf, which of its piece's.
+    leaf: int = -1
 
 
-#: A moment of a run: the number of a step, and of the edge that delivers, -1 before the step begins.
+#: A moment of a run: the number of a step, and of the edge that delivers, -1 before the step begins. The leaves that
+#: run after a step are counted on from its edges.
 Place = tuple[int, int]
 
 
@@ -72,9 +77,14 @@ class Piece(NamedTuple):
     slots: dict[int, tuple[Slot | None, ...]]
     #: The names of what the node of a step returned, for the steps whose gradients are looked at.
     outputs: dict[int, tuple[str | None, ...]]
-    #: In the order in which leaves are met.
+    #: Of the leaves that it meets, and of those that had been met and not run before.
     leaf_names: list[str]
     leaf_slots: list[Slot | None]
+    #: When they run; None where that is in a later function, or at the end.
+    leaf_ends: list[Place | None]
+    #: The steps, and the leaves, that are expected to have a Special.
+    special_steps: frozenset[int]
+    special_leaves: frozenset[int]
 
 
 @final
@@ -86,6 +96,7 @@ class Program:
         filename: what tracebacks call it.
         lines: by line number, less one, what a line belongs to.
         plans: those of its steps, each with the number of elements, that may turn out to take long.
+        is_careful: whether some of its nodes run as NodeTasks, so that others may look on.
     """
 
     __slots__ = (
@@ -93,6 +104,7 @@ class Program:
         "_changes",
         "_is_measured",
         "filename",
+        "is_careful",
         "last_used",
         "lines",
         "pieces",
@@ -102,7 +114,12 @@ class Program:
     )
 
     def __init__(
-        self, source: str, filename: str, lines: list[Line | None], plans: frozenset[tuple[Any, int]] = frozenset()
+        self,
+        source: str,
+        filename: str,
+        lines: list[Line | None],
+        plans: frozenset[tuple[Any, int]] = frozenset(),
+        is_careful: bool = False,
     ) -> None:
         #: The coroutine function: of the GraphTask, a deadline, the root and its gradient. It returns the
         #: AccumulateGrads and, in reverse, their gradients.
@@ -114,6 +131,7 @@ class Program:
         self.last_used = 0
         self.pieces: dict[types.CodeType, Piece] = {}
         self.plans = plans
+        self.is_careful = is_careful
         self._changes = -1
         self._is_measured = False
 

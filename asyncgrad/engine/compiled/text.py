@@ -12,7 +12,9 @@ from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
 from ...graph.values import sum_to
 from ..body import run_here
+from ..device import is_elsewhere
 from ..exec_info import should_execute
+from .careful import captured_at, careful
 from .measured import is_for_a_worker, run_measured
 from .program import Differs, Line, LineKind, pause
 
@@ -20,7 +22,7 @@ __all__ = ["Text"]
 
 _PLACEHOLDER = re.compile(r"\$(\w+)")
 #: What local names look like, and the parameters.
-_LOCAL = re.compile(r"[nghstlx]\d+|_|task|deadline|limits|captured|leaves|state|base|piece\d+|backward")
+_LOCAL = re.compile(r"[nghstlx]\d+|_|task|deadline|limits|captured|leaves|left|grads|state|base|piece\d+|backward")
 
 
 @final
@@ -38,7 +40,10 @@ class Text:
             "Differs": Differs,
             "Heavy": Heavy,
             "clock": perf_counter,
+            "captured_at": captured_at,
+            "careful": careful,
             "conform": conform,
+            "is_elsewhere": is_elsewhere,
             "is_for_a_worker": is_for_a_worker,
             "pause": pause,
             "run_here": run_here,
@@ -80,10 +85,10 @@ class Text:
 
         return _PLACEHOLDER.sub(name_of, source)
 
-    def emit(self, line: str, kind: LineKind | None = None, edge: int = -1) -> None:
+    def emit(self, line: str, kind: LineKind | None = None, edge: int = -1, leaf: int = -1) -> None:
         """Add a line to the function."""
         self.text.append(f"    {line}")
-        self.lines.append(None if kind is None else Line(self.step, kind, edge))
+        self.lines.append(None if kind is None else Line(self.step, kind, edge, leaf))
 
     def emit_head(self, line: str) -> None:
         """Add the line that begins a function."""

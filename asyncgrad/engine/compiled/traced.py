@@ -62,8 +62,11 @@ def traced_source() -> BodySource:
     """Return the source of a call of `run_traced`."""
     return BodySource(
         "$run_traced(task, $node, $grads)",
-        guards=("not $is_traced($node)",),
-        unpacking=("if $prefers_worker($node, $grads): raise Heavy",),
+        # At its turn, since hooks may be added until then.
+        unpacking=(
+            "if not $is_traced($node): raise Differs",
+            "if $prefers_worker($node, $grads): raise Heavy",
+        ),
         release=("$node.release_variables()",),
         constants={"run_traced": run_traced, "is_traced": is_traced, "prefers_worker": prefers_worker},
     )

@@ -1,0 +1,389 @@
+"""The source of one step of a compiled backward.
+
+Each step looks whether the nodes that its edges lead to are those that it was written for, runs the body, releases
+what was saved, and adds the gradients to those of the next nodes, in the engine's order. What it looks at is all that
+the lines after it depend on; the graph's structure is checked exactly, each edge by itself.
+
+Where some steps are careful, others may look on, and each leaf takes its gradient as soon as that is whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .arrivals import Arrivals
+from .guards import FEW_LEAVES, leaf_guards, limits_guards, node_guards
+from .names import Names
+from .program import LineKind
+from .text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .description import Description, Step, Target
+    from .program import Piece, Place
+
+__all__ = ["StepWriter"]
+
+#: How much work may be done before the clock is looked at, in elements of arrays; and what a step counts for.
+ELEMENTS_BETWEEN_LOOKS = 8192
+ELEMENTS_OF_A_STEP = 512
+#: From how many elements on an array is let go of as soon as it is not needed.
+LARGE = 2048
+
+
+class StepWriter:
+    """Abstract base of Writer: what it knows while it writes, and how it writes a step."""
+
+    __slots__ = (
+        "_base",
+        "_elements",
+        "_is_careful",
+        "_keep_graph",
+        "_limited",
+        "_names",
+        "_pending",
+        "arrivals",
+        "description",
+        "functions",
+        "leaf_arrivals",
+        "leaf_ends",
+        "leaf_names",
+        "leaves_here",
+        "leaves_run",
+        "node_names",
+        "outputs",
+        "text",
+    )
+
+    def __init__(self, description: Description, keep_graph: bool, limited: bool) -> None:
+        self.description = description
+        self.text = Text()
+        self.arrivals = [Arrivals(len(step.metadata), "g") for step in description.steps]
+        self.leaf_arrivals = [Arrivals(1, "h") for _ in description.leaves]
+        self.node_names: list[str] = [""] * len(description.steps)
+        self.leaf_names: list[str] = []
+        #: Of the function that is being written: the names of its leaves, by number, and when they run.
+        self.leaves_here: dict[int, str] = {}
+        self.leaf_ends: dict[int, Place] = {}
+        #: Those that have run, in any function.
+        self.leaves_run: set[int] = set()
+        #: By step, counted from the first of the piece: see Piece.
+        self.outputs: dict[int, tuple[str | None, ...]] = {}
+        #: The first and last line of each function, its name, and what is known of it.
+        self.functions: list[tuple[int, int, str, Piece | None]] = []
+        self._keep_graph = keep_graph
+        self._limited = limited
+        self._names = Names()
+        #: The first step of the piece that is being written.
+        self._base = 0
+        #: The steps that have been reached, in the order in which they will run.
+        self._pending: list[int] = []
+        self._elements = 0
+        self._is_careful = description.is_careful
+
+    def _write_step(self, index: int, is_last: bool) -> None:
+        step, text = self.description.steps[index], self.text
+        self._pending.remove(index)
+        text.emit(f"# {step.name}, {step.shape if step.shape is not None else f'{len(step.metadata)} inputs'}")
+        arrivals = self.arrivals[index]
+        names = {"node": self.node_names[index], "grads": f"[{', '.join(map(str, arrivals.names))}]"}
+        if step.shape is not None:
+            names["g"] = str(arrivals.names[0])
+        if not index and self._limited:
+            self._raise_if(limits_guards(text, names["node"], step.limits))
+        if step.is_careful:
+            self._write_careful(index, step)
+        else:
+            for input_nr, result_nr in () if step.limits is None else step.limits[1]:
+                text.emit(f"captured[{result_nr}] = {arrivals.names[input_nr]}", LineKind.BODY)
+            if step.body is not None:
+                self._write_body(index, step, names)
+        self._let_go(index, step)
+        if self._is_careful:
+            self._write_leaves(index)
+        self._look_at_clock(index, step, is_last)
+        self._names.give_back(self.node_names[index])
+
+    def _write_body(self, index: int, step: Step, names: dict[str, str]) -> None:
+        """Write what a step does whose body runs."""
+        body, text = step.body, self.text
+        assert body is not None
+        constants = body.constants
+        saved = {f"s{nr}": self._names.take("s") for nr in range(body.names)}
+        names |= saved
+        for line in body.unpacking:
+            text.emit(text.filled(line, names, constants), LineKind.GUARD)
+        if body.may_be_heavy:
+            grad = names.get("g", names["grads"])
+            text.emit(f"if is_for_a_worker({names['node']}, {grad}): raise Heavy", LineKind.GUARD)
+            run = "run_here" if self._limited else "run_measured"
+            body = step.body = body._replace(results=f"{run}({names['node']}, {grad})", statements=())
+        self._write_gather(index, step)
+        for line in body.statements:
+            text.emit(text.filled(line, names, constants), LineKind.BODY)
+        values = self._names_of_results(step, names)
+        self._write_results(step, names, values)
+        if not self._keep_graph:
+            for line in body.release:
+                text.emit(text.filled(line, names, constants), LineKind.BODY)
+        self._write_deliveries(index, step, values)
+        for name in saved.values():
+            self._names.give_back(name)
+
+    # What others may look on at.
+
+    def _write_careful(self, index: int, step: Step) -> None:
+        """Write what has a node run by a NodeTask, and delivers what that gives."""
+        text, node = self.text, self.node_names[index]
+        self._write_gather(index, step)
+        self._hand_over(self.arrivals[index].names, True)
+        others = sum(self.description.ready_after(one) < index for one in self._pending)
+        if not step.runs_body:
+            text.emit(f"deadline = await captured_at({node}, grads{_more(others)})", LineKind.CAREFUL, 0)
+            return
+        values = self._names_of_results(step, {})
+        self.outputs[text.step] = tuple(values)
+        taken = ", ".join(value or "_" for value in values)
+        taken = f"({taken}{',' * (len(values) == 1)})" if any(values) else "_"
+        text.emit(f"{taken}, deadline = await careful({node}, grads{_more(others)})", LineKind.CAREFUL, 0)
+        given = [value for value in values if value is not None]
+        if given:
+            undefined = " or ".join(f"{value} is None" for value in given)
+            text.emit(f"if {undefined}: raise Differs", LineKind.EDGE, 0)
+        self._write_deliveries(index, step, values)
+
+    def _hand_over(self, names: Sequence[str | None], may_wait: bool) -> None:
+        """Write what puts gradients into a list, so that nobody else holds them."""
+        free = self._names.free() if may_wait else []
+        if free:
+            # Others may ask what is still there.
+            self.text.emit(f"{' = '.join(free)} = None")
+        emptied = "".join(f", {name}" for name in names if name is not None)
+        nothing = ", None" * emptied.count(",")
+        self.text.emit(f"grads{emptied} = [{', '.join(map(str, names))}]{nothing}")
+
+    def _write_leaves(self, index: int) -> None:
+        """Write what runs the leaves that have now got all their gradients, in the order in which they got them."""
+        text, described = self.text, self.description
+        step = described.steps[index]
+        ready = described.leaves_after(index)
+        passed_on = self.arrivals[index].names[0] if step.shape is not None and not step.is_careful else None
+        if ready and passed_on is not None:
+            # What arrived at this step may be what it has handed on.
+            text.emit(f"{passed_on} = None")
+        waiting = sum(described.ready_after(one) <= index for one in self._pending)
+        for nr, leaf in enumerate(ready):
+            place, name = described.leaves[leaf], self.leaf_names[leaf]
+            grad = self.leaf_arrivals[leaf].names[0]
+            assert grad is not None
+            edge, which = len(step.targets) + nr, list(self.leaves_here).index(leaf)
+            self.leaf_ends[leaf] = (text.step, edge)
+            self.leaves_run.add(leaf)
+            self._hand_over([grad], place.is_careful)
+            if place.is_careful:
+                has_body = place.limits is None or place.limits[0]
+                run = "_, deadline = await careful" if has_body else "deadline = await captured_at"
+                others = _more(waiting + len(ready) - nr - 1)
+                text.emit(f"{run}({name}, grads{others})", LineKind.CAREFUL, edge, which)
+            else:
+                text.emit(f"task.run_leaf({name}, grads)", LineKind.BODY, edge, which)
+            self._names.give_back(name)
+            self._names.give_back(grad)
+
+    # Looking at the next nodes.
+
+    def _write_gather(self, index: int, step: Step) -> None:
+        """Write what fetches the nodes that the edges lead to, and looks whether they are the expected ones."""
+        text, node = self.text, self.node_names[index]
+        # A hook may have done anything.
+        fixes_edges = step.body is not None and step.body.fixes_edges and not self._is_careful
+        taken: list[str] = []
+        guards: list[str] = []
+        strangers: list[str] = []
+        late: list[str] = []
+        for target in step.targets:
+            name = "_"
+            if target is None:
+                if not fixes_edges:
+                    name = self._names.take("x")
+                    guards.append(f"{name} is not None")
+                    strangers.append(name)
+            elif not target.is_wanted:
+                name = self._names.take("x")
+                guards.append(f"should_execute(limits, {name})")
+                strangers.append(name)
+            elif (known := self._known(target)) is not None:
+                name = self._names.take("x")
+                guards.append(f"{name} is not {known}")
+                strangers.append(name)
+            else:
+                name = self._meet(index, target, guards, late)
+            taken.append(name)
+        if not taken:
+            guards.append(f"{node}.next_nodes")
+        elif any(name != "_" for name in taken):
+            text.emit(f"{', '.join(taken)}{',' if len(taken) == 1 else ''} = {node}.next_nodes", LineKind.GUARD)
+        if any(target is not None and target.is_wanted and self._has_inputs(target) for target in step.targets):
+            input_nrs = tuple(0 if target is None else target.input_nr for target in step.targets)
+            guards.insert(0, f"{node}.input_nrs != {input_nrs}")
+        self._raise_if(guards)
+        for line in late:
+            text.emit(line)
+        for name in strangers:
+            self._names.give_back(name)
+
+    def _has_inputs(self, target: Target) -> bool:
+        """Tell whether an edge could lead to more than one input there."""
+        return not target.is_leaf and self.description.steps[target.number].shape is None
+
+    def _known(self, target: Target) -> str | None:
+        """Return the name of what an edge leads to, if another one has led there before."""
+        if target.is_leaf:
+            return self.leaf_names[target.number] if target.number < len(self.leaf_names) else None
+        return self.node_names[target.number] or None
+
+    def _meet(self, index: int, target: Target, guards: list[str], late: list[str]) -> str:
+        """Name a node that no edge has led to before, and look at it."""
+        text = self.text
+        if target.is_leaf:
+            name = self.leaves_here[target.number] = self._names.take("l")
+            leaf, may_move = self.description.leaves[target.number], self.description.steps[index].is_special
+            others = None if self._is_careful else self.leaf_names
+            guards += leaf_guards(text, name, leaf, others, may_move)
+            self.leaf_names.append(name)
+            if self._is_careful:
+                return name
+            if len(self.leaf_names) == FEW_LEAVES + 1:
+                late.append(f"leaves = {{{', '.join(self.leaf_names)}}}")
+            elif len(self.leaf_names) > FEW_LEAVES:
+                late.append(f"leaves.add({name})")
+            return name
+        name = self.node_names[target.number] = self._names.take("n")
+        place = bisect(self._pending, target.number)
+        before = self.node_names[self._pending[place - 1]] if place else self.node_names[index]
+        after = self.node_names[self._pending[place]] if place < len(self._pending) else None
+        self._pending.insert(place, target.number)
+        step = self.description.steps[target.number]
+        guards += node_guards(text, name, step, before, after)
+        if step.is_careful or self.description.steps[index].is_special:
+            guards.append(f"is_elsewhere({name}.device)")
+        return name
+
+    def _raise_if(self, guards: list[str]) -> None:
+        if guards:
+            self.text.emit(f"if {' or '.join(guards)}: raise Differs", LineKind.GUARD)
+
+    # The gradients.
+
+    def _names_of_results(self, step: Step, names: dict[str, str]) -> list[str | None]:
+        """Return, for each edge, the name of its gradient; None where none is wanted."""
+        results = "" if step.body is None else step.body.results
+        values: list[str | None] = []
+        for edge, target in enumerate(step.targets):
+            if target is None or not target.is_wanted:
+                values.append(None)
+                continue
+            place = self.leaf_arrivals[target.number] if target.is_leaf else self.arrivals[target.number]
+            value = place.expect(target.input_nr, self._names)
+            if not isinstance(results, str) and results[edge] == "$g":
+                values.append(names["g"])
+                continue
+            values.append(value or self._names.take("t"))
+        return values
+
+    def _write_results(self, step: Step, names: dict[str, str], values: list[str | None]) -> None:
+        """Write what computes the gradients."""
+        body, text = step.body, self.text
+        assert body is not None
+        results, constants = body.results, body.constants
+        if isinstance(results, str):
+            taken = ", ".join(value or "_" for value in values)
+            text.emit(f"{taken}{',' * (len(values) == 1)} = {text.filled(results, names, constants)}", LineKind.BODY)
+            return
+        for value, result in zip(values, results, strict=True):
+            if value is not None and result != "$g":
+                assert result is not None
+                text.emit(f"{value} = {text.filled(result, names, constants)}", LineKind.BODY)
+
+    def _write_deliveries(self, index: int, step: Step, values: list[str | None]) -> None:
+        """Write what adds the gradients to those of the next nodes."""
+        text, body = self.text, step.body
+        before = tuple(values)
+        for edge, (target, name) in enumerate(zip(step.targets, before, strict=True)):
+            if target is None or name is None:
+                continue
+            value = name
+            place = self.leaf_arrivals[target.number] if target.is_leaf else self.arrivals[target.number]
+            is_temporary = value[0] == "t"
+            owner = self.leaf_names[target.number] if target.is_leaf else self.node_names[target.number]
+            wanted = self._kind_at(target)
+            # A NodeTask has made them conform.
+            kind = wanted if body is None else body.kinds[edge] if body.kinds else None
+            call = f"conform({self.node_names[index]}, {edge}, {owner}, {target.input_nr}, {value})"
+            if wanted is None:
+                if body is not None:
+                    # Nothing but an array may pass.
+                    self.outputs[text.step] = before
+                    text.emit(f"{value}.shape", LineKind.EDGE, edge)
+            elif kind is None:
+                self.outputs[text.step] = before
+                condition = f"{value}.shape != {wanted[0]} or {value}.dtype is not {text.dtype(wanted[1])}"
+                text.emit(f"if {condition}: {value} = {call}", LineKind.EDGE, edge)
+            elif kind != wanted:
+                if kind[1] == wanted[1]:
+                    call = f"sum_to({value}, {wanted[0]})"
+                if value == self.arrivals[index].names[0]:
+                    value = place.name_of_first(target.input_nr) or self._names.take("t")
+                    is_temporary = value[0] == "t"
+                text.emit(f"{value} = {call}", LineKind.BODY)
+            line = place.arrive(target.input_nr, value, (text.step, edge))
+            if line is not None:
+                text.emit(line, LineKind.BODY)
+            if is_temporary:
+                self._names.give_back(value)
+                self._drop(value, 0 if wanted is None else prod(wanted[0]))
+
+    def _kind_at(self, target: Target) -> tuple[tuple[int, ...], Any] | None:
+        """Return shape and dtype of what is to arrive there; None where anything may."""
+        if target.is_leaf:
+            leaf = self.description.leaves[target.number]
+            return leaf.shape, leaf.dtype
+        metadata = self.description.steps[target.number].metadata[target.input_nr]
+        return None if metadata is None else (metadata.shape, metadata.dtype)
+
+    def _drop(self, name: str, elements: int) -> None:
+        if elements >= LARGE:
+            self.text.emit(f"del {name}")
+
+    def _let_go(self, index: int, step: Step) -> None:
+        """Give back the names of what a step that has run was given."""
+        for name, metadata in zip(self.arrivals[index].names, step.metadata, strict=True):
+            size = 0 if metadata is None else prod(metadata.shape)
+            self._elements += size
+            if name is not None:
+                self._names.give_back(name)
+                if not step.is_careful:
+                    self._drop(name, size)
+
+    def _look_at_clock(self, index: int, step: Step, is_last: bool) -> None:
+        """Write a look at the clock where that is due."""
+        text = self.text
+        if step.is_careful:
+            # Who ran it has looked.
+            self._elements = 0
+        if step.is_careful or index + 1 == len(self.description.steps):
+            return
+        self._elements += ELEMENTS_OF_A_STEP
+        if is_last or step.body is None or not step.body.is_short or self._elements >= ELEMENTS_BETWEEN_LOOKS:
+            self._elements = 0
+            text.step += 1
+            node = self.node_names[index]
+            text.emit(f"if clock() > deadline: {node}.has_kept_its_thread(); deadline = await pause()", LineKind.BREAK)
+
+
+def _more(others: int) -> str:
+    """Return the argument that says how many further nodes are ready."""
+    return f", {others}" if others else ""

@@ -19,6 +19,7 @@ from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorErro
 from asyncgrad.graph import values
 from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.bodies import leaf, node_by_node
+from tests.engine.heavy import always, large, watched
 from tests.engine.looking_on import undisturbed
 
 
@@ -587,6 +588,56 @@ def test_graphs_of_many_nodes_are_compiled_in_pieces(cache):
     assert x.grad.item() == 1.0
     assert cache.stats().hits == 2
     assert ag.engine.compiled_source(y).count("async def piece") in (2, 3)
+
+
+def test_sequences_of_several_lengths_are_each_compiled(cache):
+    x = leaf(0.5)
+
+    def run(length: int) -> None:
+        y = x
+        for _ in range(length):
+            y = np.tanh(y * x)
+        sync.backward(y)
+
+    with ag.compiled_autograd(after=1):
+        for _ in range(6):
+            for length in (100, 120):
+                run(length)
+        before = cache.stats()
+        for length in (100, 120, 100, 100, 120):
+            run(length)
+
+    assert cache.stats().hits == before.hits + 5
+    assert cache.stats().compilations == 2
+
+
+def test_a_heavy_body_is_left_to_a_worker_and_run_within_the_function_where_there_is_none(cache):
+    threads: list[int] = []
+    x = large()
+
+    async def main() -> None:
+        for workers in (0, 1):
+            with ag.compiled_autograd(after=0), always(), ag.workers(workers):
+                for _ in range(2):
+                    await watched(x * 2.0, lambda grad: threads.append(threading.get_ident())).sum().backward()
+
+    ag.run(main())
+
+    assert [thread == threading.get_ident() for thread in threads] == [True, True, False, False]
+    assert cache.stats().hits == 2
+    assert cache.stats().reasons == {"a heavy body": 2}
+
+
+def test_streams_that_are_not_current_keep_no_backward_from_being_compiled(cache):
+    stream = ag.device("cpu").stream()
+    x = leaf(2.0)
+    with ag.compiled_autograd(after=0):
+        sync.backward(x * x)
+        with stream:
+            sync.backward(x * x)
+
+    assert cache.stats().hits == 1
+    assert cache.stats().reasons == {"streams": 1}
 
 
 def test_the_cache_is_bounded(cache):

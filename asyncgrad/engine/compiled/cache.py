@@ -117,7 +117,6 @@ class _Family:
         """Tell graphs apart by what follows a step of `description`, too."""
         to_step = description.path_to(step)
         if len(to_step) >= LONGEST_PATH and not self.measures_length:
-            # As that of a recurrent network does, whose sequences are not all of one length.
             self.measures_length = True
             self._sort_anew()
         if len(self.paths) >= MOST_PATHS:
@@ -128,6 +127,17 @@ class _Family:
             return
         self.paths += new[: MOST_PATHS - len(self.paths)]
         self._sort_anew()
+
+    def measure_length(self, one: Description, other: Description) -> bool:
+        """Tell graphs apart by their lengths from now on, if these two differ in it; tell whether that is new.
+
+        Those of a recurrent network do, whose sequences are not all of one length.
+        """
+        if self.measures_length or one.length() == other.length():
+            return False
+        self.measures_length = True
+        self._sort_anew()
+        return True
 
     def _sort_anew(self) -> None:
         states, self.states = self.states, {}
@@ -321,6 +331,8 @@ class Cache:
             else:
                 state.strangers += 1
                 state.seen = 0
+                if family.measure_length(known_before, description):
+                    state = family.state_of(task.root, task.limits)
             state.description = description
             if state.seen < after:
                 state.seen += 1

@@ -1,7 +1,8 @@
 # Needs Python >= 3.11 and make, and nothing set up beforehand.
 #   make demo    train the digits example
 #   make test    lint, types, tests, doctests
-#   make test-all    the same on each Python of VERSIONS that is here
+#   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
+#   make test-all    make test on each Python of VERSIONS that is here
 #   make bench   measure against the peers; write README's tables, its chart, and every round as JSON
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test
@@ -12,7 +13,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all lint types pytest schedules bench bench-count format clean
+.PHONY: demo test test-compiled test-all lint types pytest schedules bench bench-count format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -41,6 +42,9 @@ types: $(VENV)/.dev
 
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+test-compiled: $(VENV)/.dev
+	ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev

@@ -107,7 +107,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Train with more activations than memory.")
     parser.add_argument("--depth", type=int, default=150, help="how many layers (default: 150)")
     parser.add_argument("--steps", type=int, default=8, help="how many steps of training (default: 8)")
-    parser.add_argument("--limit-mb", type=int, default=200, help="how much memory is allowed (default: 200)")
+    parser.add_argument("--limit-mb", type=int, default=260, help="how much memory is allowed (default: 260)")
     parser.add_argument("--train", choices=("memory", "disk"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train is None:

@@ -33,6 +33,8 @@ __all__ = ["Benchmark", "ModelBenchmark", "Result", "StepBenchmark", "run", "tab
 
 #: Seconds that one peer is measured for in one round; short calls are repeated to fill it.
 SAMPLE_SECONDS = 0.05
+#: How many calls are made before a sample is planned, unless one of them is a sample of its own.
+WARMING = 8
 
 #: Bytes that count as a large array.
 LARGE = 16 * 2**20
@@ -205,10 +207,7 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
     # What is alive by now is not collected again, which would take longer than what is measured.
     gc.collect()
     gc.freeze()
-    calls = {
-        peer: benchmark.calls or max(1, math.ceil(SAMPLE_SECONDS / await _once(one, what)))
-        for peer, one in measured.items()
-    }
+    calls = {peer: benchmark.calls or await _calls(one, what) for peer, one in measured.items()}
     order = list(measured)
     result.seconds = {peer: [] for peer in order}
     for _ in range(rounds):
@@ -226,6 +225,16 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
         order.append(order.pop(0))
     gc.unfreeze()
     return result
+
+
+async def _calls(one: Benchmark, what: str) -> int:
+    """Return how many calls make a sample. The first may take far longer than the others: it may compile something."""
+    seconds = await _once(one, what)
+    for _ in range(WARMING):
+        if seconds > SAMPLE_SECONDS:
+            break
+        seconds = min(seconds, await _once(one, what))
+    return max(1, math.ceil(SAMPLE_SECONDS / seconds))
 
 
 async def _once(one: Benchmark, what: str) -> float:

@@ -27,8 +27,8 @@ STEPS: dict[str, tuple[int, int, Any]] = {
     "y * x + x": (2, 1, lambda y, x: y * x + x),
 }
 
-#: Bytes of a tensor of one element, and its array.
-SAVED = 216
+#: Bytes of a tensor of one element, and its array; the array takes 16 more with NumPy 2.5.
+SAVED = 232
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +162,8 @@ def test_in_a_thread_with_a_small_stack_a_deep_graph_goes_without_recursion():
         del y
         left.append(alive(references))
 
-    before = threading.stack_size(256 * 1024)
+    # CPython 3.13.0 itself goes deeper on the C stack before it defers what it destroys: 512 KB were too few there.
+    before = threading.stack_size(2 * 1024 * 1024)
     try:
         thread = threading.Thread(target=build_and_drop)
         thread.start()

@@ -28,7 +28,7 @@ def nodes_below(root: Node, horizon: int | None = None) -> dict[Node, int]:
     while stack:
         for target in stack.pop().next_nodes:
             if target is not None:
-                if target not in edges and not is_behind(target, horizon):
+                if target not in edges and (horizon is None or not is_behind(target, horizon)):
                     stack.append(target)
                 edges[target] = edges.get(target, 0) + 1
     return edges

@@ -15,6 +15,7 @@ from asyncgrad.engine.compiled.mode import COMPILED_AFTER
 from asyncgrad.scheduling import LOOP_BUDGET
 
 __all__ = [
+    "Cubed",
     "Held",
     "Split",
     "address",
@@ -28,6 +29,20 @@ __all__ = [
     "split",
     "told_of_itself",
 ]
+
+
+class Cubed(ag.Function):
+    """x ** 3."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return np.power(x, 3.0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3.0 * x * x
 
 
 class Calling(ag.Function):

@@ -18,7 +18,7 @@ from asyncgrad.engine.compiled.cache import MOST_PROGRAMS, Cache
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, ReleasedGraphError
 from asyncgrad.graph import values
 from asyncgrad.scheduling import LOOP_BUDGET
-from tests.engine.bodies import leaf, node_by_node
+from tests.engine.bodies import Cubed, leaf, node_by_node
 from tests.engine.heavy import always, large, watched
 from tests.engine.looking_on import undisturbed
 
@@ -687,20 +687,10 @@ def test_statistics_are_a_frozen_record():
         stats.reasons["x"] = 1  # type: ignore[index]
 
 
-class TracedCube(ag.Function):
-    """x ** 3, and says that it is traceable."""
+class TracedCube(Cubed):
+    """The same, and says that it is traceable."""
 
     is_traceable = True
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return np.power(x, 3.0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * 3.0 * x * x
 
 
 def test_traceable_functions_are_called_from_within(cache):

@@ -9,27 +9,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.graph import CompiledArgs, TraceableNode
-from tests.engine.bodies import leaf
+from tests.engine.bodies import Cubed, leaf
 
 
 def key(node: Any) -> tuple[Any, ...]:
     args = CompiledArgs()
     node.compiled_args(args)
     return args.key
-
-
-class Cubed(ag.Function):
-    """x ** 3."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return np.power(x, 3.0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * 3.0 * x * x
 
 
 class AwaitedCubed(ag.Function):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import threading
 import tracemalloc
 import weakref
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.graph import dropping
 from asyncgrad.graph.dropping import MILESTONE_DISTANCE
-from tests.engine.bodies import node_by_node
+from tests.engine.bodies import node_by_node, on_a_small_stack
 from tests.making import leaf
 
 DEEP = 20 * MILESTONE_DISTANCE
@@ -162,14 +161,8 @@ def test_in_a_thread_with_a_small_stack_a_deep_graph_goes_without_recursion():
         del y
         left.append(alive(references))
 
-    # CPython 3.13.0 itself goes deeper on the C stack before it defers what it destroys: 512 KB were too few there.
-    before = threading.stack_size(2 * 1024 * 1024)
-    try:
-        thread = threading.Thread(target=build_and_drop)
-        thread.start()
-        thread.join()
-    finally:
-        threading.stack_size(before)
+    # Not smaller: CPython 3.13.0 itself goes deeper on the C stack before it defers what it destroys.
+    on_a_small_stack(build_and_drop)
     assert left == [0]
 
 

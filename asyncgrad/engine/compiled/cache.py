@@ -12,7 +12,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -105,9 +106,9 @@ class _Family:
 
     def state_of(self, root: Node, limits: ExecInfos | None) -> _State:
         """Return the state of a graph, made now if it is the first of its kind."""
-        key: tuple[Any, ...] = tuple([_token_at(root, path) for path in self.paths]) if self.paths else ()
-        if self.measures_length:
-            key = (_length(root, limits), *key)
+        if not self.paths and not self.measures_length:
+            return self.only
+        key = self._key(partial(_token_at, root), partial(_length, root, limits))
         state = self.states.get(key)
         if state is None:
             state = self.states[key] = _State()
@@ -116,9 +117,8 @@ class _Family:
     def learn(self, description: Description, step: int) -> None:
         """Tell graphs apart by what follows a step of `description`, too."""
         to_step = description.path_to(step)
-        if len(to_step) >= LONGEST_PATH and not self.measures_length:
-            self.measures_length = True
-            self._sort_anew()
+        if len(to_step) >= LONGEST_PATH:
+            self._measure_length()
         if len(self.paths) >= MOST_PATHS:
             return
         paths = [(*to_step, edge) for edge, target in enumerate(description.steps[step].targets) if target is not None]
@@ -135,17 +135,23 @@ class _Family:
         """
         if self.measures_length or one.length() == other.length():
             return False
-        self.measures_length = True
-        self._sort_anew()
+        self._measure_length()
         return True
+
+    def _measure_length(self) -> None:
+        if not self.measures_length:
+            self.measures_length = True
+            self._sort_anew()
+
+    def _key(self, token_at: Callable[[tuple[int, ...]], Any], length: Callable[[], int]) -> tuple[Any, ...]:
+        tokens = tuple([token_at(path) for path in self.paths])
+        return (length(), *tokens) if self.measures_length else tokens
 
     def _sort_anew(self) -> None:
         states, self.states = self.states, {}
         for state in states.values():
             for described, program in state.programs:
-                key: tuple[Any, ...] = tuple([described.token_at(path) for path in self.paths])
-                if self.measures_length:
-                    key = (described.length(), *key)
+                key = self._key(described.token_at, described.length)
                 self.states.setdefault(key, _State()).programs.append((described, program))
 
 
@@ -183,7 +189,7 @@ def _sketch(root: Node, limits: ExecInfos | None, captures: int, keep_graph: boo
         found.append(root.input_metadata)
     for _ in range(SKETCHED):
         plan = getattr(node, "plan", None)
-        found.append(type(node) if plan is None or plan is node else plan)
+        found.append(type(node) if plan is None else plan)
         found.append(node.shape)
         found.append(node.special is None)
         for target in node.next_nodes:
@@ -237,7 +243,7 @@ class Cache:
                 family = self._families[sketch] = _Family()
                 if len(self._families) > MOST_SKETCHES:
                     self._forget(self._families.pop(next(iter(self._families))))
-            state = family.state_of(root, limits) if family.paths or family.measures_length else family.only
+            state = family.state_of(root, limits)
             if state.programs and state.misfits < MOST_MISFITS:
                 description, program = state.programs[0]
                 if program.is_measured():

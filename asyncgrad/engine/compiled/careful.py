@@ -17,7 +17,7 @@ from ...graph.naming import identify
 if TYPE_CHECKING:
     from ...graph.node import Node
 
-__all__ = ["CarefulTurn", "captured_at", "careful", "changed_edges", "count_edges"]
+__all__ = ["CarefulTurn", "captured_at", "careful", "changed_edges"]
 
 
 @final
@@ -67,33 +67,12 @@ def captured_at(node: Node, grads: list[Any], others: int = 0) -> Generator[Care
     return (yield CarefulTurn(node, grads, others, False))
 
 
-def count_edges(root: Node) -> dict[Node, int]:
-    """Return how many edges lead to each node below `root`.
-
-    A leaf takes its gradient as soon as it is whole, since hooks may look at it, and so before the rest of the graph
-    has been seen. This says that no further one will come.
-    """
-    found: dict[Node, int] = {}
-    stack = [root]
-    while stack:
-        for target in stack.pop().next_nodes:
-            if target is None:
-                continue
-            count = found.get(target)
-            if count is None:
-                found[target] = 1
-                stack.append(target)
-            else:
-                found[target] = count + 1
-    return found
-
-
 def changed_edges(node: Node, before: dict[Node, int], now: dict[Node, int]) -> GraphError | None:
     """Return the error for edges that were changed while a backward ran through them; None where none was.
 
     Args:
         node: the one at whose edges that was seen.
-        before: what `count_edges` gave at the beginning.
+        before: what `nodes_below` gave at the beginning.
         now: what it gives now.
     """
     for target in now:

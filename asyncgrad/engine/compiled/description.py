@@ -192,7 +192,7 @@ class Description:
 def token_of(node: Any) -> tuple[Any, ...]:
     """Return what tells one node from another at a glance."""
     plan = getattr(node, "plan", None)
-    return (type(node) if plan is None or plan is node else plan), node.shape, node.dtype, node.special is None
+    return (type(node) if plan is None else plan), node.shape, node.dtype, node.special is None
 
 
 def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Description:

@@ -14,9 +14,10 @@ from ...errors import GraphError
 from ...graph.heavy import Heavy
 from ...graph.leaf import accumulate_all
 from ...graph.node import LEAF_ORDER, became_special
+from ..execution_order import nodes_below
 from ..gait import Gait, NodeTurn
 from ..plain import PlainGait
-from .careful import changed_edges, count_edges
+from .careful import changed_edges
 from .program import Differs, Line, LineKind, Piece, Place, Program, Slot
 
 if TYPE_CHECKING:
@@ -142,8 +143,12 @@ class CompiledGait:
     # What NodeTasks run.
 
     def count_edges(self, root: Node) -> dict[Node, int]:
-        """Return how many edges lead to each node, for the function to use up."""
-        self._edges = count_edges(root)
+        """Return how many edges lead to each node, for the function to use up.
+
+        A leaf takes its gradient as soon as it is whole, since hooks may look at it, and so before the rest of the
+        graph has been seen. This says that no further one will come.
+        """
+        self._edges = nodes_below(root)
         return self._edges.copy()
 
     def _begin_turn(self, task: GraphTask, turn: CarefulTurn) -> Gait:
@@ -254,7 +259,7 @@ class CompiledGait:
             reason = _REASONS.get(type(error), OTHER_GRAPH)
             self._ended(self._entry, self._root, reason, step)
             if self._has_let_others_see:
-                changed = changed_edges(place.node(), self._edges, count_edges(self._root))
+                changed = changed_edges(place.node(), self._edges, nodes_below(self._root))
                 if changed is not None:
                     self.node = place.node()
                     return changed

@@ -61,12 +61,13 @@ def worktrees(root: Path) -> list[str]:
 @pytest.mark.timeout(180)
 def test_two_runs_count_the_same_and_only_what_is_asked_for():
     def run(phase: str) -> int:
-        return count.callgrind([sys.executable, "-P", str(count.SCRIPT), "chain of size 16", phase, "20"], ROOT)
+        return count.callgrind([sys.executable, "-P", str(count.SCRIPT), "chain of size 16", phase, "100"], ROOT)
 
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(run, ("backward", "backward"))
 
-    assert abs(second / first - 1) < 1e-3
+    # Where addresses cannot be told to be the same, some 1,500 may differ, of 3,800,000.
+    assert abs(second / first - 1) < 5e-3
     # Not the start of the process, which takes some 3,000,000,000, where callgrind can be told.
     assert first < 20e6 or platform.machine() not in counted.CODE
 

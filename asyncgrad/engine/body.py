@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 from typing import TYPE_CHECKING, Any, final
 
+from ..graph.packed import abandon
 from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
 from .errand import Call
 from .workers import WORKER_POOL
@@ -46,8 +48,13 @@ class Body:
 
     @property
     def may_leave(self) -> bool:
-        """Whether it may run in another thread: not in a blocking backward, nor where there are no workers."""
-        return self._bodies is not None and WORKERS.get().limit > 0 and not self.node.stays_on_loop
+        """Whether it may run in another thread: not in a blocking backward, nor where there are no workers.
+
+        Nor where something that was saved has to be awaited first, on the loop of the backward.
+        """
+        node = self.node
+        may_leave = self._bodies is not None and WORKERS.get().limit > 0 and not node.stays_on_loop
+        return may_leave and not node.waits_for_saved()
 
     @property
     def threshold(self) -> float:
@@ -66,21 +73,28 @@ class Body:
     async def elsewhere(self, measured: Callable[[float], Any]) -> Any:
         """Run the body on a worker; tell `measured` how many seconds it took. Suspends until it has ended.
 
-        Bodies that are functions of what they are given and nothing else run side by side. A user's need not be, and
-        so no further node starts meanwhile: they run in the order that they always have.
+        Bodies that are functions of what they are given and nothing else run side by side. A user's need not be, nor a
+        user's unpack hooks, and so no further node starts meanwhile: they run in the order that they always have. What
+        they return that has to be awaited is awaited here.
         """
         # The worker that runs this holds no reference to them: a loop that is closed and forgotten may be collected,
         # and what waits for a worker is withdrawn then.
         bodies, self._bodies = self._bodies, None
         assert bodies is not None
-        quota = WORKERS.get()
+        quota, node = WORKERS.get(), self.node
         call = Call(self, (-self._depth, self.node.order), _context_of_worker(), bodies.mailbox)
         WORKER_POOL.submit(call, quota)
+        is_alone = not node.is_traceable or any(packed.calls_users for packed in node.needed_packed())
         try:
-            return await bodies.result_of(call, is_alone=not self.node.is_traceable)
+            outputs = await bodies.result_of(call, is_alone)
+            if inspect.isawaitable(outputs):
+                # A plain function may return a coroutine. Its work has only begun.
+                return await outputs
+            measured(call.seconds)
+            return outputs
         finally:
-            if call.seconds:
-                measured(call.seconds)
+            # Where this was cancelled meanwhile, nobody takes the result.
+            abandon(call.result)
             # The traceback of an error leads back here: leave no cycle.
             del call
 
@@ -98,7 +112,7 @@ _NO_WORKERS = Quota(0)
 def prefers_worker(node: Any, grads: Any) -> bool:
     """Tell whether a node that may be heavy is to be run by a worker; of a plain one `grads` is the one gradient."""
     device = node.device
-    if device is None or node.stays_on_loop or not WORKERS.get().limit:
+    if device is None or node.stays_on_loop or not WORKERS.get().limit or node.waits_for_saved():
         return False
     return device.prefers_worker(Body(node, _as_tuple(node, grads)))  # type: ignore[no-any-return]
 

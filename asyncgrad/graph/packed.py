@@ -40,7 +40,8 @@ class PackHooks:
         unpack: called with what `pack` returned.
         prefetch: called with what `pack` returned before a backward comes to unpack it; see `saved_tensors_hooks`.
         ahead: for so many tensors at a time.
-        waits: tells of what `pack` returned whether a plain `unpack` would return something to wait for.
+        waits: tells of what `pack` returned whether a plain `unpack` would return something to wait for. Only
+            the library's own hooks have it, which may be called in several threads at once.
 
     Raises:
         HookTypeError: one of them cannot be called.
@@ -156,6 +157,11 @@ class Packed:
             return True
         waits = hooks.waits if isinstance(hooks, PackHooks) and work is None else None
         return waits is not None and waits(self._kept)
+
+    @property
+    def calls_users(self) -> bool:
+        """Whether unpacking calls a function of a user's, who may count on its being called in order."""
+        return not isinstance(self._hooks, PackHooks) or self._hooks.waits is None
 
     @property
     def ahead(self) -> int:
@@ -315,6 +321,12 @@ async def _together(node: Node, found: list[Any], waiting: dict[int, Packed]) ->
 
 
 def abandon(awaitable: Any) -> None:
-    """Close what will not be awaited, if that is a coroutine that has not begun."""
+    """Close what will not be awaited, if that is a coroutine that has not begun, and such as it was to await."""
     if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
+        # All that it holds before it begins are its arguments.
+        frame = awaitable.cr_frame
+        arguments = [] if frame is None else list(frame.f_locals.values())
         awaitable.close()
+        for argument in arguments:
+            for each in argument if isinstance(argument, list) else (argument,):
+                abandon(each)

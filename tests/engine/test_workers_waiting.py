@@ -1,0 +1,150 @@
+"""Heavy nodes that have something to wait for: it is waited for on the loop of the backward, never on a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+
+from .bodies import calling, leaf
+from .heavy import PATIENCE, always, large, on_workers
+
+
+class Returning(ag.Function):
+    """A copy of x whose backward, a plain function, returns what `callback(grad)` does, a coroutine."""
+
+    @staticmethod
+    def forward(ctx, x, callback):
+        ctx.callback = callback
+        return x.numpy().copy()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.callback(grad)
+
+
+class Unpacked:
+    """Keeps tensors as they are; `seen` tells of each that came back whether a worker has asked for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[bool] = []
+
+    async def later(self, tensor):
+        self.seen.append(on_workers())
+        await asyncio.sleep(0)
+        return tensor
+
+    def plainly(self, tensor):
+        return self.later(tensor)
+
+    def at_once(self, tensor):
+        self.seen.append(on_workers())
+        return tensor
+
+
+@pytest.mark.parametrize("hook", ["later", "plainly"])
+def test_what_a_heavy_node_has_saved_is_awaited_on_the_loop(run, hook):
+    unpacked, x, plain = Unpacked(), leaf(0.5, 1.0), leaf(0.5, 1.0)
+
+    async def main():
+        with ag.graph.saved_tensors_hooks(lambda tensor: tensor, getattr(unpacked, hook)):
+            y = (np.sin(x) * np.cos(x) * calling(x, lambda grad: grad)).sum()
+        with always():
+            await y.backward()
+
+    run(main())
+    ag.sync.backward((np.sin(plain) * np.cos(plain) * calling(plain, lambda grad: grad)).sum())
+    assert set(unpacked.seen) == {False}
+    assert x.grad.numpy().tolist() == plain.grad.numpy().tolist()
+
+
+def test_an_async_function_is_computed_again_where_the_formula_that_needs_it_is_heavy(run):
+    x = leaf(0.5, 1.0)
+
+    async def fn(x):
+        await asyncio.sleep(0)
+        return np.sin(x)
+
+    async def main():
+        with always():
+            await (await ag.checkpoint(fn, x, use_reentrant=False)).sum().backward()
+
+    run(main())
+    assert x.grad.numpy().tolist() == np.cos([0.5, 1.0]).tolist()
+
+
+def test_unpack_hooks_of_heavy_nodes_are_called_one_after_the_other(run):
+    unpacked, running = Unpacked(), threading.Lock()
+
+    def unpack(tensor):
+        assert running.acquire(blocking=False)
+        try:
+            return unpacked.at_once(tensor)
+        finally:
+            running.release()
+
+    async def main():
+        x = large()
+        with ag.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+            y = sum(np.sin(x) for _ in range(8)).sum()
+        with always(), ag.workers(4):
+            await y.backward()
+
+    run(main())
+    assert unpacked.seen == [True] * 8
+
+
+def test_a_coroutine_that_a_plain_body_returns_is_awaited_on_the_loop(run):
+    seen = []
+
+    async def later(grad):
+        seen.append(on_workers())
+        await asyncio.sleep(0)
+        return grad * 3.0, None
+
+    def body(grad):
+        seen.append(on_workers())
+        return later(grad)
+
+    async def main():
+        x = leaf(1.0, 2.0)
+        with always():
+            await Returning.apply(x, body).sum().backward()
+        return x.grad
+
+    assert run(main()).numpy().tolist() == [3.0, 3.0]
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize("of", ["a body", "a hook"])
+def test_a_coroutine_that_comes_after_a_cancellation_is_closed(run, of):
+    begun, let_go, seen = threading.Event(), threading.Event(), []
+
+    async def later():
+        seen.append("awaited")
+
+    def late(_):
+        begun.set()
+        assert let_go.wait(PATIENCE)
+        return later()
+
+    async def main():
+        x = leaf(1.0, 2.0)
+        with ag.graph.saved_tensors_hooks(lambda tensor: tensor, late):
+            y = Returning.apply(x, late) if of == "a body" else np.sin(x)
+        with always():
+            task = asyncio.create_task(y.sum().backward())
+            await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
+            task.cancel()
+            asyncio.get_running_loop().call_soon(let_go.set)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return x.grad
+
+    # A coroutine that nobody closes warns, and warnings are errors.
+    assert run(main()) is None
+    assert seen == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError, InvalidGradientError
@@ -10,7 +11,7 @@ from ..graph import values
 from ..graph.metadata import conform
 from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
-from .exec_info import should_execute
+from .exec_info import STEP
 from .gait import NodeTurn
 from .input_buffer import Arrival, InputBuffer
 from .ready_queue import ReadyQueue
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from .task_streams import TaskStreams
 
 __all__ = ["CountedGait", "wrong_count"]
+
+#: Stands for an edge where a node has been reached before anything was counted.
+REACHED = -1
 
 
 def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
@@ -37,6 +41,9 @@ def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
 class CountedGait:
     """Which edges have yet to deliver, what has been delivered, and which nodes are ready.
 
+    Edges are counted by `count`, a part at a time where there are many. What is delivered before that has come to its
+    end is taken note of.
+
     Args:
         sources: the nodes reached so far; edges are counted from these downwards.
         exec_info: what to run, where that is limited.
@@ -47,9 +54,12 @@ class CountedGait:
     __slots__ = (
         "_buffers",
         "_dependencies",
+        "_early",
         "_in_flight",
         "_in_place",
         "_ready",
+        "_seen",
+        "_stack",
         "_streams",
         "_sum_order_fixed",
         "exec_info",
@@ -79,8 +89,19 @@ class CountedGait:
         dependencies = self._dependencies
         for target in extra:
             dependencies[target] = dependencies.get(target, 0) + 1
-        stack = list(dict.fromkeys([*sources, *extra]))
-        seen = set(stack)
+        #: What is yet to be counted: the nodes whose edges are, and those that have been met.
+        self._stack: list[Node] = list(dict.fromkeys([*sources, *extra]))
+        self._seen: set[Node] = set(self._stack)
+        #: What has been delivered while edges were counted: a node that was reached before, or an edge with its
+        #: gradient. None once all are counted.
+        self._early: list[tuple[Node, int, Any]] | None = []
+
+    def count(self, deadline: float = inf) -> bool:
+        """Go on to count edges until the clock passes `deadline`; tell whether all have been."""
+        if self._early is None:
+            return True
+        stack, seen, dependencies = self._stack, self._seen, self._dependencies
+        steps = 0
         while stack:
             for following in stack.pop().next_nodes:
                 if following is not None:
@@ -88,21 +109,45 @@ class CountedGait:
                     if following not in seen:
                         seen.add(following)
                         stack.append(following)
+            steps += 1
+            if not steps % STEP and perf_counter() > deadline:
+                return False
+        self._seen = set()
+        early, self._early = self._early, None
+        for node, edge, grad in early:
+            if edge == REACHED:
+                self._queue(node)
+            else:
+                # It may be refused, and the error then names this node.
+                self.node = node
+                self.deliver(node, edge, grad)
+                self.node = None
+        return True
 
     def __len__(self) -> int:
         """Return how many nodes are queued or running."""
-        return len(self._ready) + len(self._in_flight)
+        queued = len(self._ready) if self._early is None else sum(edge == REACHED for _, edge, _ in self._early)
+        return queued + len(self._in_flight)
 
     def seed(self, node: Node, grads: list[Any], owned: list[bool]) -> None:
         """Put in what arrived at the inputs of a node before this gait began, and which arrays are our own."""
         buffer = self._buffers[node] = InputBuffer(len(grads))
         for input_nr, grad in enumerate(grads):
             buffer.seed(input_nr, grad, owned[input_nr])
+        if self._early is None:
+            self._queue(node)
+        else:
+            self._early.append((node, REACHED, None))
+
+    def _queue(self, node: Node) -> None:
         if not self._dependencies.get(node):
             self._ready.push(node, node)
 
     def pop(self) -> NodeTurn | None:
-        """Return the ready node that comes first, with its gradients; None where none is ready."""
+        """Return the ready node that comes first, with its gradients; None where none is ready.
+
+        All edges have been counted.
+        """
         if not self._ready:
             return None
         node = self._ready.pop()
@@ -130,7 +175,11 @@ class CountedGait:
         target = node.next_nodes[edge]
         if target is None:
             return
+        if self._early is not None:
+            self._early.append((node, edge, grad))
+            return
         input_nr = node.input_nrs[edge]
+        is_plain = target.special is None and target.shape is not None
         if grad is not None:
             grad = conform(node, edge, target, input_nr, grad)
         left = self._dependencies.get(target, 0) - 1
@@ -140,11 +189,11 @@ class CountedGait:
                 "an edge was changed while a backward ran through it. Change a graph before or after its backward"
             )
         self._dependencies[target] = left
-        if self.exec_info is not None and not should_execute(self.exec_info, target):
+        if self.exec_info is not None and not self.exec_info.executes(target):
             return
         buffer = self._buffers.get(target)
         if buffer is None:
-            buffer = self._buffers[target] = InputBuffer(target.num_inputs)
+            buffer = self._buffers[target] = InputBuffer(1 if is_plain else target.num_inputs)
         if self._streams is None:
             buffer.add(input_nr, grad, (node, edge), self._in_place)
         else:
@@ -160,6 +209,7 @@ class CountedGait:
         """
         if self._sum_order_fixed:
             return
+        self.count()
         self._sum_order_fixed = True
         dependencies = self._dependencies
         #: What is yet to arrive, at nodes where that is more than one gradient.
@@ -210,7 +260,7 @@ class CountedGait:
                 if target is None:
                     continue
                 waiting[target] -= 1
-                if not waiting[target] and (self.exec_info is None or should_execute(self.exec_info, target)):
+                if not waiting[target] and (self.exec_info is None or self.exec_info.executes(target)):
                     ready.push(target, target)
         return ranks
 
@@ -218,6 +268,8 @@ class CountedGait:
         """Let go of everything that is queued or on its way; what runs goes on being counted."""
         self._ready.clear()
         self._buffers.clear()
+        self._early = None
+        self._stack, self._seen = [], set()
         if self.node is not None:
             # The one that failed does not run any more.
             self._in_flight.discard(self.node)

@@ -13,14 +13,16 @@ from ..graph.node import Edge
 from .background import LoopBackground
 from .blocking import drive_blocking
 from .driving import drive
-from .exec_info import init_to_execute
+from .exec_info import stepwise
 from .graph_task import GraphTask
+from .pacing import Pace
 from .plain import PlainGait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..graph.node import Node
+    from .exec_info import ExecInfos
 
 __all__ = ["Engine"]
 
@@ -64,7 +66,10 @@ class Engine:
             sums: for leaves whose gradients are to be added, one by one, to sums that were made before: the sum, and
                 whether it is the leaf's `.grad`, which the new sum then takes the place of.
         """
-        graph_task = _new_task(roots, grads, keep_graph, create_graph, accumulate, inputs, exit_on_error, sums)
+        start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
+        limits = await _limits(start[0], inputs, accumulate) if inputs else None
+        captures = 0 if accumulate else len(inputs)
+        graph_task = _new_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
         if sums:
             _go_on_from(graph_task, sums)
         try:
@@ -87,22 +92,31 @@ class Engine:
             graph_task.close()
 
 
+async def _limits(root: Node | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
+    """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, as they may be many."""
+    assert root is not None
+    steps, pace = stepwise(root, inputs, accumulate), Pace()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            exec_info: ExecInfos = end.value
+            return exec_info
+        await pace.keep()
+
+
 def _new_task(
     roots: Sequence[Edge],
-    grads: Sequence[Any],
+    start: tuple[Node | None, int, Any],
     keep_graph: bool,
     create_graph: bool,
-    accumulate: bool,
-    inputs: Sequence[Edge],
+    limits: ExecInfos | None,
+    captures: int,
     exit_on_error: bool,
     sums: Mapping[Node, tuple[Any, bool]] | None,
 ) -> GraphTask:
-    root: Node | None
-    if len(roots) == 1:
-        (root, input_nr), grad = roots[0], grads[0]
-        assert root is not None
-    else:
-        root, input_nr, grad = GraphRoot(roots, grads), 0, None
+    root, input_nr, grad = start
+    assert root is not None
     outer: GraphTask | None = CURRENT_GRAPH_TASK.get()
     if outer is not None and not outer.is_running:
         # Called in a task that a body started and that has outlived its backward.
@@ -115,8 +129,8 @@ def _new_task(
         id=_next_id(),
         keep_graph=keep_graph,
         create_graph=create_graph,
-        exec_info=init_to_execute(root, inputs, accumulate) if inputs else None,
-        captures=0 if accumulate else len(inputs),
+        exec_info=limits,
+        captures=captures,
         outer=outer,
         outer_node=None if outer is None else CURRENT_NODE.get(),
         graph_roots=() if len(roots) == 1 else [edge.node for edge in roots if edge.node is not None],

@@ -8,11 +8,23 @@ from ..graph import values
 from ..graph.node import LEAF_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from ..graph.node import Edge, Node
 
-__all__ = ["Capture", "ExecInfo", "ExecInfos", "as_tensors", "init_to_execute", "is_behind", "should_execute"]
+__all__ = [
+    "STEP",
+    "Capture",
+    "ExecInfo",
+    "ExecInfos",
+    "as_tensors",
+    "init_to_execute",
+    "is_behind",
+    "stepwise",
+]
+
+#: After so many nodes a walk through a graph asks whether the event loop is to have a turn.
+STEP = 256
 
 
 class Capture(NamedTuple):
@@ -47,22 +59,46 @@ class ExecInfos(dict["Node", ExecInfo]):
     """What to do at each node of a backward with given inputs; one that is not in it is not run.
 
     Asked for a node that is not in it, it gives that node an entry, so that a body can have the node run after all.
+    Until somebody asks, there are no entries of the many nodes that are `whole`.
 
     Args:
         horizon: the `order` of the oldest of the inputs' nodes: no path leads to an input from a node that is older
             (see `is_behind`). None where nothing is known.
     """
 
-    __slots__ = ("handed_out", "horizon")
+    __slots__ = ("executed", "handed_out", "horizon", "whole")
 
     def __init__(self, horizon: int | None = None) -> None:
         super().__init__()
         self.horizon = horizon
         #: How often somebody has been given this, who may have changed it.
         self.handed_out = 0
+        #: Nodes that run as if nothing were limited: nothing is captured there, and all their gradients are of use.
+        #: Empty once this has been handed out.
+        self.whole: set[Node] = set()
+        #: At how many nodes something happens.
+        self.executed = 0
+
+    def executes(self, node: Node) -> bool:
+        """Tell whether anything at all happens at a node."""
+        info = self.get(node)
+        return node in self.whole if info is None else info.should_execute
+
+    def only_runs(self, node: Node) -> bool:
+        """Tell whether a node's body runs and nothing is captured there."""
+        info = self.get(node)
+        return node in self.whole if info is None else info.needed and not info.captures
+
+    def hand_out(self) -> ExecInfos:
+        """Return this for somebody who may change it, with an entry for each node at which something happens."""
+        self.handed_out += 1
+        for node in self.whole:
+            self.setdefault(node, ExecInfo(True))
+        self.whole.clear()
+        return self
 
     def __missing__(self, node: Node) -> ExecInfo:
-        info = self[node] = ExecInfo()
+        info = self[node] = ExecInfo(node in self.whole)
         return info
 
 
@@ -72,12 +108,6 @@ def is_behind(node: Node, horizon: int | None) -> bool:
     What a node leads to is older than the node, unless its edges were set by hand since; then it is special.
     """
     return horizon is not None and node.order > horizon and node.special is None
-
-
-def should_execute(exec_info: ExecInfos, node: Node) -> bool:
-    """Tell whether gradients that flow to `node` are of any use to this backward."""
-    info = exec_info.get(node)
-    return info is not None and info.should_execute
 
 
 def as_tensors(captured: list[Any], exec_info: ExecInfos | None) -> list[Any]:
@@ -103,6 +133,17 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
 
     Source: GraphTask::init_to_execute of PyTorch.
     """
+    steps = stepwise(root, inputs, accumulate)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            exec_info: ExecInfos = end.value
+            return exec_info
+
+
+def stepwise(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Generator[None, None, ExecInfos]:
+    """Do what `init_to_execute` does, with a pause after every STEP nodes."""
     horizon = None
     if all(node is not None and node.special is None and node.order != LEAF_ORDER for node, _ in inputs):
         # Of what is special the order may have been set by hand.
@@ -116,20 +157,44 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
             info.needed = True
         else:
             info.captures.append(Capture(input_nr, index))
+    whole = exec_info.whole
+    #: The nodes at which something happens.
+    executed = {node for node, info in exec_info.items() if info.should_execute}
     for node in _targets_first(root, horizon):
-        if any(target is not None and should_execute(exec_info, target) for target in node.next_nodes):
-            exec_info[node].needed = True
+        if node is None:
+            yield
+            continue
+        is_needed, is_whole = False, True
+        for target in node.next_nodes:
+            if target in executed:
+                is_needed = True
+            elif target is not None:
+                is_whole = False
+        if is_needed:
+            executed.add(node)
+            if is_whole and node not in exec_info:
+                whole.add(node)
+            else:
+                exec_info[node].needed = True
+    exec_info.executed = len(executed)
     return exec_info
 
 
-def _targets_first(root: Node, horizon: int | None) -> Iterator[Node]:
-    """Give the nodes that `root` leads to on this side of the horizon, each behind all that it leads to itself."""
+def _targets_first(root: Node, horizon: int | None) -> Iterator[Node | None]:
+    """Give the nodes with edges that `root` leads to on this side of the horizon, each behind all it leads to.
+
+    Among them None, whenever there has been work for STEP nodes.
+    """
     #: None stands behind what the last of `entered` leads to.
     stack: list[Node | None] = [root]
     entered: list[Node] = []
-    reached: set[Node] = set()
+    reached: set[Node | None] = {None}
+    steps = 0
     while stack:
         node = stack.pop()
+        steps += 1
+        if not steps % STEP:
+            yield None
         if node is None:
             yield entered.pop()
         elif node not in reached:
@@ -137,5 +202,10 @@ def _targets_first(root: Node, horizon: int | None) -> Iterator[Node]:
             entered.append(node)
             stack.append(None)
             for target in node.next_nodes:
-                if target is not None and target not in reached and not is_behind(target, horizon):
-                    stack.append(target)  # noqa: PERF401  # as fast, and mypy sees that it is not None
+                if target not in reached:
+                    assert target is not None
+                    if not target.next_nodes:
+                        reached.add(target)
+                    # As in `is_behind`, where a call would take as long as all else here.
+                    elif horizon is None or target.order <= horizon or target.special is not None:
+                        stack.append(target)

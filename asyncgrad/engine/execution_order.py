@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .exec_info import is_behind, should_execute
+from .exec_info import is_behind
 from .ready_queue import ReadyQueue
 
 if TYPE_CHECKING:
@@ -57,6 +57,6 @@ def execution_order(graph_roots: Sequence[Node], root: Node, limits: ExecInfos |
             if target is None:
                 continue
             waiting[target] -= 1
-            if not waiting[target] and (limits is None or should_execute(limits, target)):
+            if not waiting[target] and (limits is None or limits.executes(target)):
                 ready.push(target, target)
     return order

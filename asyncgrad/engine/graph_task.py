@@ -21,7 +21,6 @@ from .compiled.gait import CompiledGait
 from .compiled.mode import first_gait
 from .counted import CountedGait
 from .device import is_elsewhere
-from .exec_info import should_execute
 from .gait import Gait, NodeTurn
 from .streams import streams_met
 from .task_record import TaskRecord
@@ -199,7 +198,9 @@ class GraphTask(TaskRecord):
         """Run ready nodes until none is ready, the clock passes `deadline`, or one needs care."""
         counted = self.counted
         assert counted is not None
-        is_ordinary = self.limits is None and not self.create_graph
+        if not counted.count(deadline):
+            return Gait.BREATHE
+        whole = None if self.limits is None else self.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None
         while (turn := counted.pop()) is not None:
@@ -219,7 +220,8 @@ class GraphTask(TaskRecord):
                 continue
             grad = turn.grads if node.shape is None else turn.grads.pop()
             try:
-                run = node.plan.run if is_ordinary else self.apply
+                is_whole = whole is None or node in whole
+                run = node.plan.run if is_whole and not self.create_graph else self.apply
                 outputs = run(node, grad, not self.keep_graph)
             except Heavy:
                 if prefers_worker(node, grad):
@@ -290,7 +292,8 @@ class GraphTask(TaskRecord):
 
     def apply(self, node: Any, grad: Any, release: bool) -> Any:
         """Run a plain node under `create_graph`, or where inputs limit this backward; return None as there."""
-        outputs = node.apply_carefully(grad) if self.limits is None else self.apply_wanted(node, grad)
+        is_whole = self.limits is None or node in self.limits.whole
+        outputs = node.apply_carefully(grad) if is_whole else self.apply_wanted(node, grad)
         if release and outputs is not None:
             node.release_variables()
         return outputs
@@ -306,7 +309,7 @@ class GraphTask(TaskRecord):
             return None
         if not self.create_graph and node.plan.may_be_heavy(node, grad):
             raise Heavy
-        wanted = [target is not None and should_execute(limits, target) for target in node.next_nodes]
+        wanted = [target is not None and limits.executes(target) for target in node.next_nodes]
         return node.apply_wanted(grad, wanted)
 
     def run_leaf(self, leaf: Any, grads: list[Any]) -> None:

@@ -31,16 +31,18 @@ class InputBuffer:
 
     def __init__(self, size: int) -> None:
         self.values: list[Any] = [None] * size
-        self._owned = [False] * size
+        #: The inputs whose sums are arrays of our own; None where there are none.
+        self._owned: set[int] | None = None
         #: Arrivals still to come in the order of summation; None while arrivals come in that order anyway.
         self.expected: list[Arrival] | None = None
         self._next = 0
-        self._early: dict[Arrival, tuple[int, Any]] = {}
+        self._early: dict[Arrival, tuple[int, Any]] | None = None
 
     def seed(self, input_nr: int, value: Any, owned: bool) -> None:
         """Start input `input_nr` with a sum made elsewhere."""
         self.values[input_nr] = value
-        self._owned[input_nr] = owned
+        if owned:
+            self._own(input_nr)
 
     def add(self, input_nr: int, value: Any, arrival: Arrival, in_place: bool) -> None:
         """Add one gradient to input `input_nr`; None adds nothing.
@@ -61,6 +63,8 @@ class InputBuffer:
             if not self._early:
                 return
         else:
+            if self._early is None:
+                self._early = {}
             self._early[arrival] = (input_nr, value)
         while self._next < len(expected) and expected[self._next] in self._early:
             self._fold(*self._early.pop(expected[self._next]), in_place)
@@ -76,8 +80,13 @@ class InputBuffer:
         total = self.values[input_nr]
         if total is None:
             self.values[input_nr] = value
-        elif in_place and self._owned[input_nr]:
+        elif in_place and self._owned is not None and input_nr in self._owned:
             self.values[input_nr] = values.add_into(total, value)
         else:
             self.values[input_nr] = values.add(total, value)
-            self._owned[input_nr] = True
+            self._own(input_nr)
+
+    def _own(self, input_nr: int) -> None:
+        if self._owned is None:
+            self._owned = set()
+        self._owned.add(input_nr)

@@ -17,7 +17,6 @@ from ..graph.node import LEAF_ORDER, became_special
 from .body import prefers_worker, run_here
 from .counted import CountedGait
 from .device import is_elsewhere
-from .exec_info import should_execute
 from .gait import Gait
 
 if TYPE_CHECKING:
@@ -83,8 +82,7 @@ class PlainGait:
     def run(self, task: GraphTask, deadline: float) -> Gait:
         """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait."""
         heap, buffers, owned = self._heap, self._buffers, self._owned
-        release, is_unlimited = not task.keep_graph, task.limits is None
-        is_ordinary = is_unlimited and not task.create_graph
+        release, is_recorded, limits = not task.keep_graph, task.create_graph, task.limits
         # The newest node that the last one reached, and what has arrived at it. Mostly it runs next, and then needs
         # neither the heap nor a buffer.
         newest, arrived = _NOTHING
@@ -101,7 +99,8 @@ class PlainGait:
             self.node = node
             plan = node.plan
             # In two steps, since a slot that is called in one is looked up like a method first.
-            run = plan.run if is_ordinary else task.apply
+            is_whole = limits is None or node in limits.whole
+            run = plan.run if is_whole and not is_recorded else task.apply
             try:
                 outputs = run(node, grad, release)
             except Heavy:
@@ -116,7 +115,7 @@ class PlainGait:
                 for consumer, nr, grad in edges:
                     # Apart, since where nodes of one class come along their slots are found faster: mostly one from an
                     # operation is reached anew, and mostly a leaf has a sum.
-                    if newest is None and consumer is not None and consumer not in buffers and is_unlimited:
+                    if newest is None and consumer is not None and consumer not in buffers and is_whole:
                         if consumer.special is None and consumer.order > order and grad is not None:  # noqa: SIM102
                             if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
                                 newest, arrived = consumer, grad
@@ -174,7 +173,7 @@ class PlainGait:
         if consumer in buffers:
             if grad is not None:
                 self._add(consumer, grad, task.create_graph)
-        elif task.limits is None or should_execute(task.limits, consumer):
+        elif task.limits is None or task.limits.executes(consumer):
             if order == LEAF_ORDER:
                 buffers[consumer] = grad
                 self._leaves.append(consumer)
@@ -239,7 +238,7 @@ class PlainGait:
         grads = buffers.get(node)
         if grads is None:
             if node not in buffers:
-                if task.limits is not None and not should_execute(task.limits, node):
+                if task.limits is not None and not task.limits.executes(node):
                     return
                 heappush(self._heap, (node.order, node))
             grads = buffers[node] = [None] * node.num_inputs
@@ -263,11 +262,8 @@ class PlainGait:
     def start_counting(self, task: GraphTask, node: Node, edge: int, outputs: tuple[Any, ...]) -> Gait:
         """Change gait in the middle of `node`, whose gradients before `edge` have been delivered."""
         counted = self._count_from_here(task, [target for target in node.next_nodes[edge:] if target is not None])
-        # What is delivered now may be refused, and the error then names this node.
-        counted.node = node
         for index in range(edge, len(outputs)):
             counted.deliver(node, index, outputs[index])
-        counted.node = None
         return Gait.COUNT
 
     def _breathe(self, last: Node, newest: Any, arrived: Any) -> Gait:

@@ -71,8 +71,7 @@ class TaskRecord:
         """
         if self.limits is None:
             return ExecInfos()
-        self.limits.handed_out += 1
-        return self.limits
+        return self.limits.hand_out()
 
     @property
     def nodes_in_graph(self) -> frozenset[Node]:
@@ -131,13 +130,12 @@ class TaskRecord:
         is_reached = node is self.root or node in self.graph_roots or node in self.nodes_in_graph
         if limits is None or not is_reached:
             return is_reached
-        info = limits.get(node)
-        if info is not None and info.captures and isinstance(node, AccumulateGrad):
+        if isinstance(node, AccumulateGrad) and node in limits and limits[node].captures:
             raise GraphError(
                 f"whether {node.name} of a leaf of shape {node.variable._data.shape} executes is not defined in "
                 "ag.grad(...), which only captures its gradient: use await ag.backward(..., inputs=[...])"
             )
-        return info is not None and info.should_execute
+        return limits.executes(node)
 
     def execution_order(self) -> list[Node]:
         """Return the nodes that this backward runs, in the order in which they run where nothing is waited for."""

@@ -74,11 +74,12 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
 
     Source: validate_outputs of PyTorch's engine.
     """
-    metadata = consumer.input_metadata[input_nr]
-    if metadata is None:
+    is_array = value.__class__ is np.ndarray
+    # Nearly every one, without making a metadata for it. (Where a slot has no gradient the node has no dtype.)
+    if is_array and consumer.special is None and value.shape == consumer.shape and value.dtype is consumer.dtype:
         return value
-    if value.__class__ is np.ndarray and value.shape == metadata.shape and value.dtype is metadata.dtype:
-        # Nearly every one. (A slot that has no gradient has no dtype.)
+    metadata = consumer.input_metadata[input_nr]
+    if metadata is None or (is_array and value.shape == metadata.shape and value.dtype is metadata.dtype):
         return value
     if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
         value = values.zeros((), metadata.dtype, metadata.device) + value

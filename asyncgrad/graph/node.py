@@ -263,12 +263,11 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
             *outputs: which inputs, named as for `should_compute_output`.
         """
         graph_task = CURRENT_GRAPH_TASK.get()
-        exec_info = None if graph_task is None else graph_task.limits
-        if not exec_info:
+        limits = None if graph_task is None else graph_task.limits
+        if limits is None:
             return self.should_compute_output(*outputs)
         targets = [self.next_nodes[index] for index in output_indices(self, outputs)]
-        infos = [exec_info.get(target) for target in targets if target is not None]
-        return any(info is not None and info.should_execute for info in infos)
+        return any(target is not None and limits.executes(target) for target in targets)
 
     def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grads)` before each run of the body, with the tuple of gradients that it is to take.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.engine.exec_info import init_to_execute, should_execute
+from asyncgrad.engine.exec_info import init_to_execute
 from asyncgrad.engine.gait import Gait
 from asyncgrad.engine.graph_task import GraphTask
 from asyncgrad.engine.input_buffer import InputBuffer
@@ -138,14 +138,23 @@ def test_just_the_nodes_on_a_path_to_an_input_are_needed(nodes, data, accumulate
     wanted = {node for node, _ in inputs}
 
     exec_info = init_to_execute(root, [Edge(*edge) for edge in inputs], accumulate)
+    before = {node: (exec_info.executes(node), exec_info.only_runs(node)) for node in nodes}
+    whole = set(exec_info.whole)
+    # Who may change it finds every entry.
+    assert exec_info.hand_out() is exec_info
 
     for node in reachable(root):
+        assert before[node] == (exec_info.executes(node), exec_info.only_runs(node))
+        targets = [target for target in node.next_nodes if target is not None]
+        is_whole = bool(targets) and before[node][1] and all(map(exec_info.executes, targets))
+        # These have entries of their own from the first.
+        assert (node in whole) == (is_whole and node is not root and node not in wanted)
         info = exec_info.get(node)
         needed = leads_to(node, wanted) or (accumulate and node in wanted)
         captures = [] if accumulate else [(nr, index) for index, (found, nr) in enumerate(inputs) if found is node]
         assert (info is not None and info.needed) == needed
         assert ([] if info is None else info.captures) == captures
-        assert should_execute(exec_info, node) == (needed or bool(captures))
+        assert exec_info.executes(node) == (needed or bool(captures))
     assert root in exec_info
 
 

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.node import LEAF_ORDER
-from ..exec_info import should_execute
 from .compiling import compile_backward, forget
 from .description import Cannot, Description, describe, give_sources, token_of
 from .gait import OTHER_GRAPH, CompiledGait
@@ -164,7 +163,7 @@ def _length(node: Any, limits: ExecInfos | None) -> int:
                 break
         else:
             break
-        if target.order == LEAF_ORDER or (limits is not None and not should_execute(limits, target)):
+        if target.order == LEAF_ORDER or (limits is not None and not limits.executes(target)):
             break
         node = target
         length += 1
@@ -182,7 +181,7 @@ def _token_at(node: Any, path: tuple[int, ...]) -> Any:
 
 def _sketch(root: Node, limits: ExecInfos | None, captures: int, keep_graph: bool, input_nr: int) -> tuple[Any, ...]:
     node: Any = root
-    limited = None if limits is None else (len(limits), captures)
+    limited = None if limits is None else (limits.executed, captures)
     found: list[Any] = [keep_graph, limited, root.dtype, input_nr]
     if root.shape is None:
         # The function that is picked looks at all nodes but the root.

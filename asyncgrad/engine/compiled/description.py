@@ -13,7 +13,6 @@ from ...graph.compiled_args import CompiledArgs
 from ...graph.leaf import AccumulateGrad, GraphRoot
 from ...graph.node import LEAF_ORDER
 from ..device import is_elsewhere
-from ..exec_info import should_execute
 from .traced import is_traced, traced_source
 
 if TYPE_CHECKING:
@@ -251,7 +250,7 @@ def _target(
     numbers: dict[Node, int],
     limits: ExecInfos | None,
 ) -> Target:
-    if limits is not None and not should_execute(limits, target):
+    if limits is not None and not limits.executes(target):
         return Target(False, -1, input_nr, False)
     if target in leaves:
         return Target(True, places.setdefault(target, len(places)), input_nr, True)
@@ -313,7 +312,7 @@ def _reached(root: Node, limits: ExecInfos | None) -> tuple[list[Any], dict[Node
                 raise Cannot("an edge leads to a newer node")
             if target in seen:
                 continue
-            if limits is None or should_execute(limits, target):
+            if limits is None or limits.executes(target):
                 seen.add(target)
                 stack.append(target)
     nodes.sort(key=lambda node: node.order)

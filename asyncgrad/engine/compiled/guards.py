@@ -94,7 +94,7 @@ def limits_guards(text: Text, name: str, limits: Any) -> list[str]:
         return []
     needed, captures = limits
     if needed and not captures:
-        return [f"{name} not in limits", f"not limits[{name}].needed", f"limits[{name}].captures"]
+        return [f"{name} not in whole and not limits.only_runs({name})"]
     return [
         f"{name} not in limits",
         f"limits[{name}].needed is not {needed}",

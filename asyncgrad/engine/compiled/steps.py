@@ -213,7 +213,7 @@ class StepWriter:
                     strangers.append(name)
             elif not target.is_wanted:
                 name = self._names.take("x")
-                guards.append(f"should_execute(limits, {name})")
+                guards.append(f"limits.executes({name})")
                 strangers.append(name)
             elif (known := self._known(target)) is not None:
                 name = self._names.take("x")

@@ -13,7 +13,6 @@ from ...graph.metadata import conform
 from ...graph.values import sum_to
 from ..body import run_here
 from ..device import is_elsewhere
-from ..exec_info import should_execute
 from .careful import captured_at, careful
 from .measured import is_for_a_worker, run_measured
 from .program import Differs, Line, LineKind, pause
@@ -22,7 +21,9 @@ __all__ = ["Text"]
 
 _PLACEHOLDER = re.compile(r"\$(\w+)")
 #: What local names look like, and the parameters.
-_LOCAL = re.compile(r"[nghstlx]\d+|_|task|deadline|limits|captured|leaves|left|grads|state|base|piece\d+|backward")
+_LOCAL = re.compile(
+    r"[nghstlx]\d+|_|task|deadline|limits|captured|whole|leaves|left|grads|state|base|piece\d+|backward"
+)
 
 
 @final
@@ -48,7 +49,6 @@ class Text:
             "pause": pause,
             "run_here": run_here,
             "run_measured": run_measured,
-            "should_execute": should_execute,
             "sum_to": sum_to,
         }
         self._constants = {id(value): name for name, value in self.namespace.items()}

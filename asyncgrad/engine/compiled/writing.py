@@ -63,7 +63,7 @@ class Writer(StepWriter):
         if is_first and self._is_careful:
             text.emit("left = task.plain.count_edges(n0)")
         if self._limited:
-            text.emit("limits, captured = task.limits, task.captured")
+            text.emit("limits, captured, whole = task.limits, task.captured, task.limits.whole")
         for index in range(begin, end):
             text.step = index - begin
             self._write_step(index, index + 1 == end)

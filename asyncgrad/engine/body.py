@@ -32,17 +32,22 @@ class Body:
         depth: of the backward; deeper ones are more urgent.
     """
 
-    __slots__ = ("_bodies", "_depth", "grads", "node")
+    __slots__ = ("_bodies", "_depth", "_rest", "grads", "node")
 
     def __init__(self, node: Node, grads: tuple[Any, ...], bodies: Bodies | None = None, depth: int = 0) -> None:
         self.node = node
         self.grads = grads
         self._bodies = bodies
         self._depth = depth
+        #: What is left to be run, once what was saved has been awaited.
+        self._rest: Callable[[], Any] | None = None
 
     def __call__(self) -> Any:
-        """Run the body, once; return its gradients."""
+        """Run the body, or what is left of it, once; return its gradients."""
         # It is to hold the only reference to what arrived.
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            return rest()
         grads, self.grads = self.grads, ()
         return self.node.apply(grads)
 
@@ -50,11 +55,11 @@ class Body:
     def may_leave(self) -> bool:
         """Whether it may run in another thread: not in a blocking backward, nor where there are no workers.
 
-        Nor where something that was saved has to be awaited first, on the loop of the backward.
+        Nor where it awaits by itself, on the loop of the backward, what was saved.
         """
         node = self.node
         may_leave = self._bodies is not None and WORKERS.get().limit > 0 and not node.stays_on_loop
-        return may_leave and not node.waits_for_saved()
+        return may_leave and (node.unpacks_apart or not node.waits_for_saved())
 
     @property
     def threshold(self) -> float:
@@ -73,18 +78,24 @@ class Body:
     async def elsewhere(self, measured: Callable[[float], Any]) -> Any:
         """Run the body on a worker; tell `measured` how many seconds it took. Suspends until it has ended.
 
-        Bodies that are functions of what they are given and nothing else run side by side. A user's need not be, nor a
-        user's unpack hooks, and so no further node starts meanwhile: they run in the order that they always have. What
-        they return that has to be awaited is awaited here.
+        What was saved and has to be awaited is awaited here first. Bodies that are functions of what they are given and
+        nothing else run side by side. A user's need not be, nor a user's unpack hooks, and so no further node starts
+        meanwhile: they run in the order that they always have. What they return that has to be awaited is awaited here.
         """
         # The worker that runs this holds no reference to them: a loop that is closed and forgotten may be collected,
         # and what waits for a worker is withdrawn then.
         bodies, self._bodies = self._bodies, None
         assert bodies is not None
         quota, node = WORKERS.get(), self.node
-        call = Call(self, (-self._depth, self.node.order), _context_of_worker(), bodies.mailbox)
+        is_alone = not node.is_traceable
+        if node.unpacks_apart and node.waits_for_saved():
+            grads, self.grads = self.grads, ()
+            self._rest = await node.when_unpacked(grads)
+            del grads
+        else:
+            is_alone = is_alone or any(packed.calls_users for packed in node.needed_packed())
+        call = Call(self, (-self._depth, node.order), _context_of_worker(), bodies.mailbox)
         WORKER_POOL.submit(call, quota)
-        is_alone = not node.is_traceable or any(packed.calls_users for packed in node.needed_packed())
         try:
             outputs = await bodies.result_of(call, is_alone)
             if inspect.isawaitable(outputs):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..graph.grad_change import GradChange
     from ..graph.node import Node
+    from .compiled.preparing import CompilingGait
     from .completion import Completion
     from .deeper_first import DeeperFirst
     from .errand import Errand
@@ -159,11 +160,17 @@ class GraphTask(TaskRecord):
         #: None where this process has met no stream.
         self.streams = TaskStreams.of_caller() if streams_met[0] else None
         #: None where the backward begins in the counted gait.
-        self.plain: PlainGait | CompiledGait | None = first_gait(self, grad, input_nr)
+        self.plain: PlainGait | CompiledGait | CompilingGait | None = first_gait(self, grad, input_nr)
         if self.plain is None:
             self._start_counted(root, grad, input_nr)
         if self.streams is not None:
             self.streams.start(root, input_nr)
+
+    def start_in_engine(self, grad: Any, input_nr: int) -> None:
+        """Begin anew, with no compiled function; nothing has run."""
+        self.plain = first_gait(self, grad, input_nr, False)
+        if self.plain is None:
+            self._start_counted(self.root, grad, input_nr)
 
     def _start_counted(self, root: Node, grad: Any, input_nr: int) -> None:
         self.counted = CountedGait([root], (), self.limits, not self.create_graph, self.streams)

@@ -121,6 +121,13 @@ class MayBeHeavy:
     #: it may use that loop, or what only that thread may touch. Otherwise a worker thread may run it.
     stays_on_loop = False
 
+    #: Whether `when_unpacked` tells waiting for what was saved from computing with it. Otherwise `apply` does both.
+    unpacks_apart = False
+
+    async def when_unpacked(self, grads: tuple[Any, ...]) -> Callable[[], Any]:
+        """Return what does the rest of `apply(grads)`, in any thread, once all that was saved has come."""
+        raise NotImplementedError(f"{type(self).__name__} unpacks_apart, and must implement when_unpacked")
+
     def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
         return (self.name, type(self), *map(kind_of, grads)), 1e-4

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .offload import Offload
     from .reading import Reading
 
-__all__ = ["Activation", "Entry", "Place", "Staying"]
+__all__ = ["Activation", "Entry", "Place", "Staying", "is_parameter"]
 
 
 class Place(enum.Enum):
@@ -32,7 +32,7 @@ class Place(enum.Enum):
 class Entry:
     """One array under one key; shared by who needs it and by what writes it. Guarded by the lock of its Offload."""
 
-    __slots__ = ("array", "key", "layout", "nbytes", "number", "place", "reading")
+    __slots__ = ("array", "is_put", "is_wanted", "key", "layout", "nbytes", "number", "place", "reading")
 
     def __init__(self, number: int, key: str, array: Any, layout: Layout) -> None:
         #: Entries of one Offload are numbered in the order in which they were made.
@@ -43,8 +43,16 @@ class Entry:
         #: None once it is stored.
         self.array = array
         self.place = Place.GONE
+        #: Whether the store has been told to keep it.
+        self.is_put = False
+        #: Whether a backward has asked for it before it was written.
+        self.is_wanted = False
         #: What reads it, or has read it for somebody who has not taken it yet.
         self.reading: weakref.ref[Reading] | None = None
+
+    def under_way(self) -> Reading | None:
+        """Return what reads it, or holds it for somebody who has not taken it yet."""
+        return None if self.reading is None else self.reading()
 
 
 @final
@@ -103,3 +111,10 @@ def _changed(described: str, saved: int, now: int) -> ChangedTensorError:
         f"a saved tensor of {described} was changed in place since the forward call: it is at version {now}, and "
         f"version {saved} was saved. Change a copy instead: t = t.copy(); t += ..."
     )
+
+
+def is_parameter(tensor: Tracked) -> bool:
+    """Tell whether a tensor is a leaf that requires grad, or a view of one: who holds it holds its memory anyway."""
+    view = tensor._view_meta()
+    base = tensor if view is None else view.base
+    return base._grad_fn is None and base._meta is not None and base._meta.requires_grad

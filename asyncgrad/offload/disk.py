@@ -9,6 +9,7 @@ import os
 import stat
 import tempfile
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, final
@@ -25,6 +26,13 @@ __all__ = ["DiskStore"]
 THREADS = 4
 
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+#: Whether a file that is open can lose its name; on Windows it cannot.
+_LOSES_NAME = os.name == "posix"
+#: From so many bytes on the memory of a removed file is freed in the background. (Measured: 90 µs for each MiB.)
+_LARGE = 2**20
+#: So many removed files may wait for that: each takes a descriptor, and its room on the disk.
+MOST_REMOVED = 4
 
 
 @final
@@ -51,28 +59,49 @@ class DiskStore:
         b'some bytes'
     """
 
-    __slots__ = ("__weakref__", "_directory", "_is_private", "_lock", "_mine", "_opened", "_paths", "_pool", "_run")
+    __slots__ = (
+        "__weakref__",
+        "_begun",
+        "_directory",
+        "_files",
+        "_freeing",
+        "_is_private",
+        "_lock",
+        "_mine",
+        "_opened",
+        "_pool",
+        "_removed",
+        "_run",
+    )
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         self._is_private = directory is None
         name = f"asyncgrad-{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}"
         self._directory = Path(tempfile.gettempdir()) / name if directory is None else Path(directory).absolute()
-        #: Where each key is.
-        self._paths: dict[str, Path] = {}
+        #: Where each key is, and how many bytes.
+        self._files: dict[str, tuple[Path, int]] = {}
+        #: The descriptors of files that have lost their names, and whose memory is to be freed.
+        self._removed: deque[int] = deque()
         self._begin()
         begin_anew_in_children(self)
 
     def _begin(self) -> None:
+        # Of both: the garbage collector may release at any line.
         self._lock = threading.RLock()
+        #: Held while the memory of removed files is freed.
+        self._freeing = threading.RLock()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="asyncgrad-disk")
         self._run: RunDirectory | None = None
-        #: The keys whose files this process has written, or is writing.
+        #: The keys whose files this process has written, or is to write.
         self._mine: set[str] = set()
+        #: The files that are being written.
+        self._begun: dict[str, Path] = {}
         self._opened = 0
 
     def begin_anew(self) -> None:
         """Part from the parent's folder and threads, in a child process."""
         self._begin()
+        self._free_removed()
 
     def __repr__(self) -> str:
         return f"DiskStore({str(self._directory)!r})"
@@ -103,7 +132,13 @@ class DiskStore:
         Raises:
             OSError: the disk is full, or fails, or the folder is gone.
         """
-        await asyncio.get_running_loop().run_in_executor(self._pool, self._write, key, data)
+        with self._lock:
+            self._mine.add(key)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._write, key, data)
+        except BaseException:
+            self.release(key)
+            raise
 
     async def get(self, key: str) -> memoryview:
         """Return what the file holds.
@@ -118,49 +153,84 @@ class DiskStore:
         """Remove the file, if there is one."""
         self.release(key)
 
-    def release(self, key: str) -> None:
-        """Remove the file, if there is one, without a turn of the loop: that takes a system call."""
+    def release(self, key: str) -> bool:
+        """Remove the file, if there is one, without a turn of the loop: that takes a few system calls.
+
+        One that is being written, or is yet to be, is not seen any more either. False where there is none, or the
+        system keeps the name of a file that is open: then it is to be released again when it has been written.
+        """
         with self._lock:
-            path = self._paths.pop(key, None)
+            path, size = self._files.pop(key, (None, 0))
             if key not in self._mine:
-                return
+                return False
+            if path is None and (path := self._begun.get(key)) is not None and not _LOSES_NAME:
+                return False
             self._mine.discard(key)
             # It may have been removed by somebody else. What cannot be removed goes with the folder, at the latest.
             with contextlib.suppress(OSError):
                 if path is not None:
-                    path.unlink(missing_ok=True)
+                    self._remove(path, size)
             self._tidy()
+            return True
+
+    def _remove(self, path: Path, size: int) -> None:
+        """Take away the name of a file. The memory of a large one is freed by the thread that reads next, or writes.
+
+        That takes longer than the rest. It is not given to the pool here: the garbage collector may call this while
+        the same thread gives the pool something else. The caller holds the lock.
+        """
+        if size >= _LARGE and _LOSES_NAME and len(self._removed) < MOST_REMOVED:
+            # It loses its name below, and its memory when this is closed.
+            with contextlib.suppress(OSError):
+                self._removed.append(os.open(path, os.O_RDONLY | _FLAGS))
+        path.unlink(missing_ok=True)
+
+    def _free_removed(self, wait: bool = False) -> None:
+        """Free the memory of removed files, in any thread, unless another one is at it.
+
+        Who holds the store's lock must not wait: the other may need it, for the garbage collector.
+        """
+        if not self._freeing.acquire(blocking=wait):
+            return
+        try:
+            while self._removed:
+                os.close(self._removed.popleft())
+        finally:
+            self._freeing.release()
 
     def _write(self, key: str, data: memoryview) -> None:
+        # What was removed before is to take no room any more.
+        self._free_removed(wait=True)
         with self._lock:
-            self._mine.add(key)
+            if key not in self._mine:
+                # It has been released meanwhile.
+                return
             path = self._folder() / key
-        try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+            self._begun[key] = path
+        size = len(data)
+        try:
             try:
                 while data:
                     data = data[os.write(file, data) :]
             finally:
                 os.close(file)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+        finally:
             with self._lock:
-                self._mine.discard(key)
-                self._tidy()
-            raise
-        with self._lock:
-            self._paths[key] = path
+                del self._begun[key]
+                if key in self._mine:
+                    self._files[key] = path, size
 
     def _read(self, key: str) -> memoryview:
         with self._lock:
-            path = self._paths[key]
+            path, _ = self._files[key]
         with path.open("rb", buffering=0) as file:
             # Not zeroed, as a bytearray would be.
             data = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data
             left = data
             while left and (count := file.readinto(left)):
                 left = left[count:]
+        self._free_removed()
         return data[: len(data) - len(left)]
 
     def _folder(self) -> Path:
@@ -178,6 +248,8 @@ class DiskStore:
         if self._run is not None and not self._opened and not self._mine:
             self._run.remove()
             self._run = None
+            # Nothing may be read or written for long.
+            self._free_removed()
 
 
 def _check_private(directory: Path) -> None:

@@ -80,7 +80,9 @@ class save_to_store(OffloadingMode):
     They are put there in the background while the forward goes on; where more than `max_pending_bytes` wait for that,
     the forward waits. A backward asks for the tensors of nodes that are not ready yet, in the order in which nodes
     run, `prefetch` of them at a time, and never for so many that more than `max_pending_bytes` wait to be used (one at
-    least). Gradients have the bits that they have without it, since arrays come back with the strides that they had.
+    least). What it asks for before it was put there stays in memory until it has been used, and is put there only where
+    a forward waits for room, or `async with` for the end of all puts. Gradients have the bits that they have without
+    it, since arrays come back with the strides that they had.
 
     A tensor saved twice is put there once. What is not put there: tensors of less than `min_bytes`; leaves that
     require grad, and views of them, since they stay in memory anyway; arrays of objects, and of subclasses of ndarray.

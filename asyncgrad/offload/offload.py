@@ -17,10 +17,10 @@ from ..context import BLOCKING
 from ..engine.loop_thread import LoopThread
 from ..errors import StoreError, StoreWarning
 from ..graph.read_ahead import NO_ROOM
-from .activation import Activation, Entry, Place, Staying
+from .activation import Activation, Entry, Place, Staying, is_parameter
 from .forking import begin_anew_in_children
 from .layout import Layout, root_of
-from .reading import Reading, wake
+from .reading import Reading, store_error, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,8 @@ class Offload:
         store: where they go.
         min_bytes: smaller ones stay in memory.
         max_pending_bytes: how much may wait to be written, and how much may have been read ahead.
-        release: deletes what is under a key at once; None has the store's `delete` do so in the background.
+        release: deletes what is under a key at once, even while it is being put, and tells whether it has; None has the
+            store's `delete` do so in the background.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class Offload:
         "_release",
         "_room",
         "_settling",
+        "_short_of_room",
         "_store",
         "_thread",
         "_token",
@@ -70,7 +72,7 @@ class Offload:
     )
 
     def __init__(
-        self, store: Store, min_bytes: int, max_pending_bytes: int, release: Callable[[str], None] | None = None
+        self, store: Store, min_bytes: int, max_pending_bytes: int, release: Callable[[str], bool] | None = None
     ) -> None:
         self._store = store
         self._min_bytes = min_bytes
@@ -93,6 +95,8 @@ class Offload:
         self._token = f"{os.getpid()}-{secrets.token_hex(4)}"
         #: Bytes that wait to be written.
         self._pending = 0
+        #: How many threads wait for there to be less.
+        self._short_of_room = 0
         #: Bytes that have been read and not been taken, in a list for the readings to share.
         self._room = [0]
         #: The first error of a write that nobody has been told of, and the number of the first entry since one was.
@@ -121,7 +125,7 @@ class Offload:
             StoreError: the store has failed before.
         """
         array = tensor._data
-        if not Layout.can_hold(array) or array.nbytes < self._min_bytes or _is_parameter(tensor):
+        if not Layout.can_hold(array) or array.nbytes < self._min_bytes or is_parameter(tensor):
             return Staying(tensor)
         layout, root = Layout(array), root_of(array)
         if layout.nbytes < self._min_bytes or layout.nbytes > root.nbytes:
@@ -140,25 +144,33 @@ class Offload:
         return activation
 
     def prefetch(self, kept: Activation | Staying) -> Any:
-        """Begin to read what is in the store; return what holds it, None where there is nothing to read."""
+        """Begin to read what is in the store; return what holds it, None where it stays in memory.
+
+        What is still in memory is kept there until it has been used.
+        """
         if isinstance(kept, Staying):
             return None
         entry = kept.entry
         with self._changed:
-            if entry.place is not Place.STORED:
+            if entry.place is Place.KEPT:
                 return None
-            reading = _under_way(entry)
+            reading = entry.under_way()
             if reading is not None:
                 return reading
             if self._room[0] and self._room[0] + entry.nbytes > self._max_pending:
                 return NO_ROOM
-            return self._read(entry)
+            if entry.array is None:
+                return self._read(entry)
+            entry.is_wanted = True
+            reading = self._reading(entry)
+            reading.end(entry.array, None)
+            return reading
 
     def waits(self, kept: Activation | Staying) -> bool:
         """Tell whether unpacking has to wait for the store, and may be awaited."""
         if isinstance(kept, Staying) or kept.entry.place is not Place.STORED or _may_block():
             return False
-        reading = _under_way(kept.entry)
+        reading = kept.entry.under_way()
         return reading is None or not reading.is_ended
 
     def unpack(self, kept: Activation | Staying) -> Any:
@@ -174,8 +186,9 @@ class Offload:
         entry = kept.entry
         with self._changed:
             array = entry.array
+            entry.is_wanted = True
             if array is None:
-                reading = _under_way(entry) or self._read(entry)
+                reading = entry.under_way() or self._read(entry)
         if array is not None:
             if entry.place is Place.KEPT and (failure := self._take_failure()) is not None:
                 warnings.warn(str(failure), StoreWarning, stacklevel=2)
@@ -189,27 +202,48 @@ class Offload:
     def _queue_up(self, entry: Entry) -> None:
         with self._changed:
             while self._pending and self._pending + entry.nbytes > self._max_pending and self._failure is None:
-                self._changed.wait()
+                self._wait_for_room()
             self.raise_failure()
             entry.place = Place.QUEUED
             self._pending += entry.nbytes
             self._queue.append(entry)
             self._write_more()
 
+    def _wait_for_room(self) -> None:
+        """Wait for a change of what is under way. The caller holds the lock."""
+        self._short_of_room += 1
+        try:
+            self._write_more()
+            self._changed.wait()
+        finally:
+            self._short_of_room -= 1
+
     def _write_more(self) -> None:
-        """Begin to write what is first in the queue. The caller holds the lock."""
+        """Begin to write what is first in the queue. The caller holds the lock.
+
+        What a backward has asked for will soon be let go of, most likely. It is written only where somebody waits for
+        room, or for the end of all writes.
+        """
+        is_urgent = self._short_of_room > 0 or bool(self._settling)
+        put_off: list[Entry] = []
         while self._queue and len(self._writing) < WRITERS:
             entry = self._queue.popleft()
-            if entry.place is Place.QUEUED:
+            if entry.is_wanted and not is_urgent and entry.place is Place.QUEUED:
+                put_off.append(entry)
+            elif entry.place is Place.QUEUED:
                 entry.place = Place.WRITING
                 self._writing.add(entry)
                 if not self._thread.submit(self._write(entry, entry.array)):
                     self._end_write(entry, RuntimeError("no thread can run it"))
+        self._queue.extendleft(reversed(put_off))
 
     async def _write(self, entry: Entry, array: Any) -> None:
         error: BaseException | None = None
+        with self._changed:
+            entry.is_put = entry.place is Place.WRITING
         try:
-            await self._store.put(entry.key, entry.layout.read(array))
+            if entry.is_put:
+                await self._store.put(entry.key, entry.layout.read(array))
         except BaseException as raised:
             error = raised
             if not isinstance(raised, Exception):
@@ -229,8 +263,8 @@ class Offload:
                 # Of what was queued before an error was told, nothing new is to be told.
                 if self._failure is None and isinstance(error, Exception) and entry.number >= self._told:
                     what = f"a saved tensor of {entry.layout.described()} could not be put into {self._store!r}"
-                    self._failure = _store_error(error, what, "it stays in memory. Make room, or name another place")
-        if not was_needed:
+                    self._failure = store_error(error, what, "it stays in memory. Make room, or name another place")
+        if not was_needed and entry.is_put:
             self._delete(entry)
         with self._changed:
             self._writing.discard(entry)
@@ -258,6 +292,7 @@ class Offload:
             waits = self._pending > 0
             if waits:
                 self._settling.append((loop, waiter))
+                self._write_more()
         if waits:
             try:
                 await waiter
@@ -287,10 +322,14 @@ class Offload:
 
     def _read(self, entry: Entry) -> Reading:
         """Begin to read. The caller holds the lock."""
-        reading = Reading(entry, self._changed, self._room)
-        entry.reading = weakref.ref(reading)
+        reading = self._reading(entry)
         if not self._thread.submit(self._fetch(reading)):
             self._end_read(reading, None, RuntimeError("no thread can run it"))
+        return reading
+
+    def _reading(self, entry: Entry) -> Reading:
+        reading = Reading(entry, self._changed, self._room)
+        entry.reading = weakref.ref(reading)
         return reading
 
     async def _fetch(self, reading: Reading) -> None:
@@ -310,7 +349,7 @@ class Offload:
         entry, failure = reading.entry, None
         if error is not None:
             what = f"a saved tensor of {entry.layout.described()} could not be got from {self._store!r}"
-            failure = _store_error(error, what, "the backward cannot go on without it; run the forward again")
+            failure = store_error(error, what, "the backward cannot go on without it; run the forward again")
             with self._changed:
                 # Who asks again, in another backward, tries again.
                 entry.reading = None
@@ -328,7 +367,7 @@ class Offload:
                 self._notify()
         if place is Place.STORED:
             self._delete(entry)
-        elif place is Place.WRITING and self._release is not None:
+        elif place is Place.WRITING and entry.is_put and self._release is not None and not self._release(entry.key):
             self._wait_for_end(entry)
 
     def _wait_for_end(self, entry: Entry) -> None:
@@ -352,25 +391,6 @@ class Offload:
             self._thread.submit(self._store.delete(entry.key))
 
 
-def _under_way(entry: Entry) -> Reading | None:
-    return None if entry.reading is None else entry.reading()
-
-
 def _may_block() -> bool:
     """Tell whether this thread may stand still: in a blocking backward, or where no loop runs."""
     return BLOCKING.get() or asyncio._get_running_loop() is None
-
-
-def _is_parameter(tensor: Tracked) -> bool:
-    """Tell whether a tensor is a leaf that requires grad, or a view of one: who holds it holds its memory anyway."""
-    view = tensor._view_meta()
-    base = tensor if view is None else view.base
-    return base._grad_fn is None and base._meta is not None and base._meta.requires_grad
-
-
-def _store_error(error: BaseException, what: str, advice: str) -> StoreError:
-    text = f"{what}: {error or type(error).__name__}; {advice}"
-    number = error.errno if isinstance(error, OSError) else None
-    made = StoreError(text) if number is None else StoreError(number, text)
-    made.__cause__ = error.with_traceback(None)
-    return made

@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, final
 
+from ..errors import StoreError
+
 if TYPE_CHECKING:
     import threading
 
-    from ..errors import StoreError
     from .activation import Entry
 
-__all__ = ["Reading", "wake"]
+__all__ = ["Reading", "store_error", "wake"]
 
 
 @final
 class Reading:
-    """An array that comes back, or has come back and has not been taken by all who asked for it ahead.
+    """An array that comes back, or is there and has not been taken by all who asked for it ahead.
 
     It is held by those alone. When the last lets go of it, the room that it takes is free again.
 
@@ -89,3 +90,12 @@ def wake(waiter: asyncio.Future[None]) -> None:
     """Let who waits go on, unless that was cancelled."""
     if not waiter.done():
         waiter.set_result(None)
+
+
+def store_error(error: BaseException, what: str, advice: str) -> StoreError:
+    """Return the error that tells a user what a store has raised, with its number if it has one."""
+    text = f"{what}: {error or type(error).__name__}; {advice}"
+    number = error.errno if isinstance(error, OSError) else None
+    made = StoreError(text) if number is None else StoreError(number, text)
+    made.__cause__ = error.with_traceback(None)
+    return made

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..graph.compiled_args import Kind
 
-__all__ = ["Inlined", "inlined", "kind_of_result"]
+__all__ = ["Inlined", "applied", "inlined", "kind_of_result"]
 
 _ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -43,7 +43,7 @@ def inlined(formula: Callable[..., Any]) -> Inlined | None:
     """Return a formula of asyncgrad's own as an expression; None where it is more than that, or cannot be read."""
     if not isinstance(formula, types.FunctionType) or not formula.__module__.startswith("asyncgrad."):
         return None
-    body = _body(formula)
+    body = _body(formula.__code__, formula.__globals__)
     if body is None:
         return None
     code = formula.__code__
@@ -68,30 +68,61 @@ def _bare(value: Any) -> Any:
     return names["_function"] if names.get("_next_class") is not None and "_function" in names else value
 
 
-def _body(formula: types.FunctionType) -> ast.expr | None:
-    code = formula.__code__
-    for node in _functions_of(code.co_filename).get(code.co_firstlineno, ()):
+def _body(code: types.CodeType, names: Mapping[str, Any]) -> ast.expr | None:
+    modules = [name for name in code.co_names if isinstance(names.get(name), types.ModuleType)]
+    for node in _functions_of(code.co_filename, code.co_firstlineno):
         body = node.body if isinstance(node, ast.Lambda) else _returned(node)
-        if body is not None and _is_compiled_to(node, body, code):
+        if body is not None and _is_compiled_to(node, body, code, modules):
             return body
     return None
 
 
 @functools.cache
-def _functions_of(path: str) -> dict[int, list[Any]]:
-    """Return the functions of a source file by their first line; none where it cannot be read."""
+def _functions_of(path: str, line: int) -> list[Any]:
+    """Return the functions of a source file that begin in a line; none where it cannot be read.
+
+    Of the file, the statement around the line is parsed and no more, since an event loop may have to wait for that.
+    """
+    tree = None
     try:
-        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return {}
-    found: dict[int, list[Any]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            found.setdefault(line, []).append(node)
-        elif isinstance(node, ast.Lambda):
-            found.setdefault(node.lineno, []).append(node)
-    return found
+        lines = _lines_of(path)
+        begin, end = line - 1, line
+        while begin and not _begins_a_statement(lines[begin]):
+            begin -= 1
+        while tree is None and end <= len(lines):
+            if end == len(lines) or _begins_a_statement(lines[end]):
+                tree = _parsed(lines, begin, end)
+            end += 1
+    except (OSError, ValueError, IndexError):
+        return []
+    if tree is None:
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda)) and _first(node) == line]
+
+
+@functools.lru_cache(8)
+def _lines_of(path: str) -> list[str]:
+    return Path(path).read_text(encoding="utf-8").splitlines()
+
+
+def _parsed(lines: list[str], begin: int, end: int) -> ast.Module | None:
+    """Return lines of a source file as they are parsed, with their numbers; None where they are no whole statement."""
+    try:
+        return ast.parse("\n" * begin + "\n".join(lines[begin:end]))
+    except SyntaxError:
+        # Such as a decorator, whose function comes with the next line.
+        return None
+
+
+def _begins_a_statement(line: str) -> bool:
+    """Tell whether a line, in the style of this package, begins a statement of its own in a module."""
+    return line[:1].isalpha() or line[:1] in ("_", "@")
+
+
+def _first(node: ast.FunctionDef | ast.Lambda) -> int:
+    """Return the line that a function's code says that it begins in."""
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _returned(function: ast.FunctionDef) -> ast.expr | None:
@@ -101,8 +132,15 @@ def _returned(function: ast.FunctionDef) -> ast.expr | None:
     return body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
 
 
-def _is_compiled_to(node: Any, body: ast.expr, code: types.CodeType) -> bool:
-    """Tell whether this function in the source is the one that `code` was compiled from."""
+def _is_compiled_to(node: Any, body: ast.expr, code: types.CodeType, modules: list[str]) -> bool:
+    """Tell whether this function in the source is the one that `code` was compiled from.
+
+    Args:
+        node: the function.
+        body: what it returns.
+        code: its bytecode.
+        modules: which of the names in it are those of modules.
+    """
     arguments = node.args
     if arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg or arguments.defaults:
         return False
@@ -118,11 +156,11 @@ def _is_compiled_to(node: Any, body: ast.expr, code: types.CodeType) -> bool:
         kw_defaults=[],
         defaults=[],
     )
-    expression = ast.fix_missing_locations(ast.Expression(ast.Lambda(bare, body)))
+    # What is called of a module is fetched in another way where the same source imports that.
+    imports: list[ast.stmt] = [ast.Import([ast.alias("sys", name)]) for name in modules]
+    module = ast.fix_missing_locations(ast.Module([*imports, ast.Expr(ast.Lambda(bare, body))], []))
     again = next(
-        constant
-        for constant in compile(expression, "<formula>", "eval").co_consts
-        if isinstance(constant, types.CodeType)
+        constant for constant in compile(module, "<formula>", "exec").co_consts if isinstance(constant, types.CodeType)
     )
     found = {*again.co_consts} - {None}
     return again.co_code == code.co_code and again.co_names == code.co_names and found <= {*code.co_consts}
@@ -144,10 +182,10 @@ def _kind(node: ast.expr, constants: Mapping[str, Any], kinds: Mapping[str, Any]
     if isinstance(node, ast.Name):
         return kinds.get(node.id)
     if isinstance(node, ast.UnaryOp) and type(node.op) in _ARITHMETIC:
-        return _applied(_ARITHMETIC[type(node.op)], [_kind(node.operand, constants, kinds)])
+        return applied(_ARITHMETIC[type(node.op)], [_kind(node.operand, constants, kinds)])
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         operands = [_operand(side, constants, kinds) for side in (node.left, node.right)]
-        return _applied(_ARITHMETIC[type(node.op)], operands)
+        return applied(_ARITHMETIC[type(node.op)], operands)
     return None
 
 
@@ -157,7 +195,13 @@ def _operand(node: ast.expr, constants: Mapping[str, Any], kinds: Mapping[str, A
     return value if type(value) in (int, float) else _kind(node, constants, kinds)
 
 
-def _applied(function: Callable[..., Any], operands: list[Any]) -> Any:
+def applied(function: Callable[..., Any], operands: list[Any]) -> Any:
+    """Return shape and dtype of what an elementwise function gives on arrays of these kinds; None if not certain.
+
+    Args:
+        function: of arrays, or of arrays and numbers.
+        operands: for each the shape and dtype, None where they are not known, or a Python number.
+    """
     if None in operands:
         return None
     arrays = [operand for operand in operands if isinstance(operand, tuple)]

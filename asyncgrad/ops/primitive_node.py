@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_GRAPH_TASK
@@ -72,6 +73,20 @@ class PrimitiveNode(PlannedNode):
         if wanted is not None:
             return self.apply_wanted(grad, wanted)
         return self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run_here(self, grad)
+
+    unpacks_apart = True
+
+    async def when_unpacked(self, grads: tuple[Any, ...]) -> Callable[[], Any]:
+        """Return what computes the gradients, in any thread, once what the wanted formulas need has been unpacked."""
+        (grad,) = grads
+        wanted = self._wanted()
+        packed = {} if grad is None else self._packed(wanted)
+        unpacked = unpack_all(self, packed.values())
+        if inspect.isawaitable(unpacked):
+            unpacked = await unpacked
+        if not packed:
+            return partial(self.apply, grads)
+        return partial(self._apply_unpacked, grad, wanted, packed, unpacked)
 
     def _wanted(self) -> Sequence[bool] | None:
         """Tell of each argument whether the backward that runs needs its gradient; None where it needs all."""

@@ -590,6 +590,46 @@ def test_graphs_of_many_nodes_are_compiled_in_pieces(cache):
     assert ag.engine.compiled_source(y).count("async def piece") in (2, 3)
 
 
+@pytest.mark.parametrize("layers", range(3, 8))
+def test_one_node_may_lead_to_several_leaves_however_many_have_been_met_before(cache, layers):
+    random = np.random.default_rng(5)
+    leaves = [ag.tensor(random.standard_normal(shape), requires_grad=True) for shape in ((3, 3), (3,)) * layers]
+
+    def model(*leaves: Any) -> Any:
+        x = np.linspace(-1.0, 1.0, 6).reshape(2, 3)
+        for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
+            x = nn.linear(x, weight, bias)
+        return x.sum()
+
+    expected = engine_gradients(leaves, model)
+    with ag.compiled_autograd(after=0):
+        sync.backward(model(*leaves))
+
+    assert same_bits(gradients(leaves), expected)
+    assert cache.stats().hits == 1
+
+
+@pytest.mark.parametrize("before", [0, 6, 7, 8, 9, 12])
+def test_two_edges_to_one_leaf_are_not_taken_for_edges_to_two(cache, before):
+    first, second, *others = (leaf(float(number + 2)) for number in range(before + 2))
+
+    def run(left: ag.Tensor, right: ag.Tensor) -> None:
+        out = left * right
+        for other in others:
+            out = out * other
+        sync.backward(out)
+
+    with ag.compiled_autograd(after=0):
+        run(first, second)
+        clear([first, second])
+        run(first, first)
+
+    factor = float(np.prod([other.item() for other in others]))
+    assert first.grad.item() == 4.0 * factor
+    assert second.grad is None
+    assert (cache.stats().hits, sum(cache.stats().reasons.values())) == (1, 1)
+
+
 def test_sequences_of_several_lengths_are_each_compiled(cache):
     x = leaf(0.5)
 

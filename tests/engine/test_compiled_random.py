@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import mode
+from asyncgrad.engine.compiled import mode, steps
 from asyncgrad.engine.compiled.cache import Cache
+from asyncgrad.graph import compiled_args
 from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.bodies import loop_budget
 from tests.engine.hooking import as_kind, register
@@ -25,9 +26,14 @@ from tests.strategies import Program, programs
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
-    """One cache for all examples of a test: many of their graphs have one sketch, and differ below it."""
+    """One cache for all examples of a test: many of their graphs have one sketch, and differ below it.
+
+    Arrays of every size are reused where that is safe.
+    """
     made = Cache()
     monkeypatch.setattr(mode, "CACHE", made)
+    monkeypatch.setattr(compiled_args, "REUSED_FROM", 1)
+    monkeypatch.setattr(steps, "LARGE", 1)
     undisturbed(monkeypatch)
     return made
 

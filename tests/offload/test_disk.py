@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import StoreError, StoreWarning
 from asyncgrad.graph import DiskStore, save_to_disk
+from asyncgrad.offload.disk import MOST_REMOVED, THREADS
+from tests.engine.heavy import PATIENCE
 from tests.offload.scenes import Chain, files_in, is_empty
 
 LINKS = 5
@@ -237,11 +240,12 @@ def test_a_write_that_takes_a_part_is_continued(run: Any, tmp_path: Path, monkey
 
 def test_a_folder_that_was_removed_is_an_error(run: Any, tmp_path: Path):
     chain = Chain(LINKS)
+    losses: list[Any] = []
 
     async def remove_meanwhile(directory: Path) -> None:
         async with to(directory):
             shutil.rmtree(directory)
-            chain.compute()
+            losses.append(chain.compute())
 
     async def step() -> None:
         async with to(tmp_path / "new"):
@@ -467,3 +471,102 @@ def test_what_could_not_be_written_after_the_block_warns(run: Any, tmp_path: Pat
         run(step())
     except (StoreError, StoreWarning):
         pytest.fail("told twice")
+
+
+# Files that are removed.
+
+
+class SlowWrites:
+    """Writes that wait, once they have opened their files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go, self._write = threading.Semaphore(0), threading.Event(), os.write
+        monkeypatch.setattr(os, "write", self._later)
+
+    def _later(self, file: int, data: Any) -> int:
+        self.begun.release()
+        assert self.go.wait(PATIENCE)
+        return self._write(file, data)
+
+    def wait_for_begun(self, count: int) -> None:
+        for _ in range(count):
+            assert self.begun.acquire(timeout=PATIENCE)
+
+
+@posix
+def test_a_tensor_that_is_let_go_of_while_it_is_written_leaves_no_name_and_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    writes, x = SlowWrites(monkeypatch), ag.tensor(np.ones(1000), requires_grad=True)
+    manager = to(tmp_path)
+
+    with manager:
+        y = np.exp(x).sum()
+        writes.wait_for_begun(1)
+    assert len(files_in(tmp_path)) == 1
+    ag.sync.backward(y)
+    del y
+    assert is_empty(tmp_path)
+    assert manager._offload._pending == 8000
+
+    writes.go.set()
+    asyncio.run(manager._offload.settle())
+    assert is_empty(tmp_path)
+    assert x.grad is not None
+    assert np.array_equal(x.grad.numpy(), np.exp(np.ones(1000)))
+
+
+@posix
+def test_what_is_released_before_its_write_begins_is_never_written(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    writes, store = SlowWrites(monkeypatch), DiskStore(tmp_path)
+
+    async def step() -> None:
+        puts = [asyncio.create_task(store.put(f"a{number}", memoryview(b"abc"))) for number in range(THREADS + 1)]
+        await asyncio.to_thread(writes.wait_for_begun, THREADS)
+        assert store.release(f"a{THREADS}")
+        assert not store.release("b")
+        writes.go.set()
+        await asyncio.gather(*puts)
+        assert {path.name for path in files_in(tmp_path)} == {f"a{number}" for number in range(THREADS)}
+        for number in range(THREADS):
+            await store.delete(f"a{number}")
+
+    run(step())
+    assert is_empty(tmp_path)
+
+
+@posix
+@pytest.mark.parametrize("then", ["put", "get", "delete"])
+def test_large_files_are_gone_at_once_and_their_memory_with_what_the_store_does_next(
+    run: Any, tmp_path: Path, then: str
+):
+    store, count = DiskStore(tmp_path), 4 * MOST_REMOVED
+    data = memoryview(bytes(2**20))
+
+    def descriptors() -> int:
+        return len(list(Path("/dev/fd").iterdir()))
+
+    async def step() -> None:
+        await store.put("first", memoryview(b"abc"))
+        before = descriptors()
+        for number in range(count):
+            await store.put(f"a{number}", data)
+        for number in range(count):
+            assert store.release(f"a{number}")
+        assert [path.name for path in files_in(tmp_path)] == ["first"]
+        assert descriptors() == before + MOST_REMOVED
+        if then == "put":
+            await store.put("last", memoryview(b"abc"))
+        elif then == "get":
+            assert bytes(await store.get("first")) == b"abc"
+        if then != "delete":
+            assert descriptors() == before
+        await store.delete("first")
+        await store.delete("last")
+        # The lock of the folder is closed too.
+        assert descriptors() == before - 1
+
+    run(step())
+    assert is_empty(tmp_path)

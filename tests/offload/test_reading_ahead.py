@@ -148,3 +148,87 @@ def test_a_branch_that_gets_no_gradient_is_read_no_further_than_the_bound(run: A
 
     run(step())
     assert begun(store) == 5
+
+
+# What a backward asks for before it has been written.
+
+
+class Midway:
+    """A backward of a chain that begins while nothing has been written, and stops at its first node."""
+
+    def __init__(self, **options: Any) -> None:
+        self.chain, self.store = Chain(LINKS), MemoryStore()
+        self.manager = save_to_store(self.store, min_bytes=1, **options)
+
+    def keys(self, method: str) -> list[str]:
+        return [key for each, key in self.store.calls if each == method]
+
+    async def run(self, then: Any) -> None:
+        """Call `then()` when all has been asked for that may be, with two tensors on their way to the store."""
+        self.store.hold("put")
+        loss = self.chain.forward(self.manager)
+        self.store.wait_for_begun("put", 2)
+        # The gradient of the last weight comes once its node has unpacked what it needs.
+        handle = self.chain.weights[-1].register_hook(lambda grad: then())
+        await loss.backward(retain_graph=True)
+        handle.remove()
+        self.loss = loss
+
+    def write(self) -> None:
+        """Let what is on its way arrive."""
+        self.store.let_go("put")
+        self.store.wait_for_ended("put", 2)
+
+
+def test_what_is_asked_for_before_it_was_written_is_kept_and_not_read_back(run: Any):
+    midway = Midway(prefetch=100)
+
+    run(midway.run(midway.write))
+
+    assert midway.keys("get") == []
+    assert midway.chain.gradients() == midway.chain.expected()
+
+
+def test_what_is_asked_for_before_it_was_written_counts_as_read_ahead(run: Any):
+    size, rooms = 8 * 8 * 8, []
+    midway = Midway(prefetch=100, max_pending_bytes=(LINKS + 1) * size)
+
+    def look() -> None:
+        rooms.append(midway.manager._offload._room[0])
+        midway.write()
+
+    run(midway.run(look))
+
+    # The last two have been used by then.
+    assert rooms == [(LINKS + 1 - 1) * size]
+    assert midway.manager._offload._room[0] == 0
+
+
+def test_what_is_asked_for_is_written_no_more_unless_somebody_waits_for_that(run: Any):
+    midway = Midway(prefetch=100)
+
+    async def step() -> None:
+        await midway.run(midway.write)
+        assert len(midway.keys("put")) == 2
+        async with midway.manager:
+            pass
+        assert len(midway.store) == LINKS + 1
+        await midway.loss.backward()
+
+    run(step())
+    assert len(midway.keys("get")) == LINKS + 1
+
+
+def test_a_forward_that_needs_the_room_has_it_written(run: Any):
+    size = 8 * 8 * 8
+    midway, other = Midway(prefetch=100, max_pending_bytes=(LINKS + 1) * size), Chain(LINKS)
+
+    async def step() -> None:
+        await midway.run(midway.write)
+        # There is room for two.
+        loss = other.forward(midway.manager)
+        await midway.loss.backward()
+        await loss.backward()
+
+    run(step())
+    assert other.gradients() == other.expected()

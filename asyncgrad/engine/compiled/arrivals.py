@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from .buffers import Buffer
 from .program import Place, Slot
 
 if TYPE_CHECKING:
@@ -19,12 +20,13 @@ CARRIED: Place = (-1, 0)
 class Arrivals:
     """The gradients that arrive at the inputs of one node."""
 
-    __slots__ = ("_first", "_owned", "letter", "names")
+    __slots__ = ("_first", "_owned", "buffers", "letter", "names")
 
     def __init__(self, inputs: int, letter: str) -> None:
         self.letter = letter
         #: By input; None where nothing has arrived.
         self.names: list[str | None] = [None] * inputs
+        self.buffers: list[Buffer | None] = [None] * inputs
         self._first: list[Place | None] = [None] * inputs
         self._owned: list[Place | None] = [None] * inputs
 
@@ -35,17 +37,38 @@ class Arrivals:
         name = self.names[input_nr] = names.take(self.letter)
         return name
 
-    def arrive(self, input_nr: int, value: str, place: Place) -> str | None:
-        """Let the gradient named `value` arrive; return the line that does it, if it takes one."""
-        name = self.names[input_nr]
+    def arrive(self, input_nr: int, value: str, place: Place, buffer: Buffer, is_large: bool = False) -> str | None:
+        """Let the gradient named `value` arrive, in `buffer`; return the line that does it, if it takes one."""
+        name, held = self.names[input_nr], self.buffers[input_nr]
         assert name is not None
-        if self._first[input_nr] is None:
+        if held is None:
             self._first[input_nr] = place
+            self.buffers[input_nr] = buffer
+            buffer.holders += 1
             return None if value == name else f"{name} = {value}"
-        if self._owned[input_nr] is None:
-            self._owned[input_nr] = place
-            return f"{name} = {name} + {value}"
-        return f"{name} += {value}"
+        if self._owned[input_nr] is not None:
+            return f"{name} += {value}"
+        self._owned[input_nr] = place
+        self.buffers[input_nr] = total = Buffer(True)
+        total.holders = 1
+        held.holders -= 1
+        if is_large and held.is_new and not held.holders:
+            return f"{name} = sum_into({name}, {value}, out={name})"
+        if is_large and buffer.is_new and not buffer.holders:
+            return f"{name} = sum_into({name}, {value}, out={value})"
+        return f"{name} = {name} + {value}"
+
+    def let_go(self) -> None:
+        """Note that the node has run."""
+        for buffer in self.buffers:
+            if buffer is not None:
+                buffer.holders -= 1
+
+    def show(self) -> None:
+        """Note that others get to see what has arrived."""
+        for buffer in self.buffers:
+            if buffer is not None:
+                buffer.show()
 
     def name_of_first(self, input_nr: int) -> str | None:
         """Return the name that waits for the first gradient of an input; None where that has arrived."""

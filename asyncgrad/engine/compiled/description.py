@@ -6,36 +6,20 @@ A description holds no node. Two graphs with equal descriptions are run by the s
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.compiled_args import CompiledArgs
 from ...graph.leaf import AccumulateGrad, GraphRoot
-from ...graph.node import LEAF_ORDER
-from ..device import is_elsewhere
-from .traced import is_traced, traced_source
+from .traced import is_traced
 
 if TYPE_CHECKING:
     from ...graph.compiled_args import BodySource
     from ...graph.metadata import InputMetadata
     from ...graph.node import Node
-    from ..exec_info import ExecInfos
+    from .slices import Slices
 
-__all__ = [
-    "MOST_NODES",
-    "Cannot",
-    "Description",
-    "LeafPlace",
-    "Step",
-    "Target",
-    "describe",
-    "give_sources",
-    "reason_of",
-    "token_of",
-]
-
-#: Larger graphs are left to the engine: compiling one would take seconds.
-MOST_NODES = 20_000
+__all__ = ["Cannot", "Description", "LeafPlace", "Step", "Target", "token_of"]
 
 
 @final
@@ -119,25 +103,83 @@ class Step:
 class Description:
     """The steps of a backward in the order in which they run, and its leaves in that in which they are reached."""
 
-    __slots__ = ("_identity", "_last_edges", "_leaves_after", "input_nr", "is_careful", "leaves", "steps")
+    __slots__ = (
+        "_arrived",
+        "_last_edges",
+        "_leaf_edges",
+        "_leaves_after",
+        "_measured",
+        "input_nr",
+        "is_careful",
+        "leaves",
+        "length",
+        "steps",
+    )
 
-    def __init__(self, steps: list[Step], leaves: list[LeafPlace], input_nr: int) -> None:
+    def __init__(self, steps: list[Step], input_nr: int) -> None:
         self.steps = steps
-        self.leaves = leaves
+        self.leaves: list[LeafPlace] = []
         #: At which input of the first step the backward begins.
         self.input_nr = input_nr
-        self.is_careful = any(step.is_careful for step in steps) or any(leaf.is_careful for leaf in leaves)
-        self._identity = (tuple(step.identity() for step in steps), tuple(leaves), input_nr)
-        #: By step and by leaf, the step and the edge that deliver last.
+        self.is_careful = False
+        #: How many steps follow each other by the first edge that leads anywhere; and the last of them.
+        self.length = 0
+        self._measured = 0
+        #: By step and by leaf, the step and the edge that deliver last, in the order in which they do.
         self._last_edges: dict[tuple[bool, int], tuple[int, int]] = {}
-        for number, step in enumerate(steps):
-            for edge, target in enumerate(step.targets):
-                if target is not None and target.is_wanted:
-                    self._last_edges[target.is_leaf, target.number] = number, edge
         self._leaves_after: dict[int, list[int]] = {}
-        for (is_leaf, number), (last, _) in sorted(self._last_edges.items(), key=lambda item: item[1]):
+        #: By leaf, how many edges lead there.
+        self._leaf_edges: Counter[int] = Counter()
+        #: The inputs of steps that a gradient arrives at.
+        self._arrived: set[tuple[int, int]] = set()
+
+    def take_edges(self, index: int) -> None:
+        """Take note of where the edges of a step lead, now that it is known; the steps come in their order.
+
+        Raises:
+            Cannot: a gradient arrives at an input that says nothing of it, or that takes none.
+        """
+        step = self.steps[index]
+        self.is_careful = self.is_careful or step.is_careful
+        if index == self._measured:
+            first = next((target for target in step.targets if target is not None), None)
+            if first is not None and not first.is_leaf and first.number >= 0:
+                self._measured = first.number
+                self.length += 1
+        for edge, target in enumerate(step.targets):
+            if target is None or not target.is_wanted:
+                continue
+            place = target.is_leaf, target.number
+            self._last_edges.pop(place, None)
+            self._last_edges[place] = index, edge
+            if target.is_leaf:
+                self._leaf_edges[target.number] += 1
+            else:
+                self._check_input(target, index)
+
+    def _check_input(self, target: Target, index: int) -> None:
+        place = target.number, target.input_nr
+        if target.number <= index:
+            raise Cannot("an edge leads to a newer node")
+        inputs = self.steps[target.number].metadata
+        metadata = inputs[target.input_nr] if target.input_nr < len(inputs) else None
+        if target.input_nr >= len(inputs) or (metadata is not None and metadata.was_default_constructed):
+            raise Cannot("a gradient where an output has none")
+        if metadata is None and place in self._arrived:
+            raise Cannot("a sum of gradients of unknown shape")
+        self._arrived.add(place)
+
+    def take_leaves(self, leaves: Iterable[LeafPlace]) -> Slices[None]:
+        """Take what is known of the leaves, in their order, now that all edges are."""
+        for number, leaf in enumerate(leaves):
+            yield 0.0
+            self.leaves.append(leaf._replace(edges=self._leaf_edges[number]))
+            self.is_careful = self.is_careful or leaf.is_careful
+        for (is_leaf, number), (last, _) in self._last_edges.items():
+            yield 0.0
             if is_leaf:
                 self._leaves_after.setdefault(last, []).append(number)
+        self._arrived.clear()
 
     def ready_after(self, step: int) -> int:
         """Return the number of the step after which this one has got all its gradients."""
@@ -160,16 +202,6 @@ class Description:
             step = self.steps[target.number]
         return step.token
 
-    def length(self) -> int:
-        """Return how many steps follow each other by the first edge that leads anywhere."""
-        step, length = self.steps[0], 0
-        while (target := next((target for target in step.targets if target is not None), None)) is not None:
-            if target.is_leaf or target.number < 0:
-                break
-            step = self.steps[target.number]
-            length += 1
-        return length
-
     def path_to(self, index: int) -> tuple[int, ...]:
         """Return the edges that lead from the root to a step, the first way in the order of steps."""
         parents: dict[int, tuple[int, int]] = {}
@@ -183,159 +215,22 @@ class Description:
             path.append(edge)
         return tuple(reversed(path))
 
-    def is_like(self, other: Description) -> bool:
+    def is_like(self, other: Description) -> Slices[bool]:
         """Tell whether the other one is of the same structure, with the same shapes and dtypes."""
-        return self._identity == other._identity
+        if (len(self.steps), len(self.leaves), self.input_nr) != (len(other.steps), len(other.leaves), other.input_nr):
+            return False
+        for step, other_step in zip(self.steps, other.steps, strict=True):
+            yield 0.0
+            if step.identity() != other_step.identity():
+                return False
+        for leaf, other_leaf in zip(self.leaves, other.leaves, strict=True):
+            yield 0.0
+            if leaf != other_leaf:
+                return False
+        return True
 
 
 def token_of(node: Any) -> tuple[Any, ...]:
     """Return what tells one node from another at a glance."""
     plan = getattr(node, "plan", None)
     return (type(node) if plan is None else plan), node.shape, node.dtype, node.special is None
-
-
-def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Description:
-    """Return the description of a backward that starts at an input of `root`.
-
-    Raises:
-        Cannot: the graph holds something that a compiled backward cannot carry.
-    """
-    nodes, leaves = _reached(root, limits)
-    numbers = {node: index for index, node in enumerate(nodes)}
-    places: dict[Node, int] = {}
-    edges: Counter[Node] = Counter()
-    steps = []
-    for node in nodes:
-        state = _limits_of(node, limits)
-        step = Step(node, state)
-        steps.append(step)
-        if state is None or state[0]:
-            step.targets = tuple(
-                [
-                    None if target is None else _target(target, input_nr, leaves, places, numbers, limits)
-                    for target, input_nr in zip(node.next_nodes, node.input_nrs, strict=True)
-                ]
-            )
-            edges.update(target for target in node.next_nodes if target in leaves)
-    found = [
-        LeafPlace(leaf.shape or (), leaf.dtype, _limits_of(leaf, limits), leaf.special is not None, edges[leaf])
-        for leaf in places
-    ]
-    _check_inputs(steps)
-    return Description(steps, found, input_nr)
-
-
-def _check_inputs(steps: list[Step]) -> None:
-    """Raise where a gradient arrives at an input that says nothing of it, or that takes none."""
-    arrived: set[tuple[int, int]] = set()
-    for step in steps:
-        for target in step.targets:
-            if target is None or not target.is_wanted or target.is_leaf:
-                continue
-            place = target.number, target.input_nr
-            inputs = steps[target.number].metadata
-            metadata = inputs[target.input_nr] if target.input_nr < len(inputs) else None
-            if target.input_nr >= len(inputs) or (metadata is not None and metadata.was_default_constructed):
-                raise Cannot("a gradient where an output has none")
-            if metadata is None and place in arrived:
-                raise Cannot("a sum of gradients of unknown shape")
-            arrived.add(place)
-
-
-def _target(
-    target: Node,
-    input_nr: int,
-    leaves: dict[Node, None],
-    places: dict[Node, int],
-    numbers: dict[Node, int],
-    limits: ExecInfos | None,
-) -> Target:
-    if limits is not None and not limits.executes(target):
-        return Target(False, -1, input_nr, False)
-    if target in leaves:
-        return Target(True, places.setdefault(target, len(places)), input_nr, True)
-    return Target(False, numbers[target], input_nr, True)
-
-
-def give_sources(description: Description, root: Node, limits: ExecInfos | None) -> None:
-    """Fetch the source of each step from the nodes of the graph that `description` has just been made of.
-
-    Raises:
-        Cannot: a node has none.
-    """
-    nodes, _ = _reached(root, limits)
-    arriving = [{0} if step.shape is not None else set[int]() for step in description.steps]
-    for step, node, inputs in zip(description.steps, nodes, arriving, strict=True):
-        for target in step.targets:
-            if target is not None and target.is_wanted and not target.is_leaf:
-                arriving[target.number].add(target.input_nr)
-        if step.is_careful or not step.runs_body:
-            continue
-        wanted = None
-        if limits is not None:
-            wanted = [target is not None and target.is_wanted for target in step.targets]
-        if step.is_traced:
-            step.body = traced_source()
-        else:
-            step.body = node.body_source(wanted, [input_nr in inputs for input_nr in range(len(step.metadata))])
-        if step.body is None:
-            raise Cannot(f"{node.name} cannot be compiled")
-
-
-def _limits_of(node: Node, limits: ExecInfos | None) -> Any:
-    if limits is None:
-        return None
-    info = limits[node]
-    return info.needed, tuple((capture.input_nr, capture.result_nr) for capture in info.captures)
-
-
-def _reached(root: Node, limits: ExecInfos | None) -> tuple[list[Any], dict[Node, None]]:
-    """Return the nodes that this backward runs or captures at, newest first, and the leaves."""
-    nodes: list[Any] = []
-    leaves: dict[Node, None] = {}
-    stack, seen = [root], {root}
-    while stack:
-        node = stack.pop()
-        _check(node)
-        if node.order == LEAF_ORDER:
-            leaves[node] = None
-            continue
-        nodes.append(node)
-        if len(nodes) > MOST_NODES:
-            raise Cannot("more nodes than are compiled")
-        if limits is not None and not limits[node].needed:
-            continue
-        for target in node.next_nodes:
-            if target is None:
-                continue
-            if node.order >= target.order != LEAF_ORDER:
-                raise Cannot("an edge leads to a newer node")
-            if target in seen:
-                continue
-            if limits is None or limits.executes(target):
-                seen.add(target)
-                stack.append(target)
-    nodes.sort(key=lambda node: node.order)
-    if any(node.order == after.order for node, after in pairwise(nodes)):
-        raise Cannot("nodes of one sequence number")
-    return nodes, leaves
-
-
-def _check(node: Any) -> None:
-    """Raise unless a compiled function may run this node, or have it run."""
-    if isinstance(node, GraphRoot):
-        return
-    special = node.special
-    if is_elsewhere(node.device) or (special is not None and special.stream is not None):
-        raise Cannot(reason_of(node))
-    for metadata in node.input_metadata:
-        # An input that says nothing of its gradients, or that takes none.
-        if special is not None and (metadata is None or metadata.was_default_constructed):
-            continue
-        if getattr(None if metadata is None else metadata.dtype, "isbuiltin", 0) != 1:
-            raise Cannot("a dtype that is not one of NumPy's own")
-
-
-def reason_of(node: Any) -> str:
-    """Say why a node is left to the engine."""
-    return "a device with a worker" if is_elsewhere(node.device) else "streams"

@@ -65,7 +65,8 @@ def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str] | None
         text: for the names of constants.
         name: of the node.
         leaf: what it is to be.
-        others: the leaves that have been met before; None where all edges to leaves have been counted.
+        others: leaves that have been met before, and are not in the set; None where all edges to leaves have been
+            counted.
         may_move: whether it may be on another device than what comes before.
     """
     guards = [
@@ -81,8 +82,6 @@ def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str] | None
     if others is None:
         # One that has been met is not there any more.
         guards.append(f"left.pop({name}, 0) != {leaf.edges}")
-    elif len(others) > FEW_LEAVES:
-        guards.append(f"{name} in leaves")
     else:
         guards += [f"{name} is {other}" for other in others]
     return guards + limits_guards(text, name, leaf.limits)

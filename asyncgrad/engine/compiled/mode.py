@@ -17,12 +17,14 @@ from ..device import is_elsewhere
 from ..exec_info import init_to_execute
 from ..plain import PlainGait
 from .cache import CACHE, CompiledStats
-from .description import Cannot, reason_of
+from .description import Cannot
+from .gathering import reason_of
 
 if TYPE_CHECKING:
     from ...graph.node import Node
     from ..graph_task import GraphTask
     from .gait import CompiledGait
+    from .preparing import CompilingGait
 
 __all__ = ["COMPILED_AFTER", "compiled_autograd", "compiled_source", "compiled_stats", "first_gait"]
 
@@ -107,16 +109,18 @@ def compiled_stats() -> CompiledStats:
     return CACHE.stats()
 
 
-def first_gait(task: GraphTask, grad: Any, input_nr: int) -> CompiledGait | PlainGait | None:
+def first_gait(
+    task: GraphTask, grad: Any, input_nr: int, may_be_compiled: bool = True
+) -> CompiledGait | CompilingGait | PlainGait | None:
     """Return the gait in which a backward begins; None where that is the counted one."""
     after = COMPILED_AFTER.get()
-    compiled = None if after is None else _find(task, after, grad, input_nr)
+    compiled = None if after is None or not may_be_compiled else _find(task, after, grad, input_nr)
     if compiled is not None:
         return compiled
     return PlainGait(task.root, grad) if task.anomaly is None and PlainGait.can_start_at(task.root) else None
 
 
-def _find(task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait | None:
+def _find(task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait | CompilingGait | None:
     """Return the compiled gait for a backward that is about to begin; None, with a reason counted, where none is."""
     root = task.root
     if task.create_graph:

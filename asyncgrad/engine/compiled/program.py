@@ -92,7 +92,6 @@ class Program:
     """A compiled backward.
 
     Args:
-        source: what was compiled.
         filename: what tracebacks call it.
         lines: by line number, less one, what a line belongs to.
         plans: those of its steps, each with the number of elements, that may turn out to take long.
@@ -110,12 +109,11 @@ class Program:
         "pieces",
         "plans",
         "run",
-        "source",
+        "text",
     )
 
     def __init__(
         self,
-        source: str,
         filename: str,
         lines: list[Line | None],
         plans: frozenset[tuple[Any, int]] = frozenset(),
@@ -124,7 +122,8 @@ class Program:
         #: The coroutine function: of the GraphTask, a deadline, the root and its gradient. It returns the
         #: AccumulateGrads and, in reverse, their gradients.
         self.run: Callable[..., Any] = None  # type: ignore[assignment]
-        self.source = source
+        #: The lines of the source.
+        self.text: list[str] = []
         self.filename = filename
         self.lines = lines
         #: The larger, the later.
@@ -134,6 +133,11 @@ class Program:
         self.is_careful = is_careful
         self._changes = -1
         self._is_measured = False
+
+    @property
+    def source(self) -> str:
+        """What was compiled."""
+        return "".join(self.text)
 
     def is_measured(self) -> bool:
         """Tell whether one of its steps has kept a thread for long, so that the engine is to measure those like it."""

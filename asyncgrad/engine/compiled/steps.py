@@ -13,15 +13,15 @@ from bisect import bisect
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ...graph.compiled_args import reuses
 from .arrivals import Arrivals
+from .buffers import Buffer, write_results
 from .guards import FEW_LEAVES, leaf_guards, limits_guards, node_guards
 from .names import Names
 from .program import LineKind
 from .text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .description import Description, Step, Target
     from .program import Piece, Place
 
@@ -61,8 +61,9 @@ class StepWriter:
     def __init__(self, description: Description, keep_graph: bool, limited: bool) -> None:
         self.description = description
         self.text = Text()
-        self.arrivals = [Arrivals(len(step.metadata), "g") for step in description.steps]
-        self.leaf_arrivals = [Arrivals(1, "h") for _ in description.leaves]
+        #: By step and by leaf, all made before the first step is written.
+        self.arrivals: list[Arrivals] = []
+        self.leaf_arrivals: list[Arrivals] = []
         self.node_names: list[str] = [""] * len(description.steps)
         self.leaf_names: list[str] = []
         #: Of the function that is being written: the names of its leaves, by number, and when they run.
@@ -99,6 +100,7 @@ class StepWriter:
         else:
             for input_nr, result_nr in () if step.limits is None else step.limits[1]:
                 text.emit(f"captured[{result_nr}] = {arrivals.names[input_nr]}", LineKind.BODY)
+                arrivals.show()
             if step.body is not None:
                 self._write_body(index, step, names)
         self._let_go(index, step)
@@ -120,16 +122,16 @@ class StepWriter:
             grad = names.get("g", names["grads"])
             text.emit(f"if is_for_a_worker({names['node']}, {grad}): raise Heavy", LineKind.GUARD)
             run = "run_here" if self._limited else "run_measured"
-            body = step.body = body._replace(results=f"{run}({names['node']}, {grad})", statements=())
+            body = step.body = body._replace(results=f"{run}({names['node']}, {grad})", statements=(), reuse=())
         self._write_gather(index, step)
         for line in body.statements:
             text.emit(text.filled(line, names, constants), LineKind.BODY)
         values = self._names_of_results(step, names)
-        self._write_results(step, names, values)
+        buffers = write_results(text, self._names, step, names, values, self.arrivals[index])
         if not self._keep_graph:
             for line in body.release:
                 text.emit(text.filled(line, names, constants), LineKind.BODY)
-        self._write_deliveries(index, step, values)
+        self._write_deliveries(index, step, values, buffers)
         for name in saved.values():
             self._names.give_back(name)
 
@@ -139,7 +141,7 @@ class StepWriter:
         """Write what has a node run by a NodeTask, and delivers what that gives."""
         text, node = self.text, self.node_names[index]
         self._write_gather(index, step)
-        self._hand_over(self.arrivals[index].names, True)
+        self._hand_over(self.arrivals[index], True)
         others = sum(self.description.ready_after(one) < index for one in self._pending)
         if not step.runs_body:
             text.emit(f"deadline = await captured_at({node}, grads{_more(others)})", LineKind.CAREFUL, 0)
@@ -153,10 +155,12 @@ class StepWriter:
         if given:
             undefined = " or ".join(f"{value} is None" for value in given)
             text.emit(f"if {undefined}: raise Differs", LineKind.EDGE, 0)
-        self._write_deliveries(index, step, values)
+        self._write_deliveries(index, step, values, [Buffer() for _ in values])
 
-    def _hand_over(self, names: Sequence[str | None], may_wait: bool) -> None:
+    def _hand_over(self, arrivals: Arrivals, may_wait: bool) -> None:
         """Write what puts gradients into a list, so that nobody else holds them."""
+        arrivals.show()
+        names = arrivals.names
         free = self._names.free() if may_wait else []
         if free:
             # Others may ask what is still there.
@@ -177,12 +181,14 @@ class StepWriter:
         waiting = sum(described.ready_after(one) <= index for one in self._pending)
         for nr, leaf in enumerate(ready):
             place, name = described.leaves[leaf], self.leaf_names[leaf]
-            grad = self.leaf_arrivals[leaf].names[0]
+            arrived = self.leaf_arrivals[leaf]
+            grad = arrived.names[0]
             assert grad is not None
             edge, which = len(step.targets) + nr, list(self.leaves_here).index(leaf)
             self.leaf_ends[leaf] = (text.step, edge)
             self.leaves_run.add(leaf)
-            self._hand_over([grad], place.is_careful)
+            self._hand_over(arrived, place.is_careful)
+            arrived.let_go()
             if place.is_careful:
                 has_body = place.limits is None or place.limits[0]
                 run = "_, deadline = await careful" if has_body else "deadline = await captured_at"
@@ -204,6 +210,7 @@ class StepWriter:
         guards: list[str] = []
         strangers: list[str] = []
         late: list[str] = []
+        settled = len(self.leaf_names)
         for target in step.targets:
             name = "_"
             if target is None:
@@ -220,7 +227,7 @@ class StepWriter:
                 guards.append(f"{name} is not {known}")
                 strangers.append(name)
             else:
-                name = self._meet(index, target, guards, late)
+                name = self._meet(index, target, guards, late, settled)
             taken.append(name)
         if not taken:
             guards.append(f"{node}.next_nodes")
@@ -245,21 +252,22 @@ class StepWriter:
             return self.leaf_names[target.number] if target.number < len(self.leaf_names) else None
         return self.node_names[target.number] or None
 
-    def _meet(self, index: int, target: Target, guards: list[str], late: list[str]) -> str:
-        """Name a node that no edge has led to before, and look at it."""
+    def _meet(self, index: int, target: Target, guards: list[str], late: list[str], settled: int) -> str:
+        """Name a node that no edge has led to before, and look at it; so many leaves have been met by other steps."""
         text = self.text
         if target.is_leaf:
             name = self.leaves_here[target.number] = self._names.take("l")
             leaf, may_move = self.description.leaves[target.number], self.description.steps[index].is_special
-            others = None if self._is_careful else self.leaf_names
+            has_set = not self._is_careful and settled > FEW_LEAVES
+            if has_set:
+                guards.append(f"{name} in leaves")
+            others = None if self._is_careful else self.leaf_names[settled if has_set else 0 :]
             guards += leaf_guards(text, name, leaf, others, may_move)
             self.leaf_names.append(name)
-            if self._is_careful:
-                return name
-            if len(self.leaf_names) == FEW_LEAVES + 1:
-                late.append(f"leaves = {{{', '.join(self.leaf_names)}}}")
-            elif len(self.leaf_names) > FEW_LEAVES:
+            if has_set:
                 late.append(f"leaves.add({name})")
+            elif others is not None and len(self.leaf_names) > FEW_LEAVES:
+                late[:] = [f"leaves = {{{', '.join(self.leaf_names)}}}"]
             return name
         name = self.node_names[target.number] = self._names.take("n")
         place = bisect(self._pending, target.number)
@@ -294,28 +302,14 @@ class StepWriter:
             values.append(value or self._names.take("t"))
         return values
 
-    def _write_results(self, step: Step, names: dict[str, str], values: list[str | None]) -> None:
-        """Write what computes the gradients."""
-        body, text = step.body, self.text
-        assert body is not None
-        results, constants = body.results, body.constants
-        if isinstance(results, str):
-            taken = ", ".join(value or "_" for value in values)
-            text.emit(f"{taken}{',' * (len(values) == 1)} = {text.filled(results, names, constants)}", LineKind.BODY)
-            return
-        for value, result in zip(values, results, strict=True):
-            if value is not None and result != "$g":
-                assert result is not None
-                text.emit(f"{value} = {text.filled(result, names, constants)}", LineKind.BODY)
-
-    def _write_deliveries(self, index: int, step: Step, values: list[str | None]) -> None:
+    def _write_deliveries(self, index: int, step: Step, values: list[str | None], buffers: list[Buffer]) -> None:
         """Write what adds the gradients to those of the next nodes."""
         text, body = self.text, step.body
         before = tuple(values)
         for edge, (target, name) in enumerate(zip(step.targets, before, strict=True)):
             if target is None or name is None:
                 continue
-            value = name
+            value, buffer = name, buffers[edge]
             place = self.leaf_arrivals[target.number] if target.is_leaf else self.arrivals[target.number]
             is_temporary = value[0] == "t"
             owner = self.leaf_names[target.number] if target.is_leaf else self.node_names[target.number]
@@ -339,7 +333,8 @@ class StepWriter:
                     value = place.name_of_first(target.input_nr) or self._names.take("t")
                     is_temporary = value[0] == "t"
                 text.emit(f"{value} = {call}", LineKind.BODY)
-            line = place.arrive(target.input_nr, value, (text.step, edge))
+            is_large = wanted is not None and reuses(wanted[0])
+            line = place.arrive(target.input_nr, value, (text.step, edge), buffer, is_large)
             if line is not None:
                 text.emit(line, LineKind.BODY)
             if is_temporary:
@@ -360,6 +355,7 @@ class StepWriter:
 
     def _let_go(self, index: int, step: Step) -> None:
         """Give back the names of what a step that has run was given."""
+        self.arrivals[index].let_go()
         for name, metadata in zip(self.arrivals[index].names, step.metadata, strict=True):
             size = 0 if metadata is None else prod(metadata.shape)
             self._elements += size

@@ -10,7 +10,7 @@ from typing import Any, final
 from ...graph.heavy import Heavy
 from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
-from ...graph.values import sum_to
+from ...graph.values import sum_into, sum_to
 from ..body import run_here
 from ..device import is_elsewhere
 from .careful import captured_at, careful
@@ -22,7 +22,7 @@ __all__ = ["Text"]
 _PLACEHOLDER = re.compile(r"\$(\w+)")
 #: What local names look like, and the parameters.
 _LOCAL = re.compile(
-    r"[nghstlx]\d+|_|task|deadline|limits|captured|whole|leaves|left|grads|state|base|piece\d+|backward"
+    r"[nghstlx]\d+|_|task|deadline|limits|captured|whole|leaves|left|grads|state|base|pieces|piece\d+|backward"
 )
 
 
@@ -49,6 +49,7 @@ class Text:
             "pause": pause,
             "run_here": run_here,
             "run_measured": run_measured,
+            "sum_into": sum_into,
             "sum_to": sum_to,
         }
         self._constants = {id(value): name for name, value in self.namespace.items()}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from itertools import groupby, pairwise
-from typing import final
+from typing import TYPE_CHECKING, final
 
-from .arrivals import CARRIED
+from .arrivals import CARRIED, Arrivals
+from .buffers import Buffer
 from .guards import FEW_LEAVES
 from .layout import boundaries
 from .names import Names
 from .program import Piece
 from .steps import StepWriter
+
+if TYPE_CHECKING:
+    from .slices import Slices
 
 __all__ = ["Writer"]
 
@@ -21,24 +25,30 @@ class Writer(StepWriter):
 
     __slots__ = ()
 
-    def write(self) -> None:
-        """Write all of it."""
+    def write(self) -> Slices[list[str]]:
+        """Write all of it; return the names of the functions of its pieces, in the order in which they run."""
+        for step in self.description.steps:
+            yield 0.0
+            self.arrivals.append(Arrivals(len(step.metadata), "g"))
+        for _ in self.description.leaves:
+            yield 0.0
+            self.leaf_arrivals.append(Arrivals(1, "h"))
         self.node_names[0] = self._names.take("n")
         input_nr = self.description.input_nr
         first = self.arrivals[0].expect(input_nr, self._names)
         assert first is not None
-        self.arrivals[0].arrive(input_nr, first, CARRIED)
+        self.arrivals[0].arrive(input_nr, first, CARRIED, Buffer())
         self._pending.append(0)
-        bounds = boundaries(self.description)
+        bounds = yield from boundaries(self.description)
         if len(bounds) == 2:
-            self._write_piece("backward", 0, bounds[1])
-            return
+            yield from self._write_piece("backward", 0, bounds[1])
+            return ["backward"]
         #: By text and tables, the name of the function that has them.
         known: dict[tuple[str, ...], str] = {}
         row: list[str] = []
         for begin, end in pairwise(bounds):
             first_line = len(self.text.text)
-            name = self._write_piece(f"piece{len(known)}", begin, end)
+            name = yield from self._write_piece(f"piece{len(known)}", begin, end)
             lines = tuple(
                 line.partition("(")[2] if not nr else line for nr, line in enumerate(self.text.text[first_line:])
             )
@@ -48,8 +58,9 @@ class Writer(StepWriter):
                 self.functions.pop()
             row.append(known.setdefault(lines, name))
         self._write_whole(row)
+        return row
 
-    def _write_piece(self, name: str, begin: int, end: int) -> str:
+    def _write_piece(self, name: str, begin: int, end: int) -> Slices[str]:
         """Write the function of the steps from `begin` up to `end`; return its name.
 
         Its names do not depend on what comes before, so that pieces that do the same come out alike.
@@ -65,6 +76,7 @@ class Writer(StepWriter):
         if self._limited:
             text.emit("limits, captured, whole = task.limits, task.captured, task.limits.whole")
         for index in range(begin, end):
+            yield 0.0
             text.step = index - begin
             self._write_step(index, index + 1 == end)
         if end < len(self.description.steps):
@@ -124,10 +136,9 @@ class Writer(StepWriter):
         begin = len(text.text)
         text.emit_head("async def backward(task, deadline, n0, g0):")
         text.emit(f"state = {row[0]}(task, deadline, 0, n0, g0)")
-        for name, again in groupby(row[1:]):
-            times = len(list(again))
-            if times > 1:
-                text.emit(f"for _ in range({times}):")
-            text.emit(f"{'    ' * (times > 1)}state = {name}(*await state)")
+        again = [(name, len(list(alike))) for name, alike in groupby(row[1:])]
+        text.emit(f"# {', '.join(name if times == 1 else f'{times} times {name}' for name, times in again)}")
+        text.emit("for piece in pieces:")
+        text.emit("    state = piece(*await state)")
         text.emit("return await state")
         self.functions.append((begin, len(text.text), "backward", None))

@@ -53,13 +53,8 @@ class Body:
 
     @property
     def may_leave(self) -> bool:
-        """Whether it may run in another thread: not in a blocking backward, nor where there are no workers.
-
-        Nor where it awaits by itself, on the loop of the backward, what was saved.
-        """
-        node = self.node
-        may_leave = self._bodies is not None and WORKERS.get().limit > 0 and not node.stays_on_loop
-        return may_leave and (node.unpacks_apart or not node.waits_for_saved())
+        """Whether it may run in another thread: not in a blocking backward, nor where its node may not."""
+        return self._bodies is not None and _may_leave(self.node)
 
     @property
     def threshold(self) -> float:
@@ -120,10 +115,17 @@ def _context_of_worker() -> Context:
 _NO_WORKERS = Quota(0)
 
 
+def _may_leave(node: Any) -> bool:
+    """Tell whether a worker may run the body of a node: not if it awaits what was saved by itself, on its loop."""
+    if node.stays_on_loop or not WORKERS.get().limit:
+        return False
+    return node.unpacks_apart or not node.waits_for_saved()
+
+
 def prefers_worker(node: Any, grads: Any) -> bool:
     """Tell whether a node that may be heavy is to be run by a worker; of a plain one `grads` is the one gradient."""
     device = node.device
-    if device is None or node.stays_on_loop or not WORKERS.get().limit or node.waits_for_saved():
+    if device is None or not _may_leave(node):
         return False
     return device.prefers_worker(Body(node, _as_tuple(node, grads)))  # type: ignore[no-any-return]
 

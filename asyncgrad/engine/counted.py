@@ -11,7 +11,7 @@ from ..graph import values
 from ..graph.metadata import conform
 from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
-from .exec_info import STEP
+from .execution_order import count_edges
 from .gait import NodeTurn
 from .input_buffer import Arrival, InputBuffer
 from .ready_queue import ReadyQueue
@@ -53,13 +53,12 @@ class CountedGait:
 
     __slots__ = (
         "_buffers",
+        "_counting",
         "_dependencies",
         "_early",
         "_in_flight",
         "_in_place",
         "_ready",
-        "_seen",
-        "_stack",
         "_streams",
         "_sum_order_fixed",
         "exec_info",
@@ -89,9 +88,8 @@ class CountedGait:
         dependencies = self._dependencies
         for target in extra:
             dependencies[target] = dependencies.get(target, 0) + 1
-        #: What is yet to be counted: the nodes whose edges are, and those that have been met.
-        self._stack: list[Node] = list(dict.fromkeys([*sources, *extra]))
-        self._seen: set[Node] = set(self._stack)
+        #: Counts further edges into those.
+        self._counting = count_edges(list(dict.fromkeys([*sources, *extra])), dependencies)
         #: What has been delivered while edges were counted: a node that was reached before, or an edge with its
         #: gradient. None once all are counted.
         self._early: list[tuple[Node, int, Any]] | None = []
@@ -100,19 +98,9 @@ class CountedGait:
         """Go on to count edges until the clock passes `deadline`; tell whether all have been."""
         if self._early is None:
             return True
-        stack, seen, dependencies = self._stack, self._seen, self._dependencies
-        steps = 0
-        while stack:
-            for following in stack.pop().next_nodes:
-                if following is not None:
-                    dependencies[following] = dependencies.get(following, 0) + 1
-                    if following not in seen:
-                        seen.add(following)
-                        stack.append(following)
-            steps += 1
-            if not steps % STEP and perf_counter() > deadline:
+        for _ in self._counting:
+            if perf_counter() > deadline:
                 return False
-        self._seen = set()
         early, self._early = self._early, None
         for node, edge, grad in early:
             if edge == REACHED:
@@ -269,7 +257,7 @@ class CountedGait:
         self._ready.clear()
         self._buffers.clear()
         self._early = None
-        self._stack, self._seen = [], set()
+        self._counting = iter(())
         if self.node is not None:
             # The one that failed does not run any more.
             self._in_flight.discard(self.node)

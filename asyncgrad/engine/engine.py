@@ -13,7 +13,7 @@ from ..graph.node import Edge
 from .background import LoopBackground
 from .blocking import drive_blocking
 from .driving import drive
-from .exec_info import stepwise
+from .exec_info import ExecInfos, stepwise
 from .graph_task import GraphTask
 from .pacing import Pace
 from .plain import PlainGait
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..graph.node import Node
-    from .exec_info import ExecInfos
 
 __all__ = ["Engine"]
 
@@ -95,14 +94,10 @@ class Engine:
 async def _limits(root: Node | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
     """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, as they may be many."""
     assert root is not None
-    steps, pace = stepwise(root, inputs, accumulate), Pace()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            exec_info: ExecInfos = end.value
-            return exec_info
+    exec_info, pace = ExecInfos(), Pace()
+    for _ in stepwise(exec_info, root, inputs, accumulate):
         await pace.keep()
+    return exec_info
 
 
 def _new_task(

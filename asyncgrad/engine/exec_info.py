@@ -8,7 +8,7 @@ from ..graph import values
 from ..graph.node import LEAF_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..graph.node import Edge, Node
 
@@ -61,16 +61,15 @@ class ExecInfos(dict["Node", ExecInfo]):
     Asked for a node that is not in it, it gives that node an entry, so that a body can have the node run after all.
     Until somebody asks, there are no entries of the many nodes that are `whole`.
 
-    Args:
-        horizon: the `order` of the oldest of the inputs' nodes: no path leads to an input from a node that is older
-            (see `is_behind`). None where nothing is known.
     """
 
     __slots__ = ("executed", "handed_out", "horizon", "whole")
 
-    def __init__(self, horizon: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.horizon = horizon
+        #: The `order` of the oldest of the inputs' nodes: no path leads to an input from a node that is older (see
+        #: `is_behind`). None where nothing is known.
+        self.horizon: int | None = None
         #: How often somebody has been given this, who may have changed it.
         self.handed_out = 0
         #: Nodes that run as if nothing were limited: nothing is captured there, and all their gradients are of use.
@@ -133,22 +132,17 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
 
     Source: GraphTask::init_to_execute of PyTorch.
     """
-    steps = stepwise(root, inputs, accumulate)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            exec_info: ExecInfos = end.value
-            return exec_info
+    exec_info = ExecInfos()
+    for _ in stepwise(exec_info, root, inputs, accumulate):
+        pass
+    return exec_info
 
 
-def stepwise(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Generator[None, None, ExecInfos]:
-    """Do what `init_to_execute` does, with a pause after every STEP nodes."""
-    horizon = None
+def stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accumulate: bool) -> Iterator[None]:
+    """Fill an empty ExecInfos with what `init_to_execute` returns, with a pause after every STEP nodes."""
     if all(node is not None and node.special is None and node.order != LEAF_ORDER for node, _ in inputs):
         # Of what is special the order may have been set by hand.
-        horizon = max(node.order for node, _ in inputs if node is not None)
-    exec_info = ExecInfos(horizon)
+        exec_info.horizon = max(node.order for node, _ in inputs if node is not None)
     exec_info[root] = ExecInfo()
     for index, (node, input_nr) in enumerate(inputs):
         assert node is not None
@@ -160,7 +154,7 @@ def stepwise(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Generator[
     whole = exec_info.whole
     #: The nodes at which something happens.
     executed = {node for node, info in exec_info.items() if info.should_execute}
-    for node in _targets_first(root, horizon):
+    for node in _targets_first(root, exec_info.horizon):
         if node is None:
             yield
             continue
@@ -177,7 +171,6 @@ def stepwise(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Generator[
             else:
                 exec_info[node].needed = True
     exec_info.executed = len(executed)
-    return exec_info
 
 
 def _targets_first(root: Node, horizon: int | None) -> Iterator[Node | None]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .exec_info import is_behind
+from .exec_info import STEP, is_behind
 from .ready_queue import ReadyQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..graph.node import Node
     from .exec_info import ExecInfos
 
-__all__ = ["execution_order", "nodes_below"]
+__all__ = ["count_edges", "execution_order", "nodes_below"]
 
 
 def nodes_below(root: Node, horizon: int | None = None) -> dict[Node, int]:
@@ -24,14 +24,31 @@ def nodes_below(root: Node, horizon: int | None = None) -> dict[Node, int]:
         horizon: see ExecInfos: nodes behind it are reached and not passed.
     """
     edges: dict[Node, int] = {}
-    stack = [] if is_behind(root, horizon) else [root]
+    if not is_behind(root, horizon):
+        for _ in count_edges([root], edges, horizon):
+            pass
+    return edges
+
+
+def count_edges(sources: list[Node], edges: dict[Node, int], horizon: int | None = None) -> Iterator[None]:
+    """Add to `edges` how many lead to each node below `sources`, with a pause after every STEP nodes.
+
+    Args:
+        sources: where to start, each once; taken over.
+        edges: by the node that they lead to.
+        horizon: see ExecInfos: nodes behind it are reached and not passed.
+    """
+    stack, seen, steps = sources, set(sources), 0
     while stack:
         for target in stack.pop().next_nodes:
             if target is not None:
-                if target not in edges and (horizon is None or not is_behind(target, horizon)):
-                    stack.append(target)
                 edges[target] = edges.get(target, 0) + 1
-    return edges
+                if target not in seen and (horizon is None or not is_behind(target, horizon)):
+                    seen.add(target)
+                    stack.append(target)
+        steps += 1
+        if not steps % STEP:
+            yield
 
 
 def execution_order(graph_roots: Sequence[Node], root: Node, limits: ExecInfos | None) -> list[Node]:

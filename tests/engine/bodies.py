@@ -15,6 +15,7 @@ from asyncgrad.engine.compiled.mode import COMPILED_AFTER
 from asyncgrad.scheduling import LOOP_BUDGET
 
 __all__ = [
+    "Calling",
     "Cubed",
     "Held",
     "Split",

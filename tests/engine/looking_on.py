@@ -13,12 +13,25 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.context import CURRENT_NODE
+from asyncgrad.engine.compiled import mode, steps
+from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.engine.compiled.mode import COMPILED_AFTER
 from asyncgrad.engine.compiled.program import Program
-from asyncgrad.graph import Edge, Node
+from asyncgrad.graph import Edge, Node, compiled_args
 from tests.engine.bodies import awaiting, calling, loop_budget, split
 
-__all__ = ["ALONE", "SCENES", "Scene", "bits", "compiled_after", "seen", "started", "told", "undisturbed"]
+__all__ = [
+    "ALONE",
+    "SCENES",
+    "Scene",
+    "bits",
+    "compiled_after",
+    "fresh_cache",
+    "reuse_arrays_of_every_size",
+    "seen",
+    "started",
+    "told",
+]
 
 
 def bits(tensor: Any) -> Any:
@@ -37,9 +50,21 @@ def compiled_after(after: int | None) -> Iterator[None]:
         COMPILED_AFTER.reset(token)
 
 
-def undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have backward passes compiled although bodies seem to take long on a busy machine."""
+def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """Return an empty cache, which no other test has seen, in the place of the process's.
+
+    Backward passes are compiled although bodies seem to take long on a busy machine.
+    """
+    made = Cache()
+    monkeypatch.setattr(mode, "CACHE", made)
     monkeypatch.setattr(Program, "is_measured", lambda program: False)
+    return made
+
+
+def reuse_arrays_of_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have compiled functions write into small arrays, too."""
+    monkeypatch.setattr(compiled_args, "REUSED_FROM", 1)
+    monkeypatch.setattr(steps, "LARGE", 1)
 
 
 class Scene:

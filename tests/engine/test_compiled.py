@@ -13,22 +13,20 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.engine.compiled import layout, mode
+from asyncgrad.engine.compiled import layout
 from asyncgrad.engine.compiled.cache import MOST_PROGRAMS, Cache
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, ReleasedGraphError
 from asyncgrad.graph import values
 from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.bodies import Cubed, leaf, node_by_node
 from tests.engine.heavy import always, large, watched
-from tests.engine.looking_on import undisturbed
+from tests.engine.looking_on import fresh_cache
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
     """An empty cache, which no other test has seen; nothing is compiled but where a test says so."""
-    made = Cache()
-    monkeypatch.setattr(mode, "CACHE", made)
-    undisturbed(monkeypatch)
+    made = fresh_cache(monkeypatch)
     with node_by_node():
         yield made
 

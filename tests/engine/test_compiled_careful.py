@@ -10,10 +10,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import mode
 from asyncgrad.engine.compiled.cache import Cache
 from tests.engine.bodies import leaf, loop_budget
-from tests.engine.looking_on import ALONE, SCENES, Scene, bits, compiled_after, seen, started, told, undisturbed
+from tests.engine.looking_on import ALONE, SCENES, Scene, bits, compiled_after, fresh_cache, seen, started, told
 
 both_drives = pytest.mark.parametrize("drive", ["awaited", "blocking"])
 
@@ -21,10 +20,7 @@ both_drives = pytest.mark.parametrize("drive", ["awaited", "blocking"])
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
     """An empty cache, which no other test has seen."""
-    made = Cache()
-    monkeypatch.setattr(mode, "CACHE", made)
-    undisturbed(monkeypatch)
-    return made
+    return fresh_cache(monkeypatch)
 
 
 @both_drives

@@ -13,22 +13,18 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import mode
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.errors import GraphError
 from asyncgrad.graph import Edge, values
 from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.bodies import Held, awaiting, calling, leaf, loop_budget, settle, split
-from tests.engine.looking_on import Scene, bits, compiled_after, seen, undisturbed
+from tests.engine.looking_on import Scene, bits, compiled_after, fresh_cache, seen
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
     """An empty cache, which no other test has seen."""
-    made = Cache()
-    monkeypatch.setattr(mode, "CACHE", made)
-    undisturbed(monkeypatch)
-    return made
+    return fresh_cache(monkeypatch)
 
 
 def twice(model: Callable[[Scene], Any]) -> tuple[Any, Any]:

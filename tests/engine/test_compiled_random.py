@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import mode, steps
 from asyncgrad.engine.compiled.cache import Cache
-from asyncgrad.graph import compiled_args
 from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.bodies import loop_budget
 from tests.engine.hooking import as_kind, register
 from tests.engine.looking_on import bits as bits_of
 from tests.engine.looking_on import compiled_after as compiled
-from tests.engine.looking_on import undisturbed
+from tests.engine.looking_on import fresh_cache, reuse_arrays_of_every_size
 from tests.strategies import Program, programs
 
 
@@ -30,12 +28,8 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
 
     Arrays of every size are reused where that is safe.
     """
-    made = Cache()
-    monkeypatch.setattr(mode, "CACHE", made)
-    monkeypatch.setattr(compiled_args, "REUSED_FROM", 1)
-    monkeypatch.setattr(steps, "LARGE", 1)
-    undisturbed(monkeypatch)
-    return made
+    reuse_arrays_of_every_size(monkeypatch)
+    return fresh_cache(monkeypatch)
 
 
 def fractions(program: Program) -> Program:

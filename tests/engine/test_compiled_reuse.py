@@ -14,31 +14,26 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import layout, mode, steps
+from asyncgrad.engine.compiled import layout, steps
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import compiled_args, values
 from tests.engine.bodies import loop_budget
-from tests.engine.looking_on import bits, compiled_after, undisturbed
+from tests.engine.looking_on import bits, compiled_after, fresh_cache, reuse_arrays_of_every_size
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
     """An empty cache; arrays of every size are large."""
-    made = Cache()
-    monkeypatch.setattr(mode, "CACHE", made)
-    monkeypatch.setattr(compiled_args, "REUSED_FROM", 1)
-    monkeypatch.setattr(steps, "LARGE", 1)
-    undisturbed(monkeypatch)
-    return made
+    reuse_arrays_of_every_size(monkeypatch)
+    return fresh_cache(monkeypatch)
 
 
 @pytest.fixture
 def as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays are reused from that size on from which it pays."""
     monkeypatch.undo()
-    monkeypatch.setattr(mode, "CACHE", Cache())
-    undisturbed(monkeypatch)
+    fresh_cache(monkeypatch)
 
 
 def chain(x: Any, length: int = 4) -> Any:

@@ -15,13 +15,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import layout, mode
+from asyncgrad.engine.compiled import layout
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.engine.compiled.preparing import CompilingGait
 from asyncgrad.engine.gait import Gait
 from asyncgrad.errors import ReleasedGraphError
 from tests.engine.bodies import calling, leaf, node_by_node
-from tests.engine.looking_on import undisturbed
+from tests.engine.looking_on import fresh_cache
 
 NODES = 30
 
@@ -29,9 +29,7 @@ NODES = 30
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
     """An empty cache; the loop turns after each slice of compiling, and of running."""
-    made = Cache()
-    monkeypatch.setattr(mode, "CACHE", made)
-    undisturbed(monkeypatch)
+    made = fresh_cache(monkeypatch)
     with node_by_node(), ag.loop_budget(0):
         yield made
 

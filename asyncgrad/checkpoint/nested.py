@@ -13,7 +13,7 @@ from ..graph.node import LEAF_ORDER, Edge
 from .driving import Steps, blocked
 
 if TYPE_CHECKING:
-    from ..graph.grad_change import GradChange
+    from ..graph.grad_change import Change
     from ..graph.node import Node
 
 __all__ = ["Nested", "detached"]
@@ -106,9 +106,9 @@ class Nested:
         self._give(direct, found, outer.changes)
         return found
 
-    def _give(self, direct: dict[int, Any], found: list[Any], changes: list[GradChange]) -> None:
+    def _give(self, direct: dict[int, Any], found: list[Any], changes: list[Change]) -> None:
         """Give arguments that are leaves their gradients now, in place of handing those on."""
-        given: list[GradChange] = []
+        given: list[Change] = []
         try:
             for index, (argument, before) in direct.items():
                 if found[index] is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..graph.grad_change import continue_sum, hand_over, settle_all
 from ..graph.heavy import Heavy
+from ..graph.leaf import accumulate_all
 from ..graph.node import LEAF_ORDER
 from .body import prefers_worker, run_here
 from .compiled.gait import CompiledGait
@@ -29,7 +30,7 @@ from .task_streams import TaskStreams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..graph.grad_change import GradChange
+    from ..graph.grad_change import Change, GradChange
     from ..graph.node import Node
     from .compiled.preparing import CompilingGait
     from .completion import Completion
@@ -142,7 +143,7 @@ class GraphTask(TaskRecord):
         #: What is captured, as it flows: arrays, or tensors under `create_graph`.
         self.captured: list[Any] = [None] * captures
         #: What this task has done to the gradients of tensors, in order.
-        self.changes: list[GradChange] = []
+        self.changes: list[Change] = []
         #: Final callbacks, delayed warnings and the completion future; None as long as nobody has any.
         self.completion: Completion | None = None
         #: The drivers that are about to go on, on the loop that drives this task; None where none does.
@@ -319,6 +320,14 @@ class GraphTask(TaskRecord):
         wanted = [target is not None and limits.executes(target) for target in node.next_nodes]
         return node.apply_wanted(grad, wanted)
 
+    def run_leaves(self, leaves: Sequence[Any], grads: list[Any]) -> None:
+        """Run AccumulateGrads that nobody watches, at the end; `grads`, the last one's first, is emptied."""
+        if self.limits is None and self.sums is None:
+            accumulate_all(leaves, grads, self.changes, self._is_seen())
+            return
+        for leaf in leaves:
+            self.run_leaf(leaf, [grads.pop()])
+
     def run_leaf(self, leaf: Any, grads: list[Any]) -> None:
         """Run an AccumulateGrad that nobody watches."""
         if self.limits is None or self.capture(leaf, grads):
@@ -326,11 +335,13 @@ class GraphTask(TaskRecord):
 
     def accumulate(self, leaf: Any, grads: list[Any]) -> GradChange | None:
         """Let an AccumulateGrad take its one gradient; return and remember what takes that back."""
-        # In the plain gait nothing else runs between the first leaf and the end, but for callbacks.
-        listed = self.counted is not None or self.outer is not None or self.completion is not None or self.is_watched
         if self.sums is not None and leaf in self.sums:
             return continue_sum(leaf.variable, grads.pop(), self.sums[leaf], self.changes)
-        return leaf.accumulate(grads.pop(), self.changes, listed)  # type: ignore[no-any-return]
+        return leaf.accumulate(grads.pop(), self.changes, self._is_seen())  # type: ignore[no-any-return]
+
+    def _is_seen(self) -> bool:
+        """Tell whether more than callbacks may run between the first leaf and the end."""
+        return self.counted is not None or self.outer is not None or self.completion is not None or self.is_watched
 
     def succeed(self) -> None:
         """Make what this task has done to gradients final, or a part of the task that it runs inside of."""

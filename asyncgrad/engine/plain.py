@@ -215,10 +215,9 @@ class PlainGait:
 
     def finish(self, task: GraphTask) -> None:
         """Give the leaves, which waited for the end of the gait, their gradients."""
-        buffers = self._buffers
-        for leaf in self._leaves:
-            task.run_leaf(leaf, [buffers.pop(leaf)])
-        self._leaves.clear()
+        buffers, leaves = self._buffers, self._leaves
+        task.run_leaves(leaves, [buffers.pop(leaf) for leaf in reversed(leaves)])
+        leaves.clear()
 
     def clear(self) -> None:
         """Let go of all gradients under way."""

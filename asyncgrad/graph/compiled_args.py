@@ -149,6 +149,7 @@ class BodySource(NamedTuple):
         is_short: whether a run takes but a few operations on the elements.
         may_be_heavy: whether a run may take so long that a worker should have it: that is asked before each, and one
             that stays is run as the engine runs it, so that it is measured.
+        heavy_where: a cheap expression that is true wherever a run takes so long; empty where there is none.
         plan: what says, in this process and from now on, whether shorter runs take long too; None where nothing does.
         reuse: for each edge, where its result is sure to be a new array, how that is computed; nothing on small arrays.
     """
@@ -164,6 +165,7 @@ class BodySource(NamedTuple):
     fixes_edges: bool = False
     is_short: bool = False
     may_be_heavy: bool = False
+    heavy_where: str = ""
     plan: Any = None
     reuse: tuple[Reuse | None, ...] = ()
 

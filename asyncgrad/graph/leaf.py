@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..errors import GraphError, RequiresGradError
 from .compiled_args import BodySource
 from .creation import announce
-from .grad_change import GradChange, change_grad, may_take
+from .grad_change import Change, FirstGrads, GradChange, change_grad, may_take
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
 from .tracked import Tracked
 
@@ -69,7 +69,7 @@ class AccumulateGrad(Node):
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Accumulate; there is nothing further to hand on."""
-        changes: list[GradChange] = []
+        changes: list[Change] = []
         try:
             self.accumulate(grads[0], changes)
         finally:
@@ -78,7 +78,7 @@ class AccumulateGrad(Node):
                 change.settle()
         return ()
 
-    def accumulate(self, grad: Any, changes: list[GradChange], listed: bool = True) -> GradChange | None:
+    def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
         """Add `grad` to the leaf's `.grad`; return what takes that back if the backward fails later.
 
         Args:
@@ -105,7 +105,7 @@ class AccumulateGrad(Node):
         return change_grad(variable, grad, changes, sole=sole, listed=listed)
 
 
-def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[GradChange], listed: bool) -> None:
+def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change], listed: bool) -> None:
     """Let each AccumulateGrad take its gradient, as `accumulate` does, with less ado where it is the leaf's first.
 
     Args:
@@ -114,6 +114,7 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[GradCh
         changes: those of the backward.
         listed: whether other backward passes may run before this one has ended.
     """
+    first: FirstGrads | None = None
     for leaf in leaves:
         variable = leaf.variable
         meta = variable._meta
@@ -121,8 +122,17 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[GradCh
             leaf.accumulate(grads.pop(), changes, listed)
             continue
         grad = grads.pop()
+        if grad is None or isinstance(grad, Tracked):
+            leaf.accumulate(grad, changes, listed)
+            continue
+        if first is None:
+            # Here first, so that an error or an interrupt on the way finds it.
+            first = FirstGrads()
+            changes.append(first)
+        # Ahead of the call, which holds the array too.
         sole = getrefcount(grad) <= _SOLE and may_take(grad, variable._data)
-        change_grad(variable, grad, changes, sole=sole, listed=False)
+        if not first.give(variable, grad, sole):
+            leaf.accumulate(grad, changes, listed)
 
 
 @final

@@ -196,6 +196,25 @@ class Plan:
         kinds = [saved[index] for index in self._arrays()]
         return None in kinds or prod([elements, *(prod(kind[0]) for kind in kinds)]) >= least_volume(1 + len(kinds))
 
+    def heavy_where(self, grad: str, names: Sequence[str], size_of: str) -> str:
+        """Return what is true wherever a run on saved values of any size raises Heavy, as source.
+
+        Args:
+            grad: the name of the gradient.
+            names: of what is saved.
+            size_of: the name of that function.
+        """
+        return self._is_large(grad, names, size_of, self._watched_from) if self.primitive.superlinear else ""
+
+    def _is_large(self, grad: str, names: Sequence[str], size_of: str, limit: int | None) -> str:
+        sizes = [f"{grad}.size"]
+        if self.primitive.superlinear:
+            sizes += [
+                f"{names[index]}._data.size" if self.slots[index].is_tensor else f"{size_of}({names[index]})"
+                for index in self._arrays()
+            ]
+        return f"{' * '.join(sizes)} >= {limit}"
+
     @property
     def is_ours(self) -> bool:
         """Whether the formulas are asyncgrad's."""
@@ -283,13 +302,7 @@ class Plan:
         if names:
             lines.append(f"    {_commas(names)} = saved")
         if watched_from is not None:
-            sizes = ["g.size"]
-            if primitive.superlinear:
-                sizes += [
-                    f"{names[index]}._data.size" if self.slots[index].is_tensor else f"size_of({names[index]})"
-                    for index in self._arrays()
-                ]
-            lines.append(f"    if {' * '.join(sizes)} >= {watched_from}: raise Heavy")
+            lines.append(f"    if {self._is_large('g', names, 'size_of', watched_from)}: raise Heavy")
         if unchanged:
             # A version can fall again, where a failed backward takes back what it did to a `.grad` that was saved.
             condition = f"saved.__class__ is tuple and {' and '.join(unchanged)}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ..graph.compiled_args import BodySource, CompiledArgs, Kind, Reuse, reuses
+from ..graph.heavy import size_of
 from ..graph.node import TraceableNode
 from ..graph.tracked import Tracked
 from .inlining import inlined, kind_of_result
@@ -66,7 +67,7 @@ class PlannedNode(TraceableNode):
         grad, wrapped = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
         owned_by = f"plan_of_{plan.primitive.name}"
         is_large = reuses(self.shape) and not plan.conjugates
-        constants = {owned_by: plan, "conjugate": np.conjugate, **(FUNCTIONS if is_large else {})}
+        constants = {owned_by: plan, "conjugate": np.conjugate, "size_of": size_of, **(FUNCTIONS if is_large else {})}
         results: list[str | None] = []
         kinds: list[Kind | None] = []
         reuse: list[Reuse | None] = []
@@ -92,8 +93,7 @@ class PlannedNode(TraceableNode):
                 continue
             constants.update((f"c{edge}_{name}", value) for name, value in found.constants.items())
             results.append(wrapped.format(_written(formula, edge, grad, tuple(arguments.items()))))
-            saved_kinds = self._kinds(taken)
-            parameters = _parameters(formula)
+            saved_kinds, parameters = self._kinds(taken), _parameters(formula)
             known = {name: saved_kinds[index] for name, index in zip(parameters[1:], taken, strict=True)}
             known[parameters[0]] = (self.shape, self.dtype)
             kind = kind_of_result(formula, tuple(known.items()))
@@ -113,6 +113,7 @@ class PlannedNode(TraceableNode):
             True,
             is_short and not plan.conjugates,
             plan.could_be_heavy(elements, self._kinds(range(len(plan.slots)))),
+            plan.heavy_where("$g", names, "$size_of"),
             None if elements < SURELY_SHORT and plan.is_ours else plan,
             tuple(reuse),
         )

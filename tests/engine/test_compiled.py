@@ -666,6 +666,30 @@ def test_a_heavy_body_is_left_to_a_worker_and_run_within_the_function_where_ther
     assert cache.stats().reasons == {"a heavy body": 2}
 
 
+@pytest.mark.parametrize(("size", "is_measured"), [(4, False), (512, True)])
+def test_a_body_on_an_array_that_no_graph_leads_to_is_measured_where_that_is_large(
+    cache, monkeypatch, size, is_measured
+):
+    measured: list[str] = []
+    cpu = type(ag.device("cpu"))
+    run_body = cpu.run_body
+
+    def noted(self: Any, body: Any) -> Any:
+        measured.append(body.node.name)
+        return run_body(self, body)
+
+    monkeypatch.setattr(cpu, "run_body", noted)
+    x = np.ones((size, size), np.float32)
+    weight = ag.tensor(np.ones((size, size), np.float32), requires_grad=True)
+    with ag.compiled_autograd(after=0), ag.workers(0):
+        for _ in range(2):
+            sync.backward(ag.nn.linear(x, weight).sum())
+
+    assert weight.grad.numpy().tolist() == np.full((size, size), 2.0 * size).tolist()
+    assert cache.stats().hits == 2
+    assert measured == ["LinearBackward"] * 2 * is_measured
+
+
 def test_streams_that_are_not_current_keep_no_backward_from_being_compiled(cache):
     stream = ag.device("cpu").stream()
     x = leaf(2.0)

@@ -18,6 +18,7 @@ from asyncgrad.engine.compiled import layout, steps
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import compiled_args, values
+from asyncgrad.graph.grad_change import FirstGrads
 from tests.engine.bodies import loop_budget
 from tests.engine.looking_on import bits, compiled_after, fresh_cache, reuse_arrays_of_every_size
 
@@ -217,13 +218,13 @@ def test_a_gradient_that_a_leaf_has_taken_over_is_not_written_into_by_the_next_b
 
 def test_a_leaf_takes_over_an_array_in_which_another_gradient_was(monkeypatch):
     taken: list[bool] = []
-    change = ag.graph.leaf.change_grad
+    give = FirstGrads.give
 
-    def noted(*given: Any, sole: bool, listed: bool) -> Any:
+    def noted(first: FirstGrads, tensor: Any, grad: Any, sole: bool) -> bool:
         taken.append(sole)
-        return change(*given, sole=sole, listed=listed)
+        return give(first, tensor, grad, sole)
 
-    monkeypatch.setattr(ag.graph.leaf, "change_grad", noted)
+    monkeypatch.setattr(FirstGrads, "give", noted)
     source = source_of(lambda x, y: np.tanh(x * y) * 2.0, leaf(4), leaf(4, seed=2))
     assert re.search(r"h\d = multiply\(g\d, .* out=g", source)
     assert taken == [True, True]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.graph.grad_change import GradChange, change_grad
-from tests.engine.bodies import leaf
+from asyncgrad.graph.grad_change import FirstGrads, GradChange, change_grad, settle_all
+from tests.engine.bodies import address, leaf
 
 #: Numbers whose sums depend on the order.
 ROUGH = st.sampled_from([0.1, 0.7, 1e16, -1e16, 3.3, -0.1, 1e-9])
@@ -164,3 +164,52 @@ def test_recorded_gradients_are_taken_back_with_their_history():
     assert x.grad.requires_grad
     second.settle()
     x.grad = None
+
+
+def test_first_gradients_are_taken_away_again_together():
+    leaves = [leaf(1.0), leaf(2.0), leaf(3.0)]
+    first = FirstGrads()
+    given = [first.give(x, np.array([4.0]), index == 1) for index, x in enumerate(leaves)]
+    assert given == [True, True, True]
+    assert [value_of(x) for x in leaves] == [4.0, 4.0, 4.0]
+
+    first.take_back()
+
+    assert [x.grad for x in leaves] == [None, None, None]
+
+
+def test_first_gradients_that_are_settled_stay():
+    x, changes = leaf(1.0), [FirstGrads()]
+    assert changes[0].give(x, np.array([4.0]), True)
+
+    settle_all(changes)
+    changes[0].take_back()
+
+    assert value_of(x) == 4.0
+
+
+def test_a_leaf_that_another_backward_has_changed_meanwhile_gets_no_first_gradient():
+    x, y = leaf(1.0), leaf(1.0)
+    x.grad = ag.tensor([0.5])
+    change_grad(y, np.array([2.0]), [], sole=True, listed=True)
+    y.grad = None
+
+    first = FirstGrads()
+    assert not first.give(x, np.array([4.0]), True)
+    assert not first.give(y, np.array([4.0]), True)
+    first.take_back()
+
+    assert value_of(x) == 0.5
+    assert y.grad is None
+
+
+def test_only_an_array_that_nobody_else_holds_becomes_a_first_gradient():
+    x, y = leaf(1.0), leaf(1.0)
+    array = np.array([4.0])
+    first = FirstGrads()
+
+    assert first.give(x, array, False)
+    assert first.give(y, array, True)
+
+    assert address(x.grad) != address(array)
+    assert address(y.grad) == address(array)

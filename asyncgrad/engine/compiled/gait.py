@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...errors import GraphError
 from ...graph.heavy import Heavy
-from ...graph.leaf import accumulate_all
 from ...graph.node import LEAF_ORDER, became_special
 from ..execution_order import nodes_below
 from ..gait import Gait, NodeTurn
@@ -195,12 +194,7 @@ class CompiledGait:
         """Give the leaves, which waited for the end, their gradients."""
         assert self._results is not None
         leaves, grads = self._results
-        if task.limits is None:
-            listed = task.outer is not None or task.completion is not None
-            accumulate_all(leaves, grads, task.changes, listed)
-        else:
-            for leaf in leaves:
-                task.run_leaf(leaf, [grads.pop()])
+        task.run_leaves(leaves, grads)
         self._results = ([], [])
 
     def clear(self) -> None:

@@ -22,6 +22,7 @@ from .program import LineKind
 from .text import Text
 
 if TYPE_CHECKING:
+    from ...graph.compiled_args import BodySource
     from .description import Description, Step, Target
     from .program import Piece, Place
 
@@ -119,10 +120,7 @@ class StepWriter:
         for line in body.unpacking:
             text.emit(text.filled(line, names, constants), LineKind.GUARD)
         if body.may_be_heavy:
-            grad = names.get("g", names["grads"])
-            text.emit(f"if is_for_a_worker({names['node']}, {grad}): raise Heavy", LineKind.GUARD)
-            run = "run_here" if self._limited else "run_measured"
-            body = step.body = body._replace(results=f"{run}({names['node']}, {grad})", statements=(), reuse=())
+            body = step.body = self._write_heavy(body, names)
         self._write_gather(index, step)
         for line in body.statements:
             text.emit(text.filled(line, names, constants), LineKind.BODY)
@@ -134,6 +132,18 @@ class StepWriter:
         self._write_deliveries(index, step, values, buffers)
         for name in saved.values():
             self._names.give_back(name)
+
+    def _write_heavy(self, body: BodySource, names: dict[str, str]) -> BodySource:
+        """Write what leaves a body to a worker that should have it; return what runs it where it stays."""
+        node, grad = names["node"], names.get("g", names["grads"])
+        where, results = body.heavy_where, body.results
+        is_large = f"{self.text.filled(where, names, body.constants)} and " if where else ""
+        self.text.emit(f"if {is_large}is_for_a_worker({node}, {grad}): raise Heavy", LineKind.GUARD)
+        measured = f"{'run_here' if self._limited else 'run_measured'}({node}, {grad})"
+        if not where or isinstance(results, str):
+            return body._replace(results=measured, statements=(), reuse=())
+        # What is small is not measured, which takes as long.
+        return body._replace(results=f"{measured} if {where} else ({', '.join(map(str, results))},)", reuse=())
 
     # What others may look on at.
 

@@ -16,6 +16,7 @@ import os
 # One BLAS thread each, as in the other benchmarks; read once, when the imports below load the libraries.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
+import argparse
 import asyncio
 import contextlib
 import functools
@@ -293,12 +294,17 @@ _MEASURES: dict[str, Callable[[str, str], Any]] = {
 
 def main(arguments: list[str]) -> int:
     """Print the table; or, with arguments, that of the deep chain, or one peak in bytes."""
-    if arguments == ["deep"]:
-        return _main_deep()
-    if arguments:
+    # What one process asks of another.
+    if len(arguments) == 3 and arguments[0] in _MEASURES:
         count, peer, kind = arguments
         print(json.dumps(_MEASURES[count](peer, kind)))
         return 0
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description="Measure asyncgrad's memory.")
+    parser.add_argument(
+        "what", nargs="?", choices=["deep"], help="a chain of a million nodes; a checkpointed stack if left out"
+    )
+    if parser.parse_args(arguments).what == "deep":
+        return _main_deep()
     print(f"{checkpoint.LAYERS} layers; MB at most")
     print("| checkpoints            | allocated | × by hand | resident | × torch |")
     print("| ---------------------- | --------: | --------: | -------: | ------: |")

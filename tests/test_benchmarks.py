@@ -191,6 +191,15 @@ def test_the_stack_holds_within_a_tenth_of_what_the_schedule_needs(kind: str, mo
     assert memory.allocated("asyncgrad", kind) < 1.1 * memory.allocated("floor", kind)
 
 
+@pytest.mark.parametrize("arguments", [["nope"], ["deep", "deep"], ["nope", "asyncgrad", "none"], ["--nope"]])
+def test_what_the_memory_benchmark_does_not_know_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit_:
+        memory.main(arguments)
+
+    assert exit_.value.code == 2
+    assert "usage: python -m benchmarks.memory" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="counts as Linux does")
 def test_the_table_of_memory_has_a_row_for_each_kind(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, final
@@ -65,7 +66,7 @@ class PlannedNode(TraceableNode):
         names = [f"$s{index}" for index in range(len(plan.slots))]
         # A holomorphic derivative multiplies by its conjugate.
         grad, wrapped = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
-        owned_by = f"plan_of_{plan.primitive.name}"
+        owned_by = re.sub(r"\W", "_", f"plan_of_{plan.primitive.name}")  # the function may be a lambda
         is_large = reuses(self.shape) and not plan.conjugates
         constants = {owned_by: plan, "conjugate": np.conjugate, "size_of": size_of, **(FUNCTIONS if is_large else {})}
         results: list[str | None] = []

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from .compiling import compile_backward, forget
 from .description import Cannot, Description
-from .families import Family, State, sketch_of
-from .gait import OTHER_GRAPH, CompiledGait
+from .families import Candidate, Family, State, sketch_of
+from .gait import AN_ERROR, OTHER_GRAPH, CompiledGait
 from .gathering import CHANGED_MEANWHILE, describe, give_sources
 from .preparing import CompilingGait
 from .slices import at_once
@@ -54,7 +54,7 @@ class CompiledStats(NamedTuple):
     Attributes:
         compilations: how many functions have been compiled.
         hits: backward passes that a compiled function ran from beginning to end.
-        misses: backward passes that the engine ran, all or the rest of, where compiled autograd was on.
+        misses: all others where compiled autograd was on: the engine ran them, or the rest of them, or they failed.
         reasons: why, with how many misses each has caused.
 
     Example:
@@ -92,7 +92,8 @@ class Cache:
     __slots__ = ("_compilations", "_families", "_hits", "_lock", "_number", "_programs", "_reasons", "_uses")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A backward that nobody awaits any more ends where the garbage collector finds it, be that in here.
+        self._lock = threading.RLock()
         #: The oldest in front.
         self._families: dict[Any, Family] = {}
         #: Each with where it was found.
@@ -155,6 +156,9 @@ class Cache:
                 state.strangers += 1
                 self._reasons[str(cannot)] += 1
             return None
+        except Exception:
+            self.miss(AN_ERROR)
+            raise
         finally:
             # However it ends, be it that whoever did it a little at a time gives up.
             state.is_busy = False
@@ -208,7 +212,7 @@ class Cache:
         return [program.source for described, program in known if at_once(described.is_like(description))]
 
     def _is_to_be_walked(self, state: State, after: int) -> bool:
-        if not state.programs and state.description is None and state.seen + 1 < after:
+        if not state.programs and not state.candidates and state.seen + 1 < after:
             state.seen += 1
             return False
         if state.strangers >= PATIENCE:
@@ -233,26 +237,19 @@ class Cache:
                         state.programs.insert(0, one)
                         state.misfits = MISFIT
                 return *one, state
-        before = state.description
-        is_seen_again = before is None or (yield from before.is_like(description))
+        candidate = yield from self._candidate(state, description, family)
         with self._lock:
-            if before is None or is_seen_again:
-                state.strangers = 0
-            else:
-                state.strangers += 1
-                state.seen = 0
-                if family.measure_length(before, description):
-                    state = family.state_for(description)
-            state.description = description
-            if state.seen < sought.after:
-                state.seen += 1
+            if candidate.seen < sought.after:
+                # There may be another state in the place of that one now.
+                family.state_for(description).remember(candidate.description, candidate.seen + 1)
                 return None
         yield from give_sources(description, nodes, sought.limits)
         work = compile_backward(description, sought.keep_graph, sought.limits is not None, self._number())
         program = yield from work
         with self._lock:
             state = family.state_for(description)
-            state.description, state.seen, state.strangers, state.misfits = None, 0, 0, 0
+            state.candidates = [one for one in state.candidates if one.description is not candidate.description]
+            state.seen = state.strangers = state.misfits = 0
             state.programs.insert(0, (description, program))
             self._compilations += 1
             program.last_used = self._uses()
@@ -261,6 +258,23 @@ class Cache:
                 oldest = min(self._programs, key=lambda one: one.last_used)
                 self._drop(oldest, self._programs[oldest])
         return description, program, state
+
+    def _candidate(self, state: State, description: Description, family: Family) -> Slices[Candidate]:
+        """Return what is remembered of a graph that has no function; if nothing is, it is told apart from others."""
+        with self._lock:
+            known = list(state.candidates)
+        for one in known:
+            if (yield from one.description.is_like(description)):
+                state.strangers = 0
+                return one
+        if not known:
+            state.strangers = 0
+            return Candidate(description, state.seen)
+        step = yield from known[0].description.first_difference(description)
+        with self._lock:
+            state.strangers += 1
+            family.tell_apart(known[0].description, description, step)
+        return Candidate(description, 0)
 
     def _drop(self, program: Program, family: Family) -> None:
         del self._programs[program]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.compiled_args import CompiledArgs
 from ...graph.leaf import AccumulateGrad, GraphRoot
+from ..notes import add_note
 from .traced import is_traced
 
 if TYPE_CHECKING:
@@ -215,19 +216,37 @@ class Description:
             path.append(edge)
         return tuple(reversed(path))
 
+    def first_difference(self, other: Description) -> Slices[int]:
+        """Return the number of the first step that is another one there; the last one of both if there is none."""
+        last = 0
+        for number, (step, other_step) in enumerate(zip(self.steps, other.steps, strict=False)):
+            yield 0.0
+            last = number
+            if _differ(step, other_step):
+                break
+        return last
+
     def is_like(self, other: Description) -> Slices[bool]:
         """Tell whether the other one is of the same structure, with the same shapes and dtypes."""
         if (len(self.steps), len(self.leaves), self.input_nr) != (len(other.steps), len(other.leaves), other.input_nr):
             return False
         for step, other_step in zip(self.steps, other.steps, strict=True):
             yield 0.0
-            if step.identity() != other_step.identity():
+            if _differ(step, other_step):
                 return False
         for leaf, other_leaf in zip(self.leaves, other.leaves, strict=True):
             yield 0.0
             if leaf != other_leaf:
                 return False
         return True
+
+
+def _differ(step: Step, other: Step) -> bool:
+    try:
+        return step.identity() != other.identity()
+    except Exception as error:
+        add_note(error, f"in {step.name}, whose compiled_args collects what cannot be compared")
+        raise
 
 
 def token_of(node: Any) -> tuple[Any, ...]:

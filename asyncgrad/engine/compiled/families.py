@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.node import LEAF_ORDER
 from .description import token_of
@@ -16,35 +16,50 @@ if TYPE_CHECKING:
     from .description import Description
     from .program import Program
 
-__all__ = ["Family", "State", "sketch_of"]
+__all__ = ["Candidate", "Family", "State", "sketch_of"]
 
 #: Nodes in a sketch, the root included.
 SKETCHED = 3
 #: Places that a sketch may have beside them, and how many edges may lead there.
 MOST_PATHS = 4
 LONGEST_PATH = 64
+#: Graphs of one state that are remembered and have no function; and states of one family, those with one included.
+MOST_CANDIDATES = 8
+MOST_STATES = 512
+
+
+class Candidate(NamedTuple):
+    """A graph that has no function so far, and how often it has been seen."""
+
+    description: Description
+    seen: int
 
 
 @final
 class State:
     """What is known of the graphs of one sketch."""
 
-    __slots__ = ("description", "is_busy", "misfits", "programs", "seen", "skipped", "strangers")
+    __slots__ = ("candidates", "is_busy", "misfits", "programs", "seen", "skipped", "strangers")
 
     def __init__(self) -> None:
         #: Descriptions and their functions, the one that fitted last in front.
         self.programs: list[tuple[Description, Program]] = []
-        #: How often in a row the same graph has been seen, and no function run.
+        #: How often a graph has been seen before one was walked through.
         self.seen = 0
-        #: Of the last of them, if that was walked through.
-        self.description: Description | None = None
+        #: Those that were walked through, the last one in front.
+        self.candidates: list[Candidate] = []
         #: How badly the function in front has fitted of late: see MISFIT.
         self.misfits = 0
-        #: How many walks in a row have found a graph that was not the one before; and backward passes since the last.
+        #: How many walks in a row have found a graph that is not remembered; and backward passes since the last.
         self.strangers = 0
         self.skipped = 0
         #: Whether a backward walks through its graph, or compiles it; another one does not, meanwhile.
         self.is_busy = False
+
+    def remember(self, description: Description, seen: int) -> None:
+        """Put a graph in front of the candidates, of which only so many are kept."""
+        known = [one for one in self.candidates if one.description is not description]
+        self.candidates = [Candidate(description, seen), *known][:MOST_CANDIDATES]
 
 
 @final
@@ -64,7 +79,7 @@ class Family:
         """Return the state of a graph, made now if it is the first of its kind."""
         if not self.paths and not self.measures_length:
             return self.only
-        return self._state_at(self._key(partial(_token_at, root), partial(_length, root, limits)))
+        return self._state_at(self._key(partial(_token_at, root, limits), partial(_length, root, limits)))
 
     def state_for(self, description: Description) -> State:
         """Return the state of the graphs that a description is of."""
@@ -73,8 +88,17 @@ class Family:
     def _state_at(self, key: tuple[Any, ...]) -> State:
         state = self.states.get(key)
         if state is None:
+            self._make_room()
             state = self.states[key] = State()
         return state
+
+    def _make_room(self) -> None:
+        """Forget the oldest state that has no function if there are as many as may be."""
+        if len(self.states) < MOST_STATES:
+            return
+        oldest = next((key for key, state in self.states.items() if not state.programs), None)
+        if oldest is not None:
+            del self.states[oldest]
 
     def learn(self, description: Description, step: int) -> None:
         """Tell graphs apart by what follows a step of `description`, too."""
@@ -85,22 +109,27 @@ class Family:
             self._measure_length()
         if len(self.paths) >= MOST_PATHS:
             return
-        paths = [(*to_step, edge) for edge, target in enumerate(description.steps[step].targets) if target is not None]
-        new = [path for path in paths if path not in self.paths and len(path) <= LONGEST_PATH]
-        if not new:
-            return
-        self.paths += new[: MOST_PATHS - len(self.paths)]
-        self._sort_anew()
+        self._follow(_onward(description, to_step, step))
 
-    def measure_length(self, one: Description, other: Description) -> bool:
-        """Tell graphs apart by their lengths from now on, if these two differ in it; tell whether that is new.
+    def tell_apart(self, one: Description, other: Description, step: int) -> None:
+        """Tell graphs apart by what tells these two apart, whose steps before this one are alike.
 
-        Those of a recurrent network do, whose sequences are not all of one length.
+        Those of a recurrent network differ in their lengths, whose sequences are not all of one length.
         """
-        if self.measures_length or one.length == other.length:
-            return False
-        self._measure_length()
-        return True
+        if not self.measures_length and one.length != other.length:
+            self._measure_length()
+            return
+        to_step = one.path_to(step)
+        paths = [path for path in (to_step, *_onward(one, to_step, step)) if one.token_at(path) != other.token_at(path)]
+        self._follow(paths)
+
+    def _follow(self, paths: list[tuple[int, ...]]) -> None:
+        """Look where these paths lead from now on, as far as there is room for them."""
+        new = [path for path in paths if path not in self.paths and len(path) <= LONGEST_PATH]
+        new = new[: max(MOST_PATHS - len(self.paths), 0)]
+        if new:
+            self.paths += new
+            self._sort_anew()
 
     def _measure_length(self) -> None:
         if not self.measures_length:
@@ -116,6 +145,14 @@ class Family:
         for state in states.values():
             for described, program in state.programs:
                 self.state_for(described).programs.append((described, program))
+            for candidate in reversed(state.candidates):
+                self.state_for(candidate.description).remember(*candidate)
+
+
+def _onward(description: Description, to_step: tuple[int, ...], step: int) -> list[tuple[int, ...]]:
+    """Return the paths to where the edges of a step lead."""
+    targets = description.steps[step].targets
+    return [(*to_step, edge) for edge, target in enumerate(targets) if target is not None]
 
 
 def _length(node: Any, limits: ExecInfos | None) -> int:
@@ -134,11 +171,14 @@ def _length(node: Any, limits: ExecInfos | None) -> int:
     return length
 
 
-def _token_at(node: Any, path: tuple[int, ...]) -> Any:
+def _token_at(root: Any, limits: ExecInfos | None, path: tuple[int, ...]) -> Any:
+    """Return what `Description.token_at` does of this backward's description."""
+    node = root
     for edge in path:
         targets = node.next_nodes
-        node = targets[edge] if edge < len(targets) else None
-        if node is None:
+        is_left_out = edge >= len(targets) or (limits is not None and not limits[node].needed)
+        node = None if is_left_out else targets[edge]
+        if node is None or (limits is not None and not limits.executes(node)):
             return None
     return token_of(node)
 

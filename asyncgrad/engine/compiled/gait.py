@@ -17,7 +17,7 @@ from ..execution_order import nodes_below
 from ..gait import Gait, NodeTurn
 from ..plain import PlainGait
 from .careful import changed_edges
-from .program import Differs, Line, LineKind, Piece, Place, Program, Slot
+from .program import Differs, Line, LineKind, Piece, Place, Program, Slot, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,17 +26,19 @@ if TYPE_CHECKING:
     from ..graph_task import GraphTask
     from .careful import CarefulTurn
 
-__all__ = ["OTHER_GRAPH", "CompiledGait"]
+__all__ = ["AN_ERROR", "OTHER_GRAPH", "CompiledGait"]
 
 #: Why most compiled functions are left.
 OTHER_GRAPH = "another structure, shape or dtype"
+#: Why others end before the engine could go on; a cancellation is one.
+AN_ERROR = "an error"
 
 #: What a line that looks at the graph raises where that is another one: of itself, by attributes that are not there,
 #: or by a tuple of another length, or by None in the place of what was saved.
 _OF_ANOTHER_GRAPH = (Differs, Heavy, AttributeError, TypeError, ValueError)
 
 #: What else it may mean. Only None in the place of what was saved is of another type than expected.
-_REASONS: dict[type[BaseException], str] = {Heavy: "a heavy body", TypeError: "a graph that was released"}
+_REASONS: dict[type, str] = {Heavy: "a heavy body", TypeError: "a graph that was released", Waits: "a body that waits"}
 
 
 @final
@@ -121,7 +123,7 @@ class CompiledGait:
                 turn = coroutine.send(deadline)
         except StopIteration as end:
             self._results = end.value
-            self._ended(self._entry, self._root)
+            self._end(None)
             return Gait.DRAINED
         except BaseException as error:
             left = self._left(task, error)
@@ -198,7 +200,8 @@ class CompiledGait:
         self._results = ([], [])
 
     def clear(self) -> None:
-        """Let go of all gradients under way; what runs is still counted."""
+        """Let go of all gradients under way, since the backward has failed; what runs is still counted."""
+        self._end(AN_ERROR)
         turn = self._turn
         if turn is not None:
             turn.others, turn.outputs = 0, None
@@ -208,6 +211,12 @@ class CompiledGait:
         self._grad = None
         self._results = ([], [])
         self.close()
+
+    def _end(self, reason: str | None, step: int = -1) -> None:
+        """Say how the function has ended, once."""
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            self._ended(entry, self._root, reason, step)
 
     def close(self) -> None:
         """Let go of the function where it stands."""
@@ -249,9 +258,10 @@ class CompiledGait:
         if place is None:
             return None
         step = place.line.step + place.names.get("base", 0)
-        if is_innermost and place.line.kind is LineKind.GUARD and isinstance(error, _OF_ANOTHER_GRAPH):
+        kinds = _OF_ANOTHER_GRAPH if place.line.kind is LineKind.GUARD else Waits
+        if is_innermost and isinstance(error, kinds):
             reason = _REASONS.get(type(error), OTHER_GRAPH)
-            self._ended(self._entry, self._root, reason, step)
+            self._end(reason, step)
             if self._has_let_others_see:
                 changed = changed_edges(place.node(), self._edges, nodes_below(self._root))
                 if changed is not None:
@@ -262,14 +272,14 @@ class CompiledGait:
         if is_innermost and place.line.kind is LineKind.EDGE and isinstance(error, (AttributeError, Differs)):
             # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
             reason = "an undefined gradient" if isinstance(error, Differs) else "a gradient that is no array"
-            self._ended(self._entry, self._root, reason, -1)
+            self._end(reason)
             edge = place.line.edge
             outputs = tuple(
                 None if name is None or index < edge else place.names[name]
                 for index, name in enumerate(place.piece.outputs[place.line.step])
             )
             return self._continued(task, place).start_counting(task, place.node(), edge, outputs)
-        self._ended(self._entry, self._root, "an error", -1)
+        self._end(AN_ERROR)
         if place.line.kind is not LineKind.BREAK:
             self.node = place.node()
         return None
@@ -281,7 +291,7 @@ class CompiledGait:
         turn, self._turn = self._turn, None
         plain = self._continued(task, place)
         self.close()
-        self._ended(self._entry, self._root, reason, -1)
+        self._end(reason)
         if turn is None:
             self._count(task, plain, place)
             return

@@ -6,8 +6,10 @@ from heapq import merge
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.leaf import GraphRoot
+from ...graph.naming import place_of
 from ...graph.node import LEAF_ORDER
 from ..device import is_elsewhere
+from ..notes import add_note
 from .description import Cannot, Description, LeafPlace, Step, Target
 from .traced import traced_source
 
@@ -155,7 +157,11 @@ def _seen(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[Sight], dic
         if node.order == LEAF_ORDER:
             leaves[node] = LeafPlace(node.shape or (), node.dtype, state, node.special is not None, 0)
             continue
-        sight = Sight.of(node, state, limits)
+        try:
+            sight = Sight.of(node, state, limits)
+        except Exception as error:
+            add_note(error, f"in {node.name} ({place_of(node)}), which was asked what its run depends on")
+            raise
         row.append(sight)
         count += 1
         if count > MOST_NODES:

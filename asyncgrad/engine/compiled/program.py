@@ -14,11 +14,15 @@ from typing import Any, NamedTuple, final
 
 from ...graph.heavy import watch_changes
 
-__all__ = ["Differs", "Line", "LineKind", "Piece", "Place", "Program", "Slot", "pause"]
+__all__ = ["Differs", "Line", "LineKind", "Piece", "Place", "Program", "Slot", "Waits", "pause"]
 
 
 class Differs(Exception):
     """Raised by a compiled function, and caught at once: the graph is not the one that it was made from."""
+
+
+class Waits(Differs):
+    """Raised by a compiled function, and caught at once: a body that was called is one that is to be waited for."""
 
 
 @types.coroutine

@@ -89,7 +89,7 @@ class StepWriter:
     def _write_step(self, index: int, is_last: bool) -> None:
         step, text = self.description.steps[index], self.text
         self._pending.remove(index)
-        text.emit(f"# {step.name}, {step.shape if step.shape is not None else f'{len(step.metadata)} inputs'}")
+        text.emit_comment(f"{step.name}, {step.shape if step.shape is not None else f'{len(step.metadata)} inputs'}")
         arrivals = self.arrivals[index]
         names = {"node": self.node_names[index], "grads": f"[{', '.join(map(str, arrivals.names))}]"}
         if step.shape is not None:

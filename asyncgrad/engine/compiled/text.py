@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 from collections.abc import Mapping
 from time import perf_counter
@@ -19,6 +21,8 @@ from .program import Differs, Line, LineKind, pause
 
 __all__ = ["Text"]
 
+#: Python would take other letters for those that look like them.
+_NOT_IN_NAMES = re.compile(r"^(?=\d|$)|\W", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
 #: What local names look like, and the parameters.
 _LOCAL = re.compile(
@@ -59,13 +63,17 @@ class Text:
         self.step = 0
 
     def constant(self, name: str, value: Any) -> str:
-        """Return the name of a constant, one for each object; `name` is what it is called if that is free."""
+        """Return the name of a constant, one for each object; `name` is what it is called if that is free.
+
+        Classes and functions may be called anything at all, so only what is plain in a name is used of it.
+        """
         if isinstance(value, tuple):
             value = self._tuples.setdefault(value, value)
         known = self._constants.get(id(value))
         if known is None:
+            name = _NOT_IN_NAMES.sub("_", name)
             known, number = name, 1
-            while known in self.namespace or _LOCAL.fullmatch(known):
+            while not _is_free(known) or known in self.namespace:
                 number += 1
                 known = f"{name}_{number}"
             self._constants[id(value)] = known
@@ -91,6 +99,10 @@ class Text:
         self.text.append(f"    {line}")
         self.lines.append(None if kind is None else Line(self.step, kind, edge, leaf))
 
+    def emit_comment(self, comment: str) -> None:
+        """Add a comment, in one line whatever is in it."""
+        self.emit(f"# {comment if comment.isprintable() else ascii(comment)}")
+
     def emit_head(self, line: str) -> None:
         """Add the line that begins a function."""
         self.text.append(line)
@@ -99,3 +111,8 @@ class Text:
     def shorten(self, length: int) -> None:
         """Take back the lines from number `length` on."""
         del self.text[length:], self.lines[length:]
+
+
+def _is_free(name: str) -> bool:
+    """Tell whether a name means nothing to Python, and is no local one."""
+    return not (keyword.iskeyword(name) or hasattr(builtins, name) or _LOCAL.fullmatch(name))

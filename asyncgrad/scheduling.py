@@ -57,7 +57,7 @@ def _number(value: Any, what: str, kind: type) -> Any:
     try:
         number = kind(value)
         is_right = number >= 0 and (kind is float or (number == value or isinstance(value, str)))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         is_right = False
     if not is_right or isinstance(value, bool):
         wanted = "a whole number of workers, 0 for none" if kind is int else "a number that is not negative"

@@ -147,7 +147,8 @@ class Server:
         self.is_due = False
         #: Whether it takes no further Job, and ends once all that it has begun has.
         self.is_retired = False
-        self.loop = asyncio.SelectorEventLoop(YieldingSelector(baton))
+        # A loop keeps the context that it is made in, and this one outlives the backward that is the first to need it.
+        self.loop = self._context.run(asyncio.SelectorEventLoop, YieldingSelector(baton))
         # In debug mode asyncio complains of callbacks that take their time, and to take it is what this loop is for.
         self.loop.slow_callback_duration = inf
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)

@@ -28,6 +28,8 @@ class Cpu(Device):
 
     __slots__ = ("_costs",)
 
+    sees_all_bodies = False
+
     def __init__(self) -> None:
         self._costs = Costs()
 

@@ -75,9 +75,16 @@ def test_what_is_no_such_number_is_refused_by_name(setting, value, get, wrong):
         setting(wrong)
 
 
-def test_half_a_worker_is_refused():
+@pytest.mark.parametrize("wrong", [1.5, float("inf"), -float("inf")])
+def test_half_a_worker_is_refused_and_so_are_infinitely_many(wrong):
     with pytest.raises(ArgumentError, match="give a whole number of workers"):
-        ag.workers(1.5)
+        ag.workers(wrong)
+
+
+@pytest.mark.parametrize("setting", [ag.loop_budget, ag.offload_threshold])
+def test_more_seconds_than_a_float_can_hold_are_refused(setting):
+    with pytest.raises(ArgumentError, match="give a number that is not negative"):
+        setting(10**400)
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.naming import identify
-from .bodies import called, send_away
+from .bodies import called, forget, send_away
 from .device import device_here, is_elsewhere
 from .driving import drive, say_where
 from .gait import Gait
@@ -92,16 +92,19 @@ def _run_away(node_task: NodeTask) -> Any:
     """Have the worker of its device run a node, and stand still until that has ended."""
     here = device_here()
     errand = send_away(node_task, None)
+    error: BaseException | None = None
     try:
         # The very nodes that it waits for may need the worker that blocks here.
         with nullcontext() if here is None else here.stand_in():
             _block_until_ended(errand)
-        if errand.error is not None:
-            raise errand.error
+        error, errand.error = errand.error, None
+        if error is not None:
+            raise error
         return errand.result
     finally:
+        forget(errand, node_task)
         # The traceback of an error leads back here: leave no cycle.
-        del errand, node_task
+        del errand, node_task, error
 
 
 def _block_until_ended(errand: Errand) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import CURRENT_NODE
 from .deeper_first import DeeperFirst
 from .device import is_elsewhere
-from .errand import Errand, Mailbox, end_of
+from .errand import Errand, Mailbox, end_of, submit
 from .new_stack import NESTED_ON_ONE_STACK
 from .node_task import NodeTask
 from .notes import add_later_error
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .errand import Call
     from .graph_task import GraphTask
 
-__all__ = ["Bodies", "called", "send_away"]
+__all__ = ["Bodies", "called", "forget", "send_away"]
 
 #: Held while hooks that hold up further nodes are counted, since they may run in several threads.
 _HOLDING_UP = threading.Lock()
@@ -61,8 +61,18 @@ def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> Errand:
     if graph_task.away is None:
         graph_task.away = {}
     graph_task.away[node] = errand
-    device.submit(errand)
+    submit(errand, device)
     return errand
+
+
+def forget(errand: Errand, node_task: NodeTask) -> None:
+    """Let a GraphTask forget the Errand of a NodeTask, if that has ended: its context leads back, and would be a cycle.
+
+    One whose sender is gone may still run, and whoever waits for the node's lock is to know.
+    """
+    away = node_task.graph_task.away
+    if away is not None and errand.has_ended():
+        away.pop(node_task.node, None)
 
 
 def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
@@ -163,6 +173,7 @@ class Bodies:
         try:
             return await self.result_of(errand, is_alone)
         finally:
+            forget(errand, node_task)
             # The traceback of an error leads back here: leave no cycle.
             del errand, node_task
 

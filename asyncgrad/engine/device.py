@@ -33,8 +33,10 @@ __all__ = [
     "Stream",
     "device",
     "device_here",
+    "has_own_way",
     "is_elsewhere",
     "loop_thread",
+    "needs_care",
     "register_device",
     "worker_died",
 ]
@@ -79,8 +81,18 @@ class Device:
     is_asynchronous = False
     #: Whether this device has a thread of its own, to which NodeTasks are sent as Jobs by `submit`.
     has_worker = False
-    #: How many NodeTasks may run here at a time; None for as many as there are.
+    #: How many bodies may be under way here at a time; None for as many as there are. One that awaits a backward is
+    #: not, until it goes on. A device with a worker sees to that by itself.
     max_in_flight: int | None = None
+    #: Whether `run_body` is to run every body, in a NodeTask of its own; where not, it is asked for those alone that
+    #: may be heavy. True for whoever implements it and does not say otherwise.
+    sees_all_bodies = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        says = next(known for known in cls.__mro__ if "sees_all_bodies" in vars(known))
+        if says is Device and cls.run_body is not Device.run_body:
+            cls.sees_all_bodies = True
 
     @property
     def name(self) -> str:
@@ -116,7 +128,11 @@ class Device:
         return False
 
     def run_body(self, body: Body) -> Any:
-        """Return what `body()` does, the gradients of one node, or an awaitable of that."""
+        """Return what `body()` does, the gradients of one node, or an awaitable of that.
+
+        Called in the context of the node's run, which `body()` needs: `asyncio.to_thread(body)` takes it along. The
+        body of a node that awaits is a coroutine function; what it returns may be returned, or awaited, as well.
+        """
         return body()
 
     async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -244,6 +260,8 @@ def device(name: str | Device) -> Device:
     """
     if isinstance(name, Device):
         return name
+    if not isinstance(name, str):
+        raise DeviceError(f"a device is given as a Device or by its name, such as 'cpu' or 'thread:0', not as {name!r}")
     found = _known.get(name)
     if found is None:
         found = _made.get(name)
@@ -284,6 +302,18 @@ def is_elsewhere(device: Any) -> bool:
     return isinstance(device, Device) and device.has_worker and not device.is_here()
 
 
+def has_own_way(device: Any) -> bool:
+    """Tell whether `device`, which may be None, runs every body in its own way, or a limited number at a time."""
+    return isinstance(device, Device) and (
+        device.sees_all_bodies or (device.max_in_flight is not None and not device.has_worker)
+    )
+
+
+def needs_care(device: Any) -> bool:
+    """Tell whether each node whose gradients live on `device`, which may be None, is to run as a NodeTask."""
+    return is_elsewhere(device) or has_own_way(device)
+
+
 def device_here() -> Device | None:
     """Return the device whose worker asks; None where it is no device's."""
     return next((known for known in list(_known.values()) if known.has_worker and known.is_here()), None)
@@ -291,23 +321,25 @@ def device_here() -> Device | None:
 
 def _open(name: str) -> Device:
     kind, colon, index = name.partition(":")
-    if not kind.isidentifier() or kind.startswith("_") or (colon and not _INDEX.fullmatch(index)):
+    if not kind or (colon and not _INDEX.fullmatch(index)):
         raise _unknown(name)
     number = int(index) if colon else None
-    if find_spec(f"asyncgrad.devices.{kind}") is not None:
+    is_module = kind.isidentifier() and not kind.startswith("_")
+    if is_module and find_spec(f"asyncgrad.devices.{kind}") is not None:
         opener = import_module(f"asyncgrad.devices.{kind}").open_device
     else:
         opener = _offered(kind, name)
     try:
         opened = opener(number)
+        found = opened.name if isinstance(opened, Device) else None
     except DeviceError:
         raise
     except Exception as error:
         raise DeviceError(f"the device {name!r} cannot be opened: open_device({number}) raised {error!r}") from error
-    if not isinstance(opened, Device) or opened.name != name:
-        what = f"{opened!r}, named {opened.name!r}" if isinstance(opened, Device) else f"a {type(opened).__name__}"
+    if found != name:
+        what = f"a {type(opened).__name__}" + (f" named {found!r}" if isinstance(opened, Device) else "")
         raise DeviceError(f"the device {name!r} was to be opened, and its open_device({number}) returned {what}")
-    return opened
+    return opened  # type: ignore[no-any-return]
 
 
 def _offered(kind: str, name: str) -> Any:

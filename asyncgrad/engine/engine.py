@@ -15,6 +15,7 @@ from .blocking import drive_blocking
 from .driving import drive
 from .exec_info import ExecInfos, stepwise
 from .graph_task import GraphTask
+from .in_flight import PLACE
 from .pacing import Pace
 from .plain import PlainGait
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..graph.node import Node
+    from .in_flight import Place
 
 __all__ = ["Engine"]
 
@@ -72,7 +74,10 @@ class Engine:
         if sums:
             _go_on_from(graph_task, sums)
         try:
-            captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+            if (place := PLACE.get()) is not None:
+                captured = await _drive_without(place, graph_task)
+            else:
+                captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
             if graph_task.completion is not None:
                 graph_task.completion.warnings.replay()
             graph_task.succeed()
@@ -89,6 +94,21 @@ class Engine:
             return captured
         finally:
             graph_task.close()
+
+
+async def _drive_without(place: Place, graph_task: GraphTask) -> list[Any]:
+    """Drive a task that a body has called to its end, while others may have the body's place on its device."""
+    place.lend()
+    try:
+        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+    except BaseException:
+        place.take_back_at_once()
+        raise
+    if BLOCKING.get():
+        place.take_back_at_once()
+    else:
+        await place.take_back()
+    return captured
 
 
 async def _limits(root: Node | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:

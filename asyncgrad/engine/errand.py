@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .device import Device
 
-__all__ = ["Call", "Errand", "Mailbox", "call_on", "end_of", "send"]
+__all__ = ["Call", "Errand", "Mailbox", "call_on", "end_of", "send", "submit"]
 
 
 @final
@@ -261,8 +261,9 @@ class Errand(_Sent):
 
     def refuse(self, error: BaseException) -> None:
         """End with `error` without having run."""
+        is_waiting = self.is_waiting()
         super().refuse(error)
-        if self.error is error:
+        if is_waiting:
             self.coroutine.close()
 
     def cancel(self, message: Any = None) -> None:
@@ -298,6 +299,7 @@ async def end_of(job: Any) -> Any:
     """
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
+    error: BaseException | None = None
     try:
         while not job.has_ended():
             waiter = loop.create_future()
@@ -307,13 +309,14 @@ async def end_of(job: Any) -> Any:
                 break
             try:
                 await waiter
-            except asyncio.CancelledError as error:
-                cancelled = error
-                job.cancel(*error.args[:1])
-        if cancelled is not None and (job.error is None or isinstance(job.error, asyncio.CancelledError)):
+            except asyncio.CancelledError as interrupt:
+                cancelled = interrupt
+                job.cancel(*interrupt.args[:1])
+        error, job.error = job.error, None
+        if cancelled is not None and (error is None or isinstance(error, asyncio.CancelledError)):
             raise cancelled
-        if job.error is not None:
-            raise job.error
+        if error is not None:
+            raise error
         # A leaf takes over a gradient that nobody else holds.
         result, job.result = job.result, None
         return result
@@ -326,7 +329,7 @@ async def end_of(job: Any) -> Any:
     finally:
         # The traceback of an error leads back here: leave no cycle.
         job.waiter = None
-        del job, cancelled
+        del job, cancelled, error
 
 
 async def call_on(device: Device, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -346,10 +349,18 @@ async def call_on(device: Device, function: Callable[..., Any], args: Any, kwarg
     return await end_of(errand)
 
 
+def submit(errand: Errand, device: Device) -> None:
+    """Have the worker of a device run an errand; where the device raises, the errand ends with that."""
+    try:
+        device.submit(errand)
+    except Exception as error:
+        errand.refuse(error)
+
+
 def send(errand: Errand, device: Device) -> None:
     """Have an errand run where the device runs its work: by its worker, or here and now."""
     if device.has_worker and not device.is_here():
-        device.submit(errand)
+        submit(errand, device)
     else:
         errand.device = None
         errand.run()

@@ -21,7 +21,7 @@ from .body import prefers_worker, run_here
 from .compiled.gait import CompiledGait
 from .compiled.mode import first_gait
 from .counted import CountedGait
-from .device import is_elsewhere
+from .device import needs_care
 from .gait import Gait, NodeTurn
 from .streams import streams_met
 from .task_record import TaskRecord
@@ -217,7 +217,7 @@ class GraphTask(TaskRecord):
             if (
                 node.special is not None
                 or self.anomaly is not None
-                or (node.device is not here and is_elsewhere(node.device))
+                or (node.device is not here and needs_care(node.device))
             ):
                 self.turn = turn
                 return Gait.CAREFUL

@@ -20,6 +20,8 @@ from ..graph.node import LEAF_ORDER
 from ..graph.tracked import Tracked
 from .body import Body, prefers_worker
 from .counted import wrong_count
+from .device import has_own_way
+from .in_flight import take_place
 from .locks import acquire, release, try_acquire
 from .running import loop_is_running, run_apart
 from .streams import enter_streams
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..graph.node import Node, Special
     from .bodies import Bodies
+    from .device import Device
     from .graph_task import GraphTask
 
 __all__ = ["NodeTask"]
@@ -64,6 +67,10 @@ class NodeTask:
         """Tell whether the body or a hook is an `async def`, or a hook that packs or unpacks what the node saved."""
         node, special = self.node, self.node.special
         if node.is_async or node.waits_for_saved():
+            return True
+        if has_own_way(node.device) and (
+            node.device.max_in_flight is not None or is_kind(inspect.iscoroutinefunction, node.device.run_body)
+        ):
             return True
         if special is not None and special.stream is not None and not special.stream.is_free():
             return True
@@ -149,7 +156,12 @@ class NodeTask:
         grads = tuple(self.grads)
         self.grads.clear()
         # Under create_graph bodies record nodes, whose order is to be the same in each run: they stay on one thread.
-        if self.bodies is None or node.device is None or node.is_async or graph_task.create_graph:
+        stays = self.bodies is None or node.is_async or graph_task.create_graph
+        if has_own_way(node.device):
+            body = Body(node, grads, None if stays or self.is_sent else self.bodies, graph_task.reentrant_depth)
+            del grads
+            return self._conforming(await self._run_on(node.device, body))
+        if stays or node.device is None:
             outputs = node.apply(grads)
             del grads
         else:
@@ -164,6 +176,32 @@ class NodeTask:
                 "apply must return a tuple with a gradient for each input"
             )
         return self._conforming(outputs)
+
+    async def _run_on(self, device: Device, body: Body) -> Any:
+        """Have a device run a body in its own way; under create_graph no further node starts meanwhile."""
+        graph_task, node, bodies = self.graph_task, self.node, self.bodies
+        is_alone = graph_task.create_graph and not node.is_async and bodies is not None
+        if is_alone:
+            bodies.hold_up()
+        place = None
+        try:
+            if device.max_in_flight is not None and not device.has_worker:
+                place = await take_place(device, (-graph_task.reentrant_depth, node.order))
+            outputs: Any = device.run_body(body)
+            # Of a node that awaits, what the device awaits may have to be awaited once more.
+            while not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
+                outputs = run_apart(outputs) if _blocks() else await outputs
+        finally:
+            if place is not None:
+                place.end()
+            if is_alone:
+                bodies.let_go()
+        if not isinstance(outputs, (tuple, list)):
+            raise GradientTypeError(
+                f"{type(device).__name__}.run_body gave {values.describe(outputs)} for {identify(node)}: "
+                "return body(), a tuple with a gradient for each input, or an awaitable of that"
+            )
+        return outputs
 
     async def _accumulate(self, leaf: AccumulateGrad) -> None:
         if self.is_sent and self.graph_task.has_error:

@@ -16,7 +16,7 @@ from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER, became_special
 from .body import prefers_worker, run_here
 from .counted import CountedGait
-from .device import is_elsewhere
+from .device import needs_care
 from .gait import Gait
 
 if TYPE_CHECKING:
@@ -69,10 +69,7 @@ class PlainGait:
         """Tell whether a backward that starts at `root` may begin in this gait."""
         # The gait never crosses over to another device: the node of a move is special.
         return (
-            root.special is None
-            and root.order != LEAF_ORDER
-            and root.shape is not None
-            and not is_elsewhere(root.device)
+            root.special is None and root.order != LEAF_ORDER and root.shape is not None and not needs_care(root.device)
         )
 
     def __len__(self) -> int:

@@ -138,6 +138,7 @@ class SteppedTask(asyncio.Future[Any]):
             if self._on_end is not None and self.done():
                 on_end, self._on_end = self._on_end, None
                 on_end(self)
+                del on_end
             # As in start().
             del self, error
 

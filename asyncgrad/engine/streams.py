@@ -116,8 +116,10 @@ class Stream(Mode):
         """Raise for an event of another kind of device, which this stream cannot wait for, unless it has come to pass.
 
         Raises:
-            DeviceError: it has not.
+            DeviceError: it has not, or it is no event.
         """
+        if not isinstance(event, Event):
+            raise DeviceError(f"{self!r} can wait for an event, of stream.record_event(), and {event!r} is none")
         if not event.query():
             raise DeviceError(
                 f"{self!r} cannot wait for an event of {event.stream!r}: write await event.synchronize() before"
@@ -126,7 +128,13 @@ class Stream(Mode):
     # What follows from that, where what is called on the device puts work on the stream by itself.
 
     def wait_stream(self, other: Stream) -> None:
-        """Let what is put on this stream from now on begin only once all has ended that is on `other` by now."""
+        """Let what is put on this stream from now on begin only once all has ended that is on `other` by now.
+
+        Raises:
+            DeviceError: it is no stream.
+        """
+        if not isinstance(other, Stream):
+            raise DeviceError(f"{self!r} can wait for a stream, of any device, and {other!r} is none")
         self.wait_event(other.record_event())
 
     def query(self) -> bool:
@@ -193,7 +201,7 @@ class DeviceStreams:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._made = 0
-        self.default = device.make_stream(0)
+        self.default = self._made_by_device(0)
         #: Weak: a stream that nobody refers to has nothing to wait for.
         self._known = WeakSet([self.default])
 
@@ -213,8 +221,17 @@ class DeviceStreams:
         """Return a new stream."""
         with _MAKING:
             self._made += 1
-            stream = self._device.make_stream(self._made)
+            stream = self._made_by_device(self._made)
             self._known.add(stream)
+        return stream
+
+    def _made_by_device(self, index: int) -> Stream:
+        stream = self._device.make_stream(index)
+        if not isinstance(stream, Stream):
+            raise DeviceError(
+                f"{type(self._device).__name__}.make_stream({index}) of '{self._device}' returned {stream!r}: "
+                "it must return a Stream"
+            )
         return stream
 
     def known(self) -> list[Stream]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ..engine.device import Device, register_device
-from ..errors import DeviceError
+from ..errors import ArgumentError, DeviceError
 from .simulated_array import SimulatedArray
 from .simulated_stream import Memory, Operation, SimulatedClock, SimulatedEvent, SimulatedStream
 
@@ -57,6 +57,9 @@ class SimulatedAccelerator(Device):
         fail_after: the device dies when it has done so many operations; None never.
         fail_at: the name of an operation at which it dies, such as "matmul".
 
+    Raises:
+        ArgumentError: a time is negative, or a speed is not above 0.
+
     Example:
         >>> import numpy as np, asyncgrad as ag
         >>> from asyncgrad.testing import SimulatedAccelerator
@@ -102,6 +105,11 @@ class SimulatedAccelerator(Device):
         fail_after: int | None = None,
         fail_at: str | None = None,
     ) -> None:
+        if not latency >= 0:
+            raise ArgumentError(f"latency is {latency!r}: give seconds, 0 for none")
+        for what, speed in (("bandwidth", bandwidth), ("flops", flops), ("host_bandwidth", host_bandwidth)):
+            if not speed > 0:
+                raise ArgumentError(f"{what} is {speed!r}: give how much a second, math.inf for no bound")
         self._index = _next_index()
         self.latency, self.bandwidth, self.flops, self.host_bandwidth = latency, bandwidth, flops, host_bandwidth
         self.clock = SimulatedClock() if clock is None else clock

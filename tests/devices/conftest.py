@@ -31,6 +31,9 @@ PROJECT = """
     broken = "abacus_broken:open_device"
     liar = "abacus_device:open_another"
     failing = "abacus_device:fail"
+    nameless = "abacus_device:open_nameless"
+    typed = "abacus_device:open_class"
+    two-hand = "abacus_device:open_two_hand"
 
     [tool.setuptools]
     py-modules = ["abacus_device", "abacus_broken"]
@@ -76,6 +79,31 @@ MODULE = '''
 
     def fail(index):
         raise OSError("no such card")
+
+
+    class Nameless(Device):
+        pass
+
+
+    def open_nameless(index):
+        return Nameless()
+
+
+    def open_class(index):
+        return Abacus
+
+
+    class TwoHand(Device):
+        def __init__(self, index):
+            self._index = index
+
+        @property
+        def name(self):
+            return "two-hand" if self._index is None else f"two-hand:{self._index}"
+
+
+    def open_two_hand(index):
+        return TwoHand(index)
 '''
 
 

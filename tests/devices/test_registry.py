@@ -42,11 +42,31 @@ def test_a_name_of_no_device_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["thread:0:1", "Thread:0", "_costs", "__init__", "thread:" + "9" * 5000, "os.path", " cpu", None, 5]
+    "name",
+    [
+        "thread:0:1",
+        "Thread:0",
+        "_costs",
+        "__init__",
+        "thread:" + "9" * 5000,
+        "os.path",
+        " cpu",
+        "a-b",
+        "-",
+        ":",
+        "a b:0",
+    ],
 )
 def test_what_is_no_name_is_refused(name):
     with pytest.raises(DeviceError):
         ag.device(name)
+
+
+@pytest.mark.parametrize("name", [None, 5, b"cpu", [], {}, np.float32, ("thread", 0)])
+def test_what_is_no_text_is_refused_and_the_error_says_what_a_device_is_given_as(name):
+    for ask in (ag.device, ag.default_device, ag.tensor(1.0).to):
+        with pytest.raises(DeviceError, match=r"as a Device or by its name, such as 'cpu' or 'thread:0', not as"):
+            ask(name)
 
 
 def test_the_error_says_which_devices_there_are(abacus):
@@ -90,6 +110,8 @@ def test_a_device_of_a_package_is_loaded_when_it_is_asked_for_and_no_sooner(abac
         ("constant:0", "no function of an index"),
         ("liar:0", r"open_device\(0\) returned.*named 'abacus:17'"),
         ("failing:0", "no such card"),
+        ("nameless:0", "Nameless must have a name"),
+        ("typed:0", r"open_device\(0\) returned a type$"),
     ],
 )
 def test_a_package_whose_device_cannot_be_had_is_named(abacus, name, why):
@@ -97,6 +119,11 @@ def test_a_package_whose_device_cannot_be_had_is_named(abacus, name, why):
         ag.device(name)
 
     assert repr(name) in str(raised.value)
+
+
+def test_a_kind_may_have_a_name_with_hyphens(abacus):
+    assert ag.device("two-hand:0").name == "two-hand:0"
+    assert ag.device("two-hand").name == "two-hand"
 
 
 def test_a_device_that_could_not_be_opened_is_asked_for_again(abacus, monkeypatch):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.devices import Device
 from asyncgrad.errors import DeviceError
 from asyncgrad.testing import SimulatedAccelerator
 
@@ -507,3 +508,23 @@ def test_bodies_that_await_backward_passes_on_each_others_streams_never_wait_for
         assert [leaf.grad.tolist() for leaf, _ in pairs] == [[1.0], [1.0]]
 
     run(main())
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "thread:0"])
+def test_what_is_no_stream_and_no_event_cannot_be_waited_for(device: Any, wrong: Any) -> None:
+    for stream in (device.stream(), SimulatedAccelerator().stream()):
+        with pytest.raises(DeviceError, match=r"can wait for a stream, of any device, and .* is none"):
+            stream.wait_stream(wrong)
+        with pytest.raises(DeviceError, match=r"can wait for an event, of stream\.record_event\(\), and .* is none"):
+            stream.wait_event(wrong)
+
+
+def test_a_device_that_makes_no_streams_is_named() -> None:
+    class Streamless(Device):
+        name = "streamless:0"
+
+        def make_stream(self, index: int) -> Any:
+            return None
+
+    with pytest.raises(DeviceError, match=r"Streamless\.make_stream\(0\) of 'streamless:0' returned None"):
+        Streamless().current_stream()

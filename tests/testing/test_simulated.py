@@ -6,7 +6,7 @@ import asyncio
 import gc
 import pickle
 import weakref
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.errors import DeviceError, HazardError
+from asyncgrad.errors import ArgumentError, DeviceError, HazardError
 from asyncgrad.testing import DEVICE_CHECKS, SimulatedAccelerator, SimulatedArray, SimulatedClock
 from tests.engine.accelerated import host, slow_accelerator, tensor_on
 
@@ -38,6 +38,22 @@ def test_an_operation_takes_its_latency_and_the_time_to_move_its_bytes() -> None
     ]
     assert y.shape == (4,)
     assert device.clock.now == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("latency", -1.0),
+        ("latency", nan),
+        ("bandwidth", 0),
+        ("bandwidth", nan),
+        ("flops", -1.0),
+        ("host_bandwidth", 0.0),
+    ],
+)
+def test_a_time_that_is_negative_and_a_speed_that_is_not_above_zero_are_refused(name: str, wrong: float) -> None:
+    with pytest.raises(ArgumentError, match=rf"{name} is {wrong!r}: give"):
+        SimulatedAccelerator(**{name: wrong})
 
 
 def test_a_matrix_product_takes_the_time_of_its_operations() -> None:

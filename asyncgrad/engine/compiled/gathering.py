@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ...graph.leaf import GraphRoot
 from ...graph.naming import place_of
 from ...graph.node import LEAF_ORDER
-from ..device import is_elsewhere
+from ..device import needs_care
 from ..notes import add_note
 from .description import Cannot, Description, LeafPlace, Step, Target
 from .traced import traced_source
@@ -197,7 +197,7 @@ def _check(node: Any) -> None:
     if isinstance(node, GraphRoot):
         return
     special = node.special
-    if is_elsewhere(node.device) or (special is not None and special.stream is not None):
+    if needs_care(node.device) or (special is not None and special.stream is not None):
         raise Cannot(reason_of(node))
     for metadata in node.input_metadata:
         # An input that says nothing of its gradients, or that takes none.
@@ -209,4 +209,4 @@ def _check(node: Any) -> None:
 
 def reason_of(node: Any) -> str:
     """Say why a node is left to the engine."""
-    return "a device with a worker" if is_elsewhere(node.device) else "streams"
+    return "a device with a way of its own" if needs_care(node.device) else "streams"

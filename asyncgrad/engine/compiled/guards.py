@@ -78,7 +78,7 @@ def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str] | None
     if leaf.is_careful:
         guards.append(f"{name}.special.stream is not None")
     if leaf.is_careful or may_move:
-        guards.append(f"is_elsewhere({name}.device)")
+        guards.append(f"needs_care({name}.device)")
     if others is None:
         # One that has been met is not there any more.
         guards.append(f"left.pop({name}, 0) != {leaf.edges}")

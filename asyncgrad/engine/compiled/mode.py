@@ -13,7 +13,7 @@ from ...graph.leaf import GraphRoot, gradient_edge
 from ...graph.node import LEAF_ORDER, Edge, GradientEdge
 from ...graph.tracked import Tracked
 from ...graph.values import describe
-from ..device import is_elsewhere
+from ..device import needs_care
 from ..exec_info import init_to_execute
 from ..plain import PlainGait
 from .cache import CACHE, CompiledStats
@@ -134,7 +134,7 @@ def _find(task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait
         CACHE.miss("anomaly mode")
     elif isinstance(root, GraphRoot):
         return CACHE.find(task, after, None, 0)
-    elif is_elsewhere(root.device):
+    elif needs_care(root.device):
         CACHE.miss(reason_of(root))
     elif root.order == LEAF_ORDER:
         CACHE.miss("a leaf as the root")

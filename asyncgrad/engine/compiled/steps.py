@@ -287,7 +287,7 @@ class StepWriter:
         step = self.description.steps[target.number]
         guards += node_guards(text, name, step, before, after)
         if step.is_careful or self.description.steps[index].is_special:
-            guards.append(f"is_elsewhere({name}.device)")
+            guards.append(f"needs_care({name}.device)")
         return name
 
     def _raise_if(self, guards: list[str]) -> None:

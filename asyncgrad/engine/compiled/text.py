@@ -14,7 +14,7 @@ from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
 from ...graph.values import sum_into, sum_to
 from ..body import run_here
-from ..device import is_elsewhere
+from ..device import needs_care
 from .careful import captured_at, careful
 from .measured import is_for_a_worker, run_measured
 from .program import Differs, Line, LineKind, pause
@@ -48,7 +48,7 @@ class Text:
             "captured_at": captured_at,
             "careful": careful,
             "conform": conform,
-            "is_elsewhere": is_elsewhere,
+            "needs_care": needs_care,
             "is_for_a_worker": is_for_a_worker,
             "pause": pause,
             "run_here": run_here,

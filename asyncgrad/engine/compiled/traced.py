@@ -19,7 +19,7 @@ from ...graph.naming import identify
 from ...graph.packed import Packed, abandon
 from ..body import prefers_worker, run_here
 from ..counted import wrong_count
-from ..device import is_elsewhere
+from ..device import needs_care
 from .program import Waits
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def is_traced(node: Any) -> bool:
         and not (special.pre_hooks or special.post_hooks or special.tensor_pre_hooks or special.retains_grad_hooks)
         and special.holder is None
         and special.stream is None
-        and not is_elsewhere(node.device)
+        and not needs_care(node.device)
         and not any(isinstance(entry, Packed) for entry in node.saved_entries() or ())
         and not (_WAITING and _written_by(node) in _WAITING)
     )

@@ -1,0 +1,205 @@
+"""How many bodies are under way on a device that takes no more than `max_in_flight` at a time, and who is next.
+
+The most urgent that waits is next, whichever loop or thread it comes from. A body that calls a backward gives its place
+up until that has ended: it may be that backward's nodes that need the place, and so no nesting can deadlock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+from contextvars import ContextVar
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, final
+from weakref import WeakKeyDictionary
+
+from ..context import BLOCKING
+from ..errors import BlockingError, DeviceError
+
+if TYPE_CHECKING:
+    from .device import Device
+
+__all__ = ["PLACE", "Place", "take_place"]
+
+#: Guards the fields of all limits; never held over anything that waits. One thread may take it twice: the garbage
+#: collector may close an abandoned body, which gives its place back, at any line.
+_MUTEX = threading.RLock()
+
+
+@final
+class _Waiter:
+    """Somebody who waits for a place on a loop."""
+
+    __slots__ = ("_future", "_loop", "has_place")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future = self._loop.create_future()
+        self.has_place = False
+
+    def offer(self) -> bool:
+        """Give it the place that has become free; False where nobody takes it."""
+        self.has_place = True
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            # The loop is closed.
+            self.has_place = False
+        return self.has_place
+
+    def _wake(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait for the place."""
+        await self._future
+
+
+@final
+class _Limit:
+    """The places of one device."""
+
+    __slots__ = ("_next_arrival", "_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._next_arrival = itertools.count().__next__
+        self._waiting: list[tuple[tuple[int, int], int, _Waiter]] = []
+
+    def force(self) -> None:
+        """Take a place even where none is free."""
+        with _MUTEX:
+            self._taken += 1
+
+    async def take(self, most: int, priority: tuple[int, int]) -> None:
+        """Take a place when it is the caller's turn; suspends where none is free.
+
+        Raises:
+            BlockingError: none is free, and the caller blocks this thread's event loop.
+        """
+        with _MUTEX:
+            if self._taken < most:
+                self._taken += 1
+                return
+            if BLOCKING.get():
+                raise BlockingError(
+                    f"a body would have to wait for one of the {most} that its device takes at a time, in a blocking "
+                    "backward, and an event loop is running in this thread: await ag.backward(...) in place of "
+                    "asyncgrad.sync"
+                )
+            waiter = _Waiter()
+            entry = (priority, self._next_arrival(), waiter)
+            heappush(self._waiting, entry)
+        try:
+            await waiter.wait()
+        except BaseException:
+            with _MUTEX:
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                    heapify(self._waiting)
+            if waiter.has_place:
+                self.give(most)
+            raise
+
+    def give(self, most: int) -> None:
+        """Give a place back, to the one that is next."""
+        with _MUTEX:
+            self._taken -= 1
+            while self._waiting and self._taken < most:
+                if heappop(self._waiting)[2].offer():
+                    self._taken += 1
+
+
+@final
+class Place:
+    """The place that a body has while it is under way on a device."""
+
+    __slots__ = ("_has_ended", "_is_held", "_lent", "_limit", "_most", "_priority")
+
+    def __init__(self, limit: _Limit, most: int, priority: tuple[int, int]) -> None:
+        self._limit = limit
+        self._most = most
+        self._priority = priority
+        self._is_held = True
+        self._has_ended = False
+        #: To how many backward calls of the body, which run side by side.
+        self._lent = 0
+
+    def end(self) -> None:
+        """Give it back, at the end of the body."""
+        with _MUTEX:
+            self._has_ended = True
+        self._give()
+
+    def lend(self) -> None:
+        """Do without it while a backward runs that the body has called."""
+        with _MUTEX:
+            self._lent += 1
+        self._give()
+
+    async def take_back(self) -> None:
+        """Go on with a place after that backward; suspends until there is one."""
+        if self._is_wanted():
+            await self._limit.take(self._most, self._priority)
+            self._hold()
+
+    def take_back_at_once(self) -> None:
+        """Go on after a backward where nobody may wait: until another body ends there may be one too many."""
+        if self._is_wanted():
+            self._limit.force()
+            self._hold()
+
+    def _is_wanted(self) -> bool:
+        with _MUTEX:
+            self._lent -= 1
+            # What the body has started may outlive it.
+            return not (self._lent or self._has_ended)
+
+    def _hold(self) -> None:
+        with _MUTEX:
+            self._is_held = True
+            is_late = self._has_ended
+        if is_late:
+            self._give()
+
+    def _give(self) -> None:
+        with _MUTEX:
+            held, self._is_held = self._is_held, False
+        if held:
+            self._limit.give(self._most)
+
+
+#: The place of the body that this context runs in, if its device has so many alone.
+PLACE: ContextVar[Place | None] = ContextVar("asyncgrad_place", default=None)
+
+_limits: WeakKeyDictionary[Device, _Limit] = WeakKeyDictionary()
+
+if hasattr(os, "register_at_fork"):
+    # The bodies that were under way are the parent's.
+    os.register_at_fork(after_in_child=_limits.clear)
+
+
+async def take_place(device: Device, priority: tuple[int, int]) -> Place:
+    """Return a place on a device for the body that this context is about to run; suspends until there is one.
+
+    Args:
+        device: one that has a limit.
+        priority: the lowest is next.
+
+    Raises:
+        DeviceError: its limit is no number of bodies.
+    """
+    most = device.max_in_flight
+    if not isinstance(most, int) or most < 1:
+        raise DeviceError(f"max_in_flight of '{device}' is {most!r}: it must be 1 or more, or None for any number")
+    with _MUTEX:
+        limit = _limits.get(device)
+        if limit is None:
+            limit = _limits[device] = _Limit()
+    await limit.take(most, priority)
+    place = Place(limit, most, priority)
+    PLACE.set(place)
+    return place

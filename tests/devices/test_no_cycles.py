@@ -1,0 +1,147 @@
+"""A backward on other devices leaves nothing to the garbage collector: what is dropped is gone at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.context import CURRENT_GRAPH_TASK
+from asyncgrad.devices import Device
+from asyncgrad.engine.device import register_device
+
+_next_index = itertools.count().__next__
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        with ag.workers(0):
+            yield
+    finally:
+        gc.enable()
+
+
+class OneByOne(Device):
+    """Runs bodies in its own way, one at a time."""
+
+    max_in_flight = 1
+
+    def __init__(self):
+        self._index = _next_index()
+
+    @property
+    def name(self):
+        return f"one-by-one:{self._index}"
+
+    async def run_body(self, body):
+        return body()
+
+
+@pytest.fixture(params=["cpu", "null:0", "thread:0", "one-by-one"])
+def place(request):
+    return register_device(OneByOne()) if request.param == "one-by-one" else ag.device(request.param)
+
+
+def graph(place):
+    """Return a tensor whose graph goes there and back, and weak references to what a backward is to let go of."""
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    middle = np.tanh(x.to(place) * 3.0) * x.to(place)
+    seen = [weakref.ref(middle.grad_fn), weakref.ref(x)]
+
+    def look(grad):
+        seen.extend([weakref.ref(grad.numpy().base), weakref.ref(CURRENT_GRAPH_TASK.get())])
+
+    middle.register_hook(look)
+    x.register_hook(look)
+    return (middle.to("cpu") + x).sum(), seen
+
+
+async def settled(place):
+    """Wait until the thread that ran a body last has let go of it, and the loop of what it has been told."""
+    await place.call(int)
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def alive(references):
+    return [reference() for reference in references if reference() is not None]
+
+
+def test_an_awaited_backward_is_freed_with_its_graph(run, place):
+    async def main():
+        loss, seen = graph(place)
+        await loss.backward()
+        del loss
+        await settled(place)
+        assert len(seen) == 6
+        assert alive(seen) == []
+
+    run(main())
+
+
+def test_a_blocking_backward_is_freed_with_its_graph(run, place):
+    loss, seen = graph(place)
+    ag.sync.backward(loss)
+    del loss
+    run(settled(place))
+
+    assert len(seen) == 6
+    assert alive(seen) == []
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["awaited", "blocking"])
+def test_a_backward_that_fails_is_freed_with_its_graph(run, place, blocks):
+    class Trouble(Exception):
+        pass
+
+    async def main():
+        loss, seen = graph(place)
+        failing = ag.tensor(1.0, device=place, requires_grad=True) * 2
+
+        def fail(grad):
+            raise Trouble
+
+        failing.register_hook(fail)
+        roots = [loss, failing]
+        if blocks:
+            with pytest.raises(Trouble):
+                ag.sync.backward(roots)
+        else:
+            with pytest.raises(Trouble):
+                await ag.backward(roots)
+        del loss, failing, fail, roots
+        await settled(place)
+        assert alive(seen) == []
+
+    run(main())
+
+
+def test_a_thread_of_a_device_keeps_nothing_of_the_context_that_it_was_started_in(run):
+    """Neither the gradients on their way there, nor what the user has put into it."""
+    mine: ContextVar[object] = ContextVar("mine")
+
+    class Thing:
+        pass
+
+    async def main():
+        place = ag.device("thread:1")
+        thing = Thing()
+        mine.set(thing)
+        kept = weakref.ref(thing)
+        await place.call(int)
+        mine.set(None)
+        del thing
+        await settled(place)
+        assert kept() is None
+
+    run(main())

@@ -311,7 +311,10 @@ def has_own_way(device: Any) -> bool:
 
 def needs_care(device: Any) -> bool:
     """Tell whether each node whose gradients live on `device`, which may be None, is to run as a NodeTask."""
-    return is_elsewhere(device) or has_own_way(device)
+    # `is_elsewhere(device) or has_own_way(device)`, with the least ado for what is neither: each backward asks.
+    return isinstance(device, Device) and (
+        device.sees_all_bodies or (not device.is_here() if device.has_worker else device.max_in_flight is not None)
+    )
 
 
 def device_here() -> Device | None:

@@ -74,7 +74,7 @@ class Engine:
         if sums:
             _go_on_from(graph_task, sums)
         try:
-            if (place := PLACE.get()) is not None:
+            if graph_task.outer is not None and (place := PLACE.get()) is not None:
                 captured = await _drive_without(place, graph_task)
             else:
                 captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)

@@ -71,6 +71,12 @@ class Source:
         return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
 
 
+def bases_of(cls: ast.ClassDef) -> list[str]:
+    """Names of the bases: `Error` of `errors.Error`, `Protocol` of `Protocol[T]`."""
+    plain = (base.value if isinstance(base, ast.Subscript) else base for base in cls.bases)
+    return [ast.unparse(base).rpartition(".")[2] for base in plain]
+
+
 @final
 class House:
     """All shipped files: the package, devices/, examples/ and benchmarks/."""
@@ -105,6 +111,16 @@ class House:
     @property
     def doors(self) -> list[Source]:
         return [source for source in self.package if source.is_door]
+
+    def forget_trees(self) -> None:
+        """Let go of what was parsed; it is parsed again when it is asked for."""
+        for source in self.sources:
+            vars(source).pop("tree", None)
+
+    @cached_property
+    def bases(self) -> dict[str, list[str]]:
+        """What each class of the package names as its bases."""
+        return {cls.name: bases_of(cls) for source in self.package for cls in source.classes()}
 
     def __getitem__(self, module: str) -> Source:
         return next(source for source in self.sources if source.module == module)

@@ -7,7 +7,7 @@ import builtins
 import inspect
 from collections.abc import Iterable, Iterator
 
-from tests.house import PACKAGE, House, Import, Source
+from tests.house import PACKAGE, House, Import, Source, bases_of
 
 # --- the import table ----------------------------------------------------------------------------
 
@@ -343,25 +343,18 @@ def unsealed_classes(house: House, source: Source) -> list[str]:
 
     Exceptions, protocols, enums and named tuples are what they are.
     """
-    bases = {cls.name: _bases(cls) for one in house.package for cls in one.classes()}
 
     def is_open(name: str, seen: frozenset[str] = frozenset()) -> bool:
         builtin = getattr(builtins, name, None)
         if name in OPEN_BASES or (inspect.isclass(builtin) and issubclass(builtin, BaseException)):
             return True
-        return name not in seen and any(is_open(base, seen | {name}) for base in bases.get(name, ()))
+        return name not in seen and any(is_open(base, seen | {name}) for base in house.bases.get(name, ()))
 
     return [
         source.at(cls, f"class {cls.name} is neither @final nor called abstract in its docstring's first line")
         for cls in source.classes()
-        if not (_is_final(cls) or _says_abstract(cls) or any(is_open(base) for base in _bases(cls)))
+        if not (_is_final(cls) or _says_abstract(cls) or any(is_open(base) for base in bases_of(cls)))
     ]
-
-
-def _bases(cls: ast.ClassDef) -> list[str]:
-    """Names of the bases: `Error` of `errors.Error`, `Protocol` of `Protocol[T]`."""
-    plain = (base.value if isinstance(base, ast.Subscript) else base for base in cls.bases)
-    return [ast.unparse(base).rpartition(".")[2] for base in plain]
 
 
 def _is_final(cls: ast.ClassDef) -> bool:

@@ -6,6 +6,7 @@ The rules and their tables are in `house_rules.py`; `test_house_rules.py` shows 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,13 @@ from tests import house_rules as rules
 from tests.house import PACKAGE, ROOT, House, Source
 
 HOUSE = House.read(ROOT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_tree_is_kept() -> Iterator[None]:
+    """They are a million objects, which the garbage collector would look through for every test that comes after."""
+    yield
+    HOUSE.forget_trees()
 
 
 def each(sources: list[Source]) -> pytest.MarkDecorator:

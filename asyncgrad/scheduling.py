@@ -67,7 +67,8 @@ def _number(value: Any, what: str, kind: type) -> Any:
 
 def _from_environment(name: str, default: float, kind: type) -> Any:
     value = os.environ.get(name)
-    return default if value is None else _number(value, f"the environment variable {name}", kind)
+    # An empty one is what most shells and files of settings make of none.
+    return _number(value, f"the environment variable {name}", kind) if value else default
 
 
 def _cores() -> int:

@@ -112,8 +112,11 @@ def test_the_defaults_come_from_the_environment():
     assert shown.stdout.split() == ["7", "0.0025", "0.004"], shown.stderr
 
 
-def test_without_them_there_are_as_many_workers_as_processors():
-    shown = in_a_process(SHOW)
+@pytest.mark.parametrize(
+    "variables", [{}, {"ASYNCGRAD_WORKERS": "", "ASYNCGRAD_LOOP_BUDGET_MS": "", "ASYNCGRAD_OFFLOAD_THRESHOLD_MS": ""}]
+)
+def test_without_them_or_with_empty_ones_there_are_as_many_workers_as_processors(variables):
+    shown = in_a_process(SHOW, **variables)
 
     assert shown.stdout.split() == [str(len(os.sched_getaffinity(0))), "0.001", "0.0005"], shown.stderr
 

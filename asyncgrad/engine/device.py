@@ -261,7 +261,7 @@ def device(name: str | Device) -> Device:
     if isinstance(name, Device):
         return name
     if not isinstance(name, str):
-        raise DeviceError(f"a device is given as a Device or by its name, such as 'cpu' or 'thread:0', not as {name!r}")
+        raise DeviceError(f"{name!r} is no device: give a Device, or the name of one, such as 'cpu' or 'thread:0'")
     found = _known.get(name)
     if found is None:
         found = _made.get(name)

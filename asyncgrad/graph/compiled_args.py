@@ -62,12 +62,13 @@ class CompiledArgs:
     def collect(self, value: Any) -> None:
         """Take a value: a tensor or an array counts by its shape, dtype and device, a container by what is in it.
 
-        Anything else counts by itself, and has to be hashable.
+        Anything else counts by itself: it is kept as long as the compiled function may be, and compared by `==`. So
+        give what the run depends on, and not the node, or what leads to it.
         """
         self._parts.append(_token(value))
 
     def collect_exactly(self, *values: Any) -> None:
-        """Take hashable values, each by itself."""
+        """Take values, each by itself."""
         self._parts += values
 
     def collect_metadata(self, metadata: Sequence[InputMetadata | None]) -> None:

@@ -65,7 +65,9 @@ def test_what_is_no_name_is_refused(name):
 @pytest.mark.parametrize("name", [None, 5, b"cpu", [], {}, np.float32, ("thread", 0)])
 def test_what_is_no_text_is_refused_and_the_error_says_what_a_device_is_given_as(name):
     for ask in (ag.device, ag.default_device, ag.tensor(1.0).to):
-        with pytest.raises(DeviceError, match=r"as a Device or by its name, such as 'cpu' or 'thread:0', not as"):
+        with pytest.raises(
+            DeviceError, match=r"is no device: give a Device, or the name of one, such as 'cpu' or 'thread:0'"
+        ):
             ask(name)
 
 

@@ -134,7 +134,7 @@ def test_an_unknown_device_raises_and_says_what_there_is(make, name):
 
 
 def test_to_a_device_that_there_is_not_raises():
-    with pytest.raises(DeviceError, match="there is no device 'nowhere'; there are .*'cpu'"):
+    with pytest.raises(DeviceError, match=r"there is no device 'nowhere'; there are .*'cpu'"):
         leaf(1.0).to("nowhere")
 
 

@@ -111,6 +111,20 @@ def _nothing_measured_before() -> None:
     ag.device("cpu")._costs._means.clear()  # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Without the garbage collector: it frees nothing, and takes no time.
+
+    For modules whose tests show that what is dropped is gone at once, and those whose graphs it would go through.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @pytest.fixture(params=["asyncgrad", "torch"])
 def library(request: pytest.FixtureRequest) -> Any:
     """One of two libraries; a law that asks for this is one of PyTorch's, which is asked too where it is installed."""

@@ -34,6 +34,7 @@ __all__ = [
     "device",
     "device_here",
     "has_own_way",
+    "has_places",
     "is_elsewhere",
     "loop_thread",
     "needs_care",
@@ -304,9 +305,12 @@ def is_elsewhere(device: Any) -> bool:
 
 def has_own_way(device: Any) -> bool:
     """Tell whether `device`, which may be None, runs every body in its own way, or a limited number at a time."""
-    return isinstance(device, Device) and (
-        device.sees_all_bodies or (device.max_in_flight is not None and not device.has_worker)
-    )
+    return isinstance(device, Device) and (device.sees_all_bodies or has_places(device))
+
+
+def has_places(device: Device) -> bool:
+    """Tell whether a body needs a place on `device`: a device with a worker sees to its limit by itself."""
+    return device.max_in_flight is not None and not device.has_worker
 
 
 def needs_care(device: Any) -> bool:

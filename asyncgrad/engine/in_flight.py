@@ -62,9 +62,11 @@ class _Waiter:
 class _Limit:
     """The places of one device."""
 
-    __slots__ = ("_next_arrival", "_taken", "_waiting")
+    __slots__ = ("_next_arrival", "_taken", "_waiting", "most")
 
     def __init__(self) -> None:
+        #: How many there are: what the device has said last.
+        self.most = 0
         self._taken = 0
         self._next_arrival = itertools.count().__next__
         self._waiting: list[tuple[tuple[int, int], int, _Waiter]] = []
@@ -74,21 +76,21 @@ class _Limit:
         with _MUTEX:
             self._taken += 1
 
-    async def take(self, most: int, priority: tuple[int, int]) -> None:
+    async def take(self, priority: tuple[int, int]) -> None:
         """Take a place when it is the caller's turn; suspends where none is free.
 
         Raises:
             BlockingError: none is free, and the caller blocks this thread's event loop.
         """
         with _MUTEX:
-            if self._taken < most:
+            if self._taken < self.most:
                 self._taken += 1
                 return
             if BLOCKING.get():
                 raise BlockingError(
-                    f"a body would have to wait for one of the {most} that its device takes at a time, in a blocking "
-                    "backward, and an event loop is running in this thread: await ag.backward(...) in place of "
-                    "asyncgrad.sync"
+                    f"a body would have to wait for one of the {self.most} that its device takes at a time, in a "
+                    "blocking backward, and an event loop is running in this thread: await ag.backward(...) in place "
+                    "of asyncgrad.sync"
                 )
             waiter = _Waiter()
             entry = (priority, self._next_arrival(), waiter)
@@ -101,14 +103,14 @@ class _Limit:
                     self._waiting.remove(entry)
                     heapify(self._waiting)
             if waiter.has_place:
-                self.give(most)
+                self.give()
             raise
 
-    def give(self, most: int) -> None:
+    def give(self) -> None:
         """Give a place back, to the one that is next."""
         with _MUTEX:
             self._taken -= 1
-            while self._waiting and self._taken < most:
+            while self._waiting and self._taken < self.most:
                 if heappop(self._waiting)[2].offer():
                     self._taken += 1
 
@@ -117,11 +119,10 @@ class _Limit:
 class Place:
     """The place that a body has while it is under way on a device."""
 
-    __slots__ = ("_has_ended", "_is_held", "_lent", "_limit", "_most", "_priority")
+    __slots__ = ("_has_ended", "_is_held", "_lent", "_limit", "_priority")
 
-    def __init__(self, limit: _Limit, most: int, priority: tuple[int, int]) -> None:
+    def __init__(self, limit: _Limit, priority: tuple[int, int]) -> None:
         self._limit = limit
-        self._most = most
         self._priority = priority
         self._is_held = True
         self._has_ended = False
@@ -143,7 +144,7 @@ class Place:
     async def take_back(self) -> None:
         """Go on with a place after that backward; suspends until there is one."""
         if self._is_wanted():
-            await self._limit.take(self._most, self._priority)
+            await self._limit.take(self._priority)
             self._hold()
 
     def take_back_at_once(self) -> None:
@@ -169,7 +170,7 @@ class Place:
         with _MUTEX:
             held, self._is_held = self._is_held, False
         if held:
-            self._limit.give(self._most)
+            self._limit.give()
 
 
 #: The place of the body that this context runs in, if its device has so many alone.
@@ -199,7 +200,8 @@ async def take_place(device: Device, priority: tuple[int, int]) -> Place:
         limit = _limits.get(device)
         if limit is None:
             limit = _limits[device] = _Limit()
-    await limit.take(most, priority)
-    place = Place(limit, most, priority)
+        limit.most = most
+    await limit.take(priority)
+    place = Place(limit, priority)
     PLACE.set(place)
     return place

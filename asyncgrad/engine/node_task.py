@@ -20,7 +20,7 @@ from ..graph.node import LEAF_ORDER
 from ..graph.tracked import Tracked
 from .body import Body, prefers_worker
 from .counted import wrong_count
-from .device import has_own_way
+from .device import has_own_way, has_places
 from .in_flight import take_place
 from .locks import acquire, release, try_acquire
 from .running import loop_is_running, run_apart
@@ -185,7 +185,7 @@ class NodeTask:
             bodies.hold_up()
         place = None
         try:
-            if device.max_in_flight is not None and not device.has_worker:
+            if has_places(device):
                 place = await take_place(device, (-graph_task.reentrant_depth, node.order))
             outputs: Any = device.run_body(body)
             # Of a node that awaits, what the device awaits may have to be awaited once more.

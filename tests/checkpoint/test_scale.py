@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -18,15 +16,8 @@ each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentr
 each_way = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 
 
-@pytest.fixture(autouse=True)
-def others_are_left_to_themselves() -> Iterator[None]:
-    """Most of the time would go to the garbage collector, which would find nothing."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+# Most of the time would go to the garbage collector, which would find nothing.
+pytestmark = pytest.mark.usefixtures("no_collector")
 
 
 def backward(y, blocking):

@@ -10,24 +10,13 @@ import threading
 import numpy as np
 import pytest
 
-from asyncgrad.devices import Device
-from asyncgrad.engine.device import register_device
 from asyncgrad.errors import DeviceError
 from asyncgrad.testing import check_device, device_contract
+from tests.devices.numbered import Numbered
 
-_next_index = itertools.count().__next__
 
-
-class Faulty(Device):
+class Faulty(Numbered):
     """As good as any, but for what a test makes of it."""
-
-    def __init__(self):
-        self._index = _next_index()
-        register_device(self)
-
-    @property
-    def name(self):
-        return f"faulty:{self._index}"
 
 
 class Worker(Faulty):

@@ -15,7 +15,7 @@ from asyncgrad import sync
 from asyncgrad.engine.compiled import families
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.graph import CompiledArgs, Edge, GradientEdge, TraceableNode
-from tests.engine.bodies import leaf, node_by_node
+from tests.engine.bodies import awaiting, leaf, node_by_node
 from tests.engine.looking_on import bits, fresh_cache
 
 
@@ -99,16 +99,7 @@ def test_lengths_that_are_seen_too_seldom_are_forgotten(cache, monkeypatch):
 
 
 def suspended(x: Any) -> Any:
-    class Waiting(ag.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 1.0
-
-        @staticmethod
-        async def backward(ctx, grad):
-            await asyncio.Event().wait()
-
-    return Waiting.apply(np.sin(x))
+    return awaiting(np.sin(x), lambda grad: asyncio.Event().wait())
 
 
 def hooked(x: Any) -> Any:

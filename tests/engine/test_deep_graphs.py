@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,15 +29,8 @@ def in_a_thread(work: Callable[[int], Any]) -> None:
 everywhere = pytest.mark.parametrize("somewhere", [in_main_thread, in_a_thread])
 
 
-@pytest.fixture(autouse=True)
-def no_collector() -> Iterator[None]:
-    """A third of the time would go to the garbage collector, which would find nothing."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+# A third of the time would go to the garbage collector, which would find nothing.
+pytestmark = pytest.mark.usefixtures("no_collector")
 
 
 def chain(x: ag.Tensor, depth: int) -> ag.Tensor:

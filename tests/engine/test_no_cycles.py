@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,15 +18,10 @@ from tests.engine.bodies import awaiting, calling, leaf, settle
 
 
 @pytest.fixture(autouse=True)
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        # A worker lets go of what it has run a moment later: on a busy machine a body may seem to be one for a worker.
-        with ag.workers(0):
-            yield
-    finally:
-        gc.enable()
+def nothing_is_let_go_of_late(no_collector: None) -> Iterator[None]:
+    """A worker lets go of what it has run a moment later: on a busy machine a body may seem to be one for a worker."""
+    with ag.workers(0):
+        yield
 
 
 class SavesAll(ag.Function):

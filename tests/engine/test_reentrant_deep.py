@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import signal
 import sys
@@ -22,16 +21,8 @@ from tests.conftest import run_on
 from tests.engine.bodies import awaiting, calling, leaf, loop_budget, on_a_small_stack, settle
 from tests.engine.locking import is_at_rest
 
-
-@pytest.fixture(autouse=True)
-def no_collector() -> Iterator[None]:
-    """Most of the time would go to the garbage collector, which would find nothing."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+# Most of the time would go to the garbage collector, which would find nothing.
+pytestmark = pytest.mark.usefixtures("no_collector")
 
 
 @contextmanager

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,16 +17,8 @@ from asyncgrad.graph import saved_tensors_hooks
 from tests.making import function, leaf, leaf_of
 from tests.saved.packing import Gate, Store, as_is, chain
 
-
-@pytest.fixture(autouse=True)
-def no_collector() -> Iterator[None]:
-    """What is dropped is gone at once: there is no cycle."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+# What is dropped is gone at once: there is no cycle.
+pytestmark = pytest.mark.usefixtures("no_collector")
 
 
 def gradient(x: Any) -> Any:

@@ -131,7 +131,6 @@ PURE = (
 
 # --- sizes ---------------------------------------------------------------------------------------
 
-FILE_LINES = 400
 FUNCTION_LINES = 60
 
 
@@ -223,9 +222,8 @@ def deferred_imports(house: House, source: Source) -> list[str]:
 
 
 def sizes(source: Source) -> list[str]:
-    """A file and its functions fit in a reader's head; decorators do not count."""
-    lines = len(source.text.splitlines())
-    found = [source.at(1, f"{lines} lines, of at most {FILE_LINES}")] if lines > FILE_LINES else []
+    """A function fits in a reader's head; decorators do not count. A file ends where its idea ends."""
+    found = []
     for function in source.functions():
         lines = (function.end_lineno or function.lineno) - function.lineno + 1
         if lines > FUNCTION_LINES:

@@ -78,7 +78,9 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     if where is not True and out is None:
         raise TypeError(f"numpy.{ufunc.__name__} with where= leaves the rest undefined: pass out= as well")
     if dtype is not None:
-        inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
+        inputs = tuple(
+            value.astype(dtype, casting="same_kind") if hasattr(value, "astype") else value for value in inputs
+        )
     if where is not True:
         return _where(ufunc, rule, inputs, out, where)
     if isinstance(out, tuple) and len(out) == 1:

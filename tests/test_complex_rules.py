@@ -173,6 +173,17 @@ def test_a_ufunc_refuses_complex_numbers_in_a_real_dtype_as_numpy_does() -> None
             np.multiply(given, given, dtype=float)
 
 
+@pytest.mark.parametrize("point", [1.0, 1j])
+def test_the_jacobian_of_a_complex_output_is_refused_since_a_row_would_be_half_of_it(point: complex) -> None:
+    with pytest.raises(ArgumentTypeError, match="jacobian: output 1 of the function is complex"):
+        sync.jacobian(lambda z: (np.abs(z), np.exp(1j * z)), point)
+
+
+def test_the_hessian_by_a_complex_number_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="hessian: the gradient of the function with respect to input 0 is"):
+        sync.hessian(np.abs, 1 + 1j)
+
+
 # Real dtypes of complex elements: NumPy warns that it drops the imaginary parts, and so do we, of the same ones.
 
 

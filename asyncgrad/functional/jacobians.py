@@ -9,7 +9,7 @@ import numpy as np
 
 from ..context import enable_grad
 from ..engine.pacing import Pace
-from ..errors import UnusedInputError
+from ..errors import ArgumentTypeError, UnusedInputError
 from ..tensor import Tensor, asarray
 from .arguments import (
     as_inputs,
@@ -41,6 +41,7 @@ async def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = 
         or `inputs` is one, a tuple with one entry for each; where both are, `jacobian[output][input]`.
 
     Raises:
+        ArgumentTypeError: an output is complex.
         UnusedInputError: under `strict`.
 
     Source: torch.autograd.functional.jacobian.
@@ -70,6 +71,7 @@ async def hessian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = F
         `hessian[i][j]` of shape `(*inputs[i].shape, *inputs[j].shape)`.
 
     Raises:
+        ArgumentTypeError: an input is complex.
         InvalidRootError: `fn` does not return one number.
         UnusedInputError: under `strict`.
 
@@ -112,6 +114,7 @@ async def _jacobian(fn: Callable[..., Any], inputs: Any, create_graph: bool, str
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
         if strict:
             require_history(outputs, f"{output_name} is not computed from the inputs by recorded operations")
+        _require_real(outputs, output_name)
         pace = Pace()
         blocks = []
         for index, output in enumerate(outputs):
@@ -124,6 +127,15 @@ async def _jacobian(fn: Callable[..., Any], inputs: Any, create_graph: bool, str
             )
             blocks.append(block if is_tuple else block[0])
         return tuple(blocks) if outputs_are_tuple else blocks[0]
+
+
+def _require_real(outputs: Sequence[Tensor], output_name: str) -> None:
+    for index, output in enumerate(outputs):
+        if output.dtype.kind == "c":
+            raise ArgumentTypeError(
+                f"{output_name.format(index)} is complex, and has two rows of derivatives for each element: "
+                "take those of its real part and of its imaginary part, np.real and np.imag of it, one by one"
+            )
 
 
 def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_graph: bool) -> None:

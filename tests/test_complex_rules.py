@@ -165,12 +165,21 @@ def test_gelu_refuses_complex_numbers_in_both_forms(approximate: str) -> None:
         nn.gelu(np.ones(2, np.complex64), approximate)
 
 
-def test_a_ufunc_refuses_complex_numbers_in_a_real_dtype_as_numpy_does() -> None:
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: np.multiply(z, z, dtype=float),
+        lambda z: np.einsum("i,i", z, z, dtype=float),
+        lambda z: np.concatenate([z, z], dtype=float),
+    ],
+    ids=["ufunc", "einsum", "concatenate"],
+)
+def test_complex_numbers_are_refused_in_a_real_dtype_where_numpy_does(function: Any) -> None:
     z = ag.tensor([1 + 1j], requires_grad=True)
 
     for given in (z, z.numpy()):
         with pytest.raises(TypeError, match="complex128"):
-            np.multiply(given, given, dtype=float)
+            function(given)
 
 
 @pytest.mark.parametrize("point", [1.0, 1j])
@@ -214,8 +223,18 @@ def test_a_complex_value_written_into_a_real_tensor_gets_the_gradient_of_its_rea
 
 @pytest.mark.parametrize(
     "write",
-    [lambda x, z: x.__iadd__(z), np.copyto, lambda x, z: np.exp(z, out=x), lambda x, z: x.__setitem__(0, 1j)],
-    ids=["+=", "copyto", "out=", "a number"],
+    [
+        lambda x, z: x.__iadd__(z),
+        lambda x, z: x.__imul__(1j),
+        np.copyto,
+        lambda x, z: np.exp(z, out=x),
+        lambda x, z: x.__setitem__(0, 1j),
+        lambda x, z: np.put(x, [0], 1j),
+        lambda x, z: np.putmask(x, [True, False], z),
+        lambda x, z: np.place(x, [True, False], z),
+        lambda x, z: np.fill_diagonal(x.reshape(1, 2), 1j),
+    ],
+    ids=["+=", "a number *=", "copyto", "out=", "a number", "put", "putmask", "place", "fill_diagonal"],
 )
 def test_what_numpy_refuses_to_write_into_a_real_array_is_refused_and_changes_nothing(write: Any) -> None:
     x, z = ag.tensor([1.0, 2.0], requires_grad=True) * 1, ag.tensor([1 + 2j, 3j], requires_grad=True)

@@ -224,9 +224,9 @@ def primitive(
 def derivative(made: Primitive, *arguments: str) -> Callable[[F], F]:
     """Give the decorated formula as the derivative of a primitive with respect to the named arguments.
 
-    It multiplies the incoming gradient by the derivative, of complex numbers too: where the result is complex, what goes
-    in and what comes out is conjugated around it. Check it with `gradcheck` and `gradgradcheck` at complex points, or
-    have the function raise a TypeError for them.
+    It multiplies the incoming gradient by the derivative, of complex numbers too: where the result is complex, what
+    goes in and what comes out is conjugated around it. Check it with `gradcheck` and `gradgradcheck` at complex points,
+    or have the function raise a TypeError for them.
 
     Args:
         made: the primitive.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.pacing import Pace
-from ..errors import UnusedInputError
+from ..errors import ArgumentTypeError, UnusedInputError
 from ..tensor import Tensor, asarray
 from .arguments import (
     as_inputs,
@@ -44,6 +44,7 @@ async def jacobian(
         or `inputs` is one, a tuple with one entry for each; where both are, `jacobian[output][input]`.
 
     Raises:
+        ArgumentTypeError: an output is complex.
         UnusedInputError: under `strict`.
 
     Source: torch.autograd.functional.jacobian.
@@ -76,6 +77,7 @@ async def hessian(
         `hessian[i][j]` of shape `(*inputs[i].shape, *inputs[j].shape)`.
 
     Raises:
+        ArgumentTypeError: an input is complex.
         InvalidRootError: `fn` does not return one number.
         UnusedInputError: under `strict`.
 
@@ -120,6 +122,7 @@ async def _jacobian(
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
         if strict:
             require_history(outputs, f"{output_name} is not computed from the inputs by recorded operations")
+        _require_real(outputs, output_name)
         pace = Pace()
         blocks = []
         for index, output in enumerate(outputs):
@@ -132,6 +135,15 @@ async def _jacobian(
             )
             blocks.append(block if is_tuple else block[0])
         return tuple(blocks) if outputs_are_tuple else blocks[0]
+
+
+def _require_real(outputs: Sequence[Tensor], output_name: str) -> None:
+    for index, output in enumerate(outputs):
+        if output.dtype.kind == "c":
+            raise ArgumentTypeError(
+                f"{output_name.format(index)} is complex, and has two rows of derivatives for each element: "
+                "take those of its real part and of its imaginary part, np.real and np.imag of it, one by one"
+            )
 
 
 def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_graph: bool) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from ..graph.values import as_array, empty_beside, zeros_beside
 from ..ops.primitive import derivative, primitive
 from ..ops.trigonometric import tanh as tanh_
-from .arguments import floating
+from .arguments import complex_given, floating, real_floating
 
 __all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus", "tanh"]
 
@@ -26,6 +26,8 @@ __all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus
 def relu_(x: Any) -> Any:
     """Return max(x, 0)."""
     x = as_array(x)
+    if x.dtype.kind == "c":
+        raise complex_given("relu", "x", x)
     # Compared with an array of zeros, and not with the number, since NumPy does that with vector instructions.
     zeros = zeros_beside(x.shape, x)
     return np.maximum(x, zeros, out=zeros)
@@ -63,6 +65,9 @@ def relu(x: Any) -> Any:
     Args:
         x: any shape.
 
+    Raises:
+        ArgumentTypeError: x is complex.
+
     Source: torch.nn.functional.relu.
 
     Example:
@@ -88,7 +93,7 @@ def _(g: Any, x: Any, negative_slope: float) -> Any:
 @primitive()
 def leaky_slope_(x: Any, negative_slope: float) -> Any:
     """Return the derivative of leaky_relu: 1 where x is positive, and negative_slope elsewhere."""
-    x = floating(as_array(x))
+    x = real_floating("leaky_relu", "x", as_array(x))
     slope = np.greater(x, 0).astype(x.dtype)
     slope *= 1 - negative_slope
     slope += negative_slope
@@ -110,6 +115,9 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
     Args:
         x: any shape.
         negative_slope: a number.
+
+    Raises:
+        ArgumentTypeError: x is complex.
 
     Source: torch.nn.functional.leaky_relu.
 
@@ -255,7 +263,7 @@ def silu(x: Any) -> Any:
 @primitive()
 def softplus_(x: Any, beta: float, threshold: float) -> Any:
     """Return log(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
-    x = floating(as_array(x))
+    x = real_floating("softplus", "x", as_array(x))
     scaled = x * beta
     value = np.log1p(np.exp(-np.abs(scaled)))
     value += np.maximum(scaled, 0)
@@ -291,6 +299,9 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
         beta: how sharply it bends; not 0.
         threshold: where `beta * x` is above it, the result is x itself.
 
+    Raises:
+        ArgumentTypeError: x is complex.
+
     Source: torch.nn.functional.softplus.
 
     Example:
@@ -305,7 +316,7 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 @primitive()
 def elu_(x: Any, alpha: float) -> Any:
     """Return x where it is positive, and alpha (exp(x) - 1) elsewhere."""
-    x = floating(as_array(x))
+    x = real_floating("elu", "x", as_array(x))
     return np.where(x > 0, x, np.multiply(alpha, np.expm1(np.minimum(x, 0))))
 
 
@@ -335,6 +346,9 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     Args:
         x: any shape.
         alpha: minus the limit at minus infinity.
+
+    Raises:
+        ArgumentTypeError: x is complex.
 
     Source: torch.nn.functional.elu.
 

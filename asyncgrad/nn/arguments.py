@@ -7,11 +7,22 @@ from typing import Any
 import numpy as np
 
 from ..context import GRAD_MODE
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tracked import Tracked
 from ..graph.values import as_array
 
-__all__ = ["REDUCTIONS", "array_of", "check_reduction", "floating", "kept", "pair", "records"]
+__all__ = [
+    "REDUCTIONS",
+    "array_of",
+    "check_reduction",
+    "check_real",
+    "complex_given",
+    "floating",
+    "kept",
+    "pair",
+    "real_floating",
+    "records",
+]
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -24,6 +35,39 @@ def array_of(value: Any) -> Any:
 def floating(array: Any) -> Any:
     """Return a floating or complex array as it is, and any other in float64."""
     return array if array.dtype.kind in "fc" else array.astype(np.float64)
+
+
+def complex_given(function: str, name: str, array: Any) -> ArgumentTypeError:
+    """Return the error for a complex argument of a function that orders or weighs real numbers."""
+    return ArgumentTypeError(
+        f"nn.{function} is a function of real numbers, and {name} is of dtype {array.dtype}: "
+        f"pass {name}.real and {name}.imag to it one by one, or {name}.real alone"
+    )
+
+
+def check_real(function: str, **arguments: Any) -> None:
+    """Raise if one of the arguments, which may be None, is complex.
+
+    Raises:
+        ArgumentTypeError: names the function and the argument.
+    """
+    for name, value in arguments.items():
+        if value is not None and array_of(value).dtype.kind == "c":
+            raise complex_given(function, name, array_of(value))
+
+
+def real_floating(function: str, name: str, array: Any) -> Any:
+    """Return a floating array as it is, and one of integers in float64.
+
+    Raises:
+        ArgumentTypeError: it is complex; the message names the function and the argument.
+    """
+    kind = array.dtype.kind
+    if kind == "f":
+        return array
+    if kind == "c":
+        raise complex_given(function, name, array)
+    return array.astype(np.float64)
 
 
 def records(value: Any) -> bool:

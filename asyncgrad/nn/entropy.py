@@ -10,7 +10,7 @@ from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
 from ..graph.values import as_array
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, check_reduction, floating
+from .arguments import array_of, check_real, check_reduction, real_floating
 from .labels import Selection, at_labels, places, select
 from .rows import maximum_along, sum_along
 from .softmaxes import log_softmax, softmax, softmax_grad
@@ -106,6 +106,7 @@ def cross_entropy(
     Raises:
         ArgumentError: shapes or options do not fit.
         IndexRangeError: a label is no class.
+        ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.cross_entropy.
 
@@ -124,7 +125,7 @@ def cross_entropy(
     if truth.dtype.kind in "fc":
         return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
     scores, samples = _canonical("cross_entropy", logits, truth)
-    data = floating(array_of(scores))
+    data = real_floating("cross_entropy", "logits", array_of(scores))
     selection = select("cross_entropy", truth, data.shape, data.dtype, weight, ignore_index, reduction)
     if label_smoothing:
         losses = _smoothed(log_softmax(scores, 1), selection, weight, label_smoothing)
@@ -145,6 +146,7 @@ def _smoothed(log_probabilities: Any, selection: Selection, weight: Any, smoothi
 
 
 def _against_probabilities(logits: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
+    check_real("cross_entropy", logits=logits, labels=target)
     shape = array_of(logits).shape
     if array_of(target).shape != shape:
         raise ArgumentError(
@@ -206,6 +208,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     Raises:
         ArgumentError: shapes or options do not fit.
         IndexRangeError: a label is no class.
+        ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.nll_loss.
 
@@ -220,6 +223,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     labels = array_of(target)
     scores, samples = _canonical("nll_loss", input, labels)
     data = array_of(scores)
-    selection = select("nll_loss", labels, data.shape, floating(data).dtype, weight, ignore_index, reduction)
+    dtype = real_floating("nll_loss", "input", data).dtype
+    selection = select("nll_loss", labels, data.shape, dtype, weight, ignore_index, reduction)
     losses = at_labels(scores, selection.labels, selection.ignored) * -selection.coefficient
     return _reduced(losses, samples, reduction)

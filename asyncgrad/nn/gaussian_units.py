@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph.values import empty_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, floating, kept, records
+from .arguments import array_of, kept, real_floating, records
 from .error_function import normal_cdf, normal_pdf_into
 
 __all__ = ["gelu"]
@@ -146,6 +146,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 
     Raises:
         ArgumentError: `approximate` is neither.
+        ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.gelu; D. Hendrycks and K. Gimpel, "Gaussian error linear units" (2016).
 
@@ -157,7 +158,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     """
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu takes approximate='none' or 'tanh', not {approximate!r}")
-    data = floating(array_of(x))
+    data = real_floating("gelu", "x", array_of(x))
     if approximate == "none":
         cdf = normal_cdf(data)
         return _gelu(x, kept(cdf, x) if records(x) else cdf)

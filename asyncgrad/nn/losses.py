@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ops.primitive import derivative, primitive
 from .activations import softplus
-from .arguments import array_of, check_reduction
+from .arguments import array_of, check_real, check_reduction
 
 __all__ = ["binary_cross_entropy_with_logits", "l1_loss", "mse_loss"]
 
@@ -36,6 +36,8 @@ def _reduced(losses: Any, reduction: str) -> Any:
 def squared_error_(input: Any, target: Any, factor: float | None) -> Any:
     """Return the squares of the differences; their sum times `factor` where that is given."""
     difference = np.subtract(input, target)
+    if difference.dtype.kind == "c":
+        check_real("mse_loss", input=input, target=target)
     squares = difference * difference
     return squares if factor is None else np.add.reduce(squares, axis=None) * factor
 
@@ -60,6 +62,9 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
         input: any shape.
         target: the same shape; another one is broadcast, with a warning.
         reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.mse_loss.
 
@@ -111,6 +116,9 @@ def binary_cross_entropy_with_logits(
         reduction: "mean", "sum" or "none".
         pos_weight: of a yes, of a shape that broadcasts.
 
+    Raises:
+        ArgumentTypeError: an argument is complex.
+
     Source: torch.nn.functional.binary_cross_entropy_with_logits.
 
     Example:
@@ -120,7 +128,9 @@ def binary_cross_entropy_with_logits(
         array([0.69314718, 0.        ])
     """
     check_reduction(reduction)
-    _warn_of_broadcasting("binary_cross_entropy_with_logits", input, target)
+    name = "binary_cross_entropy_with_logits"
+    check_real(name, input=input, target=target, weight=weight, pos_weight=pos_weight)
+    _warn_of_broadcasting(name, input, target)
     surprise = softplus(-input, 1.0, math.inf)
     losses = (1 - target) * input
     if pos_weight is None:

@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph.values import beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, floating
+from .arguments import array_of, complex_given, real_floating
 from .rows import leading_sum, sum_rows
 
 __all__ = ["layer_norm"]
@@ -178,6 +178,7 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
 
     Raises:
         ArgumentError: the shapes do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.layer_norm; J. L. Ba, J. R. Kiros and G. E. Hinton, "Layer normalization" (2016).
 
@@ -189,7 +190,7 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
                [ 0.     ,  0.     ]])
     """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    data = floating(array_of(x))
+    data = real_floating("layer_norm", "x", array_of(x))
     if not shape or data.shape[data.ndim - len(shape) :] != shape or data.ndim < len(shape):
         expected = ", ".join(map(str, ("...", *shape)))
         raise ArgumentError(f"layer_norm with normalized_shape {shape} takes x of shape ({expected}), not {data.shape}")
@@ -200,6 +201,8 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
             raise ArgumentError(
                 f"layer_norm with normalized_shape {shape} needs a {name} of that shape, not {array.shape}"
             )
+        if array is not None and array.dtype.kind == "c":
+            raise complex_given("layer_norm", name, array)
         affine.append(array if array is None or len(shape) == 1 else array.reshape(-1))
     length = math.prod(shape)
     rows = data.reshape(data.size // length if length else 0, length)

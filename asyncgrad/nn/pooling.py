@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph.values import beside, zeros_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, pair
+from .arguments import array_of, complex_given, pair
 from .windows import Window, add_shifted, crop, pad, shifted
 
 __all__ = ["avg_pool2d", "max_pool2d"]
@@ -122,6 +122,7 @@ def max_pool2d(
 
     Raises:
         ArgumentError: shapes or options do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.max_pool2d.
 
@@ -133,6 +134,8 @@ def max_pool2d(
                  [13., 15.]]]])
     """
     data = array_of(x)
+    if data.dtype.kind == "c":
+        raise complex_given("max_pool2d", "x", data)
     window = _pooling_window("max_pool2d", data.shape, kernel_size, stride, padding, dilation, ceil_mode)
     maxima, choice = _find_maxima(data, window)
     return _max_pool2d(x, maxima, choice, window)

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ArgumentTypeError
 from ..graph.one_device import check_one_device
 from ..graph.tracked import Tracked
-from ..graph.values import describe, raw
+from ..graph.values import describe, is_foreign, raw
 from ..views.writing import copy_into, copy_into_part, plainly
 from .axes import array_like, axis_index
 from .dispatch import METHODS
@@ -163,8 +163,20 @@ def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any)
     return plainly(function, target, *others)
 
 
-def _repeated(values: Any, places: Any) -> Any:
-    """Return the values that stand at places in an endless repetition of `values` in a row."""
+def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
+    """Return the values that stand at places in an endless repetition of `values` in a row.
+
+    Raises:
+        TypeError: they cannot be cast to the dtype of the target, as in NumPy.
+    """
+    if not isinstance(values, (Tracked, np.ndarray, np.generic)) and not is_foreign(values):
+        # NumPy makes numbers and lists arrays of that dtype, which refuses complex numbers that are to be real.
+        values = np.asarray(values, target.dtype)
+    elif not np.can_cast(raw(values).dtype, target.dtype, casting):
+        raise ArgumentTypeError(
+            f"cannot write values of dtype {raw(values).dtype} into an array of dtype {target.dtype} according to the "
+            f"rule {casting!r}: write values.astype({target.dtype.name!r})"
+        )
     row = reshape(array_like(values), -1)
     return getitem(row, places % row.size)
 
@@ -174,7 +186,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     if _plainly("put", lambda target, ind, v: np.put(target, ind, v, mode), a, ind, v):
         return
     places = _places(np.reshape(raw(ind), -1).astype(np.intp), math.prod(a.shape), mode)
-    setitem(a, np.unravel_index(places, a.shape), _repeated(v, np.arange(places.size)))
+    setitem(a, np.unravel_index(places, a.shape), _repeated(v, np.arange(places.size), a, "unsafe"))
 
 
 def _places(indices: Any, size: int, mode: str) -> Any:
@@ -194,7 +206,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if _plainly("place", np.place, arr, mask, vals):
         return
     chosen = np.reshape(np.asarray(raw(mask), bool), arr.shape)
-    setitem(arr, chosen, _repeated(vals, np.arange(np.count_nonzero(chosen))))
+    setitem(arr, chosen, _repeated(vals, np.arange(np.count_nonzero(chosen)), arr, "safe"))
 
 
 def putmask(a: Any, mask: Any, values: Any) -> None:
@@ -202,7 +214,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     if _plainly("putmask", np.putmask, a, mask, values):
         return
     chosen = np.reshape(np.asarray(raw(mask), bool), a.shape)
-    setitem(a, chosen, _repeated(values, np.flatnonzero(chosen)))
+    setitem(a, chosen, _repeated(values, np.flatnonzero(chosen), a, "safe"))
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
@@ -229,7 +241,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         # NumPy refuses here what has no main diagonal; it writes into one place, of all that there are.
         np.fill_diagonal(np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), a.shape, (0,) * a.ndim), 0)
         places = np.arange(a.shape[0]) * sum(math.prod(a.shape[axis + 1 :]) for axis in range(a.ndim))
-    setitem(a, np.unravel_index(places, a.shape), _repeated(val, np.arange(places.size)))
+    setitem(a, np.unravel_index(places, a.shape), _repeated(val, np.arange(places.size), a, "unsafe"))
 
 
 RULES.update(

@@ -163,7 +163,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
         raise TypeError(f"numpy.einsum on a Tensor does not take {', '.join(kwargs)}")
     labels, output, arrays = parse(operands)
     if dtype is not None:
-        arrays = [array.astype(dtype) for array in arrays]
+        arrays = [array.astype(dtype, casting="safe") for array in arrays]
     if len(arrays) == 1:
         arrays = [contract_one(arrays[0], labels[0], output)]
     for left, right in _steps(labels, output, arrays, optimize):

@@ -19,6 +19,7 @@ __all__ = [
     "cumulative_sum",
     "diff",
     "product_of_others",
+    "real_if_asked",
     "recurrence",
     "rows",
     "trapezoid",
@@ -36,6 +37,13 @@ def _line(a: Any, axis: int | None) -> tuple[Any, int]:
     if axis is None:
         return (a if a.ndim == 1 else reshape(a, -1)), 0
     return a, axis_index(axis, a.ndim)
+
+
+def real_if_asked(a: Any, dtype: Any) -> Any:
+    """Return the real parts of complex elements where a product is to be computed in a real dtype, as NumPy does."""
+    if dtype is None or a.dtype.kind != "c" or np.dtype(dtype).kind == "c":
+        return a
+    return a.astype(dtype)
 
 
 # cumsum.
@@ -81,9 +89,13 @@ def _(g: Any, a: Any, out: Any, axis: int) -> Any:
     return _product_before(a, axis) * recurrence(g, a, axis)
 
 
+def _running_product(a: Any, axis: int, dtype: Any) -> Any:
+    return cumprod_.call(real_if_asked(a, dtype), axis, dtype)
+
+
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product along an axis, of all elements in a row where it is None."""
-    result = cumprod_(*_line(a, axis), dtype)
+    result = _running_product(*_line(a, axis), dtype)
     return result if out is None else write(out, result)
 
 
@@ -161,7 +173,7 @@ def _cumulative(name: str, running: Any, first: int) -> Any:
 
 
 cumulative_sum = _cumulative("cumulative_sum", cumsum_, 0)
-cumulative_prod = _cumulative("cumulative_prod", cumprod_, 1)
+cumulative_prod = _cumulative("cumulative_prod", _running_product, 1)
 if hasattr(np, "cumulative_sum"):  # since NumPy 2.1
     RULES[np.cumulative_sum] = cumulative_sum
     RULES[np.cumulative_prod] = cumulative_prod

@@ -13,6 +13,7 @@ from ..graph.one_device import check_one_device, several_met
 from ..graph.tracked import Tracked
 from ..graph.values import raw
 from ..views.writing import before_write, copy_into, is_recorded, plainly, write, write_by
+from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
 __all__ = ["METHODS", "call_function", "call_ufunc", "write", "write_by"]
@@ -77,8 +78,13 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
         raise TypeError(f"numpy.{ufunc.__name__} on a Tensor does not take {', '.join(kwargs)}")
     if where is not True and out is None:
         raise TypeError(f"numpy.{ufunc.__name__} with where= leaves the rest undefined: pass out= as well")
-    if dtype is not None:
-        inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
+    if dtype is not None and isinstance(rule, NonDifferentiable):
+        # That of a comparison is the dtype of its result.
+        rule = functools.partial(rule, dtype=dtype)
+    elif dtype is not None:
+        inputs = tuple(
+            value.astype(dtype, casting="same_kind") if hasattr(value, "astype") else value for value in inputs
+        )
     if where is not True:
         return _where(ufunc, rule, inputs, out, where)
     if isinstance(out, tuple) and len(out) == 1:

@@ -1,4 +1,4 @@
-"""The larger, the smaller, the absolute, the chosen: functions with kinks, with PyTorch's subgradients there."""
+"""The larger, the smaller, the absolute, the sign, the chosen: functions with kinks, PyTorch's subgradients there."""
 
 from __future__ import annotations
 
@@ -7,22 +7,55 @@ from typing import Any
 import numpy as np
 
 from ..errors import InPlaceError
+from .axes import array_like
 from .dispatch import write
-from .nondifferentiable import nonzero
+from .nondifferentiable import NonDifferentiable, nonzero
 from .primitive import RULES, derivative, differentiable, primitive
 
-__all__ = ["absolute", "clip", "clip_", "fabs", "fmax", "fmin", "maximum", "minimum", "nan_to_num", "where", "where_"]
+__all__ = [
+    "absolute",
+    "clip",
+    "clip_",
+    "fabs",
+    "fmax",
+    "fmin",
+    "maximum",
+    "minimum",
+    "nan_to_num",
+    "sign",
+    "where",
+    "where_",
+]
 
 
-def _direction(x: Any) -> Any:
-    """Return x / abs(x), and 0 where x is 0; of complex numbers it has a derivative."""
-    if x.dtype.kind != "c":
-        return np.sign(x)
-    length = np.absolute(x)
-    return x / np.where(length == 0, 1.0, length)
+# The sign of a real number is constant between its steps; that of a complex one, z / abs(z), turns with z.
+
+_real_sign = NonDifferentiable(np.sign)
 
 
-absolute = differentiable(np.absolute, "x", x=lambda g, x: g * _direction(x))
+@primitive()
+def complex_sign(x: Any) -> Any:
+    """Return x / abs(x), and 0 where x is 0."""
+    return np.sign(x)
+
+
+@derivative(complex_sign, "x")
+def _(g: Any, x: Any, out: Any) -> Any:
+    # Only what moves x around 0 changes its sign. At 0 itself the result is 0, and so is this.
+    size = np.absolute(x)
+    turn = np.imag(out * g) / np.where(size == 0, 1.0, size)
+    return np.conjugate(out) * (turn * 1j)
+
+
+def sign(x: Any, /) -> Any:
+    """Return -1, 0 or 1, without history; of complex numbers x / abs(x), and 0 where x is 0."""
+    x = array_like(x)
+    return complex_sign(x) if x.dtype.kind == "c" else _real_sign(x)
+
+
+RULES[np.sign] = sign
+
+absolute = differentiable(np.absolute, "x", x=lambda g, x: g * np.sign(x))
 fabs = differentiable(np.fabs, "x", x=lambda g, x: g * np.sign(x))
 
 
@@ -149,4 +182,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 @derivative(nan_to_num, "x")
 def _(g: Any, x: Any) -> Any:
-    return np.where(np.isfinite(x), g, 0.0)
+    if x.dtype.kind != "c":
+        return np.where(np.isfinite(x), g, 0.0)
+    # Each part is replaced for itself, and has a gradient for itself.
+    return np.where(np.isfinite(np.real(x)), np.real(g), 0.0) + np.where(np.isfinite(np.imag(x)), np.imag(g), 0.0) * 1j

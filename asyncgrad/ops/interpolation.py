@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDerivativeError
+from ..errors import ArgumentTypeError, MissingDerivativeError
 from ..graph.values import beside, on_host, raw
 from .axes import array_like, axis_tuple, kept_shape, reduced_axes
 from .cumulative import rows
@@ -34,6 +34,8 @@ def quantile(
         given = "weights=" if weights is not None else f"method={method!r}"
         raise MissingDerivativeError(f"numpy.quantile has no derivative rule with {given}, only with method='linear'")
     a = array_like(a)
+    if a.dtype.kind == "c":
+        raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take real numbers, not {a.dtype}: pass a.real")
     a = a if a.dtype.kind == "f" else a.astype(float)
     # As everywhere, a Python number leaves the dtype to the array.
     shares = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
@@ -75,8 +77,13 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """Return the values at x of the piecewise linear function through the points (xp, fp)."""
     if period is not None:
         raise MissingDerivativeError("numpy.interp has no derivative rule with period=: reduce x to one period first")
-    # NumPy interpolates in float64, whatever it is given.
-    x, xp, fp = (array.astype(float, copy=False) for array in map(array_like, (x, xp, fp)))
+    # NumPy interpolates in float64, whatever it is given; only the values may be complex.
+    x, xp, fp = map(array_like, (x, xp, fp))
+    for name, points in (("x", x), ("xp", xp)):
+        if points.dtype.kind == "c":
+            raise ArgumentTypeError(f"numpy.interp takes real points, and {name} is of dtype {points.dtype}")
+    x, xp = x.astype(float, copy=False), xp.astype(float, copy=False)
+    fp = fp.astype(complex if fp.dtype.kind == "c" else float, copy=False)
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(f"interp needs as many points as values, in rows: the shapes are {xp.shape} and {fp.shape}")
     if xp.size == 1:
@@ -121,6 +128,8 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
     length = f.shape[axis]
     if length < edge_order + 1:
         raise ValueError(f"gradient with edge_order={edge_order} needs {edge_order + 1} elements, not {length}")
+    if f.dtype.kind != "c" and np.iscomplexobj(spacing):
+        raise ArgumentTypeError("numpy.gradient of real values takes real spacings: write np.gradient(f + 0j, ...)")
     first, second = rows(axis, None, -1), rows(axis, 1, None)
     rises = f[second] - f[first]
     if np.ndim(spacing) == 0:

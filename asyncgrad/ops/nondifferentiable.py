@@ -66,7 +66,6 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.heaviside,
     np.rint,
     np.round,
-    np.sign,
     np.spacing,
     np.trunc,
     # where to find what, and how many

@@ -5,6 +5,10 @@ of the primitive by its name, the result as `out`, a shape or dtype as `x_shape`
 formulas of the arguments that require grad name is saved. Formulas are written with NumPy functions and
 operators: they run on arrays in an ordinary backward and on tensors, recorded, under `create_graph=True`.
 Broadcasting, dtype and device are no concern of theirs.
+
+Where the result is complex, `g` comes conjugated, and what a formula returns is conjugated again: so a formula that
+multiplies by the derivative gives PyTorch's gradient, and one of a function without a complex derivative returns the
+conjugate of its gradient. Where the result is real, nothing is conjugated: of `abs(z)` it is `g * z / abs(z)`.
 """
 
 from __future__ import annotations
@@ -219,6 +223,10 @@ def primitive(
 
 def derivative(made: Primitive, *arguments: str) -> Callable[[F], F]:
     """Give the decorated formula as the derivative of a primitive with respect to the named arguments.
+
+    It multiplies the incoming gradient by the derivative, of complex numbers too: where the result is complex, what
+    goes in and what comes out is conjugated around it. Check it with `gradcheck` and `gradgradcheck` at complex points,
+    or have the function raise a TypeError for them.
 
     Args:
         made: the primitive.

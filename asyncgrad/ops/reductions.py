@@ -20,7 +20,7 @@ from .axes import (
     spread,
     sum_over,
 )
-from .cumulative import product_of_others
+from .cumulative import product_of_others, real_if_asked
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
 from .shaping import reshape
@@ -113,8 +113,8 @@ RULES[np.mean] = mean
 
 
 def _chosen(where: Any, a: Any, axis: Any, keepdims: Any) -> Any:
-    """Return how many elements `where` chooses, as an array of a dtype that keeps that of `a`."""
-    dtype = a.dtype if a.dtype.kind in "fc" else None
+    """Return how many elements `where` chooses, as an array of a real dtype that keeps that of `a`."""
+    dtype = raw(a).real.dtype if a.dtype.kind in "fc" else None
     return np.sum(np.broadcast_to(raw(where), a.shape), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
@@ -126,7 +126,9 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         total = array_beside(np.full(result.shape, a.size / (result.size or 1), result.dtype), result)
     else:
         weights = _along(array_beside(weights, a), a, axis)
-        total = _sum(np.broadcast_to(weights, a.shape), axis, None, keepdims)
+        # As in NumPy, the weights are summed in the dtype of the result, which may be complex where they are real.
+        dtype = np.result_type(a.dtype, weights.dtype, *(() if a.dtype.kind in "fc" else (np.float64,)))
+        total = _sum(np.broadcast_to(weights, a.shape), axis, dtype, keepdims)
         if np.any(raw(total) == 0):
             raise ZeroDivisionError("the weights of an average sum to zero: it cannot be normalized")
         result = _sum(a * weights, axis, None, keepdims) / total
@@ -200,13 +202,14 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any
             if ddof != 0:
                 raise ValueError("ddof and correction are two names of one argument: pass one of them")
             ddof = correction
-        if where is True and mean is None:
+        if where is True and mean is None and real_if_asked(a, dtype) is a:
             return _into(out, plain(a, axis, dtype, ddof, keepdims))
-        if dtype is not None:
-            a = a.astype(dtype)
         count = _chosen(where, a, axis, keepdims) - ddof
-        center = RULES[np.mean](a, axis, keepdims=True, where=where) if mean is None else mean
-        result = sum(np.square(a - center), axis, None, None, keepdims, where=where) / np.maximum(count, 0)
+        # As in NumPy, `dtype` is that of the sums alone: distances are from the elements as they are.
+        center = RULES[np.mean](a, axis, dtype, keepdims=True, where=where) if mean is None else mean
+        away = a - center
+        squares = np.real(np.conjugate(away) * away) if a.dtype.kind == "c" else np.square(away)
+        result = sum(squares, axis, dtype, None, keepdims, where=where) / np.maximum(count, 0)
         return _into(out, np.sqrt(result) if root else result)
 
     spread_function.__name__ = "std" if root else "var"
@@ -247,7 +250,7 @@ def prod(
     where: Any = True,
 ) -> Any:
     """Return the product over axes, of the elements where `where` holds, and of `initial`."""
-    result = _prod(a if where is True else np.where(where, a, 1), axis, dtype, keepdims)
+    result = _prod(real_if_asked(a if where is True else np.where(where, a, 1), dtype), axis, dtype, keepdims)
     if not (isinstance(initial, (int, float)) and initial == 1):
         result = result * initial
     return _into(out, result)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import as_array, raw
+from ..graph.values import raw
 from .axes import array_like
 from .linear_algebra import product
+from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
 from .shaping import expand_dims, squeeze
 
@@ -62,14 +63,43 @@ RULES[np.linalg.solve] = solve
 
 
 def slogdet(a: Any) -> tuple[Any, Any]:
-    """Return the signs, which have no derivative, and the logarithms of the absolute values of determinants."""
-    a = array_like(a)
-    result = np.linalg.slogdet(raw(a))
-    sign = type(a)(as_array(result.sign), None, 0, a._device)
-    return type(result)(sign, logarithm_of_determinant.call(a))
+    """Return the signs and the logarithms of the absolute values of determinants.
+
+    The signs of real determinants have no derivative. That of a complex one is the determinant over its absolute value.
+    """
+    sign = _complex_sign if a.dtype.kind == "c" else _real_sign
+    return _SlogdetResult(sign(a), logarithm_of_determinant.call(a))
 
 
 RULES[np.linalg.slogdet] = slogdet
+#: NumPy does not export the class of what its slogdet returns.
+_SlogdetResult = type(np.linalg.slogdet(np.ones((1, 1))))
+
+
+@NonDifferentiable
+def _real_sign(a: Any) -> Any:
+    """Return the signs of determinants."""
+    return np.linalg.slogdet(a).sign
+
+
+@primitive(superlinear=True)
+def sign_of_determinant(a: Any) -> Any:
+    """Return complex determinants over their absolute values."""
+    return np.linalg.slogdet(a).sign
+
+
+@derivative(sign_of_determinant, "a")
+def _(g: Any, a: Any, out: Any) -> Any:
+    # Only what turns the determinant changes its sign.
+    return _by_matrix(np.imag(g * out) * 1j) * np.linalg.inv(a).mT
+
+
+_complex_sign = sign_of_determinant.call
+
+
+def _by_matrix(factors: Any) -> Any:
+    """Return one number for each matrix of a stack so that it multiplies the whole matrix."""
+    return factors.reshape((*factors.shape, 1, 1))
 
 
 @primitive(superlinear=True)
@@ -80,7 +110,12 @@ def logarithm_of_determinant(a: Any) -> Any:
 
 @derivative(logarithm_of_determinant, "a")
 def _(g: Any, a: Any) -> Any:
-    return g.reshape((*g.shape, 1, 1)) * np.linalg.inv(a).mT
+    return _by_matrix(g) * _adjoint(np.linalg.inv(a))
+
+
+def _adjoint(x: Any) -> Any:
+    """Return matrices transposed and, where they are complex, conjugated."""
+    return np.conjugate(x.mT) if x.dtype.kind == "c" else x.mT
 
 
 @primitive(np.linalg.det, superlinear=True)
@@ -92,8 +127,8 @@ def det_(a: Any) -> Any:
 @derivative(det_, "a")
 def _(g: Any, a: Any, out: Any) -> Any:
     if np.all(raw(out)):
-        return (g * out).reshape((*g.shape, 1, 1)) * np.linalg.inv(a).mT
-    return g.reshape((*g.shape, 1, 1)) * _cofactors(a)
+        return _by_matrix(g * out) * np.linalg.inv(a).mT
+    return _by_matrix(g) * _cofactors(a)
 
 
 det = det_.call
@@ -125,11 +160,12 @@ def cholesky_(a: Any, upper: bool) -> Any:
 
 @derivative(cholesky_, "a")
 def _(g: Any, out: Any, upper: bool) -> Any:
-    lower, g = (out.mT, g.mT) if upper else (out, g)
+    lower, g = (_adjoint(out), _adjoint(g)) if upper else (out, g)
     inner = np.tril(product(lower.mT, g))
     inner = inner - 0.5 * inner * np.eye(out.shape[-1], dtype=out.dtype)
-    gradient = _solve(lower.mT, _solve(lower.mT, inner.mT).mT)
-    return (gradient + gradient.mT) / 2
+    gradient = _solve(lower.mT, _solve(_adjoint(lower), inner.mT).mT)
+    # The matrix is Hermitian, and so is its gradient.
+    return (gradient + _adjoint(gradient)) / 2
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:

@@ -81,6 +81,14 @@ def test_it_is_listed_once_and_registered(function: Callable[..., Any]) -> None:
     assert isinstance(RULES[function], NonDifferentiable)
 
 
+def test_the_dtype_that_a_comparison_is_asked_for_is_that_of_its_result() -> None:
+    x, y = np.array([2.0, 3.0]), np.array([3.0, 3.0])
+
+    assert np.equal(ag.tensor(x), y, dtype=bool).numpy().tolist() == np.equal(x, y, dtype=bool).tolist()
+    with pytest.raises(TypeError):
+        np.equal(ag.tensor(x), y, dtype=float)
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [(np.shape, (2, 3)), (np.ndim, 2), (np.size, 6), (np.result_type, np.dtype(np.float64)), (np.isrealobj, True)],

@@ -20,8 +20,9 @@ from tests.ops.finite_differences import Case, call, check_derivatives, flat, in
 
 #: Those that write into an array have tests of their own, in tests/views/test_assigning.py.
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
-#: Those that make new arrays, or take apart what they give, and need no case.
-WITHOUT_CASES = {*NONDIFFERENTIABLE, *WRITING, np.full_like}
+#: Those that make new arrays, or take apart what they give, or are constant between steps for real numbers (what sign
+#: is for complex ones is in cases_complex.py), and need no case.
+WITHOUT_CASES = {*NONDIFFERENTIABLE, *WRITING, np.full_like, np.sign}
 
 
 def _all_cases() -> dict[Callable[..., Any], list[Case]]:

@@ -11,7 +11,6 @@ Only files that a store has written are ever removed, which their names tell, an
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import json
 import os
@@ -136,13 +135,13 @@ def _is_left(folder: Path, found: os.stat_result, data: bytes) -> bool:
         return False
     try:
         owner: Any = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     # A copy of a folder has another name.
     if not isinstance(owner, dict) or owner.get("folder") != folder.name:
         return False
     process, here = owner.get("process"), _this_process(os.getpid())
-    if type(process) is not int or process <= 0 or owner.get("host") != here["host"]:
+    if type(process) is not int or not 0 < process < 2**31 or owner.get("host") != here["host"]:
         return False
     return owner.get("boot") != here["boot"] or not _is_alive(process, owner.get("start"))
 
@@ -162,10 +161,9 @@ def _is_alive(process: int, start: object) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError as error:
-        # It is another user's.
-        if error.errno != errno.EPERM:
-            raise
+    except PermissionError:
+        # It is another user's: not the one that made the folder, unless the system hides when it was started.
+        pass
     return start is None or _start_of(process) in (None, start)
 
 

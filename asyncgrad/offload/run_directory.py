@@ -1,9 +1,9 @@
 """RunDirectory: a folder for the files of one process, which the next process removes if this one has crashed.
 
-In each folder `asyncgrad-run-…` lies `owner.lock`. It says which process owns the folder, on which host, and that process
-holds it locked until it ends, however it ends. The lock is taken before the first word is written: who reads a whole
-`owner.lock` of a process that has ended, and gets its lock, may remove the folder. A folder without one, or with half of
-one, may just be being made, and is left alone; so is what other hosts and users have made.
+In each folder `asyncgrad-run-…` lies `owner.lock`. It says which process owns the folder, on which host, and that
+process holds it locked until it ends, however it ends. The lock is taken before the first word is written: who reads a
+whole `owner.lock` of a process that has ended, and gets its lock, may remove the folder. A folder without one, or with
+half of one, may just be being made, and is left alone; so is what other hosts and users have made.
 
 Only files that a store has written are ever removed, which their names tell, and folders that are empty then.
 """
@@ -98,22 +98,21 @@ def _remove_files(folder: Path) -> None:
     What says whose it is goes last: else files might be left that nobody looks for.
     """
     with contextlib.suppress(OSError):
-        files = [name for name in os.listdir(folder) if _FILE.fullmatch(name)]
-        for name in (*files, _OWNER):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(folder / name)
-        os.rmdir(folder)
+        files = [path for path in folder.iterdir() if _FILE.fullmatch(path.name)]
+        for path in (*files, folder / _OWNER):
+            path.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def remove_leftovers(parent: Path) -> None:
     """Remove the folders of this user's processes on this host that have ended without doing so."""
     if fcntl is None:
         return
-    for name in os.listdir(parent):
-        if _FOLDER.fullmatch(name):
+    for path in parent.iterdir():
+        if _FOLDER.fullmatch(path.name):
             # Another process may do the same.
             with contextlib.suppress(OSError):
-                _remove_if_left(parent / name)
+                _remove_if_left(path)
 
 
 def _remove_if_left(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -16,11 +15,11 @@ import pytest
 
 from asyncgrad.graph import DiskStore, save_to_disk
 from asyncgrad.offload import run_directory
+from tests.house import ROOT
 from tests.offload.scenes import files_in
+from tests.small_disk import run_on_small_disk
 
 fcntl = pytest.importorskip("fcntl", reason="needs flock, fork and modes, which Windows has not")
-
-ROOT = Path(__file__).parent.parent.parent
 
 CRASHES = """
 import os, signal, sys
@@ -36,10 +35,10 @@ ag.run(main())
 """
 
 
-def run_program(program: str, *arguments: object, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def run_program(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own."""
     return subprocess.run(
-        [*before, sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *map(str, arguments)],
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -354,24 +353,9 @@ def test_where_the_file_system_has_no_locks_files_are_written_and_nothing_is_rem
 # A small file system.
 
 
-@functools.cache
-def _refused() -> str | None:
-    """Why no file system can be mounted here; None where one can."""
-    tried = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs -o size=64k none /tmp"]
-    try:
-        finished = subprocess.run(tried, capture_output=True, text=True, timeout=20, check=False)
-    except FileNotFoundError:
-        return "needs unshare and mount, which Linux has"
-    return None if finished.returncode == 0 else f"this system mounts nothing for its users: {finished.stderr.strip()}"
-
-
-def on_small_disk(program: str, directory: Path, size: str = "256k") -> subprocess.CompletedProcess[str]:
-    """Run a program that finds an empty file system of some bytes at a directory, which ends with it."""
-    if (reason := _refused()) is not None:
-        pytest.skip(reason)
-    mount = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
-    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh", size, str(directory))
-    return run_program(program, directory, before=before)
+def on_small_disk(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that finds an empty file system of 256 KiB at a directory."""
+    return run_on_small_disk(directory, "256k", [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), directory])
 
 
 def test_a_full_file_system_is_an_error_and_neither_gradient_nor_file_is_lost(tmp_path: Path):

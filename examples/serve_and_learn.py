@@ -112,7 +112,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    sizes = ("max_body", "max_steps", "max_connections", "most_waiting", "snapshot_every", "inputs", "outputs", "hidden")
+    sizes = (
+        "max_body",
+        "max_steps",
+        "max_connections",
+        "most_waiting",
+        "snapshot_every",
+        "inputs",
+        "outputs",
+        "hidden",
+    )
     least = {**dict.fromkeys(sizes, 1), "seed": 0, "port": 0}
     for name, lowest in least.items():
         if getattr(options, name) < lowest:

@@ -36,7 +36,7 @@ def connections(limits: Limits) -> Callable[..., asyncio.Protocol]:
 
 
 @final
-class Connection(H11Protocol):
+class Connection(H11Protocol):  # type: ignore[misc]  # mypy does not look into uvicorn
     """One connection; its headers are timed out as the body is, by an answer of 408.
 
     Args:

@@ -217,7 +217,7 @@ async def _nobody_there(_: Request, error: Exception) -> Response:
     return Response(status_code=499)  # what others log for it; it is sent to nobody
 
 
-async def _system_error(request: Request, error: Exception) -> Response:
+async def _system_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, OSError)
     if error.errno not in (errno.EMFILE, errno.ENFILE):
         raise error

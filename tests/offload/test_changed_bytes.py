@@ -105,6 +105,8 @@ KINDS: list[Callable[[list[Path]], None]] = [
     replace_by_a_folder,
     *([replace_by_a_fifo, replace_by_a_link, replace_by_a_link_to_itself] if os.name == "posix" else []),
 ]
+
+
 async def _awaited(loss: Any, chain: Chain) -> None:
     await loss.backward()
 

@@ -113,7 +113,7 @@ def test_folders_of_others_are_left_alone_whatever_lies_in_and_beside_them(tmp_p
     )
 
 
-def _change(**entries: Any) -> Callable[[Path], None]:
+def _change(**entries: Any) -> Callable[[Path], object]:
     def change(folder: Path) -> None:
         path = folder / "owner.lock"
         path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
@@ -125,8 +125,8 @@ def _no_owner(folder: Path) -> None:
     (folder / "owner.lock").unlink()
 
 
-def _write(text: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / "owner.lock").write_text(text) and None
+def _write(text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "owner.lock").write_text(text)
 
 
 def _linked_owner(folder: Path) -> None:
@@ -153,12 +153,12 @@ def _linked(folder: Path) -> None:
     folder.symlink_to(folder.parent / "elsewhere")
 
 
-SPARED: dict[str, Callable[[Path], None]] = {
+SPARED: dict[str, Callable[[Path], object]] = {
     "a folder that says nothing yet": _no_owner,
-    "a folder that has said nothing yet": lambda folder: (folder / "owner.lock").write_bytes(b"") and None,
+    "a folder that has said nothing yet": lambda folder: (folder / "owner.lock").write_bytes(b""),
     "half a line": _write('{"folder": "asyncg'),
     "no object": _write("[1]"),
-    "no text": lambda folder: (folder / "owner.lock").write_bytes(b"\xff\xfe\0") and None,
+    "no text": lambda folder: (folder / "owner.lock").write_bytes(b"\xff\xfe\0"),
     "another host": _change(host=["another", None]),
     "this process": lambda folder: _change(process=os.getpid(), start=run_directory._start_of(os.getpid()))(folder),
     "a process that lives": lambda folder: _change(process=os.getppid(), start=run_directory._start_of(os.getppid()))(
@@ -355,7 +355,9 @@ def test_where_the_file_system_has_no_locks_files_are_written_and_nothing_is_rem
 
 def on_small_disk(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run a program that finds an empty file system of 256 KiB at a directory."""
-    return run_on_small_disk(directory, "256k", [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), directory])
+    return run_on_small_disk(
+        directory, "256k", [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), directory]
+    )
 
 
 def test_a_full_file_system_is_an_error_and_neither_gradient_nor_file_is_lost(tmp_path: Path):

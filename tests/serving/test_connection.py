@@ -104,7 +104,9 @@ def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off(run, tmp_pa
                 return await predict(inputs)
 
             learner.predict = slowly
-            writer.write(b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Length: 20\r\n\r\n" + b'{"inputs": [[1, 2]]}')
+            writer.write(
+                b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Length: 20\r\n\r\n" + b'{"inputs": [[1, 2]]}'
+            )
             await asked.wait()
             asyncio.get_running_loop().call_later(0.4, go.set)
             return await answer(reader)

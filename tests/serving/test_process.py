@@ -140,10 +140,11 @@ def test_a_first_start_without_room_names_the_directory_and_leaves_nothing_behin
 import os, subprocess, sys
 mounted, script = sys.argv[1:]
 with open(os.path.join(mounted, "full"), "wb", buffering=0) as file:
-    for _ in range(13):
+    for _ in range(15):
         file.write(bytes(4096))
 for directory in (mounted, os.path.join(mounted, "a", "b")):
-    finished = subprocess.run([sys.executable, script, "--port", "0", "--directory", directory], stderr=subprocess.PIPE)
+    command = [sys.executable, script, "--port", "0", "--directory", directory, "--hidden", "64"]
+    finished = subprocess.run(command, stderr=subprocess.PIPE)
     print(finished.returncode, finished.stderr.decode().strip())
     print(os.listdir(mounted))
 """
@@ -157,14 +158,20 @@ for directory in (mounted, os.path.join(mounted, "a", "b")):
     assert lines[1] == lines[3] == "['full']"
 
 
+def leave_descriptors(process: int, count: int) -> None:
+    """Let a process open so many files more, and no more."""
+    most = len(list(Path(f"/proc/{process}/fd").iterdir())) + count
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (most, most))
+
+
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="sets limits of another process, which Linux allows")
 def test_where_descriptors_run_out_nobody_gets_a_500_and_what_was_acknowledged_is_kept(tmp_path: Path):
     async def main():
         statuses: Counter[int] = Counter()
         async with server(SCRIPT, tmp_path, *OPTIONS, "--timeout", "2") as first:
             await first.ask("/learn", posted(0))
-            used = len(list(Path(f"/proc/{first.process.pid}/fd").iterdir()))
-            resource.prlimit(first.process.pid, resource.RLIMIT_NOFILE, (used + 3, used + 3))
+            await first.metrics()
+            leave_descriptors(first.process.pid, 3)
             idle = [await asyncio.open_connection("127.0.0.1", first.client.base_url.port) for _ in range(20)]
             for seed in range(1, 10):
                 answer = await first.ask("/learn", posted(seed))

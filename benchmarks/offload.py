@@ -75,7 +75,7 @@ class Offload(Benchmark):
         """Time forward and backward; or those in memory and the disk, whichever takes longer."""
         if self.peer != "without checksums":
             return await self._step()
-        with mock.patch.object(checksum, "crc32", lambda data: 0):
+        with mock.patch.object(checksum, "crc32", len):
             return await self._step()
 
     async def _step(self) -> float:

@@ -36,6 +36,7 @@ try:
     import uvicorn
 
     from examples.serving.checking import Limits
+    from examples.serving.connection import connections
     from examples.serving.demonstration import demonstrate
     from examples.serving.journal import Directory, DirectoryError
     from examples.serving.learner import Learner
@@ -66,9 +67,10 @@ async def serve(options: argparse.Namespace, listener: socket.socket) -> None:
         torn = ", after a torn line was cut off" if directory.torn else ""
         print(f"serving on {url}: {learner.learned} learned, {learner.replayed} of them replayed{torn}", flush=True)
 
-    limits = Limits(options.max_body, options.max_steps, options.timeout)
+    limits = Limits(options.max_body, options.max_steps, options.timeout, options.max_connections)
     config = uvicorn.Config(
         application(learner, limits, on_start),
+        http=connections(limits),
         lifespan="on",
         ws="none",
         access_log=False,
@@ -91,9 +93,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     option("host", str, "127.0.0.1", "address to listen on")
     option("port", int, 8000, "port to listen on; 0 takes a free one")
     option("directory", Path, DIRECTORY, "where the model, its journal and its lock are")
-    option("timeout", float, limits.seconds, "seconds that one learning may take at most, waiting included")
+    option("timeout", float, limits.seconds, "seconds that headers, a body, and a learning may take, waiting included")
     option("max-body", int, limits.body, "bytes of a request's body")
     option("max-steps", int, limits.steps, "time steps of one sequence")
+    option("max-connections", int, limits.connections, "clients that are served at once; fewer where descriptors are")
     option("most-waiting", int, 32, "sequences that are learned or wait for it; what comes then is turned away")
     option("snapshot-every", int, 100, "sequences after which a snapshot takes the journal's place")
     option("inputs", int, settings.inputs, "of a new model: numbers at each time step that go in")
@@ -109,7 +112,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    sizes = ("max_body", "max_steps", "most_waiting", "snapshot_every", "inputs", "outputs", "hidden")
+    sizes = (
+        "max_body",
+        "max_steps",
+        "max_connections",
+        "most_waiting",
+        "snapshot_every",
+        "inputs",
+        "outputs",
+        "hidden",
+    )
     least = {**dict.fromkeys(sizes, 1), "seed": 0, "port": 0}
     for name, lowest in least.items():
         if getattr(options, name) < lowest:
@@ -129,14 +141,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ag.run(demonstrate(Path(__file__).resolve(), options.seconds))
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
-        with socket.create_server((options.host, options.port), family=family) as listener:
-            ag.run(serve(options, listener))
-    except DirectoryError as error:
-        print(f"--directory: {error}", file=sys.stderr)
-        return 1
+        listener = socket.create_server((options.host, options.port), family=family)
     except OSError as error:
         print(f"cannot listen on {options.host} port {options.port}: {error}", file=sys.stderr)
         return 1
+    with listener:
+        try:
+            ag.run(serve(options, listener))
+        except DirectoryError as error:
+            print(f"--directory: {error}", file=sys.stderr)
+            return 1
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import io
 import os
 import stat
 import tempfile
@@ -16,19 +17,35 @@ from typing import Any, final
 
 import numpy as np
 
-from ..errors import StoreError
+from ..errors import ArgumentError, ArgumentTypeError, StoreError
+from ..graph.values import describe
+from .checksum import Checksum
 from .forking import begin_anew_in_children
-from .run_directory import RunDirectory, remove_leftovers
+from .reading import store_error
+from .run_directory import SUFFIX, RunDirectory, remove_leftovers
 
-__all__ = ["DiskStore"]
+__all__ = ["DiskStore", "check_directory"]
 
 #: How many files are read or written at the same time.
 THREADS = 4
 
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+#: To open what may have taken the place of a file: a link is not followed, and a FIFO is not waited for.
+_TO_READ = _FLAGS | os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 #: Whether a file that is open can lose its name; on Windows it cannot.
 _LOSES_NAME = os.name == "posix"
+#: What to say of files that are not what they were.
+_CHANGED = "something else has changed it, or the disk fails"
+#: What else there can be at a path, in words.
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 #: From so many bytes on the memory of a removed file is freed in the background. (Measured: 90 µs for each MiB.)
 _LARGE = 2**20
 #: So many removed files may wait for that: each takes a descriptor, and its room on the disk.
@@ -41,11 +58,15 @@ class DiskStore:
 
     The folder is there while there are files or `open_folder()` asks for it, and is removed at the latest when the
     process exits. What a crashed process has left is removed by the next that stores something in the same directory.
-    A child process reads what its parent has stored, and removes only what it has stored itself.
+    A child process reads what its parent has stored, and removes only what it has stored itself. What comes back is
+    held against a checksum that stays in memory.
 
     Args:
         directory: made if it is not there. None is a folder of this user in `tempfile.gettempdir()`, which nobody
             else can read.
+
+    Raises:
+        ArgumentTypeError: the directory is no path.
 
     Example:
         >>> import tempfile
@@ -75,11 +96,12 @@ class DiskStore:
     )
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
+        check_directory("DiskStore", directory)
         self._is_private = directory is None
         name = f"asyncgrad-{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}"
         self._directory = Path(tempfile.gettempdir()) / name if directory is None else Path(directory).absolute()
-        #: Where each key is, and how many bytes.
-        self._files: dict[str, tuple[Path, int]] = {}
+        #: Where each key is, and what was written there.
+        self._files: dict[str, tuple[Path, Checksum]] = {}
         #: The descriptors of files that have lost their names, and whose memory is to be freed.
         self._removed: deque[int] = deque()
         self._begin()
@@ -117,8 +139,8 @@ class DiskStore:
                 self._folder()
                 self._opened += 1
         except OSError as error:
-            text = f"no folder for saved tensors can be made in {str(self._directory)!r}: {error}"
-            raise StoreError(error.errno, f"{text}; name another one, as in save_to_disk(directory)") from error
+            what = f"no folder for saved tensors can be made in {str(self._directory)!r}"
+            raise store_error(error, what, "name another one, as in save_to_disk(directory)") from error
 
     def leave_folder(self) -> None:
         """Take back an `open_folder()`: the folder goes when it is empty."""
@@ -145,6 +167,7 @@ class DiskStore:
 
         Raises:
             KeyError: there is none under that key.
+            StoreError: it does not hold what was written.
             OSError: it cannot be read.
         """
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, key)
@@ -160,7 +183,7 @@ class DiskStore:
         system keeps the name of a file that is open: then it is to be released again when it has been written.
         """
         with self._lock:
-            path, size = self._files.pop(key, (None, 0))
+            path, checksum = self._files.pop(key, (None, None))
             if key not in self._mine:
                 return False
             if path is None and (path := self._begun.get(key)) is not None and not _LOSES_NAME:
@@ -169,7 +192,7 @@ class DiskStore:
             # It may have been removed by somebody else. What cannot be removed goes with the folder, at the latest.
             with contextlib.suppress(OSError):
                 if path is not None:
-                    self._remove(path, size)
+                    self._remove(path, 0 if checksum is None else checksum.size)
             self._tidy()
             return True
 
@@ -182,7 +205,7 @@ class DiskStore:
         if size >= _LARGE and _LOSES_NAME and len(self._removed) < MOST_REMOVED:
             # It loses its name below, and its memory when this is closed.
             with contextlib.suppress(OSError):
-                self._removed.append(os.open(path, os.O_RDONLY | _FLAGS))
+                self._removed.append(os.open(path, _TO_READ))
         path.unlink(missing_ok=True)
 
     def _free_removed(self, wait: bool = False) -> None:
@@ -201,14 +224,14 @@ class DiskStore:
     def _write(self, key: str, data: memoryview) -> None:
         # What was removed before is to take no room any more.
         self._free_removed(wait=True)
+        checksum = Checksum.of(data)
         with self._lock:
             if key not in self._mine:
                 # It has been released meanwhile.
                 return
-            path = self._folder() / key
+            path = self._folder() / (key + SUFFIX)
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
             self._begun[key] = path
-        size = len(data)
         try:
             try:
                 while data:
@@ -219,19 +242,23 @@ class DiskStore:
             with self._lock:
                 del self._begun[key]
                 if key in self._mine:
-                    self._files[key] = path, size
+                    self._files[key] = path, checksum
 
     def _read(self, key: str) -> memoryview:
         with self._lock:
-            path, _ = self._files[key]
-        with path.open("rb", buffering=0) as file:
+            path, checksum = self._files[key]
+        with _opened(path) as file:
+            # Before so much memory is asked for.
+            checksum.check_size(os.fstat(file.fileno()).st_size, f"into {str(path)!r}")
             # Not zeroed, as a bytearray would be.
-            data = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data
+            data = np.empty(checksum.size, np.uint8).data
             left = data
             while left and (count := file.readinto(left)):
                 left = left[count:]
+        checksum.check_size(len(data) - len(left), f"into {str(path)!r}")
+        checksum.check(data, f"{str(path)!r} does not hold the bytes that were written into it: {_CHANGED}")
         self._free_removed()
-        return data[: len(data) - len(left)]
+        return data
 
     def _folder(self) -> Path:
         """Return the folder of this process, made now if there is none. The caller holds the lock."""
@@ -250,6 +277,52 @@ class DiskStore:
             self._run = None
             # Nothing may be read or written for long.
             self._free_removed()
+
+
+def check_directory(name: str, directory: object) -> None:
+    """Raise if what the function of this name was given is no path.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+        ArgumentError: no system can have a file of that name.
+    """
+    if directory is None:
+        return
+    path = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
+    if not isinstance(path, str):
+        raise ArgumentTypeError(
+            f"directory of {name} is a path, a str or a pathlib.Path, not {describe(directory)}: "
+            f"write {name}('/scratch'), or {name}() for a folder of this user in tempfile.gettempdir()"
+        )
+    if "\0" in path:
+        raise ArgumentError(f"directory of {name} has a null character in it: {path!r}")
+
+
+def _opened(path: Path) -> io.FileIO:
+    """Open a file of the store's.
+
+    Raises:
+        StoreError: something else has taken its place.
+        OSError: it cannot be opened.
+    """
+    try:
+        file = os.open(path, _TO_READ)
+    except OSError:
+        # Some systems say of a link or a socket only that it cannot be opened.
+        _check_kind(path, path.lstat().st_mode)
+        raise
+    try:
+        _check_kind(path, os.fstat(file).st_mode)
+        return io.FileIO(file)
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def _check_kind(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise StoreError(f"{str(path)!r} is {kind} now, and was a file: {_CHANGED}")
 
 
 def _check_private(directory: Path) -> None:

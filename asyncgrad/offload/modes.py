@@ -8,7 +8,8 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.packed import PackHooks
 from ..graph.saved_hooks import SavedTensorsMode
 from ..graph.values import describe
-from .disk import DiskStore
+from .checksum import CheckedStore
+from .disk import DiskStore, check_directory
 from .offload import Offload
 from .store import Store
 
@@ -93,7 +94,8 @@ class save_to_store(OffloadingMode):
     What could not be put stays in memory, so that nothing is lost. The error is raised by the next operation that
     would save something, or by leaving the block, and then not again. `async with` waits for all puts to end, so it
     raises whatever error there is; `with` does not wait, and what goes wrong after it is told by a `StoreWarning` of
-    the backward. What cannot be got raises in the backward, which leaves every `.grad` as it was.
+    the backward. What cannot be got raises in the backward, which leaves every `.grad` as it was; and so do other bytes
+    than were put, which a checksum tells that stays in memory.
 
     A context manager, and a decorator of functions, generators and their async kinds; it holds for the current context
     only, and of nested hooks the innermost alone are used. One manager may be used any number of times, also at the
@@ -133,13 +135,15 @@ class save_to_store(OffloadingMode):
         prefetch: int = PREFETCH,
         max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> None:
-        if not isinstance(store, Store):
+        # A class has methods of these names as well.
+        if not isinstance(store, Store) or isinstance(store, type):
             raise ArgumentTypeError(
                 f"save_to_store takes a store with async methods put, get and delete, not {describe(store)}: "
                 "see ag.graph.Store, or write save_to_disk(directory)"
             )
         _check("save_to_store", min_bytes, prefetch, max_pending_bytes)
-        self._set_up((), Offload(store, min_bytes, max_pending_bytes), prefetch)
+        checked = store if isinstance(store, DiskStore) else CheckedStore(store)
+        self._set_up((), Offload(checked, min_bytes, max_pending_bytes), prefetch)
 
 
 @final
@@ -183,6 +187,7 @@ class save_to_disk(OffloadingMode):
         max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> None:
         _check("save_to_disk", min_bytes, prefetch, max_pending_bytes)
+        check_directory("save_to_disk", directory)
         disk = DiskStore(directory)
         self._set_up((disk,), Offload(disk, min_bytes, max_pending_bytes, disk.release), prefetch)
 

@@ -94,8 +94,17 @@ def wake(waiter: asyncio.Future[None]) -> None:
 
 def store_error(error: BaseException, what: str, advice: str) -> StoreError:
     """Return the error that tells a user what a store has raised, with its number if it has one."""
-    text = f"{what}: {error or type(error).__name__}; {advice}"
     number = error.errno if isinstance(error, OSError) else None
+    text = f"{what}: {_in_words(error)}; {advice}"
     made = StoreError(text) if number is None else StoreError(number, text)
     made.__cause__ = error.with_traceback(None)
     return made
+
+
+def _in_words(error: BaseException) -> str:
+    """Return what an error says, with its type where that is not the system's own."""
+    if isinstance(error, OSError):
+        # An OSError without a number, but with other arguments, calls itself "[Errno None]".
+        text = str(error) if error.errno is not None else error.strerror or str(error)
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,27 +1,44 @@
 """RunDirectory: a folder for the files of one process, which the next process removes if this one has crashed.
 
-Beside each folder `run-…` lies a file `run-….lock`, which the process that owns the folder holds locked until it ends,
-however it ends. Who gets the lock of another one's folder may remove it.
+In each folder `asyncgrad-run-…` lies `owner.lock`. It says which process owns the folder, on which host, and that
+process holds it locked until it ends, however it ends. The lock is taken before the first word is written: who reads a
+whole `owner.lock` of a process that has ended, and gets its lock, may remove the folder. A folder without one, or with
+half of one, may just be being made, and is left alone; so is what other hosts and users have made.
+
+Only files that a store has written are ever removed, which their names tell, and folders that are empty then.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
+import re
 import secrets
-import shutil
+import socket
+import stat
 import weakref
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover  # Windows, where the files of a crashed run stay
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["RunDirectory", "remove_leftovers"]
+__all__ = ["SUFFIX", "RunDirectory", "remove_leftovers"]
 
-_PREFIX, _LOCK = "run-", ".lock"
+#: What the names of files of saved tensors end with.
+SUFFIX = ".tensor"
+
+_PREFIX, _OWNER = "asyncgrad-run-", "owner.lock"
+_FOLDER = re.compile(rf"{_PREFIX}\d+-[0-9a-f]{{16}}")
+_FILE = re.compile(rf"[A-Za-z0-9-]+{re.escape(SUFFIX)}")
+#: More bytes than an owner's file can have.
+_MOST = 4096
+
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 @final
@@ -38,69 +55,137 @@ class RunDirectory:
     __slots__ = ("__weakref__", "_finalizer", "path")
 
     def __init__(self, parent: Path) -> None:
-        name, lock = _locked(parent)
-        self.path = parent / name
+        self.path = parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+        self.path.mkdir(mode=0o700)
         try:
-            self.path.mkdir(mode=0o700)
+            lock = _sign(self.path)
         except BaseException:
-            _remove(self.path, lock, os.getpid())
+            _remove_files(self.path)
             raise
         self._finalizer = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def remove(self) -> None:
-        """Remove the folder and all in it; a second call, and one in a child process, does nothing."""
+        """Remove the folder and the files that were written there; in a child process, and again, nothing is done."""
         self._finalizer()
 
 
-def _locked(parent: Path) -> tuple[str, int]:
-    """Return a new name, and the descriptor of its lock file, which is locked."""
-    while True:
-        name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-        path = parent / (name + _LOCK)
-        lock = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
-        try:
-            if _locks(lock, path):
-                return name, lock
-            # Another process has looked at it between the two steps, and taken it for a leftover.
-            os.close(lock)
-        except BaseException:
-            os.close(lock)
-            path.unlink(missing_ok=True)
-            raise
-
-
-def _locks(lock: int, path: Path) -> bool:
-    """Lock a lock file; tell whether that is done, and the file still the one at its path."""
-    if fcntl is None:
-        return True
+def _sign(folder: Path) -> int:
+    """Say in a folder whose it is; return the descriptor of the file that says so, which is locked."""
+    lock = os.open(folder / _OWNER, os.O_CREAT | os.O_EXCL | os.O_RDWR | _CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.fstat(lock).st_ino == path.stat().st_ino
-    except (BlockingIOError, FileNotFoundError):
-        return False
+        if fcntl is not None:
+            # Where the file system has no locks, nobody else gets one either, and nobody removes what is left.
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(lock, "w", encoding="utf-8", closefd=False) as file:
+            json.dump({"folder": folder.name, **_this_process(os.getpid())}, file)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
 
 
-def _remove(path: Path, lock: int, process: int) -> None:
+def _remove(folder: Path, lock: int, process: int) -> None:
     if os.getpid() != process:
         return
-    shutil.rmtree(path, ignore_errors=True)
-    # The lock file goes last, and before the lock: else a folder might be left that nobody looks for.
-    with contextlib.suppress(OSError):
-        path.with_name(path.name + _LOCK).unlink(missing_ok=True)
+    _remove_files(folder)
     os.close(lock)
 
 
+def _remove_files(folder: Path) -> None:
+    """Remove what a store has made in a folder, and the folder if there is nothing else.
+
+    What says whose it is goes last: else files might be left that nobody looks for.
+    """
+    with contextlib.suppress(OSError):
+        files = [path for path in folder.iterdir() if _FILE.fullmatch(path.name)]
+        for path in (*files, folder / _OWNER):
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
 def remove_leftovers(parent: Path) -> None:
-    """Remove the folders of processes that have ended without doing so."""
+    """Remove the folders of this user's processes on this host that have ended without doing so."""
     if fcntl is None:
         return
-    for path in parent.glob(f"{_PREFIX}*{_LOCK}"):
-        # Another process may do the same, or may have made it under another user.
-        with contextlib.suppress(OSError):
-            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                if _locks(lock, path):
-                    shutil.rmtree(path.with_name(path.name.removesuffix(_LOCK)), ignore_errors=True)
-                    path.unlink(missing_ok=True)
-            finally:
-                os.close(lock)
+    for path in parent.iterdir():
+        if _FOLDER.fullmatch(path.name):
+            # Another process may do the same.
+            with contextlib.suppress(OSError):
+                _remove_if_left(path)
+
+
+def _remove_if_left(folder: Path) -> None:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        return
+    path = folder / _OWNER
+    lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | _CLOEXEC)
+    try:
+        if _is_left(folder, os.fstat(lock), os.read(lock, _MOST)) and _locks(lock, path):
+            _remove_files(folder)
+    finally:
+        os.close(lock)
+
+
+def _is_left(folder: Path, found: os.stat_result, data: bytes) -> bool:
+    """Tell whether what says whose a folder is names a process of this user and host that has ended."""
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        return False
+    try:
+        owner: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    # A copy of a folder has another name.
+    if not isinstance(owner, dict) or owner.get("folder") != folder.name:
+        return False
+    process, here = owner.get("process"), _this_process(os.getpid())
+    if type(process) is not int or not 0 < process < 2**31 or owner.get("host") != here["host"]:
+        return False
+    return owner.get("boot") != here["boot"] or not _is_alive(process, owner.get("start"))
+
+
+def _locks(lock: int, path: Path) -> bool:
+    """Lock a file; tell whether that is done, and the file still the one at its path."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.path.samestat(os.fstat(lock), path.lstat())
+
+
+def _is_alive(process: int, start: object) -> bool:
+    """Tell whether a process runs, which began at a time; another one may have got its number since."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # It is another user's: not the one that made the folder, unless the system hides when it was started.
+        pass
+    return start is None or _start_of(process) in (None, start)
+
+
+@functools.cache
+def _this_process(process: int) -> dict[str, Any]:
+    """Return what names this process among those of all hosts, and of all times since they were started."""
+    return {
+        "host": [socket.gethostname(), _text("/etc/machine-id")],
+        "boot": _text("/proc/sys/kernel/random/boot_id"),
+        "process": process,
+        "start": _start_of(process),
+    }
+
+
+def _start_of(process: int) -> str | None:
+    """Return when a process was started, in ticks since the host was; None where the system does not tell."""
+    text = _text(f"/proc/{process}/stat")
+    # The name of the program comes before, in parentheses, and may hold anything.
+    return None if text is None else text.rpartition(")")[2].split()[19]
+
+
+def _text(path: str) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return None

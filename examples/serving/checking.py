@@ -25,11 +25,12 @@ class Refusal(Exception):
 @final
 @dataclass(frozen=True)
 class Limits:
-    """How much one request may ask for: bytes of its body, time steps, and seconds of learning."""
+    """How much may be asked for: bytes of a body, time steps, seconds of learning, and connections at once."""
 
     body: int = 128 * 1024
     steps: int = 1024
     seconds: float = 10.0
+    connections: int = 256
 
 
 def document(body: bytes, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A directory that survives a crash: what was learned since the last snapshot, line by line, and that snapshot.
 
 `journal` has one line for each sequence learned, in the order of learning: a checksum, and JSON. A line is on the disk
-before anybody is told that its sequence was learned. A crash can tear the last line only, and nobody was told of that.
+before anybody is told that its sequence was learned. A crash can tear the last line only, and nobody was told of that:
+it is cut off. A whole line with another checksum may be one that somebody was told of: it is refused.
 `snapshot.npz` has the whole model after some number of sequences. It is replaced as a whole, then the journal begins
 anew; after a crash in between, lines that the snapshot contains are passed over. `lock` is held by the process that
 writes.
@@ -13,11 +14,13 @@ import base64
 import fcntl
 import json
 import os
+import shlex
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, final
 
 import numpy as np
 
@@ -46,19 +49,26 @@ class Directory:
         self.torn = 0
         self._size = 0
         self._broken: OSError | None = None
+        #: What is open: the lock and the journal.
+        self._files = ExitStack()
+        self._is_held = False
+        #: The directories that are made now, the innermost first.
+        self._made: list[Path] = []
         try:
+            self._made = [each for each in (path, *path.parents) if not each.exists()]
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = (path / "lock").open("ab")
-        except OSError as error:
-            raise DirectoryError(f"{path} cannot be written to: {error}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = self._files.enter_context((path / "lock").open("ab"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(lock.fileno()), (path / "lock").stat()):
+                raise BlockingIOError("whoever held it has removed it, and another one may be there")
+            self._is_held = True
             self._journal = os.open(path / "journal", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._files.callback(os.close, self._journal)
         except BlockingIOError as error:
-            self._lock.close()
+            self.close()
             raise DirectoryError(f"{path} is in use by another process: give each its own --directory") from error
         except OSError as error:
-            self._lock.close()
+            self._take_back_all()
             raise DirectoryError(f"{path} cannot be written to: {error}") from error
 
     @property
@@ -67,9 +77,8 @@ class Directory:
         return self._broken
 
     def close(self) -> None:
-        """Let another process have the directory."""
-        os.close(self._journal)
-        self._lock.close()
+        """Let another process have the directory; a second call does nothing."""
+        self._files.close()
 
     def snapshot(self) -> dict[str, Any] | None:
         """Return the arrays of the last snapshot by name; None where the directory is new.
@@ -88,6 +97,31 @@ class Directory:
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise DirectoryError(f"{path} cannot be read ({error}): restore it from a copy") from error
 
+    def begin(self, state: dict[str, Any]) -> None:
+        """Save the first snapshot.
+
+        Raises:
+            DirectoryError: it could not be written; nothing is left of the directory, if it was made for that.
+        """
+        try:
+            self.save_snapshot(state)
+        except OSError as error:
+            self._take_back_all()
+            raise DirectoryError(f"{self.path} cannot be written to: {error}") from error
+
+    def _take_back_all(self) -> None:
+        """Remove what was made for a model that was never saved: empty files, and directories that were not there."""
+        with suppress(OSError):
+            # Without the lock, the files are another one's.
+            if self._is_held and not (self.path / "snapshot.npz").exists():
+                if (self.path / "journal").exists() and not (self.path / "journal").stat().st_size:
+                    (self.path / "journal").unlink()
+                if not (self.path / "journal").exists():
+                    (self.path / "lock").unlink()
+            for made in self._made:
+                made.rmdir()
+        self.close()
+
     def save_snapshot(self, state: dict[str, Any]) -> None:
         """Replace the snapshot, then empty the journal, whose lines it contains.
 
@@ -95,11 +129,17 @@ class Directory:
             OSError: it could not be written; the old snapshot, or the journal, is as it was.
         """
         beside = self.path / "snapshot.npz.new"
-        with beside.open("wb") as file:
-            np.savez(file, **state)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.path / "snapshot.npz")
+        try:
+            with beside.open("wb") as file:
+                np.savez(file, **state)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path / "snapshot.npz")
+        except OSError:
+            # The journal needs the room.
+            with suppress(OSError):
+                beside.unlink()
+            raise
         folder = os.open(self.path, os.O_RDONLY)
         try:
             # The new name, and on the first time the journal's too, are on the disk only when the folder is.
@@ -140,30 +180,44 @@ class Directory:
         """Yield what was learned after the first `learned` sequences, in order; cut off a torn last line.
 
         Raises:
-            DirectoryError: a line that is not the last is damaged, or some are missing.
+            DirectoryError: a line is damaged, or some are missing.
         """
-        with (self.path / "journal").open("rb") as file:
-            for number, line in enumerate(file, 1):
-                record = _record(line)
-                if record is None:
-                    self._cut_off(file, number, line)
-                    return
-                self.records += 1
-                self._size += len(line)
-                which, sequence = record
-                if which > learned + 1:
-                    missing = f"{learned + 1} to {which - 1}"
-                    raise DirectoryError(f"{file.name} lacks what was learned as {missing}: restore it from a copy")
-                if which == learned + 1:
-                    learned = which
-                    yield sequence
+        path = self.path / "journal"
+        try:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    if _is_torn(line):
+                        self._cut_off(line)
+                        return
+                    record = _record(line)
+                    if record is None:
+                        raise self._damaged(path, number, is_last=not file.read(1))
+                    self.records += 1
+                    self._size += len(line)
+                    which, sequence = record
+                    if which > learned + 1:
+                        missing = f"{learned + 1} to {which - 1}"
+                        raise DirectoryError(f"{path} lacks what was learned as {missing}: restore it from a copy")
+                    if which == learned + 1:
+                        learned = which
+                        yield sequence
+        except OSError as error:
+            raise DirectoryError(f"{path} cannot be read, or a torn last line be cut off: {error}") from error
 
-    def _cut_off(self, file: BinaryIO, number: int, line: bytes) -> None:
-        if file.read(1):
-            raise DirectoryError(f"line {number} of {file.name} is damaged, and not the last: restore it from a copy")
+    def _cut_off(self, line: bytes) -> None:
         os.ftruncate(self._journal, self._size)
         os.fsync(self._journal)
         self.torn = len(line)
+
+    def _damaged(self, path: Path, number: int, is_last: bool) -> DirectoryError:
+        what = f"line {number} of {path} is damaged"
+        if not is_last:
+            return DirectoryError(f"{what}, and not the last: restore it from a copy")
+        # It has its end, or would have it but for one bit: a crash seldom does that, and a failing disk does.
+        return DirectoryError(
+            f"{what}, and somebody may have been told that it was learned: restore it from a copy, "
+            f"or give it up by truncate -s {self._size} {shlex.quote(str(path))}"
+        )
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -181,10 +235,21 @@ def _line(learned: int, sequence: Sequence) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
+def _text(line: bytes) -> bytes | None:
+    """Return what stands behind the checksum of a line without its end; None if that is another one."""
+    checksum, _, text = line.partition(b" ")
+    return text if checksum == b"%08x" % zlib.crc32(text) else None
+
+
+def _is_torn(line: bytes) -> bool:
+    """Tell whether a line has not been written to its end; it has where all is right but for its last character."""
+    return not line.endswith(b"\n") and _text(line[:-1]) is None
+
+
 def _record(line: bytes) -> tuple[int, Sequence] | None:
-    """Return what a line says; None if it is not whole."""
-    checksum, _, text = line.removesuffix(b"\n").partition(b" ")
-    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(text):
+    """Return what a line says; None if it is damaged."""
+    text = _text(line.removesuffix(b"\n"))
+    if text is None:
         return None
     record = json.loads(text)
     inputs, targets = record["shapes"]

@@ -48,7 +48,7 @@ class Learner:
         snapshot_every: lines of the journal after which a snapshot takes their place.
 
     Raises:
-        DirectoryError: the directory holds something else than a model of these settings.
+        DirectoryError: the directory holds something else than a model of these settings, or has no room for one.
     """
 
     def __init__(self, directory: Directory, settings: Settings, *, most_waiting: int, snapshot_every: int) -> None:
@@ -56,7 +56,7 @@ class Learner:
         self.directory = directory
         self.network = Network(settings) if state is None else _restored(directory, state, settings)
         if state is None:
-            directory.save_snapshot(self.network.state())
+            directory.begin(self.network.state())
         self.most_waiting, self.snapshot_every = most_waiting, snapshot_every
         self.waiting = self.replayed = 0
         #: What the sequence whose turn it is goes through: "forward", "backward" or "journal"; None while idle.

@@ -7,13 +7,15 @@
     GET  /metrics   counts, and how late the event loop is
 
 What is refused has the answer {"error": "..."}: 400 and 422 name what is wrong with the body, 413 one that is too
-long, 408 one that does not arrive; 429 comes where too many wait to be learned, 504 where the timeout has passed, and
-503 where the journal cannot be written. After each of these the model is what it was.
+long, 408 one that does not arrive, or headers that do not; 429 comes where too many wait to be learned, 504 where the
+timeout has passed, and 503 where the journal cannot be written, too many clients are connected, or the process has no
+descriptors left. After each of these the model is what it was.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import time
 from collections import deque
@@ -69,6 +71,7 @@ def application(learner: Learner, limits: Limits, on_start: Callable[[], None] =
             Refusal: service.refuse,
             HTTPException: _http_error,
             ClientDisconnect: _nobody_there,
+            OSError: _system_error,
             Exception: _own_error,
         },
         lifespan=lifespan,
@@ -105,7 +108,7 @@ class Service:
         except BusyError as error:
             raise Refusal(429, f"not learned: {error}", **{"Retry-After": "1"}) from None
         except JournalError as error:
-            raise Refusal(503, f"not learned: {error}") from None
+            raise Refusal(503, f"not learned: {error}", **{"Retry-After": "1"}) from None
         return JSONResponse({"loss": loss, "learned": learned})
 
     async def health(self, _: Request) -> Response:
@@ -212,6 +215,13 @@ async def _http_error(_: Request, error: Exception) -> Response:
 
 async def _nobody_there(_: Request, error: Exception) -> Response:
     return Response(status_code=499)  # what others log for it; it is sent to nobody
+
+
+async def _system_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, OSError)
+    if error.errno not in (errno.EMFILE, errno.ENFILE):
+        raise error
+    return JSONResponse({"error": f"the service is short of descriptors: {error}"}, 503, {"Retry-After": "1"})
 
 
 async def _own_error(_: Request, error: Exception) -> Response:

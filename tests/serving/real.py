@@ -12,6 +12,7 @@ import httpx
 import uvicorn
 
 from examples.serving.checking import Limits
+from examples.serving.connection import connections
 from examples.serving.learner import Learner
 from examples.serving.service import application
 from tests.serving.making import LIMITS, opened
@@ -26,7 +27,10 @@ async def serving(
     listener = socket.create_server(("127.0.0.1", 0))
     started = asyncio.Event()
     served = application(learner, limits, started.set)
-    server = uvicorn.Server(uvicorn.Config(served, lifespan="on", ws="none", access_log=False, log_config=None))
+    config = uvicorn.Config(
+        served, http=connections(limits), lifespan="on", ws="none", access_log=False, log_config=None
+    )
+    server = uvicorn.Server(config)
     ended = asyncio.create_task(server.serve(sockets=[listener]))
     await started.wait()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -304,3 +305,116 @@ def test_a_timeout_ends_nothing_once_a_line_is_being_written(run, tmp_path, monk
         learner.directory.close()
 
     run(main())
+
+
+def test_a_flipped_bit_anywhere_in_what_was_acknowledged_is_refused_and_nothing_is_cut_off(run, tmp_path):
+    run(learn(tmp_path, 1, 2))
+    path = tmp_path / "journal"
+    whole = path.read_bytes()
+    last = whole.index(b"\n") + 1
+    places = {0, 8, 9, last - 1, last, last + 8, last + 9, len(whole) - 2, len(whole) - 1, *range(30, len(whole), 97)}
+    refused = []
+
+    for place in sorted(places):
+        for bit in range(8):
+            data = bytearray(whole)
+            data[place] ^= 1 << bit
+            path.write_bytes(data)
+            with pytest.raises(DirectoryError, match=r"line [12] of .*journal is damaged") as caught:
+                run(reopened(tmp_path))
+            assert path.read_bytes() == data
+            refused.append(str(caught.value))
+
+    assert any(message.endswith(f"give it up by truncate -s {last} {path}") for message in refused)
+    path.write_bytes(whole)
+    assert run(reopened(tmp_path))[0] == 2
+
+
+def test_a_line_that_lacks_its_end_alone_was_not_acknowledged(run, tmp_path):
+    run(learn(tmp_path, 1, 2))
+    path = tmp_path / "journal"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+
+    learned, _, torn = run(reopened(tmp_path))
+
+    assert (learned, torn) == (1, len(whole) - whole.index(b"\n") - 2)
+
+
+def _full(monkeypatch, *, at):
+    """Have the disk be full when the first snapshot is written, or the journal made."""
+    savez = np.savez
+
+    def fails(file, **arrays):
+        savez(file, **arrays)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if at == "snapshot":
+        monkeypatch.setattr(np, "savez", fails)
+    else:
+        real = os.open
+
+        def opens(path, *arguments, **options):
+            if str(path).endswith("journal"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(path, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", opens)
+
+
+@pytest.mark.parametrize("at", ["snapshot", "journal"])
+@pytest.mark.parametrize("place", ["there already", "new", "new, and so is what it is in"])
+def test_a_first_start_without_room_names_the_directory_and_leaves_nothing(run, tmp_path, monkeypatch, at, place):
+    path = {"there already": tmp_path, "new": tmp_path / "a"}.get(place, tmp_path / "a" / "b")
+
+    with monkeypatch.context() as patch:
+        _full(patch, at=at)
+        with pytest.raises(DirectoryError, match=f"^{path} cannot be written to: .*No space left on device"):
+            run(opened(path))
+    assert list(tmp_path.iterdir()) == []
+
+    run(learn(path, 1))
+    assert run(reopened(path))[0] == 1
+
+
+def test_a_start_without_room_removes_nothing_of_others(run, tmp_path, monkeypatch):
+    (tmp_path / "thesis").write_text("mine")
+
+    _full(monkeypatch, at="snapshot")
+    with pytest.raises(DirectoryError):
+        run(opened(tmp_path))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
+
+
+def test_a_directory_that_another_one_is_just_beginning_is_left_alone(run, tmp_path):
+    first = Directory(tmp_path)
+
+    with pytest.raises(DirectoryError, match="is in use by another process"):
+        Directory(tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["journal", "lock"]
+    first.close()
+
+
+def test_a_lock_that_was_removed_holds_nothing(tmp_path, monkeypatch):
+    flock = fcntl.flock
+    monkeypatch.setattr(
+        fcntl, "flock", lambda *given: (flock(*given), (tmp_path / "lock").unlink(), (tmp_path / "lock").touch())
+    )
+
+    with pytest.raises(DirectoryError, match="is in use by another process"):
+        Directory(tmp_path)
+
+
+def test_a_snapshot_that_fails_gives_back_its_room(run, tmp_path, monkeypatch):
+    async def main():
+        learner = await opened(tmp_path)
+        await learner.learn(made(1), 30)
+        _full(monkeypatch, at="snapshot")
+        await learner.close()
+
+    run(main())
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["journal", "lock", "snapshot.npz"]
+    assert run(reopened(tmp_path))[0] == 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from examples.serving.demonstration import server
 from tests.conftest import run_on
 from tests.house import ROOT
 from tests.serving.making import QUESTION, answers, fields, made
+from tests.small_disk import run_on_small_disk
 
 SCRIPT = ROOT / "examples" / "serve_and_learn.py"
 OPTIONS = ("--hidden", "8", "--snapshot-every", "7")
@@ -132,16 +135,74 @@ def test_a_second_process_cannot_have_the_directory_or_the_port(tmp_path: Path):
     assert same_port.stderr.startswith("cannot listen on 127.0.0.1 port ")
 
 
+def test_a_first_start_without_room_names_the_directory_and_leaves_nothing_behind(tmp_path: Path):
+    program = """
+import os, subprocess, sys
+mounted, script = sys.argv[1:]
+with open(os.path.join(mounted, "full"), "wb", buffering=0) as file:
+    for _ in range(15):
+        file.write(bytes(4096))
+for directory in (mounted, os.path.join(mounted, "a", "b")):
+    command = [sys.executable, script, "--port", "0", "--directory", directory, "--hidden", "64"]
+    finished = subprocess.run(command, stderr=subprocess.PIPE)
+    print(finished.returncode, finished.stderr.decode().strip())
+    print(os.listdir(mounted))
+"""
+    finished = run_on_small_disk(tmp_path, "64k", [sys.executable, "-c", program, tmp_path, SCRIPT])
+
+    assert finished.stderr == ""
+    first, second = (f"1 --directory: {path} cannot be written to: " for path in (tmp_path, tmp_path / "a" / "b"))
+    lines = finished.stdout.splitlines()
+    assert [lines[0].startswith(first), lines[2].startswith(second)] == [True, True], finished.stdout
+    assert "No space left on device" in lines[0]
+    assert lines[1] == lines[3] == "['full']"
+
+
+def leave_descriptors(process: int, count: int) -> None:
+    """Let a process open so many files more, and no more."""
+    most = len(list(Path(f"/proc/{process}/fd").iterdir())) + count
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (most, most))
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="sets limits of another process, which Linux allows")
+def test_where_descriptors_run_out_nobody_gets_a_500_and_what_was_acknowledged_is_kept(tmp_path: Path):
+    async def main():
+        statuses: Counter[int] = Counter()
+        async with server(SCRIPT, tmp_path, *OPTIONS, "--timeout", "2") as first:
+            await first.ask("/learn", posted(0))
+            await first.metrics()
+            leave_descriptors(first.process.pid, 3)
+            idle = [await asyncio.open_connection("127.0.0.1", first.client.base_url.port) for _ in range(20)]
+            for seed in range(1, 10):
+                answer = await first.ask("/learn", posted(seed))
+                statuses[answer.status_code] += 1
+                statuses[(await first.ask("/predict", ASK)).status_code] += 1
+            metrics = await first.metrics()
+            for _, writer in idle:
+                writer.close()
+            await first.end(signal.SIGKILL)
+        async with server(SCRIPT, tmp_path, *OPTIONS) as second:
+            return statuses, metrics, (await second.ask("/predict", ASK)).json()
+
+    statuses, metrics, found = run_on("asyncio", main())
+
+    assert set(statuses) <= {200, 503}
+    assert metrics["failed_snapshots"] > 0
+    assert found["learned"] == metrics["learned"]
+    assert found["outputs"] == run_on("asyncio", answers(map(made, range(metrics["learned"]))))[-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (("--timeout", "0"), "--timeout must be above 0, and is 0.0"),
         (("--timeout", "nan"), "--timeout must be above 0, and is nan"),
         (("--port", "65536"), "--port must be at most 65535, and is 65536"),
+        (("--max-connections", "0"), "--max-connections must be at least 1, and is 0"),
         (("--max-steps", "0"), "--max-steps must be at least 1, and is 0"),
         (("--hidden", "few"), "--hidden: invalid int value: 'few'"),
     ],
-    ids=["timeout", "timeout-nan", "port", "max-steps", "hidden"],
+    ids=["timeout", "timeout-nan", "port", "max-connections", "max-steps", "hidden"],
 )
 def test_it_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
     finished = refused(*arguments)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -321,3 +323,21 @@ def test_predictions_are_numbers_for_each_time_step(run, tmp_path):
             return await predicted(client)
 
     assert np.shape(run(main())["outputs"]) == (len(QUESTION), 1)
+
+
+@pytest.mark.parametrize(("number", "status"), [(errno.EMFILE, 503), (errno.ENFILE, 503), (errno.EIO, 500)])
+def test_a_want_of_descriptors_is_told_and_other_errors_are_the_services_own(run, tmp_path, caplog, number, status):
+    async def main():
+        async with serving(tmp_path) as (client, learner, _):
+
+            async def fails(inputs):
+                raise OSError(number, os.strerror(number))
+
+            learner.predict = fails
+            return await client.post("/predict", json=ASK)
+
+    answer = run(main())
+
+    assert answer.status_code == status
+    assert ("short of descriptors" in answer.json()["error"]) is (status == 503)
+    assert answer.headers.get("retry-after") == ("1" if status == 503 else None)

@@ -26,6 +26,7 @@ from .graph import values
 from .graph.compiled_args import CompiledArgs
 from .graph.leaf import gradient_edge
 from .graph.metadata import InputMetadata
+from .graph.naming import number_of
 from .graph.node import Edge, Node, Special
 from .graph.tracked import Tracked
 from .saving_node import SavingNode
@@ -321,7 +322,7 @@ class FunctionNode(SavingNode):
         return grads if len(edges) == len(grads) else tuple([grads[index] for index in edges])
 
     def _returned(self) -> str:
-        return f"{self.function.__name__}.backward (node #{self.sequence_nr}) returned"
+        return f"{self.function.__name__}.backward ({number_of(self)}) returned"
 
 
 def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., Any]:

@@ -44,7 +44,6 @@ def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, whic
     error = Oops("no")
     x, w = leaf(2.0), leaf(3.0)
     x.grad = before = ag.tensor([7.0])
-    node = node_of(x)
     out = np.add(np.multiply(x, 5.0), np.multiply(w, 2.0))
     for place in range(3):
         hook = raising(error) if place == which else lambda *args, place=place: seen.append(place)

@@ -62,7 +62,8 @@ def test_hooks_of_a_leaf_are_named_too_whatever_kind_they_are(run, where, kind, 
     accumulator = node_of(x)
     register(where, x, as_kind(kind, lambda arg: "text"))
 
-    with pytest.raises((HookTypeError, HookError), match=r"hook .* of AccumulateGrad \(leaf of shape \(2,\)\) .*str 'text'"):
+    named = r"hook .* of AccumulateGrad \(leaf of shape \(2,\)\) .*str 'text'"
+    with pytest.raises((HookTypeError, HookError), match=named):
         backward(run, drive, np.multiply(x, 3.0), np.ones(2))
 
     assert x.grad is None

@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from tests.engine.bodies import Held, leaf
-from tests.engine.hooking import as_kind, backward, both_drives, every_kind, node_of, register
+from tests.engine.hooking import as_kind, backward, both_drives, every_kind, register
 
 PLACES = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
 

@@ -346,7 +346,7 @@ class _Call:
         ctx = self._ctx
         if is_dirty(ctx, value):
             return dirty_output(value, node, index, self._args)
-        value = own_output(ctx, value, self._args)
+        value = own_output(ctx, value, node, self._args)
         value._grad_fn, value._output_nr = node, index if node is not None else 0
         return value
 

@@ -375,16 +375,16 @@ def dirty_output(value: Tracked, node: Node | None, index: int, inputs: Sequence
     return value
 
 
-def own_output(ctx: FunctionContext, value: Tracked, inputs: Sequence[Any]) -> Tracked:
+def own_output(ctx: FunctionContext, value: Tracked, node: Node | None, inputs: Sequence[Any]) -> Tracked:
     """Return an output that may be given a place in the graph: a view of `value` where that has one already.
 
     Nobody but the Function can make the history of a view that forward returns, and so nobody makes it anew; unless
     the Function says that it is a view and nothing else.
     """
-    is_input = _among(value, inputs)
-    if is_input or value._grad_fn is not None or value._meta is not None:
+    if _among(value, inputs) or value._grad_fn is not None or value._meta is not None:
         source, value = value, output_alias(value)
-        if not (is_input and is_non_differentiable(ctx, source) and source._requires_grad()):
+        # Without a node it has no history, and a view has that of its base.
+        if node is not None or not source._requires_grad():
             value._view = source._making(CreationMeta.IN_CUSTOM_FUNCTION, (part, Ellipsis))
     view = value._view_meta()
     if view is not None:

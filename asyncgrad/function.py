@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 
@@ -63,6 +63,11 @@ class Function:
     backward suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
     `setup_context(ctx, inputs, output)` follows it.
 
+    Nothing is recorded where no argument requires grad. A Function with parameters elsewhere, which gives them their
+    gradients itself, says `ctx.set_records(True)`; without it there is a warning where forward takes or keeps tensors
+    that require grad. An array that `backward` returns under `create_graph` has no history: to differentiate it again
+    is an error, and not zero.
+
     Source: torch.autograd.Function.
 
     Example:
@@ -98,7 +103,7 @@ class Function:
         super().__init_subclass__(**kwargs)
         cls._mistake = next(filter(None, (_not_static(cls, name) for name in _METHODS)), None)
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Raise."""
         raise ArgumentTypeError(f"{cls.__name__} is not made, it is applied: write {cls.__name__}.apply(...)")
 

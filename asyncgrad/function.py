@@ -182,14 +182,16 @@ _METHODS = ("forward", "setup_context", "backward", "vjp")
 
 
 def _not_static(function: type[Function], name: str) -> str | None:
-    """Return what is wrong with a method that is meant to be called without an instance; None where nothing is."""
+    """Return what is wrong with a method, which is called without an instance; None where nothing is."""
     method = inspect.getattr_static(function, name)
     if isinstance(method, (classmethod, property)):
         kind = f"a {type(method).__name__}"
     elif inspect.isfunction(method):
         kind = "a method of instances"
-    else:
+    elif callable(method):
         return None
+    else:
+        return f"{function.__name__}.{name} is {values.describe(method)}, and not a function"
     first = "ctx, " if name != "forward" or function.setup_context is Function.setup_context else ""
     return (
         f"{function.__name__}.{name} is {kind}, and a Function has no instances: write @staticmethod above "

@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from .context import GRAD_MODE, Watcher, watched_no_grad
-from .errors import GraphError
+from .errors import ArgumentTypeError, GraphError
 from .function_context import FunctionContext, edges_of
 from .graph import values
 from .graph.leaf import gradient_edge
@@ -87,8 +87,13 @@ def once_differentiable(backward: F) -> F:
         >>> Double.apply(ag.tensor(1.0)).item()
         2.0
     """
+    if isinstance(backward, staticmethod):
+        return staticmethod(once_differentiable(backward.__func__))  # type: ignore[return-value]
+    if inspect.isclass(backward) or not callable(backward):
+        raise ArgumentTypeError(f"once_differentiable decorates the backward of a Function, and not {backward!r}")
+    name = getattr(backward, "__qualname__", type(backward).__name__)
     message = (
-        f"{backward.__qualname__} is marked once_differentiable, and its result was to be differentiated: "
+        f"{name} is marked once_differentiable, and its result was to be differentiated: "
         "remove the mark if its formula is made of differentiable functions"
     )
 

@@ -166,6 +166,14 @@ def test_callables_of_any_other_kind_are_static():
     assert x.grad.tolist() == [2.0]
 
 
+@pytest.mark.parametrize("name", ["forward", "backward"])
+def test_a_method_that_cannot_be_called_is_named(name):
+    Made: Any = type("Made", (function(lambda ctx, x: x),), {name: 5})
+
+    with pytest.raises(ArgumentTypeError, match=rf"Made\.{name} is int 5, and not a function"):
+        Made.apply(leaf(1.0))
+
+
 def test_a_method_that_is_put_right_in_a_subclass_is_right():
     Wrong: Any = type("Wrong", (function(lambda ctx, x: x * 2),), {"backward": of_an_instance})
     Right: Any = type("Right", (Wrong,), {"backward": staticmethod(lambda ctx, grad: grad * 2)})
@@ -388,6 +396,29 @@ def test_a_marked_backward_is_still_called_once_for_each_backward_and_released(k
     assert x.grad.tolist() == [6.0]
     with pytest.raises(ReleasedGraphError):
         sync.backward(y)
+
+
+def test_a_mark_may_stand_above_staticmethod():
+    class Made(ag.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @ag.once_differentiable
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    x = leaf(1.0)
+    sync.backward(Made.apply(x))
+
+    assert x.grad.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("wrong", [5, "backward", ag.Function])
+def test_only_a_function_is_marked(wrong):
+    with pytest.raises(ArgumentTypeError, match="once_differentiable decorates the backward of a Function, and not"):
+        ag.once_differentiable(wrong)
 
 
 # Arrays that a backward returns.

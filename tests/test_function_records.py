@@ -438,10 +438,17 @@ def test_the_node_is_shown_to_creation_hooks_and_its_line_to_anomaly_mode():
     assert "recording(fails).apply(ag.tensor([1.0]))" in "\n".join(raised.value.__notes__)
 
 
-@pytest.mark.parametrize("value", [1, None, "yes", np.True_])
-def test_set_records_takes_a_truth_value(value):
-    with pytest.raises(ArgumentTypeError, match=r"ctx\.set_records takes True or False, not"):
-        function(lambda ctx, x: ctx.set_records(value) or x).apply(leaf(1.0))
+@pytest.mark.parametrize("value", [1, None, "no", [False]])
+@pytest.mark.parametrize("method", ["set_records", "set_materialize_grads"])
+def test_what_the_context_is_told_is_a_truth_value(method, value):
+    with pytest.raises(ArgumentTypeError, match=rf"ctx\.{method} takes True or False, not"):
+        function(lambda ctx, x: getattr(ctx, method)(value) or x).apply(leaf(1.0))
+
+
+def test_a_truth_value_of_numpy_is_one():
+    y = function(lambda ctx, x: ctx.set_records(np.True_) or x).apply(ag.tensor(1.0))
+
+    assert y.requires_grad
 
 
 def test_a_reentrant_checkpoint_without_an_argument_that_requires_grad_warns_once():

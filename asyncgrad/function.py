@@ -417,7 +417,9 @@ class FunctionNode(SavingNode):
             result = backward(ctx, *tensors)
         else:
             result = self.run_backward(functools.partial(backward, ctx, *tensors))
-        return self._await_result(result, tensors) if inspect.isawaitable(result) else self._by_edge(result, tensors)
+        # Nobody is to keep what backward may have let go of, but under `create_graph`, where a history keeps it anyway.
+        given = tensors if is_grad_enabled() else ()
+        return self._await_result(result, given) if inspect.isawaitable(result) else self._by_edge(result, given)
 
     async def _await_result(self, result: Awaitable[Any], given: Sequence[Any]) -> tuple[Any, ...]:
         return self._by_edge(await result, given)

@@ -71,7 +71,7 @@ async def backward(
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
-    edges, grads = _start(roots, grad_tensors, create_graph)
+    edges, grads = _start(roots, _one_for_each(tensors, roots, grad_tensors), create_graph)
     if wanted is not None:
         for tensor in wanted:
             if isinstance(tensor, Tracked) and tensor._history() is not None:
@@ -140,11 +140,12 @@ async def grad(
     if not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
     keep_graph = create_graph if retain_graph is None else retain_graph
+    given = _one_for_each(outputs, roots, grad_outputs)
     batch: tuple[int, ...] = ()
     if is_grads_batched:
-        batch, captured = await _capture_rows(roots, grad_outputs, wanted, keep_graph, create_graph)
+        batch, captured = await _capture_rows(roots, given, wanted, keep_graph, create_graph)
     else:
-        captured = await _capture(roots, grad_outputs, wanted, keep_graph, create_graph)
+        captured = await _capture(roots, given, wanted, keep_graph, create_graph)
     results = tuple(
         _result(index, tensor, value, allow_unused, materialize_grads, create_graph, batch)
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
@@ -212,7 +213,7 @@ def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
     """Return one tensor or several as a tuple; `role` says in errors what they are."""
     if isinstance(tensors, Tracked):
         return (tensors,)
-    alone = isinstance(tensors, (GradientEdge, np.ndarray, str)) or not isinstance(tensors, Iterable)
+    alone = isinstance(tensors, (GradientEdge, Edge, np.ndarray, str)) or not isinstance(tensors, Iterable)
     roots = (tensors,) if alone else tuple(tensors)
     for index, root in enumerate(roots):
         if not isinstance(root, (Tracked, GradientEdge)):
@@ -220,12 +221,29 @@ def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
                 f"{role} {index} must be a Tensor or a GradientEdge, not {values.describe(root)}: "
                 "gradients flow through tensors, made by ag.tensor(..., requires_grad=True)"
             )
-        if isinstance(root, GradientEdge) and not 0 <= root.output_nr < root.node.num_inputs:
-            raise GraphError(
-                f"{role} {index} is edge {root.output_nr} of {root.node.name}, which made "
-                f"{values.counted(root.node.num_inputs, 'output')}: take it from ag.graph.get_gradient_edge(t)"
-            )
+        if isinstance(root, GradientEdge):
+            _check_edge(f"{role} {index}", root)
     return roots
+
+
+def _check_edge(where: str, edge: GradientEdge) -> None:
+    """Raise unless an edge leads to an input of a node."""
+    node, output_nr = edge
+    hint = "take it from ag.graph.get_gradient_edge(t)"
+    if node is None:
+        raise GraphError(f"{where} is a GradientEdge that leads to no node: {hint}")
+    if not isinstance(node, Node):
+        raise GradientTypeError(f"{where} is a GradientEdge to {values.describe(node)}, and not to a Node: {hint}")
+    if not hasattr(output_nr, "__index__") or isinstance(output_nr, bool):
+        raise GradientTypeError(
+            f"{where} is a GradientEdge of {node.name} whose output_nr is {values.describe(output_nr)}, and not an "
+            f"int: {hint}"
+        )
+    if not 0 <= output_nr < node.num_inputs:
+        raise GraphError(
+            f"{where} is edge {output_nr} of {node.name}, which made {values.counted(node.num_inputs, 'output')}: "
+            f"{hint}"
+        )
 
 
 def _as_inputs(inputs: Any) -> tuple[Root, ...]:
@@ -243,14 +261,32 @@ def _called(root: Root) -> str:
     return f"tensor of shape {root._data.shape} and dtype {root._data.dtype}{made_by}"
 
 
-def _start(roots: Sequence[Root], given: Any, create_graph: bool) -> tuple[list[Edge], list[Any]]:
+def _one_for_each(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[Any]:
+    """Return the gradients to start from as a sequence, which is to have one for each root.
+
+    Args:
+        tensors: the roots as the user wrote them.
+        roots: the roots.
+        given: the gradients as the user wrote them. A list or a tuple has one for each root, and so has any other
+            sequence but a str; for a root that stands alone, though, that has to hold a tensor or an array, and is a
+            gradient itself otherwise.
+    """
+    if given is None:
+        return (None,) * len(roots)
+    if isinstance(given, (Tracked, np.ndarray)) or not isinstance(given, Sequence):
+        return (given,)
+    if given.__class__ in (list, tuple):
+        return given
+    is_one = isinstance(given, (str, bytes, bytearray)) or values.is_foreign(given)
+    if not is_one and isinstance(tensors, (Tracked, GradientEdge)):
+        is_one = not any(isinstance(item, (Tracked, np.ndarray)) or values.is_foreign(item) for item in given)
+    return (given,) if is_one else given
+
+
+def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> tuple[list[Edge], list[Any]]:
     """Return the roots' edges and the gradients to start from, checked."""
     if not roots:
         raise InvalidRootError("there is nothing to run backward from: pass at least one tensor")
-    if given is None:
-        given = (None,) * len(roots)
-    elif isinstance(given, (Tracked, np.ndarray)) or not isinstance(given, Sequence):
-        given = (given,)
     if len(given) != len(roots):
         raise InvalidGradientError(
             f"a backward from {values.counted(len(roots), 'root')} starts from as many gradients, and was given "

@@ -22,7 +22,7 @@ __all__ = ["execute_batched"]
 
 async def execute_batched(
     roots: Sequence[Any],
-    given: Any,
+    given: Sequence[Any],
     start: Callable[[list[Any]], tuple[list[Edge], list[Any]]],
     find_inputs: Callable[[], Sequence[Edge]],
     *,
@@ -81,11 +81,9 @@ async def execute_batched(
         return size, [_stacked(column) for column in zip(*rows, strict=True)]
 
 
-def _checked(roots: Sequence[Any], given: Any) -> list[Any]:
+def _checked(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     """Return the batch of each root, all of one length."""
-    if given is None:
-        given = (None,) * len(roots)
-    listed: list[Any] = [given] if isinstance(given, Tracked) or not isinstance(given, Sequence) else list(given)
+    listed = list(given)
     if len(listed) != len(roots):
         raise InvalidGradientError(
             f"is_grads_batched=True takes a batch of gradients for each of {values.counted(len(roots), 'output')}, "

@@ -27,8 +27,10 @@ __all__ = [
     "RECORDING",
     "SAVED_TENSORS_HOOKS",
     "SAVED_TENSORS_KEEPER",
+    "UNRECORDED",
     "LoopBelow",
     "Mode",
+    "Watcher",
     "current_node",
     "enable_grad",
     "is_grad_enabled",
@@ -37,6 +39,7 @@ __all__ = [
     "set_grad_enabled",
     "set_grad_mode",
     "set_observer",
+    "watched_no_grad",
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -50,11 +53,13 @@ class LoopBelow(NamedTuple):
     loop: int
 
 
-#: Whether operations record nodes: False, or what RECORDING holds. So an operation asks one variable, and a node that
-#: nobody looks at costs it no more than to see that this is True.
+#: Whether operations record nodes: what UNRECORDED holds, which is false, or what RECORDING holds. So an operation asks
+#: one variable, and a node that nobody looks at costs it no more than to see that this is True.
 GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
 #: What GRAD_MODE is where operations record: True, or an observer whose `created(node)` is called for each new node.
 RECORDING: ContextVar[Any] = ContextVar("asyncgrad_recording", default=True)
+#: What GRAD_MODE is where operations record nothing: False, or a Watcher.
+UNRECORDED: ContextVar[Any] = ContextVar("asyncgrad_unrecorded", default=False)
 #: None outside of anomaly mode; inside, an object that says by `check_nan` whether gradients are checked.
 ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
 #: What packs the tensors that new nodes save; None outside of any hooks; a message where they are disabled.
@@ -91,18 +96,18 @@ def is_grad_enabled() -> bool:
         >>> ag.is_grad_enabled()
         True
     """
-    return GRAD_MODE.get() is not False
+    return bool(GRAD_MODE.get())
 
 
 def set_grad_mode(enabled: bool) -> None:
     """Let operations in this context record nodes, seen by the context's observer if it has one; or not."""
-    GRAD_MODE.set(RECORDING.get() if enabled else False)
+    GRAD_MODE.set(RECORDING.get() if enabled else UNRECORDED.get())
 
 
 def set_observer(observer: Any) -> None:
     """Let `observer.created(node)` see each node that this context makes from now on; True for no observer."""
     RECORDING.set(observer)
-    if GRAD_MODE.get() is not False:
+    if GRAD_MODE.get():
         GRAD_MODE.set(observer)
 
 
@@ -122,6 +127,19 @@ def current_node() -> Any:
         (True, None)
     """
     return CURRENT_NODE.get()
+
+
+class Watcher:
+    """Abstract: sees what operations take while nothing is recorded; it is false, as grad mode is then."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def used(self, *values: Any) -> None:
+        """See arguments of an operation, tensors or anything else."""
+        raise NotImplementedError
 
 
 class Mode:
@@ -300,6 +318,30 @@ class no_grad(GradSwitch):
 
     def _value(self) -> bool:
         return False
+
+
+@final
+class watched_no_grad(Mode):
+    """Inside, operations record nothing, and a watcher sees what they take; False for none.
+
+    A `no_grad` block inside keeps the watcher, `enable_grad` goes unseen.
+    """
+
+    __slots__ = ("_watcher",)
+
+    def __init__(self, watcher: Watcher | bool) -> None:
+        self._watcher = watcher
+
+    def _get(self) -> Any:
+        return UNRECORDED.get(), is_grad_enabled()
+
+    def _set(self, value: Any, /) -> None:
+        watcher, enabled = value
+        UNRECORDED.set(watcher)
+        set_grad_mode(enabled)
+
+    def _value(self) -> Any:
+        return self._watcher, False
 
 
 @final

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, final
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 
-from .context import RECORDING, is_grad_enabled, no_grad
-from .errors import GradientTypeError, GraphError, InvalidGradientError
+from .context import (
+    CURRENT_GRAPH_TASK,
+    GRAD_MODE,
+    RECORDING,
+    UNRECORDED,
+    Mode,
+    Watcher,
+    is_grad_enabled,
+    no_grad,
+    watched_no_grad,
+)
+from .errors import ArgumentTypeError, GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
     check_marks,
     dirty_output,
+    edges_of,
     is_dirty,
     is_non_differentiable,
+    keeps_grad,
     own_output,
+    records,
     save,
     shown_for,
     together,
@@ -26,12 +41,15 @@ from .graph import values
 from .graph.compiled_args import CompiledArgs
 from .graph.leaf import gradient_edge
 from .graph.metadata import InputMetadata
+from .graph.naming import number_of
 from .graph.node import Edge, Node, Special
 from .graph.tracked import Tracked
+from .once_differentiable import without_derivative
 from .saving_node import SavingNode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from types import FrameType
 
 __all__ = ["Function", "FunctionNode"]
 
@@ -44,6 +62,11 @@ class Function:
     where there is none. Each may be an `async def`: with an async forward `apply` returns an awaitable, and an async
     backward suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
     `setup_context(ctx, inputs, output)` follows it.
+
+    Nothing is recorded where no argument requires grad. A Function with parameters elsewhere, which gives them their
+    gradients itself, says `ctx.set_records(True)`; without it there is a warning where forward takes or keeps tensors
+    that require grad. An array that `backward` returns under `create_graph` has no history: to differentiate it again
+    is an error, and not zero.
 
     Source: torch.autograd.Function.
 
@@ -73,8 +96,16 @@ class Function:
     #: no state that changes: then a compiled backward calls it directly.
     is_traceable = False
 
-    def __init__(self) -> None:
-        raise TypeError(f"{type(self).__name__} is not made, it is applied: {type(self).__name__}.apply(...)")
+    #: What is wrong with the methods of this class; None where nothing is.
+    _mistake: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._mistake = next(filter(None, (_not_static(cls, name) for name in _METHODS)), None)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Raise."""
+        raise ArgumentTypeError(f"{cls.__name__} is not made, it is applied: write {cls.__name__}.apply(...)")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -102,14 +133,23 @@ class Function:
 
         Keyword arguments are bound by the signature of `forward`.
         """
+        if cls._mistake is not None:
+            raise ArgumentTypeError(cls._mistake)
         two_part = cls.setup_context is not Function.setup_context
         if kwargs or two_part:
             args = _bound(cls.forward, args, kwargs, two_part)
         if cls.forward is Function.forward:
             raise NotImplementedError(f"{cls.__name__} has nothing to apply: give it a static forward(ctx, *args)")
-        executable = is_grad_enabled() and any(isinstance(value, Tracked) and value._requires_grad() for value in args)
+        mode = GRAD_MODE.get()
+        executable = bool(mode) and any(isinstance(value, Tracked) and value._requires_grad() for value in args)
         edges = [gradient_edge(value) if executable and isinstance(value, Tracked) else None for value in args]
-        call = _Call(cls, args, edges, executable, two_part)
+        watcher: _Used | bool = UNRECORDED.get()
+        if mode:
+            has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
+            watcher = _Used(sys._getframe(1)) if has_backward and not executable else False
+        elif mode is not False:
+            mode.used(*args)
+        call = _Call(cls, args, edges, executable, two_part, watcher)
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
             return call.run_async()
         return call.run()
@@ -137,11 +177,63 @@ def _bound(
     return bound.args if two_part else bound.args[1:]
 
 
+#: The methods of a Function.
+_METHODS = ("forward", "setup_context", "backward", "vjp")
+
+
+def _not_static(function: type[Function], name: str) -> str | None:
+    """Return what is wrong with a method, which is called without an instance; None where nothing is."""
+    method = inspect.getattr_static(function, name)
+    if isinstance(method, (classmethod, property)):
+        kind = f"a {type(method).__name__}"
+    elif inspect.isfunction(method):
+        kind = "a method of instances"
+    elif callable(method):
+        return None
+    else:
+        return f"{function.__name__}.{name} is {values.describe(method)}, and not a function"
+    first = "ctx, " if name != "forward" or function.setup_context is Function.setup_context else ""
+    return (
+        f"{function.__name__}.{name} is {kind}, and a Function has no instances: write @staticmethod above "
+        f"def {name}({first}...)"
+    )
+
+
+@final
+class _Used(Watcher):
+    """Knows whether a forward that is not recorded has taken a tensor that requires grad.
+
+    Args:
+        frame: of the user's that applies the Function.
+    """
+
+    __slots__ = ("_graph_task", "_place", "is_lost")
+
+    def __init__(self, frame: FrameType) -> None:
+        # What a backward inside of the forward does is its own.
+        self._graph_task = CURRENT_GRAPH_TASK.get()
+        #: Where to warn: an async forward ends where the caller's line may be no longer on the stack.
+        self._place = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+        #: Whether a gradient would be lost.
+        self.is_lost = False
+
+    def used(self, *values: Any) -> None:
+        """See whether there is one among the arguments of an operation."""
+        if not self.is_lost and CURRENT_GRAPH_TASK.get() is self._graph_task:
+            self.is_lost = any(isinstance(value, Tracked) and value._requires_grad() for value in values)
+
+    def warn(self, message: str) -> None:
+        """Issue a warning at the line that applies the Function."""
+        filename, line, names = self._place
+        registry = names.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(message, UserWarning, filename, line, names.get("__name__"), registry)
+
+
 @final
 class _Call:
     """One application of a Function."""
 
-    __slots__ = ("_args", "_ctx", "_executable", "_function", "_node", "_two_part")
+    __slots__ = ("_args", "_ctx", "_executable", "_function", "_is_recording", "_node", "_two_part", "_watcher")
 
     def __init__(
         self,
@@ -150,41 +242,46 @@ class _Call:
         edges: Sequence[Edge | None],
         executable: bool,
         two_part: bool,
+        watcher: _Used | bool,
     ) -> None:
         self._function = function
         self._args = args
+        #: Whether a node is recorded: where an argument requires grad, or forward asks for it.
         self._executable = executable
+        self._is_recording = is_grad_enabled()
         self._two_part = two_part
+        #: What sees the operations of forward, which are not recorded.
+        self._watcher = watcher
         # The node takes its sequence number before forward runs, so that it is older than what forward makes.
         self._node = FunctionNode(function, args, edges)
         self._ctx = self._node.ctx
         observer = RECORDING.get()
-        if executable and observer is not True:
+        if self._is_recording and observer is not True:
             # Now, since an async forward ends where the caller's line is no longer on the stack.
             observer.note(self._node)
         self._ctx.needs_input_grad = tuple(isinstance(value, Tracked) and value._requires_grad() for value in args)
 
     def run(self) -> Any:
-        with no_grad():
+        with self._unrecorded():
             output = self._function.forward(*self._forward_arguments())
             if inspect.isawaitable(output):
                 return self._finish_async(output)
             if self._two_part:
-                output = wrapped(output, self._node.device)
+                output = self._wrapped(output)
                 self._function.setup_context(self._ctx, self._args, output)
         return self._record(output)
 
     async def run_async(self) -> Any:
-        with no_grad():
+        with self._unrecorded():
             output = self._function.forward(*self._forward_arguments())
             return await self._finish_async(output)
 
     async def _finish_async(self, output: Any) -> Any:
-        with no_grad():
+        with self._unrecorded():
             if inspect.isawaitable(output):
                 output = await output
             if self._two_part:
-                output = wrapped(output, self._node.device)
+                output = self._wrapped(output)
                 done = self._function.setup_context(self._ctx, self._args, output)
                 if inspect.isawaitable(done):
                     await done
@@ -193,11 +290,42 @@ class _Call:
     def _forward_arguments(self) -> tuple[Any, ...]:
         return self._args if self._two_part else (self._ctx, *self._args)
 
+    def _unrecorded(self) -> Mode:
+        return no_grad() if self._watcher is UNRECORDED.get() else watched_no_grad(self._watcher)
+
+    def _wrapped(self, output: Any) -> Any:
+        """Return what forward returned with tensors in place of arrays."""
+        if output is None:
+            raise ArgumentTypeError(
+                f"{self._function.__name__}.forward returned None: return the outputs, as in return y, or one that "
+                "it wrote into"
+            )
+        return wrapped(output, self._node.device)
+
+    def _settle(self, outputs: Sequence[Any]) -> None:
+        """Decide whether a node is recorded, now that forward has run; warn where its own gradients are lost."""
+        asked = records(self._ctx)
+        if asked and self._is_recording:
+            self._executable = True
+        watcher = self._watcher
+        if self._executable or asked is not None or not isinstance(watcher, _Used) or not self._is_recording:
+            return
+        watcher.used(*outputs)
+        if watcher.is_lost or keeps_grad(self._ctx):
+            name = self._function.__name__
+            watcher.warn(
+                f"no argument of {name}.apply requires grad, so that {name}.backward is never called; and its forward "
+                "takes or keeps tensors that do require grad, and get no gradient from it. Pass them as arguments, or "
+                "write ctx.set_records(True) in forward to have backward called, or ctx.set_records(False) where none "
+                "is to flow"
+            )
+
     def _record(self, output: Any) -> Any:
         """Return the outputs as tensors with the node as their grad_fn, and let the context save."""
         node, ctx = self._node, self._ctx
-        output = wrapped(output, node.device)
+        output = self._wrapped(output)
         outputs = output if isinstance(output, tuple) else (output,)
+        self._settle(outputs)
         seen: dict[int, Any] = {}
         metadata: list[InputMetadata] = []
         results: list[Any] = []
@@ -225,7 +353,7 @@ class _Call:
         ctx = self._ctx
         if is_dirty(ctx, value):
             return dirty_output(value, node, index, self._args)
-        value = own_output(ctx, value, self._args)
+        value = own_output(ctx, value, node, self._args)
         value._grad_fn, value._output_nr = node, index if node is not None else 0
         return value
 
@@ -279,7 +407,7 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        ctx, backward, tensors = self.ctx, _backward_of(self.function, checked=True), []
+        ctx, backward, tensors = self.ctx, _backward_of(self.function, checked=True), list[Any]()
         for grad, slot in zip(grads, self._metadata, strict=True):
             if grad is None and ctx.materialize_grads and not slot.was_default_constructed:
                 grad = values.zeros(*slot)  # noqa: PLW2901
@@ -289,13 +417,15 @@ class FunctionNode(SavingNode):
             result = backward(ctx, *tensors)
         else:
             result = self.run_backward(functools.partial(backward, ctx, *tensors))
-        return self._await_result(result) if inspect.isawaitable(result) else self._by_edge(result)
+        # Nobody is to keep what backward may have let go of, but under `create_graph`, where a history keeps it anyway.
+        given = tensors if is_grad_enabled() else ()
+        return self._await_result(result, given) if inspect.isawaitable(result) else self._by_edge(result, given)
 
-    async def _await_result(self, result: Awaitable[Any]) -> tuple[Any, ...]:
-        return self._by_edge(await result)
+    async def _await_result(self, result: Awaitable[Any], given: Sequence[Any]) -> tuple[Any, ...]:
+        return self._by_edge(await result, given)
 
-    def _by_edge(self, result: Any) -> tuple[Any, ...]:
-        """Check what backward returned, and keep what belongs to tensor arguments."""
+    def _by_edge(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Check what backward returned for the gradients that it was given, and keep what belongs to tensors."""
         grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
@@ -313,15 +443,38 @@ class FunctionNode(SavingNode):
                     f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward, "
                     "which was no tensor: return None there"
                 )
-            if not isinstance(grad, (Tracked, np.ndarray, np.generic)):
+            if not (isinstance(grad, (Tracked, np.ndarray, np.generic)) or values.is_foreign(grad)):
                 raise GradientTypeError(
                     f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward: "
                     "return a tensor, an array or None"
                 )
-        return grads if len(edges) == len(grads) else tuple([grads[index] for index in edges])
+        if len(edges) != len(grads):
+            grads = tuple([grads[index] for index in edges])
+        return self._with_history(grads, given) if is_grad_enabled() else grads
+
+    def _with_history(self, grads: tuple[Any, ...], given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return gradients under `create_graph`: arrays among them, which have no history, raise where that is missed.
+
+        A tensor without history is taken at its word.
+        """
+        arrays = [index for index, grad in enumerate(grads) if grad is not None and not isinstance(grad, Tracked)]
+        if not arrays:
+            return grads
+        edges = [gradient_edge(grad) for grad in given if isinstance(grad, Tracked)] + edges_of(self.ctx)
+        found = without_derivative(
+            [grads[index] for index in arrays],
+            edges,
+            self.device,
+            f"{self._returned()} an array, which has no history, and it was to be differentiated: compute on the "
+            "tensors that backward is given, with NumPy's functions; or return ag.asarray(array) for a constant",
+        )
+        results = list(grads)
+        for index, grad in zip(arrays, found, strict=True):
+            results[index] = grad
+        return tuple(results)
 
     def _returned(self) -> str:
-        return f"{self.function.__name__}.backward (node #{self.sequence_nr}) returned"
+        return f"{self.function.__name__}.backward ({number_of(self)}) returned"
 
 
 def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., Any]:

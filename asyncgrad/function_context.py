@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import warnings
 import weakref
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from .graph.leaf import gradient_edge
-from .graph.node import Node
+from .graph.node import Edge, Node
 from .graph.packed import Packed, unpack_all
 from .graph.saved import Saved, output_alias, released, version_of
 from .graph.saved_tensor import unpack_now
@@ -28,9 +30,12 @@ __all__ = [
     "FunctionContext",
     "check_marks",
     "dirty_output",
+    "edges_of",
     "is_dirty",
     "is_non_differentiable",
+    "keeps_grad",
     "own_output",
+    "records",
     "save",
     "shown_for",
     "together",
@@ -69,6 +74,8 @@ class FunctionContext:
         self._loaded: tuple[Any, ...] | None = None
         self._dirty: tuple[Any, ...] = ()
         self._non_differentiable: tuple[Any, ...] = ()
+        #: What forward said by `set_records`; None where it said nothing.
+        self._records: bool | None = None
         #: Set by forward: whether the Function is a view of its one tensor argument and nothing else, so that its
         #: output may be written into, and its history made anew from where it lies. As in PyTorch.
         self._is_pure_view = False
@@ -93,7 +100,35 @@ class FunctionContext:
 
     def set_materialize_grads(self, value: bool) -> None:
         """Say whether undefined gradients reach backward as zeros (the default) or as None."""
-        self.materialize_grads = bool(value)
+        self.materialize_grads = _truth("set_materialize_grads", value)
+
+    def set_records(self, value: bool) -> None:
+        """Say whether backward is called where no argument of forward requires grad: to be called in forward.
+
+        For a Function with parameters elsewhere, which gives them their gradients itself, by a backward inside of its
+        own say. With True the outputs require grad, as long as grad mode is on around `apply`; a backward that is
+        limited to some inputs, such as `ag.grad`, does not come by unless one of them lies behind the arguments. False
+        is what holds without a call, and says that it is meant: no warning, where forward takes or keeps what requires
+        grad.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> w = ag.tensor(3.0, requires_grad=True)
+            >>> class Scale(ag.Function):
+            ...     @staticmethod
+            ...     def forward(ctx, x):
+            ...         ctx.set_records(True)
+            ...         with ag.enable_grad():
+            ...             ctx.y = w * x
+            ...         return ctx.y.detach()
+            ...     @staticmethod
+            ...     async def backward(ctx, grad):
+            ...         await ag.backward(ctx.y, grad)
+            >>> ag.sync.backward(Scale.apply(ag.tensor(2.0)))
+            >>> w.grad.item()
+            2.0
+        """
+        self._records = _truth("set_records", value)
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -119,6 +154,13 @@ class FunctionContext:
 # What Function.apply and its node ask of a context: functions, so that an attribute of any name may be set on it.
 
 
+def _truth(method: str, value: Any) -> bool:
+    """Return what a method of the context is called with as a bool; a str, say, has a truth value that nobody means."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"ctx.{method} takes True or False, not {describe(value)}")
+    return bool(value)
+
+
 def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:
     node = ctx._node()
     if node is None:
@@ -126,6 +168,62 @@ def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:
     if ctx._saved is None:
         raise released(node)
     return node, ctx._saved
+
+
+def records(ctx: FunctionContext) -> bool | None:
+    """Return what forward said by `set_records`; None where it said nothing."""
+    return ctx._records
+
+
+def keeps_grad(ctx: FunctionContext) -> bool:
+    """Tell whether forward has left a tensor that requires grad, to be saved or in an attribute."""
+    return any(value._requires_grad() for value in _tensors_in([ctx._to_save, _attributes(ctx)]))
+
+
+def edges_of(ctx: FunctionContext) -> list[Edge | None]:
+    """Return the edges of all that a backward may compute its gradients from, beside those that it is given.
+
+    Those are the arguments of forward, what is saved, and the tensors in attributes.
+    """
+    node = ctx._node()
+    if node is None:
+        return []
+    edges: list[Edge | None] = [edge for edge in node.next_edges if edge.node is not None]
+    for entry in ctx._saved or ():
+        output_nr, producer, accumulator = entry.place
+        if accumulator is not None:
+            edges.append(Edge(accumulator, 0))
+        elif output_nr is not None:
+            edges.append(Edge(node if producer is None else producer, output_nr))
+    return edges + [gradient_edge(tensor) for tensor in _tensors_in(_attributes(ctx))]
+
+
+def _attributes(ctx: FunctionContext) -> list[Any]:
+    """Return what a user has set on a context, and the context's own attributes that tensors cannot be in."""
+    return [value for name, value in vars(ctx).items() if name not in _OWN]
+
+
+#: Attributes of a context that hold tensors which are accounted for elsewhere.
+_OWN = frozenset({"_to_save", "_saved", "_loaded", "_dirty", "_non_differentiable"})
+
+
+def _tensors_in(value: Any) -> Iterator[Tracked]:
+    """Give the tensors in a structure of lists, tuples, sets, dicts and dataclasses."""
+    stack, seen = [value], set[int]()
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Tracked):
+            yield value
+            continue
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Mapping):
+            stack += value.values()
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            stack += value
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            stack += [getattr(value, field.name, None) for field in dataclasses.fields(value)]
 
 
 def is_dirty(ctx: FunctionContext, value: Tracked) -> bool:
@@ -282,16 +380,16 @@ def dirty_output(value: Tracked, node: Node | None, index: int, inputs: Sequence
     return value
 
 
-def own_output(ctx: FunctionContext, value: Tracked, inputs: Sequence[Any]) -> Tracked:
+def own_output(ctx: FunctionContext, value: Tracked, node: Node | None, inputs: Sequence[Any]) -> Tracked:
     """Return an output that may be given a place in the graph: a view of `value` where that has one already.
 
     Nobody but the Function can make the history of a view that forward returns, and so nobody makes it anew; unless
     the Function says that it is a view and nothing else.
     """
-    is_input = _among(value, inputs)
-    if is_input or value._grad_fn is not None or value._meta is not None:
+    if _among(value, inputs) or value._grad_fn is not None or value._meta is not None:
         source, value = value, output_alias(value)
-        if not (is_input and is_non_differentiable(ctx, source) and source._requires_grad()):
+        # Without a node it has no history, and a view has that of its base.
+        if node is not None or not source._requires_grad():
             value._view = source._making(CreationMeta.IN_CUSTOM_FUNCTION, (part, Ellipsis))
     view = value._view_meta()
     if view is not None:

@@ -1,4 +1,4 @@
-"""once_differentiable: marks a backward whose result has no derivative, so that asking for one raises."""
+"""Gradients that cannot be differentiated again, and say so when they are; once_differentiable, which marks such."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from .context import GRAD_MODE, no_grad
-from .errors import GraphError
+from .context import GRAD_MODE, Watcher, watched_no_grad
+from .errors import ArgumentTypeError, GraphError
+from .function_context import FunctionContext, edges_of
 from .graph import values
 from .graph.leaf import gradient_edge
 from .graph.node import Edge, Node, Special
 from .graph.tracked import Tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["OnceDifferentiableNode", "once_differentiable"]
+__all__ = ["DelayedError", "once_differentiable", "without_derivative"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
 @final
-class OnceDifferentiableNode(Node):
-    """Stands behind a gradient that cannot be differentiated again, and says so when it is."""
+class DelayedError(Node):
+    """Stands behind a gradient that cannot be differentiated again, and says so when it is.
+
+    Source: DelayedError of PyTorch.
+    """
 
     __slots__ = ("_message",)
 
-    def __init__(self, message: str, edges: Sequence[Edge | None], like: Any) -> None:
+    def __init__(self, message: str, edges: Sequence[Edge], like: Any) -> None:
         self._message = message
         self._connect(edges)
         self.shape = like.shape
@@ -40,10 +44,35 @@ class OnceDifferentiableNode(Node):
         raise GraphError(self._message)
 
 
+def without_derivative(grads: Sequence[Any], edges: Iterable[Edge | None], device: Any, message: str) -> list[Any]:
+    """Return gradients as tensors whose own derivative raises, under `create_graph`; what is no array as it is.
+
+    Args:
+        grads: tensors, whose history is dropped, arrays, or None.
+        edges: of what they were computed from; None for what requires no grad. Where nothing does, nothing raises.
+        device: where arrays are.
+        message: of the error.
+    """
+    mode, known = GRAD_MODE.get(), list(dict.fromkeys(edge for edge in edges if edge is not None))
+    if not mode or not known:
+        return [*grads]
+    results = []
+    for grad in grads:
+        result = values.wrap(values.raw(grad), grad._device if isinstance(grad, Tracked) else device)
+        if isinstance(result, Tracked):
+            result._grad_fn = DelayedError(message, known, result._data)
+            if mode is not True:
+                mode.created(result._grad_fn)
+        results.append(result)
+    return results
+
+
 def once_differentiable(backward: F) -> F:
     """Decorate a `backward` that cannot itself be differentiated: it runs with recording off.
 
-    Differentiating its result, under `create_graph`, raises, rather than give a wrong gradient.
+    Differentiating its result, under `create_graph`, raises, rather than give a wrong gradient: with respect to the
+    gradients that it is given, to the arguments of forward, and to all that requires grad among what is saved, what is
+    kept in attributes of `ctx`, and what operations in it take.
 
     Example:
         >>> import asyncgrad as ag
@@ -58,42 +87,68 @@ def once_differentiable(backward: F) -> F:
         >>> Double.apply(ag.tensor(1.0)).item()
         2.0
     """
+    if isinstance(backward, staticmethod):
+        return staticmethod(once_differentiable(backward.__func__))  # type: ignore[return-value]
+    if inspect.isclass(backward) or not callable(backward):
+        raise ArgumentTypeError(f"once_differentiable decorates the backward of a Function, and not {backward!r}")
+    name = getattr(backward, "__qualname__", type(backward).__name__)
     message = (
-        f"{backward.__qualname__} is marked once_differentiable, and its result was to be differentiated: "
+        f"{name} is marked once_differentiable, and its result was to be differentiated: "
         "remove the mark if its formula is made of differentiable functions"
     )
 
-    def guarded(result: Any, grads: tuple[Any, ...]) -> Any:
-        mode = GRAD_MODE.get()
-        if not mode:
+    def guarded(result: Any, ctx: Any, taken: _Taken) -> Any:
+        if not taken.is_recorded:
             return result
-        known = [grad for grad in grads if isinstance(grad, Tracked)]
-        edges = [gradient_edge(grad) for grad in known]
-
-        def fenced(grad: Any) -> Any:
-            fence = values.wrap(values.raw(grad), known[0]._device if known else None)
-            if isinstance(fence, Tracked):
-                fence._grad_fn = OnceDifferentiableNode(message, edges, fence._data)
-                if mode is not True:
-                    mode.created(fence._grad_fn)
-            return fence
-
-        return tuple(map(fenced, result)) if isinstance(result, (tuple, list)) else fenced(result)
+        several = isinstance(result, (tuple, list))
+        edges = [*map(gradient_edge, taken.tensors), *(edges_of(ctx) if isinstance(ctx, FunctionContext) else ())]
+        device = taken.tensors[0]._device if taken.tensors else None
+        results = without_derivative(result if several else (result,), edges, device, message)
+        return tuple(results) if several else results[0]
 
     if inspect.iscoroutinefunction(backward):
 
         @functools.wraps(backward)
         async def wrapper(ctx: Any, *grads: Any) -> Any:
-            with no_grad():
+            taken = _Taken(grads)
+            with watched_no_grad(taken.watcher):
                 result = await backward(ctx, *grads)
-            return guarded(result, grads)
+            return guarded(result, ctx, taken)
 
     else:
 
         @functools.wraps(backward)
         def wrapper(ctx: Any, *grads: Any) -> Any:
-            with no_grad():
+            taken = _Taken(grads)
+            with watched_no_grad(taken.watcher):
                 result = backward(ctx, *grads)
-            return guarded(result, grads)
+            return guarded(result, ctx, taken)
 
     return wrapper  # type: ignore[return-value]
+
+
+@final
+class _Taken(Watcher):
+    """Keeps the tensors that require grad among those that a backward is given and that operations in it take.
+
+    Args:
+        grads: what it is given.
+    """
+
+    __slots__ = ("is_recorded", "tensors")
+
+    def __init__(self, grads: Iterable[Any]) -> None:
+        #: Whether recording is on around the backward, under `create_graph`.
+        self.is_recorded = bool(GRAD_MODE.get())
+        self.tensors: list[Tracked] = []
+        self.used(*grads)
+
+    @property
+    def watcher(self) -> Watcher | bool:
+        """What sees operations in the backward: this under `create_graph`, else nobody."""
+        return self if self.is_recorded else False
+
+    def used(self, *values: Any) -> None:
+        """Keep those that require grad."""
+        if self.is_recorded:
+            self.tensors += [value for value in values if isinstance(value, Tracked) and value._requires_grad()]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import types
-from typing import Any
+from collections import UserList, deque
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -103,7 +105,20 @@ def test_no_root_at_all_raises():
         ([[1.0, 1.0]], GradientTypeError, TypeError, ["must be a tensor or an array", "list [1.0, 1.0]"]),
         (object(), GradientTypeError, TypeError, ["must be a tensor or an array", "object"]),
     ],
-    ids=["length", "shape", "scalar", "complex", "str", "object", "device", "list", "two", "none", "nested", "type"],
+    ids=[
+        "length",
+        "shape",
+        "scalar",
+        "complex",
+        "strings",
+        "objects",
+        "device",
+        "list",
+        "two",
+        "none",
+        "nested",
+        "type",
+    ],
 )
 def test_a_gradient_that_does_not_fit_its_root_says_why(gradient, error, built_in, parts):
     x = leaf(1.0, 2.0)
@@ -113,6 +128,118 @@ def test_a_gradient_that_does_not_fit_its_root_says_why(gradient, error, built_i
     with refused(error, built_in, *parts):
         sync.grad(x * 2, [x], gradient)
     assert x.grad is None
+
+
+class Pair(NamedTuple):
+    """Like a tuple, and not one of gradients."""
+
+    first: Any
+    second: Any = 1.0
+
+
+TUPLE_LIKE = {
+    "str": "ab",
+    "one letter": "a",
+    "bytes": b"ab",
+    "named tuple": Pair(1.0, 1.0),
+    "range": range(2),
+    "buffer": array.array("d", [1.0, 1.0]),
+    "memory": memoryview(np.ones(2)),
+    "deque": deque([1.0, 1.0]),
+    "list of a user's own": UserList([1.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["", "batched"])
+@pytest.mark.parametrize("gradient", TUPLE_LIKE.values(), ids=TUPLE_LIKE)
+def test_a_str_or_what_is_like_a_tuple_is_one_gradient_of_one_root(gradient, batched):
+    x = leaf(1.0, 2.0)
+
+    with refused(GradientTypeError, TypeError, "must be a tensor or an array", f"not {type(gradient).__name__} "):
+        sync.grad(x * 2, [x], gradient, is_grads_batched=batched)
+    if not batched:
+        with refused(GradientTypeError, TypeError, "root 0", f"not {type(gradient).__name__} "):
+            sync.backward(x * 2, gradient)
+    assert x.grad is None
+
+
+def test_a_str_is_one_gradient_of_roots_in_a_list_too():
+    x = leaf(1.0, 2.0)
+
+    with refused(GradientTypeError, TypeError, "root 0", "not str 'ab'"):
+        sync.backward([x * 2], "ab")
+    with refused(InvalidGradientError, RuntimeError, "2 roots", "given 1"):
+        sync.backward([x * 2, x * 3], "ab")
+
+
+def test_what_is_like_a_tuple_and_holds_gradients_has_one_for_each_root():
+    x = leaf(1.0, 2.0)
+    ones = np.ones(2)
+    sync.backward(x * 2, UserList([ones]))
+    sync.backward([x * 2, x * 3], Pair(ones, ones))
+    sync.backward([(x * 2).sum(), (x * 3).sum()], range(1, 3))
+
+    assert x.grad.tolist() == [15.0, 15.0]
+
+
+# Gradient edges.
+
+BAD_EDGES = {
+    "no node": (lambda node: (None, 0), GraphError, ["leads to no node"]),
+    "a tensor": (lambda node: (leaf(1.0, 2.0), 0), GradientTypeError, ["Tensor of shape (2,)", "not to a Node"]),
+    "a str": (lambda node: ("node", 0), GradientTypeError, ["str 'node'", "not to a Node"]),
+    "a class": (lambda node: (type(node), 0), GradientTypeError, ["not to a Node"]),
+    "beyond": (lambda node: (node, 1), GraphError, ["edge 1 of MultiplyBackward, which made 1 output"]),
+    "negative": (lambda node: (node, -1), GraphError, ["edge -1 of MultiplyBackward"]),
+    "a str as number": (lambda node: (node, "0"), GradientTypeError, ["MultiplyBackward", "str '0'", "not an int"]),
+    "a truth value": (lambda node: (node, False), GradientTypeError, ["bool False", "not an int"]),
+    "no number": (lambda node: (node, None), GradientTypeError, ["NoneType None", "not an int"]),
+}
+
+
+@pytest.mark.parametrize(("made", "error", "parts"), BAD_EDGES.values(), ids=BAD_EDGES)
+def test_an_edge_that_leads_nowhere_is_named_as_root_and_as_input(made, error, parts):
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    edge: Any = GradientEdge(*made(y.grad_fn))
+    ones = np.ones(2)
+    for call in (
+        lambda: sync.backward(edge, ones),
+        lambda: sync.backward([edge], [ones]),
+        lambda: sync.grad(edge, [x], ones),
+        lambda: sync.grad(edge, [x], ones[None], is_grads_batched=True),
+    ):
+        with refused(
+            error,
+            TypeError if error is GradientTypeError else RuntimeError,
+            "root 0",
+            "ag.graph.get_gradient_edge(t)",
+            *parts,
+        ):
+            call()
+    for call in (
+        lambda: sync.backward(y, ones, inputs=edge),
+        lambda: sync.backward(y, ones, inputs=[edge]),
+        lambda: sync.grad(y, [edge], ones),
+        lambda: sync.grad(y, {"edge": edge}, ones),
+    ):
+        with refused(
+            error,
+            TypeError if error is GradientTypeError else RuntimeError,
+            "input 0",
+            "ag.graph.get_gradient_edge(t)",
+            *parts,
+        ):
+            call()
+    assert x.grad is None
+
+
+def test_an_edge_is_no_root_and_is_told_whole():
+    x = leaf(1.0, 2.0)
+    y: Any = x * 2
+
+    with refused(GradientTypeError, TypeError, "root 0", "must be a Tensor or a GradientEdge, not Edge "):
+        sync.backward(ag.graph.Edge(y.grad_fn, 0), np.ones(2))
 
 
 def test_a_gradient_of_the_second_root_is_called_that():

@@ -52,6 +52,8 @@ class _Output:
 def _run_forward(ctx: Any, work: Work, output: _Output, tensors: tuple[Any, ...]) -> Steps:
     ctx.work = work
     ctx.set_materialize_grads(False)
+    # Whoever records a node warns by itself where no argument requires grad.
+    ctx.set_records(False)
     versions = list(map(version_of, tensors))
     result = yield from work.forward(tensors)
     check_result(work.name, result, versions, tensors)

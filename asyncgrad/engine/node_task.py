@@ -61,7 +61,8 @@ class NodeTask:
     @property
     def name(self) -> str:
         """What debuggers show of this run."""
-        return f"{self.node.name} #{self.node.sequence_nr}"
+        node = self.node
+        return identify(node) if node.order == LEAF_ORDER else f"{node.name} #{node.sequence_nr}"
 
     def may_suspend(self) -> bool:
         """Tell whether the body or a hook is an `async def`, or a hook that packs or unpacks what the node saved."""

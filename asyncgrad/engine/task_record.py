@@ -125,17 +125,20 @@ class TaskRecord:
         Raises:
             GraphError: the node is a leaf's, and this is a grad(): it captures there, and that may or may not count.
         """
-        limits = self.limits
-        # An input that the roots do not lead to has captures too, and nothing ever arrives there.
-        is_reached = node is self.root or node in self.graph_roots or node in self.nodes_in_graph
-        if limits is None or not is_reached:
-            return is_reached
-        if isinstance(node, AccumulateGrad) and node in limits and limits[node].captures:
+        is_reached, limits = self.will_reach(node), self.limits
+        if is_reached and limits is not None and isinstance(node, AccumulateGrad) and limits[node].captures:
             raise GraphError(
                 f"whether {node.name} of a leaf of shape {node.variable._data.shape} executes is not defined in "
                 "ag.grad(...), which only captures its gradient: use await ag.backward(..., inputs=[...])"
             )
-        return limits.executes(node)
+        return is_reached
+
+    def will_reach(self, node: Node) -> bool:
+        """Tell whether gradients arrive at `node` in this backward, or have: it runs, or they are captured there."""
+        limits = self.limits
+        # An input that the roots do not lead to has captures too, and nothing ever arrives there.
+        is_reached = node is self.root or node in self.graph_roots or node in self.nodes_in_graph
+        return is_reached and (limits is None or limits.executes(node))
 
     def execution_order(self) -> list[Node]:
         """Return the nodes that this backward runs, in the order in which they run where nothing is waited for."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import GradientTypeError, InvalidGradientError
 from . import values
-from .naming import identify
+from .naming import identify, number_of
 
 if TYPE_CHECKING:
     from .node import Node
@@ -97,6 +97,6 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
     raise error(
         f"{producer.name} returned {fitted} for input {index}, "
         f"which has shape {metadata.shape} and dtype {metadata.dtype}. "
-        f"Node #{producer.sequence_nr}, device '{producer.device}'."
+        f"{number_of(producer).capitalize()}, device '{producer.device}'."
         + (" Did the rule forget a transpose?" if transposed else "")
     )

@@ -46,10 +46,12 @@ def register_multi_grad_hook(
         RequiresGradError: a tensor does not require grad, so that no backward would ever come by; with "any" such
             tensors are passed over, and it is an error if all are such.
 
-    In mode "all", a backward of `ag.grad` that captures the gradient of a leaf among `tensors` raises: the leaf
-    itself does not run there.
+    A backward of `ag.grad`, or one with `inputs=`, computes the gradients of its inputs and of what lies on the way to
+    them. The hook is called there too: with the gradients of those of `tensors`, leaves among them, and None for the
+    rest.
 
-    Source: torch.autograd.graph.register_multi_grad_hook, which does not wait for a lone root.
+    Source: torch.autograd.graph.register_multi_grad_hook, which does not wait for a lone root, and makes an `ag.grad`
+    that captures a leaf among `tensors` fail.
 
     Example:
         >>> import asyncgrad as ag
@@ -167,7 +169,7 @@ class _All(_Arrivals):
     def _expected(self, graph_task: Any) -> int:
         """Return for how many of the tensors a gradient comes in this backward."""
         nodes = [node for find in self._nodes if (node := find()) is not None]
-        return sum(map(graph_task.will_execute, nodes))
+        return sum(map(graph_task.will_reach, nodes))
 
 
 @final

@@ -5,17 +5,31 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-__all__ = ["identify", "name_hook", "place_of"]
+__all__ = ["HIGHEST_NUMBER", "identify", "name_hook", "number_of", "place_of"]
+
+#: The sequence number of a leaf's AccumulateGrad, which runs ahead of all other nodes, as in PyTorch.
+HIGHEST_NUMBER = 2**64 - 1
 
 
 def identify(node: Any) -> str:
-    """Say which node it is, by name and sequence number."""
-    return f"{node.name} (node #{node.sequence_nr})"
+    """Say which node it is: `MultiplyBackward (node #7)`, `AccumulateGrad (leaf of shape (2, 3))`."""
+    return f"{node.name} ({number_of(node)})"
 
 
 def place_of(node: Any) -> str:
-    """Say where a node is, by sequence number and device."""
-    return f"node #{node.sequence_nr}" if node.device is None else f"node #{node.sequence_nr}, device '{node.device}'"
+    """Say which node it is and on which device, without its name."""
+    return number_of(node) if node.device is None else f"{number_of(node)}, device '{node.device}'"
+
+
+def number_of(node: Any) -> str:
+    """Say which node it is by its sequence number, or by its shape where it is a leaf's.
+
+    All leaves have one sequence number, the highest, which says nothing.
+    """
+    if node.sequence_nr < HIGHEST_NUMBER:
+        return f"node #{node.sequence_nr}"
+    variable = getattr(node, "variable", None)
+    return "node ahead of all others" if variable is None else f"leaf of shape {variable._data.shape}"
 
 
 def name_hook(hook: Any) -> str:

@@ -21,6 +21,7 @@ from .edges import Edge, WithEdges, checked_edge, output_indices
 from .heavy import MayBeHeavy
 from .hooks import HookList, RemovableHandle
 from .metadata import InputMetadata
+from .naming import HIGHEST_NUMBER
 from .on_stream import OnStream
 from .packed import Packed
 from .saved_tensor import SavedTensor, all_saved_by
@@ -50,7 +51,7 @@ __all__ = [
 next_order = itertools.count(0, -1).__next__
 
 #: Order of AccumulateGrad: ahead of every node.
-LEAF_ORDER = -(2**64 - 1)
+LEAF_ORDER = -HIGHEST_NUMBER
 
 #: Held while a node is given its Special.
 _MAKING_SPECIAL = threading.Lock()

@@ -118,18 +118,14 @@ class Packed:
         hooks: PackHooks; or a Keeper, which is no user's and is called where it stands.
     """
 
-    __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_memory", "_place", "_shape", "_work")
+    __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_memory", "_shape", "_work", "place")
 
     def __init__(self, node: Node, saved: Saved, shown: Tracked, hooks: PackHooks | Keeper) -> None:
         self._work: Work | None = None
         self._hooks: PackHooks | Keeper = hooks
         self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
-        source = saved.tensor
-        output_nr = saved.output_nr
-        if output_nr is None and source is not None and saved.producer is not None:
-            output_nr = source._output_nr
         #: Which output of the node it is, or of its producer; or its accumulator.
-        self._place = (output_nr, saved.producer, saved.accumulator)
+        self.place = saved.place
         #: For hooks that do not copy, whose tensor a write may have changed.
         self._memory = SavedMemory(shown, saved.version)
         self._kept = self._pack(node, shown, hooks) if isinstance(hooks, PackHooks) else hooks.keep(node, shown)
@@ -229,7 +225,7 @@ class Packed:
                 f"{name} returned a tensor on '{tensor._device}', and what was packed was on '{self._device}': "
                 f"write return t.to('{self._device}')"
             )
-        output_nr, producer, accumulator = self._place
+        output_nr, producer, accumulator = self.place
         version = self._memory.version_in(tensor)
         if version != self._memory.version:
             maker = (node if producer is None and output_nr is not None else producer, output_nr or 0)

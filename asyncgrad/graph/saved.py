@@ -39,6 +39,14 @@ class Saved(NamedTuple):
     #: Where it is a leaf that requires grad.
     accumulator: Node | None = None
 
+    @property
+    def place(self) -> tuple[int | None, Node | None, Node | None]:
+        """Which output of the node that saved it the tensor is, or of its producer; its producer; its accumulator."""
+        output_nr = self.output_nr
+        if output_nr is None and self.tensor is not None and self.producer is not None:
+            output_nr = self.tensor._output_nr
+        return output_nr, self.producer, self.accumulator
+
 
 def version_of(tensor: Tracked) -> int:
     """Return how many in-place writes the tensor's memory has seen."""

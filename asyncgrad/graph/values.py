@@ -223,7 +223,7 @@ def raw(value: Any) -> Any:
 def describe(value: Any) -> str:
     """Say what a value is, for an error message."""
     shape = getattr(value, "shape", None)
-    if shape is None:
+    if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
         return f"{type(value).__name__} {reprlib.repr(value)}"
     return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"
 

@@ -31,6 +31,8 @@ def moved(source: Any, data: Any, device: Any) -> Any:
     out._meta = out._counter = out._grad_fn = out._view = None
     mode = GRAD_MODE.get()
     if not mode or data.dtype.kind not in "fc":
+        if not mode and mode is not False:
+            mode.used(source)
         return out
     node, input_nr = source._grad_fn if source._view is None else source._history(), source._output_nr
     if node is None:

@@ -107,6 +107,8 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
             result._grad_fn = JoinNode(arrays, result, axis, bounds)
             if mode is not True:
                 mode.created(result._grad_fn)
+        elif not mode and mode is not False:
+            mode.used(*arrays)
     return result if out is None else write(out, result)
 
 

@@ -177,7 +177,13 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
 def _find_edges(tensor_names: Sequence[str], always_floating: bool, is_operator: bool) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    lines = [f"    if not (_mode{floating}):", "        return _out", "    _is_plain = True"]
+    lines = [
+        f"    if not (_mode{floating}):",
+        # A watcher, which is false too: see GRAD_MODE.
+        f"        if not _mode and _mode is not False: _mode.used({', '.join(tensor_names)})",
+        "        return _out",
+        "    _is_plain = True",
+    ]
     count = len(tensor_names)
     for index, tensor in enumerate(tensor_names):
         node = f"_node_{tensor}"

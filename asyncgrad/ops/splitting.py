@@ -104,6 +104,8 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
         return pieces
     device, make = array._device, array.__class__
     mode = GRAD_MODE.get()
+    if not mode and mode is not False:
+        mode.used(array)
     edge = gradient_edge(array) if mode else None
     node = None
     if edge is not None:

@@ -44,9 +44,12 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     Raises:
         InPlaceError: `out` is an array, which has no history, and a source requires grad.
     """
+    mode = GRAD_MODE.get()
+    if not mode and mode is not False:
+        mode.used(out, *sources)
     if not isinstance(out, Tracked):
         for source in sources:
-            if isinstance(source, Tracked) and source._requires_grad() and GRAD_MODE.get():
+            if isinstance(source, Tracked) and source._requires_grad() and mode:
                 made_by = "a leaf" if source._grad_fn is None else f"made by {source._grad_fn.name}"
                 raise InPlaceError(
                     f"writing into an ndarray from a tensor of shape {source._data.shape} that requires grad "
@@ -57,7 +60,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     if SAVED_TENSORS_KEEPER.get() is not None:
         # Whoever asks this is about to write.
         keep_saved(out)
-    if not GRAD_MODE.get() or out._data.dtype.kind not in "fc":
+    if not mode or out._data.dtype.kind not in "fc":
         return False
     return out._memory_requires_grad() or any(
         isinstance(source, Tracked) and source._requires_grad() for source in sources
@@ -191,7 +194,8 @@ def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Se
     Where somebody looks on, pack hooks say, what shares memory with `out` would be seen before the write and change
     then: a copy takes its place. So it does `always` where that is asked for, if the operation is recorded at all.
     """
-    if not isinstance(out, Tracked) or (not always and GRAD_MODE.get() in (True, False)):
+    mode = GRAD_MODE.get()
+    if not isinstance(out, Tracked) or (not always and (mode is True or not mode)):
         return inputs
     if not any(isinstance(value, Tracked) and value._requires_grad() for value in inputs):
         return inputs

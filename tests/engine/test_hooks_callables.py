@@ -151,7 +151,7 @@ def test_what_such_a_coroutine_raises_is_the_backwards_error(run, drive):
         backward(run, drive, np.multiply(x, 3.0))
 
     assert raised.value is error
-    assert error.__notes__[0].startswith("in AccumulateGrad (node #")
+    assert error.__notes__[0].startswith("in AccumulateGrad (leaf of shape (")
     assert x.grad is None
 
 
@@ -207,7 +207,7 @@ def test_a_hook_that_suspends_in_a_blocking_call_beside_a_running_loop_is_refuse
         with pytest.raises(BlockingError) as raised:
             sync.backward(out, retain_graph=True)
         message = str(raised.value)
-        assert "AccumulateGrad (node #" in message
+        assert "AccumulateGrad (leaf of shape (" in message
         assert "await ag.backward(...)" in message
         assert (x.grad, w.grad) == (None, None)
         await settle()
@@ -315,7 +315,7 @@ def test_a_hook_that_takes_other_arguments_fails_as_python_does(run, drive):
     with pytest.raises(TypeError, match="takes 0 positional arguments but 1 was given") as raised:
         backward(run, drive, np.multiply(x, 3.0))
 
-    assert raised.value.__notes__[0].startswith("in AccumulateGrad (node #")
+    assert raised.value.__notes__[0].startswith("in AccumulateGrad (leaf of shape (")
 
 
 def test_a_hook_may_return_a_future_of_the_running_loop(run):

@@ -259,3 +259,9 @@ def test_a_graph_hung_by_hand_goes_without_the_collector():
         assert freed == [True]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("value", [5, None, np.ones(2), GradientEdge(None, 0)], ids=["int", "None", "array", "edge"])
+def test_only_a_tensor_has_a_gradient_edge(value):
+    with pytest.raises(ArgumentTypeError, match=r"only a tensor has a gradient edge, not .*ag\.asarray"):
+        get_gradient_edge(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -267,3 +268,54 @@ def test_what_cannot_be_called_is_refused():
         register_multi_grad_hook([a], 5)
 
     assert a._meta.hooks is None
+
+
+# Where a backward is limited to some inputs.
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_hook_on_shared_leaves_does_not_make_the_grad_of_another_task_fail(run, create_graph):
+    shared, own = leaf(2.0), leaf(3.0)
+    calls = observed(shared, own)
+
+    async def main() -> Any:
+        async with asyncio.TaskGroup() as group:
+            other = group.create_task(ag.grad(shared * 5.0, [shared], create_graph=create_graph))
+            group.create_task(ag.backward(shared * own))
+        return other.result()
+
+    (grad,) = run(main())
+
+    assert grad.tolist() == [5.0]
+    assert sorted(calls.seen, key=str) == [[[3.0], [2.0]], [[5.0], None]]
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_grad_calls_a_hook_with_the_gradients_of_the_leaves_that_it_captures(run, mode):
+    a, b, c = leaf(2.0), leaf(3.0), leaf(4.0)
+    middle = a * b
+    calls = observed(a, middle, b, c, mode=mode)
+
+    grads = run(ag.grad(middle * c, [a, c]))
+
+    assert [grad.tolist() for grad in grads] == [[12.0], [6.0]]
+    assert calls.seen == ([[[12.0], [4.0], None, [6.0]]] if mode == "all" else [[6.0]])
+
+
+def test_grad_of_a_leaf_with_respect_to_itself_calls_its_hook(run):
+    x = leaf(2.0)
+    keeps_its_node = x * 1.0
+    calls = observed(x)
+
+    (grad,) = run(ag.grad(x, [x]))
+
+    assert (grad.tolist(), calls.seen, keeps_its_node.tolist()) == ([1.0], [[[1.0]]], [2.0])
+
+
+def test_each_row_of_batched_grads_calls_a_hook_on_a_leaf(run):
+    x = leaf(2.0)
+    calls = observed(x)
+
+    run(ag.grad(x * 3.0, [x], np.array([[1.0], [2.0]]), is_grads_batched=True))
+
+    assert calls.seen == [[[3.0]], [[6.0]]]

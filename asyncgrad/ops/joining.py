@@ -18,7 +18,7 @@ from .dispatch import write
 from .indexing import part
 from .primitive import RULES
 from .self_planned import SelfPlannedNode
-from .shaping import atleast_1d, atleast_2d, atleast_3d, reshape
+from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
 from .splitting import cut
 
 __all__ = [
@@ -187,7 +187,7 @@ def block(arrays: Any) -> Any:
         return concatenate([joined(item, level + 1) for item in nested], level - depth)
 
     result = joined(arrays, 0)
-    return result if isinstance(arrays, list) else result + 0
+    return result if isinstance(arrays, list) else copy(result, "C")
 
 
 def _leaves(nested: Any) -> list[Any]:

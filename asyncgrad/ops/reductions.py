@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..graph.tracked import Tracked
 from ..graph.values import raw
 from .axes import (
     array_beside,
@@ -23,7 +25,7 @@ from .axes import (
 from .cumulative import product_of_others
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
-from .shaping import reshape
+from .shaping import copy, reshape
 
 __all__ = [
     "amax",
@@ -76,8 +78,13 @@ def sum(
     """Return the sum over axes, of the elements where `where` holds, and of `initial`."""
     result = _sum(a if where is True else np.where(where, a, 0), axis, dtype, keepdims)
     if not (isinstance(initial, (int, float)) and initial == 0):
-        result = result + initial
+        result = result + _initial(initial, result)
     return _into(out, result)
+
+
+def _initial(value: Any, result: Any) -> Any:
+    """Return what a reduction begins with in the dtype of its result, as NumPy has it."""
+    return value if isinstance(value, Tracked) else np.asarray(value).astype(result.dtype)[()]
 
 
 RULES[np.sum] = sum
@@ -114,8 +121,13 @@ RULES[np.mean] = mean
 
 def _chosen(where: Any, a: Any, axis: Any, keepdims: Any) -> Any:
     """Return how many elements `where` chooses, as an array of a dtype that keeps that of `a`."""
-    dtype = a.dtype if a.dtype.kind in "fc" else None
+    dtype = _native(raw(a).real.dtype) if a.dtype.kind in "fc" else None
     return np.sum(np.broadcast_to(raw(where), a.shape), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _native(dtype: Any) -> Any:
+    """Return a dtype in the byte order of this machine, as that of a ufunc's result is."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
@@ -123,13 +135,16 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     a = array_like(a)
     if weights is None:
         result = _mean(a, axis, None, keepdims)
-        total = array_beside(np.full(result.shape, a.size / (result.size or 1), result.dtype), result)
+        total = array_beside(np.full(result.shape, math.prod(a.shape) / math.prod(result.shape), result.dtype), result)
     else:
         weights = _along(array_beside(weights, a), a, axis)
-        total = _sum(np.broadcast_to(weights, a.shape), axis, None, keepdims)
+        dtype = np.result_type(a.dtype, weights.dtype, *((np.float64,) if a.dtype.kind in "biu" else ()))
+        total = _sum(weights, axis, dtype, keepdims)
         if np.any(raw(total) == 0):
             raise ZeroDivisionError("the weights of an average sum to zero: it cannot be normalized")
         result = _sum(a * weights, axis, None, keepdims) / total
+        if returned and total.shape != result.shape:
+            total = copy(np.broadcast_to(total, result.shape), "C")
     return (result, total) if returned else result
 
 
@@ -206,7 +221,9 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any
             a = a.astype(dtype)
         count = _chosen(where, a, axis, keepdims) - ddof
         center = RULES[np.mean](a, axis, keepdims=True, where=where) if mean is None else mean
-        result = sum(np.square(a - center), axis, None, None, keepdims, where=where) / np.maximum(count, 0)
+        apart = a - center
+        squares = np.real(apart * np.conjugate(apart)) if apart.dtype.kind == "c" else np.square(apart)
+        result = sum(squares, axis, None, None, keepdims, where=where) / np.maximum(count, 0)
         return _into(out, np.sqrt(result) if root else result)
 
     spread_function.__name__ = "std" if root else "var"
@@ -249,7 +266,7 @@ def prod(
     """Return the product over axes, of the elements where `where` holds, and of `initial`."""
     result = _prod(a if where is True else np.where(where, a, 1), axis, dtype, keepdims)
     if not (isinstance(initial, (int, float)) and initial == 1):
-        result = result * initial
+        result = result * _initial(initial, result)
     return _into(out, result)
 
 
@@ -296,12 +313,14 @@ def _extreme_function(
         if where is not True:
             if initial is None:
                 raise ValueError(f"{name} of a selection (where=) may be of nothing: pass initial= as well")
-            a = np.where(where, a, outermost if a.dtype.kind == "f" else initial)
+            a = np.where(where, a, outermost if a.dtype.kind == "f" else _initial(initial, a))
         if initial is None:
             return _into(out, plain(a, axis, keepdims))
         if reduced_count(a.shape, axis) == 0:
-            return _into(out, _sum(a, axis, a.dtype, keepdims) + initial)
-        return _into(out, pair(plain(a, axis, keepdims), initial))
+            nothing = _sum(a, axis, _native(a.dtype), keepdims)
+            return _into(out, nothing + _initial(initial, nothing))
+        result = plain(a, axis, keepdims)
+        return _into(out, pair(result, _initial(initial, result)))
 
     extreme.__name__ = name
     extreme.__doc__ = f"Return the {'largest' if name == 'max' else 'smallest'} element along axes, as NumPy does."

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from ..graph.numbers import check_numbers
 from ..graph.tracked import Tracked
 from ..graph.values import as_array, beside, raw
 
@@ -51,6 +52,7 @@ def array_beside(value: Any, other: Any) -> Any:
     """Return `value` as an array, and where `other` is a tensor as a tensor, so that the result is one too."""
     value = array_like(value)
     if isinstance(other, Tracked) and not isinstance(value, Tracked):
+        check_numbers("a function", value.dtype, (value,))
         return type(other)(beside(value, other._data), None, 0, other._device)
     return value
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
+from ..graph.numbers import check_numbers
 from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
 from ..graph.values import as_array
@@ -101,6 +102,7 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
             requires_grad = requires_grad or array._requires_grad()
     result = data
     if template is not None:
+        check_numbers("stack" if bounds is None else "concatenate", data.dtype, arrays)
         result = type(template)(data, None, 0, template._device)
         mode = GRAD_MODE.get()
         if requires_grad and mode and data.dtype.kind in "fc":

@@ -28,6 +28,7 @@ __all__ = [
     "empty_beside",
     "has_nan",
     "move",
+    "number",
     "interface_of",
     "is_foreign",
     "on_device",
@@ -179,6 +180,11 @@ def cast(value: Any, dtype: Any) -> Any:
 def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
     """Return an array of zeros on a device; NumPy's where that is None."""
     return on_device(np.zeros(shape, dtype), device)
+
+
+def number(value: Any, dtype: Any, device: Any = None) -> Any:
+    """Return a number as an array without axes on a device, of the dtype that it has beside one of `dtype`."""
+    return on_device(np.asarray(value, np.result_type(dtype, value)), device)
 
 
 def clone(value: Any) -> Any:

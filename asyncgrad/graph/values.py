@@ -206,8 +206,11 @@ def is_dense(array: Any) -> bool:
 
 
 def clone_like(value: Any, like: Any) -> Any:
-    """Return a copy of the array `value` that nobody shares, laid out like `like` if that is dense, else in rows."""
-    copy = np.empty_like(like, dtype=value.dtype, order="K" if is_dense(like) else "C", shape=np.shape(value))
+    """Return a copy of `value` that nobody shares, of the dtype of `like`, laid out as that if it is dense, else in rows.
+
+    The two dtypes differ at most in the order of their bytes.
+    """
+    copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
     return copy
 

@@ -11,6 +11,7 @@ from .backward import backward
 from .engine.default_device import device_of_new
 from .engine.device import Device, device
 from .errors import GradientTypeError, InPlaceError, InvalidGradientError, RequiresGradError
+from .graph.callers import calling_function
 from .graph.numbers import is_number_dtype, refuse_sparse
 from .graph.saved import version_of
 from .graph.tracked import Tracked, ViewMeta
@@ -273,8 +274,10 @@ class Tensor(ObservedTensor):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
+            function = calling_function()
+            converts = "converting" if function is None else f"{function} has no derivative rule, and converting"
             raise RequiresGradError(
-                f"converting a tensor of shape {self.shape} that requires grad to an ndarray would drop its history "
+                f"{converts} a tensor of shape {self.shape} that requires grad to an ndarray would drop its history "
                 "in silence: write t.numpy() or t.detach() if that is meant, and np.stack to join tensors"
             )
         if copy is None:

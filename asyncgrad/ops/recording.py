@@ -89,7 +89,7 @@ def generate_call(
         *_find_edges(name, signature, tensor_names, always_floating, is_operator),
         *_make_node(name, signature, tensor_names),
     ]
-    exec(compile("\n".join(lines), f"<call of {name}>", "exec"), namespace)  # noqa: S102
+    exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
     call: Callable[..., Any] = namespace["call"]
     call.__name__ = name
     return call

@@ -15,7 +15,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 
 def ufunc_name(ufunc: np.ufunc) -> str:
-    """Return the name of a ufunc with the module that has it, as in scipy.special.erf; a ufunc does not know its own."""
+    """Return the name of a ufunc with its module, as in scipy.special.erf; it does not know that itself."""
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         return f"numpy.{name}"

@@ -206,9 +206,9 @@ def is_dense(array: Any) -> bool:
 
 
 def clone_like(value: Any, like: Any) -> Any:
-    """Return a copy of `value` that nobody shares, of the dtype of `like`, laid out as that if it is dense, else in rows.
+    """Return a copy of `value` that nobody shares, of the dtype of `like`, laid out as that is, or in rows.
 
-    The two dtypes differ at most in the order of their bytes.
+    In rows where `like` is not dense. The two dtypes differ at most in the order of their bytes.
     """
     copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value

@@ -89,7 +89,7 @@ def power(x: Any, y: Any, /) -> Any:
     return x**y
 
 
-_power_formulas = {"x": base_formula(lambda x, y: x**y), "y": exponent_formula}
+_power_formulas: dict[str, Callable[..., Any]] = {"x": base_formula(lambda x, y: x**y), "y": exponent_formula}
 power.add_formulas(_power_formulas)
 # np.power gives other bits than the operator for some numbers, and another dtype for some integers.
 differentiable(np.power, "x y", **_power_formulas)

@@ -198,7 +198,9 @@ def _laid_as_by_numpy(result: Any, labels: tuple[str, ...], output: str, arrays:
         kept = ["".join(dict.fromkeys(one)) for one in labels]
         arrays = [np.einsum(f"{one}->{few}", each) for one, few, each in zip(labels, kept, arrays, strict=True)]
         labels = tuple(kept)
-    iterator = np.nditer(
+    # Through a name without types, whose stubs know of no op_axes in lists.
+    make_iterator: Any = np.nditer
+    iterator = make_iterator(
         [*arrays, None],
         ["zerosize_ok", "reduce_ok", "delay_bufalloc", "buffered", "refs_ok"],
         [*[["readonly"]] * len(arrays), ["readwrite", "allocate"]],

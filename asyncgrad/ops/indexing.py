@@ -333,7 +333,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     result = pick(together, (places, *grid_along(places, shape, -1)))
     if isinstance(choices, (Tracked, np.ndarray)):
         # Joining has made it one of this machine's byte order.
-        result = result.astype(choices.dtype, copy=False)
+        result = result.astype(raw(choices).dtype, copy=False)
     return result if out is None else write(out, result)
 
 

@@ -21,7 +21,7 @@ __all__ = ["matrix_norm", "norm", "vector_norm"]
 def euclidean_norm(x: Any, axis: Any, keepdims: bool) -> Any:
     """Return the square root of the sum of squares."""
     if axis is None:
-        return np.linalg.norm(x, keepdims=keepdims)
+        return np.linalg.norm(x, axis=None, keepdims=keepdims)
     return np.sqrt(sum_over((x.conj() * x).real if x.dtype.kind == "c" else x * x, axis, None, None, keepdims))
 
 

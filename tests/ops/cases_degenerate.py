@@ -82,6 +82,12 @@ _STACKS = [Case(([form],)) for form in FORMS] + [
     Case(([numbers(3), ROW],)),
 ]
 
+
+def _for_each(functions: tuple[Callable[..., Any], ...], cases: list[Case]) -> dict[Callable[..., Any], list[Case]]:
+    """Return the same calls for several functions."""
+    return {function: list(cases) for function in functions}
+
+
 CASES: dict[Callable[..., Any], list[Case]] = {
     # Elements in other places.
     np.pad: [
@@ -285,13 +291,13 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.vsplit: [*_SPLITS, *each(1)],
     np.dsplit: [*_SPLITS, *each(1), Case((counted(2, 3, 4), 2))],
     # Of whole arrays.
-    **dict.fromkeys((np.sum, np.mean, np.prod, np.nansum, np.nanprod, np.nanmean), _REDUCTIONS),
-    **dict.fromkeys((np.max, np.min, np.amax, np.amin, np.nanmax, np.nanmin), _REDUCTIONS),
-    **dict.fromkeys((np.var, np.std, np.nanvar, np.nanstd), _REDUCTIONS),
-    **dict.fromkeys((np.all, np.any), _REDUCTIONS),
-    **dict.fromkeys((np.ptp, np.median), _REDUCTIONS[:-1]),
+    **_for_each((np.sum, np.mean, np.prod, np.nansum, np.nanprod, np.nanmean), _REDUCTIONS),
+    **_for_each((np.max, np.min, np.amax, np.amin, np.nanmax, np.nanmin), _REDUCTIONS),
+    **_for_each((np.var, np.std, np.nanvar, np.nanstd), _REDUCTIONS),
+    **_for_each((np.all, np.any), _REDUCTIONS),
+    **_for_each((np.ptp, np.median), _REDUCTIONS[:-1]),
     np.average: [*_REDUCTIONS[:-1], Case((GRID, 1, ROW)), Case((GRID, 0), {"returned": True})],
-    **dict.fromkeys(
+    **_for_each(
         (np.quantile, np.percentile),
         [
             *each(0.5),
@@ -303,7 +309,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
             Case((CUBE, np.array([[0.5, 1.0]]), (0, 2))),
         ],
     ),
-    **dict.fromkeys((np.cumsum, np.cumprod), [*_OVER_ONE_AXIS, Case((GRID, 0, np.float32))]),
+    **_for_each((np.cumsum, np.cumprod), [*_OVER_ONE_AXIS, Case((GRID, 0, np.float32))]),
     np.diff: [*each(), *each(0), *each(2), *each(1, 0), Case((GRID,), {"prepend": 0.0, "append": ONE})],
     np.gradient: [*each(), *each(2.0), Case((counted(4, 3),)), Case((counted(4, 3),), {"axis": 0, "edge_order": 2})],
     np.trapezoid: [*each(), *each(axis=0), Case((GRID, ROW)), Case((GRID,), {"dx": 0.5, "axis": 0})],
@@ -314,7 +320,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.real: each(),
     np.imag: each(),
     # Products.
-    **dict.fromkeys(
+    **_for_each(
         (np.dot, np.matmul, np.linalg.matmul),
         calls(
             (NOTHING, NOTHING),
@@ -333,12 +339,12 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         ),
     ),
     np.inner: calls((NOTHING, NOTHING), (SCALAR, SCALAR), (GRID, ROW), (GRID, GRID), (SCALAR, GRID), (TALL, TALL)),
-    **dict.fromkeys((np.outer, np.linalg.outer), calls((ROW, NOTHING), (ROW, ONE), (SCALAR, ROW), (GRID, ROW))),
+    **_for_each((np.outer, np.linalg.outer), calls((ROW, NOTHING), (ROW, ONE), (SCALAR, ROW), (GRID, ROW))),
     np.vdot: calls((NOTHING, NOTHING), (SCALAR, SCALAR), (GRID, GRID)),
-    **dict.fromkeys((np.vecdot, np.linalg.vecdot), calls((NOTHING, NOTHING), (TALL, TALL), (GRID, ROW), (WIDE, WIDE))),
+    **_for_each((np.vecdot, np.linalg.vecdot), calls((NOTHING, NOTHING), (TALL, TALL), (GRID, ROW), (WIDE, WIDE))),
     np.kron: calls((ROW, NOTHING), (SCALAR, SCALAR), (SCALAR, GRID), (GRID, ROW), (GRID, GRID), (CUBE, ROW)),
-    **dict.fromkeys((np.cross, np.linalg.cross), calls((ROW, ROW), (GRID, ROW), (WIDE, WIDE), (GRID, GRID))),
-    **dict.fromkeys(
+    **_for_each((np.cross, np.linalg.cross), calls((ROW, ROW), (GRID, ROW), (WIDE, WIDE), (GRID, GRID))),
+    **_for_each(
         (np.tensordot, np.linalg.tensordot),
         [
             Case((GRID, GRID), {"axes": 0}),
@@ -349,7 +355,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
             Case((TALL, WIDE), {"axes": 1}),
         ],
     ),
-    **dict.fromkeys(
+    **_for_each(
         (np.convolve, np.correlate),
         [Case((a, v, mode)) for mode in ("full", "same", "valid") for a, v in ((ROW, ONE), (ONE, ONE), (ONE, ROW))],
     ),
@@ -376,7 +382,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         (GRID, [0, 1], [1, 0]),
     ),
     # Linear algebra.
-    **dict.fromkeys(
+    **_for_each(
         (np.linalg.inv, np.linalg.det, np.linalg.slogdet),
         calls((SQUARE,), (counted(0, 0),), (counted(0, 2, 2),), (counted(1, 1),), (np.stack([SQUARE, SQUARE]),)),
     ),
@@ -463,13 +469,11 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((counted(5, 2), [7.0, 8.0, 9.0], True)),
     ],
     # Without a derivative.
-    **dict.fromkeys((np.around, np.round), [*each(), *each(1), *each(-1)]),
-    **dict.fromkeys(
-        (np.argmax, np.argmin, np.nanargmax, np.nanargmin), [*_OVER_ONE_AXIS, *each(axis=0, keepdims=True)]
-    ),
+    **_for_each((np.around, np.round), [*each(), *each(1), *each(-1)]),
+    **_for_each((np.argmax, np.argmin, np.nanargmax, np.nanargmin), [*_OVER_ONE_AXIS, *each(axis=0, keepdims=True)]),
     np.argsort: [*_OVER_ONE_AXIS, *each(None)],
     np.argpartition: [*each(0), *each(0, None)],
-    **dict.fromkeys(
+    **_for_each(
         (np.empty_like, np.ones_like, np.zeros_like), [*each(), *each(order="C"), *each(shape=(2, 0)), *each(dtype=int)]
     ),
     np.full_like: [*each(2.5), *each(2.5, order="C"), *each(2.5, dtype=int)],
@@ -482,10 +486,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.can_cast: calls((np.float64, np.float32)),
     np.unravel_index: [Case((numbers(*form.shape), (3, 1))) for form in FORMS],
     np.ravel_multi_index: [Case(((numbers(3), numbers(3)), (3, 3))), Case(((numbers(), numbers()), (3, 3)))],
-    **dict.fromkeys(
-        (np.diag_indices_from, np.tril_indices_from, np.triu_indices_from), calls((SQUARE,), (counted(0, 0),))
-    ),
-    **dict.fromkeys((np.may_share_memory, np.shares_memory), calls((ROW, ROW), (GRID, GRID[0]))),
+    **_for_each((np.diag_indices_from, np.tril_indices_from, np.triu_indices_from), calls((SQUARE,), (counted(0, 0),))),
+    **_for_each((np.may_share_memory, np.shares_memory), calls((ROW, ROW), (GRID, GRID[0]))),
 }
 for _name, _cases in {
     "cumulative_sum": [*each(axis=0), *each(axis=-1, include_initial=True), Case((ROW,)), Case((NOTHING,))],

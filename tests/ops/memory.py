@@ -97,7 +97,7 @@ def run(
         prepared_kwargs = {name: prepared(value) for name, value in kwargs.items()}
         try:
             result = function(*prepared_args, **prepared_kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is compared
+        except Exception as error:
             return Outcome(error, None, arrays)
     return Outcome(None, result, arrays)
 

@@ -113,6 +113,8 @@ class ArrayMethods(ArrayOperators):
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
         """Return the elements in another shape, given as one tuple or as several numbers."""
+        if not shape:
+            raise ArgumentTypeError("reshape needs a shape: t.reshape(()) is the one of an array without axes")
         return reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)  # type: ignore[no-any-return]
 
     def ravel(self, order: str = "C") -> Self:
@@ -122,7 +124,7 @@ class ArrayMethods(ArrayOperators):
     def flatten(self, order: str = "C") -> Self:
         """Return a copy of the elements in one row."""
         flat = ravel(self, order)
-        return copy(flat) if np.may_share_memory(flat._data, self._data) else flat  # type: ignore[no-any-return]
+        return flat if flat._view is None else copy(flat)  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any) -> Self:
         """Return a view with the axes in another order, given as one tuple or as several numbers."""
@@ -312,12 +314,12 @@ class ArrayMethods(ArrayOperators):
         return call_function(np.round, (self, decimals), {"out": out})  # type: ignore[no-any-return]
 
     def conj(self) -> Self:
-        """Return the complex conjugates."""
-        return conjugate(self)  # type: ignore[no-any-return]
+        """Return the complex conjugates; of real numbers the tensor itself."""
+        return conjugate(self) if self._data.dtype.kind == "c" else self
 
     def conjugate(self) -> Self:
-        """Return the complex conjugates."""
-        return conjugate(self)  # type: ignore[no-any-return]
+        """Return the complex conjugates; of real numbers the tensor itself."""
+        return conjugate(self) if self._data.dtype.kind == "c" else self
 
     def dot(self, b: Any, out: Any = None) -> Self:
         """Return the sum of products over the last axis and the last but one (or the only one) of `b`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from .errors import ArgumentError
+from .graph.numbers import refuse_sparse
 from .graph.tracked import Tracked
 from .graph.values import raw
 from .ops.arithmetic import add, divide, multiply, negative, positive, power, remainder, subtract
@@ -24,19 +26,21 @@ __all__ = ["ArrayOperators"]
 T = TypeVar("T", bound=Tracked)
 
 
-def _deferred(other: Any, error: TypeError) -> Any:
+def _deferred(other: Any, error: Exception, name: str) -> Any:
     """Leave an operation to an operand that asks for that; raise the error for any other.
 
     Asked only after NumPy refused the operand, since asking each one would cost on the hottest path there is.
     """
-    if getattr(type(other), "__array_ufunc__", error) is None:
+    if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
         return NotImplemented
+    refuse_sparse(name, (other,), error)
     raise error
 
 
 def _asked_first(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that refuses such an operand, for those that would not notice it."""
 
+    @functools.wraps(function)
     def careful(x: Any, y: Any) -> Any:
         if isinstance(x, Tracked) and isinstance(y, Tracked):
             return function(x, y)
@@ -54,8 +58,8 @@ def _operator(function: Callable[..., Any]) -> Callable[[T, Any], T]:
     def operator(self: T, other: Any) -> T:
         try:
             return function(self, other)  # type: ignore[no-any-return]
-        except TypeError as error:
-            return _deferred(other, error)  # type: ignore[no-any-return]
+        except Exception as error:
+            return _deferred(other, error, function.__name__)  # type: ignore[no-any-return]
 
     return operator
 
@@ -66,8 +70,8 @@ def _reflected(function: Callable[..., Any]) -> Callable[[T, Any], T]:
     def operator(self: T, other: Any) -> T:
         try:
             return function(other, self)  # type: ignore[no-any-return]
-        except TypeError as error:
-            return _deferred(other, error)  # type: ignore[no-any-return]
+        except Exception as error:
+            return _deferred(other, error, function.__name__)  # type: ignore[no-any-return]
 
     return operator
 
@@ -175,14 +179,14 @@ class ArrayOperators(Tracked):
     def __divmod__(self, other: Any) -> tuple[Self, Self]:
         try:
             return _divmod(self, other)  # type: ignore[no-any-return]
-        except TypeError as error:
-            return _deferred(other, error)  # type: ignore[no-any-return]
+        except Exception as error:
+            return _deferred(other, error, "divmod")  # type: ignore[no-any-return]
 
     def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
         try:
             return _divmod(other, self)  # type: ignore[no-any-return]
-        except TypeError as error:
-            return _deferred(other, error)  # type: ignore[no-any-return]
+        except Exception as error:
+            return _deferred(other, error, "divmod")  # type: ignore[no-any-return]
 
     def __neg__(self) -> Self:
         return negative.call(self)  # type: ignore[no-any-return]

@@ -193,7 +193,11 @@ def _result(
     batch: tuple[int, ...],
 ) -> Any:
     if value is not None:
-        return values.wrap(value, tensor.node.device if isinstance(tensor, GradientEdge) else tensor._device)
+        if isinstance(tensor, GradientEdge):
+            return values.wrap(value, tensor.node.device)
+        result, dtype = values.wrap(value, tensor._device), tensor._data.dtype
+        # A sum is in the byte order of this machine, whatever that of the input is.
+        return result if result._data.dtype is dtype else result.astype(dtype, copy=False)
     if not allow_unused:
         raise UnusedInputError(
             f"input {index} ({_called(tensor)}) was not used to compute the outputs, or no gradient flows to it: "

@@ -43,6 +43,7 @@ from .graph.leaf import gradient_edge
 from .graph.metadata import InputMetadata
 from .graph.naming import number_of
 from .graph.node import Edge, Node, Special
+from .graph.numbers import check_numbers
 from .graph.tracked import Tracked
 from .once_differentiable import without_derivative
 from .saving_node import SavingNode
@@ -335,6 +336,7 @@ class _Call:
                 results.append(value)
                 metadata.append(InputMetadata())
                 continue
+            check_numbers(f"{self._function.__name__}.forward", value._data.dtype, instead="return arrays of numbers")
             differentiable = value._data.dtype.kind in "fc" and not is_non_differentiable(ctx, value)
             if id(value) not in seen:
                 result = self._output(value, node if differentiable and self._executable else None, index)

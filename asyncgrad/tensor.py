@@ -11,6 +11,8 @@ from .backward import backward
 from .engine.default_device import device_of_new
 from .engine.device import Device, device
 from .errors import GradientTypeError, InPlaceError, InvalidGradientError, RequiresGradError
+from .graph.callers import calling_function
+from .graph.numbers import is_number_dtype, refuse_sparse
 from .graph.saved import version_of
 from .graph.tracked import Tracked, ViewMeta
 from .graph.values import describe, on_device, register_tensor
@@ -255,17 +257,27 @@ class Tensor(ObservedTensor):
     __array_priority__ = 1000.0
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return call_ufunc(ufunc, method, inputs, kwargs)
+        try:
+            return call_ufunc(ufunc, method, inputs, kwargs)
+        except Exception as error:
+            refuse_sparse(ufunc.__name__, inputs, error)
+            raise
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        return call_function(function, args, kwargs)
+        try:
+            return call_function(function, args, kwargs)
+        except Exception as error:
+            refuse_sparse(function.__name__, args, error)
+            raise
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
+            function = calling_function()
+            converts = "converting" if function is None else f"{function} has no derivative rule, and converting"
             raise RequiresGradError(
-                f"converting a tensor of shape {self.shape} that requires grad to an ndarray would drop its history "
+                f"{converts} a tensor of shape {self.shape} that requires grad to an ndarray would drop its history "
                 "in silence: write t.numpy() or t.detach() if that is meant, and np.stack to join tensors"
             )
         if copy is None:
@@ -328,7 +340,7 @@ def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
 
 def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
     """Return a leaf on `array`, which was made of what the user gave as `data`."""
-    if array.dtype.kind in "OSU":
+    if not is_number_dtype(array.dtype):
         raise TypeError(
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
             "pass numbers, arrays of numbers, or nested sequences of them of equal lengths"

@@ -351,12 +351,16 @@ def _add(tensor: Tracked, grad: Any, sole: bool, retained: bool) -> None:
     meta = tensor._autograd_meta()
     old = meta.grad
     if isinstance(grad, Tracked):
+        if grad._data.dtype != tensor._data.dtype:
+            grad = values.cast(grad, tensor._data.dtype)
         if old is not None:
-            meta.grad = values.add(old, grad)
+            total = values.add(old, grad)
+            same = total._data.dtype == tensor._data.dtype
+            meta.grad = total if same else values.cast(total, tensor._data.dtype)
         elif retained:
             meta.grad = grad
         elif grad._requires_grad():
-            meta.grad = values.clone(grad)
+            meta.grad = values.cast(grad, tensor._data.dtype) if not grad._data.dtype.isnative else values.clone(grad)
         else:
             meta.grad = _tensor(values.clone_like(grad._data, tensor._data), tensor)
     elif old is None:
@@ -374,13 +378,18 @@ def _tensor(data: Any, like: Tracked) -> Tracked:
 
 
 def _array(total: Any, like: Tracked) -> Any:
-    """Return a sum as an array: that of two arrays without axes is a NumPy scalar."""
-    return total if hasattr(total, "flags") and total.shape else values.clone_like(total, like._data)
+    """Return a sum as an array of the dtype of `like`: that of two arrays without axes is a NumPy scalar."""
+    if not hasattr(total, "flags") or not total.shape or total.dtype != like._data.dtype:
+        return values.clone_like(total, like._data)
+    return total
 
 
 def may_take(grad: Any, variable: np.ndarray) -> bool:
     """Tell whether an array that nobody else refers to may become a leaf's gradient as it stands."""
     if not hasattr(grad, "strides"):
+        return False
+    # A sum is in the byte order of this machine, whatever that of the leaf is.
+    if grad.dtype is not variable.dtype and grad.dtype != variable.dtype:
         return False
     flags = grad.flags
     if not (flags.owndata and flags.writeable):

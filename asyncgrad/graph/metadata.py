@@ -82,7 +82,7 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
     if metadata is None or (is_array and value.shape == metadata.shape and value.dtype is metadata.dtype):
         return value
     if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
-        value = values.zeros((), metadata.dtype, metadata.device) + value
+        value = values.number(value, metadata.dtype, metadata.device)
     fitted = fit(value, metadata)
     if not isinstance(fitted, str):
         return fitted

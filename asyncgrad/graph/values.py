@@ -28,6 +28,7 @@ __all__ = [
     "empty_beside",
     "has_nan",
     "move",
+    "number",
     "interface_of",
     "is_foreign",
     "on_device",
@@ -181,6 +182,11 @@ def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
     return on_device(np.zeros(shape, dtype), device)
 
 
+def number(value: Any, dtype: Any, device: Any = None) -> Any:
+    """Return a number as an array without axes on a device, of the dtype that it has beside one of `dtype`."""
+    return on_device(np.asarray(value, np.result_type(dtype, value)), device)
+
+
 def clone(value: Any) -> Any:
     """Return a copy of a tensor, with its history."""
     return np.positive(value)
@@ -200,8 +206,11 @@ def is_dense(array: Any) -> bool:
 
 
 def clone_like(value: Any, like: Any) -> Any:
-    """Return a copy of the array `value` that nobody shares, laid out like `like` if that is dense, else in rows."""
-    copy = np.empty_like(like, dtype=value.dtype, order="K" if is_dense(like) else "C", shape=np.shape(value))
+    """Return a copy of `value` that nobody shares, of the dtype of `like`, laid out as that is, or in rows.
+
+    In rows where `like` is not dense. The two dtypes differ at most in the order of their bytes.
+    """
+    copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
     return copy
 

@@ -83,13 +83,16 @@ def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
     return g * (out * np.log(base + 0j if out.dtype.kind == "c" else base))
 
 
-@primitive(np.power)
+@primitive()
 def power(x: Any, y: Any, /) -> Any:
     """Return x to the power of y; by the operator, which NumPy makes faster for 2, 0.5 and -1."""
     return x**y
 
 
-power.add_formulas({"x": base_formula(lambda x, y: x**y), "y": exponent_formula})
+_power_formulas: dict[str, Callable[..., Any]] = {"x": base_formula(lambda x, y: x**y), "y": exponent_formula}
+power.add_formulas(_power_formulas)
+# np.power gives other bits than the operator for some numbers, and another dtype for some integers.
+differentiable(np.power, "x y", **_power_formulas)
 float_power = differentiable(np.float_power, "x y", x=base_formula(np.float_power), y=exponent_formula)
 
 
@@ -120,7 +123,13 @@ def _(g: Any) -> Any:
 
 def modf(x: Any, /) -> tuple[Any, Any]:
     """Return the part of x behind the point, and the part before it, which has no derivative."""
-    return fraction(x), np.trunc(x)
+    return fraction(x), whole_part(x)
+
+
+@NonDifferentiable
+def whole_part(x: Any, /) -> Any:
+    """Return the part of x before the point."""
+    return np.modf(x)[1]
 
 
 RULES[np.modf] = modf

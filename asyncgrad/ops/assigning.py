@@ -82,6 +82,9 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     if is_basic(index):
         items = index if isinstance(index, tuple) else (index,)
         if not any(item is Ellipsis for item in items):
+            if np.ndim(raw(value)) and np.ndim(a._data[index]) == 0:
+                # NumPy's newer versions give one element the value of no array, not even of one of length 1.
+                np.zeros(1, a._data.dtype)[0] = raw(value)
             items = (*items, Ellipsis)
         copy_into_part(a, items, (part, (items,)), value)
         return
@@ -181,12 +184,38 @@ def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
     return getitem(row, places % row.size)
 
 
+def _write_repeated(a: Any, places: Any, values: Any, turns: Any, casting: Any) -> None:
+    """Write values, in an endless repetition of which those at `turns` count, at places in `a` taken as one row.
+
+    As in NumPy, an empty array of values writes nothing.
+
+    Raises:
+        TypeError: they cannot be cast to the dtype of `a`, as in NumPy.
+    """
+    if not math.prod(np.shape(raw(values))):
+        _write_at(a, places[:0], np.zeros(0, a.dtype))
+    else:
+        _write_at(a, places, _repeated(values, turns, a, casting))
+
+
+def _write_at(a: Any, places: Any, values: Any) -> None:
+    """Write values at places in `a` taken as one row."""
+    if a.ndim:
+        setitem(a, np.unravel_index(places, a.shape), values)
+    elif places.size:
+        # All places are the one that there is: the last value counts.
+        setitem(a, ..., getitem(np.broadcast_to(array_like(values), places.shape), -1))
+    else:
+        # Writes nothing; NumPy raises here if it may not write at all.
+        a._data[False] = 0
+
+
 def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     """Write values, repeated where they are too few, at indices into `a` taken as one row."""
     if _plainly("put", lambda target, ind, v: np.put(target, ind, v, mode), a, ind, v):
         return
     places = _places(np.reshape(raw(ind), -1).astype(np.intp), math.prod(a.shape), mode)
-    setitem(a, np.unravel_index(places, a.shape), _repeated(v, np.arange(places.size), a, "unsafe"))
+    _write_repeated(a, places, v, np.arange(places.size), "unsafe")
 
 
 def _places(indices: Any, size: int, mode: str) -> Any:
@@ -213,8 +242,8 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     """Write into the elements where a mask holds what stands at their places in `values`, repeated where too short."""
     if _plainly("putmask", np.putmask, a, mask, values):
         return
-    chosen = np.reshape(np.asarray(raw(mask), bool), a.shape)
-    setitem(a, chosen, _repeated(values, np.flatnonzero(chosen), a, "safe"))
+    places = np.flatnonzero(np.reshape(np.asarray(raw(mask), bool), a.shape))
+    _write_repeated(a, places, values, places, "safe")
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
@@ -224,8 +253,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
         return
     places = np.array(raw(indices))
     if axis is None:
-        places = _places(places, math.prod(arr.shape), "raise")
-        setitem(arr, np.unravel_index(places, arr.shape), values)
+        _write_at(arr, _places(places, math.prod(arr.shape), "raise"), values)
     else:
         setitem(arr, grid_along(places, arr.shape, axis_index(axis, arr.ndim)), values)
 
@@ -241,7 +269,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         # NumPy refuses here what has no main diagonal; it writes into one place, of all that there are.
         np.fill_diagonal(np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), a.shape, (0,) * a.ndim), 0)
         places = np.arange(a.shape[0]) * sum(math.prod(a.shape[axis + 1 :]) for axis in range(a.ndim))
-    setitem(a, np.unravel_index(places, a.shape), _repeated(val, np.arange(places.size), a, "unsafe"))
+    _write_repeated(a, places, val, np.arange(places.size), "unsafe")
 
 
 RULES.update(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from ..graph.numbers import check_numbers
 from ..graph.tracked import Tracked
-from ..graph.values import as_array, beside
+from ..graph.values import as_array, beside, raw
 
 __all__ = [
     "array_beside",
@@ -18,8 +19,10 @@ __all__ = [
     "arrays_together",
     "axis_index",
     "axis_tuple",
+    "in_rows",
     "inverse_permutation",
     "kept_shape",
+    "laid_like",
     "largest_over",
     "product_over",
     "reduced_axes",
@@ -49,6 +52,7 @@ def array_beside(value: Any, other: Any) -> Any:
     """Return `value` as an array, and where `other` is a tensor as a tensor, so that the result is one too."""
     value = array_like(value)
     if isinstance(other, Tracked) and not isinstance(value, Tracked):
+        check_numbers("a function", value.dtype, (value,))
         return type(other)(beside(value, other._data), None, 0, other._device)
     return value
 
@@ -110,6 +114,31 @@ def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     view: Any = np.ndarray(shape, g.dtype, g, 0, strides)
     view.flags.writeable = False
     return view
+
+
+def laid_like(result: Any, like: Any) -> Any:
+    """Return a result that nobody else has seen, laid out in memory as a copy of `like`, of the same shape, is."""
+    return _laid(result, lambda array: np.empty_like(raw(like), array.dtype))
+
+
+def in_rows(result: Any) -> Any:
+    """Return a result that nobody else has seen, laid out in memory in rows."""
+    return _laid(result, lambda array: np.empty(array.shape, array.dtype))
+
+
+def _laid(result: Any, make: Callable[[Any], Any]) -> Any:
+    array = raw(result)
+    if array.__class__ is not np.ndarray:
+        return result
+    empty = make(array)
+    if empty.strides == array.strides:
+        return result
+    np.copyto(empty, array)
+    if not isinstance(result, Tracked):
+        return empty
+    # No node has saved it, and it is no view: it may as well have been made so.
+    result._data = empty
+    return result
 
 
 def inverse_permutation(axes: Any) -> tuple[int, ...]:

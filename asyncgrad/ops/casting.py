@@ -9,6 +9,7 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..errors import DeviceError
 from ..graph.leaf import accumulator
+from ..graph.numbers import check_numbers
 from ..graph.tracked import Tracked
 from ..views.nodes import copy_of
 from .primitive import RULES
@@ -51,7 +52,10 @@ def cast(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", copy: bo
     """Return the elements of a tensor in another dtype; the tensor itself where there is nothing to copy."""
     data = a._data
     result = data.astype(dtype, order, casting, True, copy)
-    return a if result is data else moved(a, result, a._device)
+    if result is data:
+        return a
+    check_numbers("astype", result.dtype)
+    return moved(a, result, a._device)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..graph.values import raw, zeros_beside
 from ..views.writing import copy_into
-from .axes import array_like, axis_tuple, inverse_permutation
+from .axes import array_like, axis_tuple, inverse_permutation, laid_like
 from .primitive import RULES, derivative, primitive
 from .subscripts import parse
 
@@ -166,6 +166,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
         arrays = [array.astype(dtype, casting="safe") for array in arrays]
     if len(arrays) == 1:
         arrays = [contract_one(arrays[0], labels[0], output)]
+    given = (tuple(labels), output, [raw(array) for array in arrays])
     for left, right in _steps(labels, output, arrays, optimize):
         pending = labels[:left] + labels[left + 1 : right] + labels[right + 1 :]
         needed = set(output).union(*pending)
@@ -176,10 +177,47 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
         x, labels_x = arrays.pop(left), labels.pop(left)
         arrays.append(contract_two(x, y, labels_x, labels_y, result))
         labels.append(result)
-    return arrays[0] if out is None else copy_into(out, arrays[0])
+    if out is not None:
+        return copy_into(out, arrays[0])
+    return arrays[0] if len(given[0]) == 1 or optimize is not False else _laid_as_by_numpy(arrays[0], *given)
 
 
 RULES[np.einsum] = einsum
+
+
+def _laid_as_by_numpy(result: Any, labels: tuple[str, ...], output: str, arrays: Sequence[Any]) -> Any:
+    """Return a new result laid out in memory as NumPy's einsum does, which follows the operands."""
+    array = raw(result)
+    if len(output) < 2 or array.__class__ is not np.ndarray:
+        return result
+    if array.flags.c_contiguous and _keep_order(labels, output) and all(one.flags.c_contiguous for one in arrays):
+        return result
+    letters = output + "".join(dict.fromkeys(letter for one in labels for letter in one if letter not in output))
+    if any(len(set(one)) < len(one) for one in labels):
+        # A diagonal is an axis with a stride of its own.
+        kept = ["".join(dict.fromkeys(one)) for one in labels]
+        arrays = [np.einsum(f"{one}->{few}", each) for one, few, each in zip(labels, kept, arrays, strict=True)]
+        labels = tuple(kept)
+    # Through a name without types, whose stubs know of no op_axes in lists.
+    make_iterator: Any = np.nditer
+    iterator = make_iterator(
+        [*arrays, None],
+        ["zerosize_ok", "reduce_ok", "delay_bufalloc", "buffered", "refs_ok"],
+        [*[["readonly"]] * len(arrays), ["readwrite", "allocate"]],
+        op_axes=[
+            *([one.find(letter) for letter in letters] for one in labels),
+            [*range(len(output)), *[-1] * (len(letters) - len(output))],
+        ],
+        op_dtypes=[*(one.dtype for one in arrays), array.dtype],
+    )
+    return laid_like(result, iterator.operands[-1])
+
+
+@functools.lru_cache(maxsize=1024)
+def _keep_order(labels: tuple[str, ...], output: str) -> bool:
+    """Tell whether the letters of the output follow each other in each operand as they do in the output."""
+    order = [[output.index(letter) for letter in one if letter in output] for one in labels]
+    return all(places == sorted(places) for places in order)
 
 
 def _steps(labels: Sequence[str], output: str, arrays: Sequence[Any], optimize: Any) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from ..graph.values import raw
 from .axes import array_like, axis_index, inverse_permutation
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
-from .shaping import reshape
+from .shaping import line, reshape
 
 __all__ = [
     "cumprod",
@@ -29,14 +29,6 @@ __all__ = [
 def rows(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
     """Return the index of a range along one axis, counted from the front."""
     return (*(slice(None),) * axis, slice(start, stop))
-
-
-def _line(a: Any, axis: int | None) -> tuple[Any, int]:
-    """Return an array and the axis to run along; axis None makes one row of it."""
-    a = array_like(a)
-    if axis is None:
-        return (a if a.ndim == 1 else reshape(a, -1)), 0
-    return a, axis_index(axis, a.ndim)
 
 
 def real_if_asked(a: Any, dtype: Any) -> Any:
@@ -66,7 +58,7 @@ def _(g: Any, axis: int) -> Any:
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum along an axis, of all elements in a row where it is None."""
-    result = cumsum_(*_line(a, axis), dtype)
+    result = cumsum_(*line(a, axis), dtype)
     return result if out is None else write(out, result)
 
 
@@ -95,7 +87,7 @@ def _running_product(a: Any, axis: int, dtype: Any) -> Any:
 
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product along an axis, of all elements in a row where it is None."""
-    result = _running_product(*_line(a, axis), dtype)
+    result = _running_product(*line(a, axis), dtype)
     return result if out is None else write(out, result)
 
 
@@ -160,10 +152,10 @@ def _cumulative(name: str, running: Any, first: int) -> Any:
     ) -> Any:
         if axis is None and x.ndim != 1:
             raise ValueError(f"{name} of an array with {x.ndim} axes needs an axis")
-        line, along = _line(x, axis)
-        result = running(line, along, dtype)
+        along_line, along = line(x, axis)
+        result = running(along_line, along, dtype)
         if include_initial:
-            shape = (*line.shape[:along], 1, *line.shape[along + 1 :])
+            shape = (*along_line.shape[:along], 1, *along_line.shape[along + 1 :])
             result = np.concatenate([np.full_like(result, first, shape=shape), result], along)
         return result if out is None else write(out, result)
 
@@ -189,11 +181,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _ABSENT, append: Any
     a = array_like(a)
     if n < 0:
         raise ValueError(f"diff is taken n times, and n={n} is negative")
+    if n == 0:
+        return a
     if a.ndim == 0:
         raise ValueError("diff needs at least one axis, and this array has none")
     axis = axis_index(axis, a.ndim)
-    if n == 0:
-        return a
     ends = [prepend, append]
     for index, end in enumerate(ends):
         if end is not _ABSENT and np.ndim(end) == 0:

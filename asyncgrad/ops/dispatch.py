@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingDerivativeError
+from ..graph.callers import ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tracked import Tracked
 from ..graph.values import raw
@@ -35,7 +36,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 
 def missing(name: str) -> MissingDerivativeError:
-    """Return the error for a NumPy function that has no rule."""
+    """Return the error for a function that has no rule."""
     return MissingDerivativeError(
         f"{name} has no derivative rule, so asyncgrad will not run it on a Tensor. Call it on t.numpy() if no "
         "gradient is to flow through it, or write a rule with asyncgrad.extend.primitive or an ag.Function"
@@ -47,7 +48,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if method == "__call__":
         rule = RULES.get(ufunc)
         if rule is None:
-            raise missing(f"numpy.{ufunc.__name__}")
+            raise missing(ufunc_name(ufunc))
         if not kwargs:
             return rule(*inputs)
         if several_met[0]:
@@ -63,7 +64,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     table = {"reduce": _REDUCTIONS, "accumulate": _ACCUMULATIONS}.get(method, {})
     function = table.get(ufunc)
     if function is None:
-        raise missing(f"numpy.{ufunc.__name__}.{method}")
+        raise missing(f"{ufunc_name(ufunc)}.{method}")
     axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
     return call_function(function, (inputs[0],), {"axis": axis, **kwargs})
 
@@ -75,9 +76,9 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     # Of ufuncs, only those on vectors (vecdot) have an axis.
     axis = {"axis": kwargs.pop("axis")} if ufunc.signature is not None and "axis" in kwargs else {}
     if kwargs:
-        raise TypeError(f"numpy.{ufunc.__name__} on a Tensor does not take {', '.join(kwargs)}")
+        raise TypeError(f"{ufunc_name(ufunc)} on a Tensor does not take {', '.join(kwargs)}")
     if where is not True and out is None:
-        raise TypeError(f"numpy.{ufunc.__name__} with where= leaves the rest undefined: pass out= as well")
+        raise TypeError(f"{ufunc_name(ufunc)} with where= leaves the rest undefined: pass out= as well")
     if dtype is not None and isinstance(rule, NonDifferentiable):
         # That of a comparison is the dtype of its result.
         rule = functools.partial(rule, dtype=dtype)

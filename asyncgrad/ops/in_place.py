@@ -11,6 +11,7 @@ from ..context import GRAD_MODE
 from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import THREADS, Edge, Node, next_order
+from ..graph.numbers import refuse_sparse
 from ..graph.one_device import mixed_devices
 from ..graph.saved import versions_of
 from ..graph.tracked import Tracked
@@ -37,7 +38,11 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
     def operator(out: Any, other: Any) -> Any:
         if isinstance(other, Tracked) and other._device is not out._device:
             raise mixed_devices(bare.__name__, out, other)
-        return out if plainly(writer, out, other) else write_by(out, function, (out, other))
+        try:
+            return out if plainly(writer, out, other) else write_by(out, function, (out, other))
+        except Exception as error:
+            refuse_sparse(bare.__name__, (other,), error)
+            raise
 
     return operator
 

@@ -13,10 +13,10 @@ import numpy as np
 from ..graph.one_device import check_one_device
 from ..graph.tracked import Tracked
 from ..graph.values import as_array, is_foreign, on_host, raw, zeros_beside
-from .axes import array_beside, array_like, axis_index
+from .axes import array_beside, array_like, axis_index, in_rows, laid_like
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
-from .shaping import reshape
+from .shaping import copy, line, ravel, reshape
 
 __all__ = [
     "choose",
@@ -26,6 +26,7 @@ __all__ = [
     "getitem",
     "grid_along",
     "is_basic",
+    "lines_over",
     "part",
     "partition",
     "pick",
@@ -40,6 +41,9 @@ __all__ = [
 
 #: Elements for which it does not pay to reckon out their places.
 _FEW = 1000
+
+#: What leaves the dtype of a result to the arrays beside it.
+_NUMBERS = (bool, int, float, complex)
 
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
@@ -170,8 +174,15 @@ def getitem(a: Any, index: Any) -> Any:
         else:
             return part(a, index)
     check_one_device("t[index]", a, index)
-    index = raw_index(index)
-    return (part if is_basic(index) else pick)(a, index)
+    bare = raw_index(index)
+    if not is_basic(bare):
+        return pick(a, bare)
+    found = part(a, bare)
+    # An array without axes leads where a number does, and to a copy, as other arrays do. A tensor without axes is a
+    # number: what is a number of NumPy's, as the result of np.argmax, is such a tensor here.
+    return (
+        copy(found) if any(isinstance(item, np.ndarray) for item in (index if kind is tuple else (index,))) else found
+    )
 
 
 def is_basic(index: Any) -> bool:
@@ -207,13 +218,11 @@ def _(g: Any) -> None:
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
     """Return the elements at indices along an axis; None counts them in one row."""
-    a = array_like(a)
-    if axis is None:
-        a, axis = reshape(a, -1), 0
+    a, axis = line(a, axis)
     indices = array_like(indices)
     if indices.dtype.kind == "f" and not indices.size:
         indices = indices.astype(np.intp)
-    result = take_(a, indices, axis_index(axis, a.ndim), mode)
+    result = take_(a, indices, axis, mode)
     return result if out is None else write(out, result)
 
 
@@ -239,7 +248,7 @@ RULES[np.take_along_axis] = take_along_axis
 def grid_along(places: Any, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     """Return the index that leads, for each row of an array of that shape along an axis, to its own row of places."""
     return tuple(
-        places if one == axis else np.arange(length).reshape(-1, *(1,) * (len(shape) - one - 1))
+        places if one == axis else np.arange(length).reshape(length, *(1,) * (len(shape) - one - 1))
         for one, length in enumerate(shape)
     )
 
@@ -263,28 +272,51 @@ def extract(condition: Any, arr: Any) -> Any:
 RULES[np.extract] = extract
 
 
+@primitive()
+def delete_(arr: Any, obj: Any, axis: int) -> Any:
+    """Return `arr` without the elements at `obj`, which nobody changes later, along an axis."""
+    return np.delete(arr, obj, axis)
+
+
+@derivative(delete_, "arr")
+def _(g: Any, arr_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
+    left = np.delete(np.arange(arr_shape[axis]), obj)
+    return put(g, (*(slice(None),) * axis, left), arr_shape)
+
+
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """Return `arr` without the elements at `obj` along an axis."""
     arr = array_beside(arr, obj)
-    length = math.prod(arr.shape) if axis is None else arr.shape[axis_index(axis, arr.ndim)]
-    obj = obj if isinstance(obj, slice) else raw(obj)
-    return take(arr, np.delete(np.arange(length), obj), axis)
+    if axis is None:
+        arr, axis = (arr if arr.ndim == 1 else ravel(arr)), 0
+    if not isinstance(obj, slice):
+        places = np.array(raw(obj))
+        obj = places if places.size or hasattr(obj, "dtype") else places.astype(np.intp)
+    return delete_(arr, obj, axis_index(axis, arr.ndim))
 
 
 RULES[np.delete] = delete
+
+
+def _with_numbers_beside(values: list[Any]) -> list[Any]:
+    """Return values with Python's numbers as arrays of the dtype that all together have: they leave that to others."""
+    if not any(isinstance(value, _NUMBERS) for value in values):
+        return values
+    dtype = np.result_type(*map(raw, values))
+    return [np.asarray(value, dtype) if isinstance(value, _NUMBERS) else value for value in values]
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """Return for each element the first choice whose condition holds, else the default."""
     if len(condlist) != len(choicelist) or not len(condlist):
         raise ValueError(f"select needs a choice for each condition: {len(condlist)} and {len(choicelist)} were given")
-    result = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+    result, *choices = _with_numbers_beside([default, *choicelist])
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         condition = array_like(condition)  # noqa: PLW2901
         if condition.dtype.kind != "b":
             raise TypeError(f"select needs conditions of dtype bool, not {condition.dtype}")
         result = np.where(condition, choice, result)
-    return result
+    return in_rows(result)
 
 
 RULES[np.select] = select
@@ -293,11 +325,15 @@ RULES[np.select] = select
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """Return for each element that one of the choices which `a` names."""
     names = on_host(raw(a))
-    arrays = list(choices)
+    arrays = _with_numbers_beside(list(choices))
     shape = np.broadcast_shapes(names.shape, *(np.shape(raw(choice)) for choice in arrays))
     number = np.choose(names, np.arange(len(arrays)), mode=mode)  # type: ignore[call-overload]
     together = np.stack([np.broadcast_to(array_beside(choice, a), shape) for choice in arrays])
-    result = take_along_axis(together, np.broadcast_to(number, shape)[np.newaxis], 0)[0]
+    places = np.broadcast_to(number, shape)
+    result = pick(together, (places, *grid_along(places, shape, -1)))
+    if isinstance(choices, (Tracked, np.ndarray)):
+        # Joining has made it one of this machine's byte order.
+        result = result.astype(raw(choices).dtype, copy=False)
     return result if out is None else write(out, result)
 
 
@@ -307,11 +343,18 @@ RULES[np.choose] = choose
 # In order: the gradient goes back the way the elements came.
 
 
+def lines_over(a: Any, axes: tuple[int, ...]) -> Any:
+    """Return the elements with those along `axes` along one axis, the first; the other axes follow in their order."""
+    kept = [axis for axis in range(a.ndim) if axis not in axes]
+    shape = [a.shape[axis] for axis in kept]
+    return reshape(np.transpose(a, (*axes, *kept)), (math.prod(a.shape[axis] for axis in axes), *shape))
+
+
 def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
     """Return the elements along an axis in ascending order."""
     if axis is None:
         a, axis = reshape(a, -1), 0
-    return take_along_axis(a, np.argsort(raw(a), axis, kind, order, stable=stable), axis)
+    return laid_like(take_along_axis(a, np.argsort(raw(a), axis, kind, order, stable=stable), axis), a)
 
 
 RULES[np.sort] = sort
@@ -321,7 +364,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
     """Return the elements along an axis with those in their place that would be at `kth` in order."""
     if axis is None:
         a, axis = reshape(a, -1), 0
-    return take_along_axis(a, np.argpartition(raw(a), raw(kth), axis, kind, order), axis)
+    return laid_like(take_along_axis(a, np.argpartition(raw(a), raw(kth), axis, kind, order), axis), a)
 
 
 RULES[np.partition] = partition

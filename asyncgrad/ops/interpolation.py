@@ -8,12 +8,12 @@ import numpy as np
 
 from ..errors import ArgumentTypeError, MissingDerivativeError
 from ..graph.values import beside, on_host, raw
-from .axes import array_like, axis_tuple, kept_shape, reduced_axes
+from .axes import array_like, axis_tuple, in_rows, kept_shape, laid_like, reduced_axes
 from .cumulative import rows
 from .dispatch import write
-from .indexing import getitem, sort, take
+from .indexing import getitem, lines_over, sort, take
 from .primitive import RULES
-from .shaping import moveaxis, reshape
+from .shaping import reshape
 
 __all__ = ["gradient", "interp", "percentile", "quantile"]
 
@@ -36,26 +36,29 @@ def quantile(
     a = array_like(a)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take real numbers, not {a.dtype}: pass a.real")
-    a = a if a.dtype.kind == "f" else a.astype(float)
+    if a.dtype.kind not in "fiu":
+        raise ArgumentTypeError(f"a quantile is of real numbers, and this array has dtype {a.dtype}: convert it first")
+    a = (
+        a
+        if a.dtype.kind == "f" and a.dtype.isnative
+        else a.astype(a.dtype.newbyteorder("=") if a.dtype.kind == "f" else float)
+    )
     # As everywhere, a Python number leaves the dtype to the array.
     shares = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
     axes = reduced_axes(axis, a.ndim)
-    kept = [one for one in range(a.ndim) if one not in axes]
-    ordered = sort(reshape(np.transpose(a, (*kept, *axes)), (*(a.shape[one] for one in kept), -1)))
-    places = shares * (ordered.shape[-1] - 1)
+    ordered = sort(lines_over(a, axes), 0)
+    places = shares * (ordered.shape[0] - 1)
     below = np.floor(places).astype(int)
-    above = np.minimum(below + 1, ordered.shape[-1] - 1)
-    lower = take(ordered, below, -1)
-    beyond = beside((places - below).astype(shares.dtype), raw(lower))
-    result = lower + (take(ordered, above, -1) - lower) * beyond
-    absent = np.isnan(raw(ordered)[..., -1:]) if shares.ndim else np.isnan(raw(ordered)[..., -1])
+    above = np.minimum(below + 1, ordered.shape[0] - 1)
+    lower = take(ordered, below, 0)
+    beyond = (places - below).astype(shares.dtype).reshape(shares.shape + (1,) * (ordered.ndim - 1))
+    result = lower + (take(ordered, above, 0) - lower) * beside(beyond, raw(lower))
+    absent = np.isnan(raw(ordered)[-1])
     if np.any(absent):
         result = np.where(absent, np.nan, result)
-    if shares.ndim:
-        result = moveaxis(reshape(result, (*ordered.shape[:-1], shares.size)), -1, 0)
-        result = reshape(result, shares.shape + ordered.shape[:-1])
+    result = in_rows(result)
     if keepdims:
         result = reshape(result, shares.shape + kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
@@ -107,6 +110,8 @@ RULES[np.interp] = interp
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Return the slopes of a sampled function along axes: central differences inside, one-sided ones at the ends."""
     f = array_like(f)
+    if f.dtype.kind == "b" and f.ndim:
+        raise TypeError("gradient is of numbers, and this array has dtype bool: convert it first, f.astype(float)")
     f = f if f.dtype.kind in "fc" else f.astype(float)
     axes = reduced_axes(axis, f.ndim) if axis is None or isinstance(axis, tuple) else axis_tuple(axis, f.ndim)
     if edge_order not in (1, 2):
@@ -146,7 +151,7 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
     start, end = rises[rows(axis, None, 1)], rises[rows(axis, -1, None)]
     if edge_order == 2:
         start, end = start - bends[0][rows(axis, None, 1)], end + bends[1][rows(axis, -1, None)]
-    return np.concatenate([start, inside, end], axis, dtype=f.dtype)
+    return laid_like(np.concatenate([start, inside, end], axis, dtype=f.dtype), f)
 
 
 def _steps(points: Any, axis: int, f: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
+from ..graph.numbers import check_numbers
 from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
 from ..graph.values import as_array
@@ -18,7 +19,7 @@ from .dispatch import write
 from .indexing import part
 from .primitive import RULES
 from .self_planned import SelfPlannedNode
-from .shaping import atleast_1d, atleast_2d, atleast_3d, reshape
+from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
 from .splitting import cut
 
 __all__ = [
@@ -101,6 +102,7 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
             requires_grad = requires_grad or array._requires_grad()
     result = data
     if template is not None:
+        check_numbers("stack" if bounds is None else "concatenate", data.dtype, arrays)
         result = type(template)(data, None, 0, template._device)
         mode = GRAD_MODE.get()
         if requires_grad and mode and data.dtype.kind in "fc":
@@ -189,7 +191,7 @@ def block(arrays: Any) -> Any:
         return concatenate([joined(item, level + 1) for item in nested], level - depth)
 
     result = joined(arrays, 0)
-    return result if isinstance(arrays, list) else result + 0
+    return result if isinstance(arrays, list) else copy(result, "C")
 
 
 def _leaves(nested: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph.tracked import Tracked
 from .arithmetic import multiply
-from .axes import array_like
+from .axes import array_like, axis_index, in_rows
 from .contractions import tensordot
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
@@ -88,11 +88,21 @@ def matmul(x1: Any, x2: Any, /) -> Any:
 RULES[np.matmul] = RULES[np.linalg.matmul] = matmul
 
 
+def _scaled(a: Any, b: Any) -> Any:
+    """Return the product of an array with a number, laid out in memory as NumPy does."""
+    result = multiply.call(a, b)
+    return in_rows(result) if result.dtype.char in _BLAS_DTYPES and result.ndim <= 2 else result
+
+
+#: Of matrices of these NumPy has BLAS make products, in rows.
+_BLAS_DTYPES = "fdFD"
+
+
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sum of products over the last axis of `a` and the last but one (or the only one) of `b`."""
     a, b = array_like(a), array_like(b)
     if a.ndim == 0 or b.ndim == 0:
-        result = multiply.call(a, b)
+        result = _scaled(a, b)
     elif b.ndim <= 2:
         result = product(a, b)
     else:
@@ -107,7 +117,7 @@ def inner(a: Any, b: Any, /) -> Any:
     """Return the sum of products over the last axes."""
     a, b = array_like(a), array_like(b)
     if a.ndim == 0 or b.ndim == 0:
-        return multiply.call(a, b)
+        return _scaled(a, b)
     return product(a, b) if b.ndim == 1 else tensordot(a, b, (-1, -1))
 
 
@@ -150,7 +160,9 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         x1, x2 = moveaxis(x1, axis, -1), moveaxis(x2, axis, -1)
     if x1.ndim == 0 or x2.ndim == 0 or x1.shape[-1] != x2.shape[-1]:
         raise ValueError(f"vecdot needs vectors of one length, and the shapes are {x1.shape} and {x2.shape}")
-    return sum_.call((np.conjugate(x1) if x1.dtype.kind == "c" else x1) * x2, -1)
+    products = (np.conjugate(x1) if x1.dtype.kind == "c" else x1) * x2
+    # A sum of small integers would have a larger dtype.
+    return sum_.call(products, -1, products.dtype if products.dtype.kind in "biu" else None)
 
 
 RULES[np.vecdot] = RULES[np.linalg.vecdot] = vecdot
@@ -194,7 +206,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if a.shape[0] != 3 or b.shape[0] != 3:
         raise ValueError(f"cross takes vectors of three elements, not of {a.shape[0]} and {b.shape[0]}")
     parts = [a[left] * b[right] - a[right] * b[left] for left, right in ((1, 2), (2, 0), (0, 1))]
-    return moveaxis(np.stack(parts), 0, axisc)
+    result = np.stack(parts, -1)
+    return result if axis_index(axisc, result.ndim) == result.ndim - 1 else moveaxis(result, -1, axisc)
 
 
 RULES[np.cross] = cross

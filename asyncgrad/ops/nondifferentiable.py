@@ -9,6 +9,7 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import MissingDerivativeError
+from ..graph.numbers import check_numbers
 from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
 from ..graph.values import as_array, is_foreign
@@ -111,10 +112,11 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
 class NonDifferentiable:
     """A NumPy function called on the arrays of its Tensors; arrays that it returns become plain tensors."""
 
-    __slots__ = ("function",)
+    __slots__ = ("__name__", "function")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.__name__ = function.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; wrap arrays and NumPy scalars, and return anything else as it is."""
@@ -129,7 +131,7 @@ class NonDifferentiable:
         for other in tensors:
             if other._device is not template._device:
                 raise mixed_devices(self.function.__name__, template, other)
-        return _wrapped(result, template)
+        return _wrapped(result, template, self.function, args)
 
     def __repr__(self) -> str:
         return f"<non-differentiable {self.function.__name__}>"
@@ -146,11 +148,13 @@ def _bare(value: Any, tensors: list[Tracked]) -> Any:
     return value
 
 
-def _wrapped(result: Any, template: Tracked) -> Any:
-    if isinstance(result, (np.ndarray, np.generic)) or is_foreign(result):
+def _wrapped(result: Any, template: Tracked, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    if result.__class__ is np.ndarray or isinstance(result, (np.ndarray, np.generic)) or is_foreign(result):
+        if result.dtype.kind not in "biufc":
+            check_numbers(function.__name__, result.dtype, args)
         return template.__class__(as_array(result), None, 0, template._device)
     if result.__class__ is tuple:
-        return tuple(_wrapped(part, template) for part in result)
+        return tuple(_wrapped(part, template, function, args) for part in result)
     return result
 
 

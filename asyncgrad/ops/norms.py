@@ -20,8 +20,8 @@ __all__ = ["matrix_norm", "norm", "vector_norm"]
 @primitive()
 def euclidean_norm(x: Any, axis: Any, keepdims: bool) -> Any:
     """Return the square root of the sum of squares."""
-    if axis is None and not keepdims:
-        return np.linalg.norm(x)
+    if axis is None:
+        return np.linalg.norm(x, axis=None, keepdims=keepdims)
     return np.sqrt(sum_over((x.conj() * x).real if x.dtype.kind == "c" else x * x, axis, None, None, keepdims))
 
 
@@ -87,7 +87,9 @@ def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> A
             )
         raise ValueError(f"a matrix has no norm of order {ord!r}")
     first, second, extreme = folds[ord]
-    result = extreme(sum(absolute(x), first, None, None, True), second, None, True)
+    # Of no elements the largest is 0, as NumPy has it for a norm, and there is no smallest.
+    initial = 0 if extreme is max and not x.shape[second] else None
+    result = extreme(sum(absolute(x), first, None, None, True), second, None, True, initial)
     return result if keepdims else np.squeeze(result, axis=(rows, columns))
 
 

@@ -112,12 +112,12 @@ class Primitive:
         for numpy_function in self.numpy_functions:
             RULES[numpy_function] = self.call
 
-    def operator(self, deferred: Callable[[Any, TypeError], Any]) -> Callable[[Any, Any], Any]:
+    def operator(self, deferred: Callable[[Any, Exception, str], Any]) -> Callable[[Any, Any], Any]:
         """Return the operator of a function of two arrays: its driver, as a method of the tensor on the left.
 
         Args:
-            deferred: called with the other operand and the error where the function refuses that; what it returns is
-                returned.
+            deferred: called with the other operand, the error, and the name of the function where that refuses the
+                operand; what it returns is returned.
         """
         return self._generate_call({"_deferred": deferred}, is_operator=True)
 

@@ -9,10 +9,10 @@ import numpy as np
 from ..errors import MissingDerivativeError
 from ..graph.tracked import Tracked
 from ..graph.values import on_host, raw
-from .axes import array_beside, array_like, axis_index, axis_tuple
-from .indexing import take
+from .axes import array_beside, array_like, axis_tuple
+from .indexing import put, take
 from .primitive import RULES, derivative, primitive
-from .shaping import broadcast_to, reshape, swapaxes
+from .shaping import line, swapaxes
 
 __all__ = ["flip", "fliplr", "flipud", "pad", "repeat", "roll", "rot90", "tile"]
 
@@ -98,9 +98,12 @@ def _(g: Any, a_shape: tuple[int, ...], repeats: int, axis: int) -> Any:
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return each element along an axis several times: all as often, or each as often as its own count says."""
     a, counts = array_beside(a, repeats), on_host(raw(repeats))
-    if axis is None:
-        a, axis = reshape(a, -1), 0
-    axis = axis_index(axis, a.ndim)
+    a, axis = line(a, axis)
+    if counts.ndim > 1:
+        raise ValueError(f"repeat takes one count, or a row of them, not an array of shape {counts.shape}")
+    if not counts.size and not hasattr(repeats, "dtype"):
+        # An empty list says nothing of its dtype.
+        counts = counts.astype(np.intp)
     if counts.size == 1:
         return repeat_(a, int(counts.reshape(())), axis)
     return take(a, np.repeat(np.arange(a.shape[axis]), counts), axis)
@@ -109,16 +112,23 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 RULES[np.repeat] = repeat
 
 
+@primitive()
+def tile_(A: Any, reps: tuple[int, ...]) -> Any:
+    """Return the whole array side by side with itself, so many times along each axis."""
+    return np.tile(A, reps)
+
+
+@derivative(tile_, "A")
+def _(g: Any, A_shape: tuple[int, ...], reps: tuple[int, ...]) -> Any:
+    counts = (1,) * (g.ndim - len(reps)) + reps
+    shape = (1,) * (g.ndim - len(A_shape)) + A_shape
+    g = g.reshape([length for pair in zip(counts, shape, strict=True) for length in pair])
+    return np.sum(g, axis=tuple(range(0, g.ndim, 2))).reshape(A_shape)
+
+
 def tile(A: Any, reps: Any) -> Any:
     """Return the whole array side by side with itself, so many times along each axis."""
-    A = array_beside(A, reps)
-    counts = tuple(int(count) for count in np.ravel(raw(reps)))
-    counts = (1,) * (A.ndim - len(counts)) + counts
-    shape = (1,) * (len(counts) - A.ndim) + A.shape
-    beside = [length for pair in zip(counts, shape, strict=True) for length in pair]
-    spaced = reshape(A, [length for one in shape for length in (1, one)])
-    whole = tuple(count * length for count, length in zip(counts, shape, strict=True))
-    return reshape(broadcast_to(spaced, tuple(beside)), whole, copy=True)
+    return tile_(array_beside(A, reps), tuple(int(count) for count in np.ravel(raw(reps))))
 
 
 RULES[np.tile] = tile
@@ -133,12 +143,28 @@ _BORDERS_OF_ELEMENTS = ("edge", "reflect", "symmetric", "wrap")
 @primitive()
 def pad_constant(array: Any, pad_width: tuple[tuple[int, int], ...], constant_values: Any) -> Any:
     """Return the array with a border of constants around it."""
-    return np.pad(array, pad_width, constant_values=constant_values)
+    return np.pad(array, pad_width or 0, constant_values=constant_values)
 
 
 @derivative(pad_constant, "array")
 def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...]) -> Any:
     return g[tuple(slice(before, before + length) for (before, _), length in zip(pad_width, array_shape, strict=True))]
+
+
+@primitive()
+def pad_elements(array: Any, pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
+    """Return the array with a border of its own elements around it."""
+    return np.pad(array, pad_width or 0, mode)  # type: ignore[call-overload]
+
+
+@derivative(pad_elements, "array")
+def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
+    for axis, width in enumerate(pad_width):
+        if width != (0, 0):
+            length = array_shape[axis]
+            places = np.pad(np.arange(length), width, mode)  # type: ignore[call-overload]
+            g = put(g, (*(slice(None),) * axis, places), (*array_shape[: axis + 1], *g.shape[axis + 1 :]))
+    return g
 
 
 def _pad_width(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
@@ -177,10 +203,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if kwargs.pop("reflect_type", "even") != "even":
         raise MissingDerivativeError("numpy.pad has no derivative rule for reflect_type='odd', only for 'even'")
     _no_more(mode, kwargs)
-    for axis, width in enumerate(widths):
-        if width != (0, 0):
-            array = take(array, np.pad(np.arange(array.shape[axis]), width, mode), axis)
-    return array
+    return pad_elements(array, widths, mode)
 
 
 def _no_more(mode: str, kwargs: dict[str, Any]) -> None:

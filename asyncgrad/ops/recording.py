@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..graph.numbers import check_numbers
 from ..graph.tracked import CreationMeta, VersionCounter
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _NAMES: dict[str, Any] = {
     "_NO_GRAD": CreationMeta.NO_GRAD,
     "_VersionCounter": VersionCounter,
     "_asarray": np.asarray,
+    "_check_numbers": check_numbers,
     "_float64": np.dtype(np.float64),
     "_may_share_memory": np.may_share_memory,
     "_ndarray": np.ndarray,
@@ -81,14 +83,15 @@ def generate_call(
     lines = [
         f"def call({_parameters(signature, namespace)}):",
         *(_unwrap_operands(name, tensor_names) if is_operator else _unwrap(name, tensor_names)),
-        *_compute(signature, tensor_names, is_operator),
+        *_compute(name, signature, tensor_names, is_operator),
         "    _mode = _grad_mode()",
         *(_share_memory(signature, tensor_names) if views else ()),
-        *_find_edges(tensor_names, always_floating, is_operator),
-        *_make_node(signature, tensor_names),
+        *_find_edges(name, signature, tensor_names, always_floating, is_operator),
+        *_make_node(name, signature, tensor_names),
     ]
-    exec(compile("\n".join(lines), f"<call of {name}>", "exec"), namespace)  # noqa: S102
+    exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
     call: Callable[..., Any] = namespace["call"]
+    call.__name__ = name
     return call
 
 
@@ -125,14 +128,14 @@ def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
     ]
 
 
-def _compute(signature: inspect.Signature, tensor_names: Sequence[str], is_operator: bool) -> list[str]:
+def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_operator: bool) -> list[str]:
     """Call the function, and put its result into a tensor without a constructor, which would cost a call."""
     plain = _arguments(signature, lambda parameter: parameter)
     raw = _arguments(signature, lambda parameter: f"_raw_{parameter}" if parameter in tensor_names else parameter)
     if is_operator:
         lines = [
             f"    try: _data = _function({raw})",
-            f"    except TypeError as error: return _deferred({tensor_names[1]}, error)",
+            f"    except Exception as error: return _deferred({tensor_names[1]}, error, {name!r})",
         ]
     else:
         lines = ["    if _template is None:", f"        return _function({plain})", f"    _data = _function({raw})"]
@@ -174,11 +177,15 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
     ]
 
 
-def _find_edges(tensor_names: Sequence[str], always_floating: bool, is_operator: bool) -> list[str]:
+def _find_edges(
+    name: str, signature: inspect.Signature, tensor_names: Sequence[str], always_floating: bool, is_operator: bool
+) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
+    check = _check_numbers(name, signature, tensor_names, always_floating)
     lines = [
         f"    if not (_mode{floating}):",
+        *check,
         # A watcher, which is false too: see GRAD_MODE.
         f"        if not _mode and _mode is not False: _mode.used({', '.join(tensor_names)})",
         "        return _out",
@@ -207,18 +214,34 @@ def _find_edges(tensor_names: Sequence[str], always_floating: bool, is_operator:
             # A leaf needs no mark of a parent: it has no edges that could change.
             f"                _key += {1 << index + count}",
         ]
-    return [*lines, f"    if _key < {1 << count}:", "        return _out"]
+    # What is not always floating has been found to be so.
+    return [*lines, f"    if _key < {1 << count}:", *(check if always_floating else ()), "        return _out"]
 
 
-def _make_node(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
+def _check_numbers(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool) -> list[str]:
+    """Raise if a result that is not recorded holds no numbers; that of a ufunc of nothing but tensors does."""
+    every = (1 << len(tensor_names)) - 1
+    if is_ufunc and every == 1:
+        return []
+    others = f"_key != {every} and " if is_ufunc else ""
+    return [f"        if {others}_data.dtype.kind not in 'biufc': {_refusal(name, signature)}"]
+
+
+def _refusal(name: str, signature: inspect.Signature) -> str:
+    return f"_check_numbers({name!r}, _data.dtype, ({''.join(f'{parameter}, ' for parameter in signature.parameters)}))"
+
+
+def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
     """Make the node, and let it save what its plan names."""
     count = len(tensor_names)
     nodes = "".join(f"_node_{tensor}, " for tensor in tensor_names)
     values = "".join(f"{parameter}, " for parameter in signature.parameters)
     return [
         "    _dtype = _data.dtype",
-        # The first test is there for speed: it spares most results the second one.
-        f"    if _dtype is not _float64 and _dtype.kind == 'c': _key += {1 << 2 * count}",
+        # The first two tests are there for speed: they spare most results the third one.
+        "    if _dtype is not _float64 and _dtype.kind != 'f':",
+        f"        if _dtype.kind != 'c': {_refusal(name, signature)}",
+        f"        _key += {1 << 2 * count}",
         "    try:",
         "        _plan = _plans[_key]",
         "    except KeyError:",

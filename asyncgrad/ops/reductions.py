@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..graph.tracked import Tracked
 from ..graph.values import raw
 from .axes import (
     array_beside,
@@ -23,7 +25,7 @@ from .axes import (
 from .cumulative import product_of_others, real_if_asked
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
-from .shaping import reshape
+from .shaping import copy, reshape
 
 __all__ = [
     "amax",
@@ -76,8 +78,13 @@ def sum(
     """Return the sum over axes, of the elements where `where` holds, and of `initial`."""
     result = _sum(a if where is True else np.where(where, a, 0), axis, dtype, keepdims)
     if not (isinstance(initial, (int, float)) and initial == 0):
-        result = result + initial
+        result = result + _initial(initial, result)
     return _into(out, result)
+
+
+def _initial(value: Any, result: Any) -> Any:
+    """Return what a reduction begins with in the dtype of its result, as NumPy has it."""
+    return value if isinstance(value, Tracked) else np.asarray(value).astype(result.dtype)[()]
 
 
 RULES[np.sum] = sum
@@ -114,8 +121,13 @@ RULES[np.mean] = mean
 
 def _chosen(where: Any, a: Any, axis: Any, keepdims: Any) -> Any:
     """Return how many elements `where` chooses, as an array of a real dtype that keeps that of `a`."""
-    dtype = raw(a).real.dtype if a.dtype.kind in "fc" else None
+    dtype = _native(raw(a).real.dtype) if a.dtype.kind in "fc" else None
     return np.sum(np.broadcast_to(raw(where), a.shape), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _native(dtype: Any) -> Any:
+    """Return a dtype in the byte order of this machine, as that of a ufunc's result is."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
@@ -123,15 +135,17 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     a = array_like(a)
     if weights is None:
         result = _mean(a, axis, None, keepdims)
-        total = array_beside(np.full(result.shape, a.size / (result.size or 1), result.dtype), result)
+        total = array_beside(np.full(result.shape, math.prod(a.shape) / math.prod(result.shape), result.dtype), result)
     else:
         weights = _along(array_beside(weights, a), a, axis)
         # As in NumPy, the weights are summed in the dtype of the result, which may be complex where they are real.
         dtype = np.result_type(a.dtype, weights.dtype, *(() if a.dtype.kind in "fc" else (np.float64,)))
-        total = _sum(np.broadcast_to(weights, a.shape), axis, dtype, keepdims)
+        total = _sum(weights, axis, dtype, keepdims)
         if np.any(raw(total) == 0):
             raise ZeroDivisionError("the weights of an average sum to zero: it cannot be normalized")
         result = _sum(a * weights, axis, None, keepdims) / total
+        if returned and total.shape != result.shape:
+            total = copy(np.broadcast_to(total, result.shape), "C")
     return (result, total) if returned else result
 
 
@@ -252,7 +266,7 @@ def prod(
     """Return the product over axes, of the elements where `where` holds, and of `initial`."""
     result = _prod(real_if_asked(a if where is True else np.where(where, a, 1), dtype), axis, dtype, keepdims)
     if not (isinstance(initial, (int, float)) and initial == 1):
-        result = result * initial
+        result = result * _initial(initial, result)
     return _into(out, result)
 
 
@@ -299,12 +313,14 @@ def _extreme_function(
         if where is not True:
             if initial is None:
                 raise ValueError(f"{name} of a selection (where=) may be of nothing: pass initial= as well")
-            a = np.where(where, a, outermost if a.dtype.kind == "f" else initial)
+            a = np.where(where, a, outermost if a.dtype.kind == "f" else _initial(initial, a))
         if initial is None:
             return _into(out, plain(a, axis, keepdims))
         if reduced_count(a.shape, axis) == 0:
-            return _into(out, _sum(a, axis, a.dtype, keepdims) + initial)
-        return _into(out, pair(plain(a, axis, keepdims), initial))
+            nothing = _sum(a, axis, _native(a.dtype), keepdims)
+            return _into(out, nothing + _initial(initial, nothing))
+        result = plain(a, axis, keepdims)
+        return _into(out, pair(result, _initial(initial, result)))
 
     extreme.__name__ = name
     extreme.__doc__ = f"Return the {'largest' if name == 'max' else 'smallest'} element along axes, as NumPy does."

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..graph.tracked import Tracked
 from ..graph.values import as_array, is_foreign
-from .axes import arrays_together, axis_index, axis_tuple, inverse_permutation
+from .axes import array_like, arrays_together, axis_index, axis_tuple, inverse_permutation
 from .primitive import RULES, derivative, primitive
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "broadcast_to",
     "copy",
     "expand_dims",
+    "line",
     "matrix_transpose",
     "meshgrid",
     "moveaxis",
@@ -51,22 +54,36 @@ _reshape = reshape_.call
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     """Return the elements of `a` in another shape, read and written in the given order."""
     if order == "A":
-        # What "A" means hangs on the memory of `a`, which the gradient need not share: settle it here.
-        flags = _flags(a)
-        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+        order = _order_of(a)
     result = _reshape(a, shape, order)
-    if copy is not None and np.may_share_memory(_raw(a), _raw(result)) is not (not copy):
-        if not copy:
-            raise ValueError(f"reshaping to {shape} has to copy here, and copy=False forbids it")
-        return copy_(result, "K")
+    if copy is None:
+        return result
+    shares = not math.prod(result.shape) or np.may_share_memory(_raw(a), _raw(result))
+    if copy:
+        return copy_(result, order) if shares else result
+    if not shares:
+        raise ValueError(f"reshaping to {shape} has to copy here, and copy=False forbids it")
     return result
 
 
 RULES[np.reshape] = reshape
 
 
+@primitive(views=True)
+def ravel_(a: Any, order: str) -> Any:
+    """Return the elements in one row, side by side in memory; a view where they lie so."""
+    return a.ravel(order)
+
+
+@derivative(ravel_, "a")
+def _(g: Any, a_shape: tuple[int, ...], order: str) -> Any:
+    return g.reshape(a_shape, order=order)
+
+
 def ravel(a: Any, order: str = "C") -> Any:
     """Return the elements of `a` in one row."""
+    if order == "A":
+        order = _order_of(a)
     if order == "K":
         # As they lie in memory: the longest stride first.
         strides = _raw(a).strides
@@ -74,7 +91,7 @@ def ravel(a: Any, order: str = "C") -> Any:
         if axes != list(range(len(axes))):
             a = transpose_(a, tuple(axes))
         order = "C"
-    return reshape(a, -1, order)
+    return ravel_(a, order)
 
 
 RULES[np.ravel] = ravel
@@ -84,8 +101,23 @@ def _raw(a: Any) -> Any:
     return a._data if isinstance(a, Tracked) else a
 
 
-def _flags(a: Any) -> Any:
-    return as_array(_raw(a)).flags
+def _order_of(a: Any) -> str:
+    """Return what the order "A" means, which hangs on the memory of `a`: its gradient need not lie alike."""
+    flags = as_array(_raw(a)).flags
+    return "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+
+
+def line(a: Any, axis: int | None) -> tuple[Any, int]:
+    """Return an array, and the axis of it to go along, from the front; axis None makes one row of it.
+
+    What has no axes counts as a row of one element, as in NumPy's oldest functions.
+    """
+    a = array_like(a)
+    if axis is None:
+        return (a if a.ndim == 1 else reshape(a, -1)), 0
+    if a.ndim == 0:
+        a = reshape(a, 1)
+    return a, axis_index(axis, a.ndim)
 
 
 # The order of axes.
@@ -186,26 +218,40 @@ def _(g: Any, a_shape: tuple[int, ...]) -> Any:
 squeeze = squeeze_.call
 
 
-def _at_least(arys: tuple[Any, ...], missing: dict[int, tuple[int, ...]]) -> Any:
-    """Return each array with the axes that `missing` names for its number of axes; one array as itself."""
+@primitive(views=True)
+def with_axes_(a: Any, count: int) -> Any:
+    """Return a view with so many axes, of an array that has fewer, placed as NumPy's atleast functions do."""
+    return _AT_LEAST[count](a)
+
+
+_AT_LEAST: dict[int, Any] = {1: np.atleast_1d, 2: np.atleast_2d, 3: np.atleast_3d}
+
+
+@derivative(with_axes_, "a")
+def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+    return g.reshape(a_shape)
+
+
+def _at_least(arys: tuple[Any, ...], count: int) -> Any:
+    """Return each array with so many axes at least; one array as itself."""
     arrays = arrays_together(arys)
-    results = tuple(expand_dims(a, missing[a.ndim]) if a.ndim in missing else a for a in arrays)
+    results = tuple(with_axes_(a, count) if a.ndim < count else a for a in arrays)
     return results[0] if len(results) == 1 else results
 
 
 def atleast_1d(*arys: Any) -> Any:
     """Return each array with at least one axis."""
-    return _at_least(arys, {0: (0,)})
+    return _at_least(arys, 1)
 
 
 def atleast_2d(*arys: Any) -> Any:
     """Return each array with at least two axes, new ones in front."""
-    return _at_least(arys, {0: (0, 1), 1: (0,)})
+    return _at_least(arys, 2)
 
 
 def atleast_3d(*arys: Any) -> Any:
     """Return each array with at least three axes: a row lies along the middle one."""
-    return _at_least(arys, {0: (0, 1, 2), 1: (0, 2), 2: (2,)})
+    return _at_least(arys, 3)
 
 
 RULES[np.atleast_1d] = atleast_1d
@@ -235,32 +281,47 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 RULES[np.broadcast_to] = broadcast_to
 
 
+@primitive(views=True)
+def broadcast_beside_(array: Any, shape: Any) -> Any:
+    """Return a view in a larger shape, into which NumPy lets write, with a warning."""
+    if is_foreign(array):
+        return np.broadcast_to(array, shape)
+    return np.broadcast_arrays(array, np.broadcast_to(False, shape))[0]
+
+
+@derivative(broadcast_beside_, "array")
+def _(g: Any) -> Any:
+    return g
+
+
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
-    """Return the arrays as read-only views in their common shape."""
+    """Return the arrays as views in their common shape; those that have it already as they are."""
     shape = np.broadcast_shapes(*(np.shape(_raw(array)) for array in args))
-    return tuple(broadcast_to_(array, shape) for array in arrays_together(args))
+    arrays = arrays_together(args)
+    if all(array.shape == shape for array in arrays):
+        return tuple(arrays)
+    return tuple(broadcast_beside_(array, shape) for array in arrays)
 
 
 RULES[np.broadcast_arrays] = broadcast_arrays
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Sequence[Any]:
     """Return the coordinates of a grid, one array for each axis."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid takes indexing='xy' or 'ij', not {indexing!r}")
-    rows = [reshape(x, -1) for x in arrays_together(xi)]
+    rows = arrays_together(xi)
     axes = list(range(len(rows)))
     if indexing == "xy":
         axes[:2] = axes[:2][::-1]
-    lengths = [0] * len(rows)
-    for axis, row in zip(axes, rows, strict=True):
-        lengths[axis] = row.shape[0]
-    grids = []
-    for axis, row in zip(axes, rows, strict=True):
-        grid = reshape(row, [-1 if other == axis else 1 for other in range(len(rows))])
-        grid = grid if sparse else broadcast_to_(grid, tuple(lengths))
-        grids.append(copy_(grid, "C") if copy else grid)
-    return tuple(grids)
+    grids: Any = [
+        reshape(row, [-1 if other == axis else 1 for other in range(len(rows))])
+        for axis, row in zip(axes, rows, strict=True)
+    ]
+    if not sparse:
+        grids = broadcast_arrays(*grids)
+    # A list where NumPy gives one.
+    return tuple(copy_(grid, "C") for grid in grids) if copy else grids
 
 
 RULES[np.meshgrid] = meshgrid

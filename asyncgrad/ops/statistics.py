@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..graph.values import raw
-from .axes import array_like, kept_shape, reduced_axes
+from .axes import array_like, kept_shape, laid_like, reduced_axes
 from .dispatch import write
-from .indexing import sort
+from .indexing import lines_over, sort, take
 from .primitive import RULES
 from .reductions import max, mean, min, prod, std, sum, var
 from .shaping import reshape
@@ -21,22 +22,33 @@ __all__ = ["median", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """Return the middle element along axes, or the mean of the two in the middle."""
     a = array_like(a)
-    a = a if a.dtype.kind in "fc" else a.astype(float)
+    if a.dtype.kind not in "fc" or not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("=") if a.dtype.kind in "fc" else float)
     axes = reduced_axes(axis, a.ndim)
-    kept = [one for one in range(a.ndim) if one not in axes]
-    rows = reshape(np.transpose(a, (*kept, *axes)), (*(a.shape[one] for one in kept), -1))
-    ordered, middle = sort(rows), rows.shape[-1] // 2
-    if rows.shape[-1] % 2:
-        result = ordered[..., middle]
-    else:
-        result = (ordered[..., middle - 1] + ordered[..., middle]) / 2
+    ordered = sort(lines_over(a, axes), 0)
+    length = ordered.shape[0]
+    if not length:
+        return mean(a, axes, None, out, keepdims)
+    result = take(ordered, length // 2, 0)
+    if not length % 2:
+        result = (take(ordered, length // 2 - 1, 0) + result) / 2
     # In order a nan comes last, and the median of what holds one is nan.
-    absent = np.isnan(raw(ordered)[..., -1])
+    absent = np.isnan(raw(ordered)[-1])
     if np.any(absent):
         result = np.where(absent, np.nan, result)
+    if a.shape and math.prod(a.shape):
+        result = laid_like(result, _first_over(raw(a), axes))
     if keepdims:
         result = reshape(result, kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
+
+
+def _first_over(array: Any, axes: tuple[int, ...]) -> Any:
+    """Return what stands first along axes, in memory that NumPy lays its medians out like."""
+    if len(axes) == 1:
+        return array[(*(slice(None),) * axes[0], 0)]
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    return array.transpose((*kept, *axes)).reshape((*(array.shape[axis] for axis in kept), -1))[..., 0]
 
 
 RULES[np.median] = median
@@ -57,6 +69,8 @@ def _of_others(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reduction of the elements that are no nan."""
 
     def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
+        if a.dtype.kind not in "fc":
+            return plain(a, *args, where=where, **kwargs)
         return plain(a, *args, where=np.logical_and(~np.isnan(raw(a)), raw(where)), **kwargs)
 
     reduction.__name__ = f"nan{plain.__name__}"
@@ -75,6 +89,8 @@ def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[
     """Return an extreme of the elements that are no nan; of nothing else than nans it is nan."""
 
     def reduction(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **kwargs: Any) -> Any:
+        if a.dtype.kind not in "fc":
+            return plain(a, axis, out, keepdims, **kwargs)
         absent = np.isnan(raw(a))
         result = plain(np.where(absent, outermost, a), axis, None, keepdims, **kwargs)
         nothing = np.all(absent, axis=axis, keepdims=keepdims)

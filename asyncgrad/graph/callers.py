@@ -1,0 +1,62 @@
+"""Names of functions for errors: of a ufunc, and of the library's function that a caller has called. Slow."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from types import FrameType
+
+import numpy as np
+
+__all__ = ["calling_function", "ufunc_name"]
+
+#: Where the code of libraries lies; what lies elsewhere is the user's.
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def ufunc_name(ufunc: np.ufunc) -> str:
+    """Return the name of a ufunc with its module, as in scipy.special.erf; it does not know that itself."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        return f"numpy.{name}"
+    modules = [
+        module
+        for module, contents in list(sys.modules.items())
+        if getattr(contents, "__dict__", {}).get(name) is ufunc and not _is_private(module)
+    ]
+    return f"{min(modules, key=len)}.{name}" if modules else name
+
+
+def calling_function(depth: int = 1) -> str | None:
+    """Return the name of the library's function that has led to here; None where the user's own code has.
+
+    Args:
+        depth: how many frames to leave out, the caller's being one.
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)
+    root = "" if frame is None else _root(frame)
+    entries: list[tuple[str, str]] = []
+    while frame is not None and _root(frame) == root and frame.f_code.co_filename.startswith(_LIBRARIES):
+        for name in frame.f_code.co_freevars:
+            # The function that a wrapper stands for.
+            wrapped = frame.f_locals.get(name)
+            entries.append((_public(getattr(wrapped, "__module__", None)), getattr(wrapped, "__qualname__", name)))
+        entries.append((_public(frame.f_globals.get("__name__")), frame.f_code.co_qualname))
+        frame = frame.f_back
+    for module, name in reversed(entries):
+        # What wraps a function has a name that nobody can look up.
+        if hasattr(sys.modules.get(module), name.partition(".")[0]):
+            return f"{module}.{name}"
+    return ".".join(entries[-1]) if entries else None
+
+
+def _public(module: str | None) -> str:
+    return ".".join(part for part in (module or "").split(".") if not part.startswith("_"))
+
+
+def _root(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _is_private(module: str) -> bool:
+    return any(part.startswith("_") for part in module.split("."))

@@ -218,7 +218,7 @@ class Tensor(ObservedTensor):
         return view
 
     def item(self, *index: int) -> Any:
-        """Return the one element as a Python number."""
+        """Return the one element as a Python number, without history; `float(t)` refuses where that would be lost."""
         return self._data.item(*index)
 
     # Gradients.
@@ -263,14 +263,17 @@ class Tensor(ObservedTensor):
         return call_function(function, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if self._requires_grad():
-            raise RequiresGradError(
-                f"converting a tensor of shape {self.shape} that requires grad to an ndarray would drop its history "
-                "in silence: write t.numpy() or t.detach() if that is meant, and np.stack to join tensors"
-            )
+        self._needs_no_grad("an ndarray", "t.numpy()", "np.stack to join tensors")
         if copy is None:
             return np.asarray(self._data, dtype)
         return np.array(self._data, dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self._needs_no_grad("an array of another library", "t.numpy()")
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._data.__dlpack_device__()
 
     # Copies.
 

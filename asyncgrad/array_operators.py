@@ -207,7 +207,7 @@ class ArrayOperators(Tracked):
 
     def __len__(self) -> int:
         if self._data.ndim == 0:
-            raise TypeError("a tensor without axes has no len(): t.item() is its one element")
+            raise TypeError("len() of unsized object: a tensor without axes has one element, t.item()")
         return len(self._data)
 
     def __iter__(self) -> Iterator[Self]:

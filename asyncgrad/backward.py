@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import truth
 from .batched import execute_batched
 from .engine.completion import warn
 from .engine.engine import Engine
@@ -55,6 +56,7 @@ async def backward(
         InvalidRootError: a root does not require grad, or is not a scalar and has no gradient to start from.
         InvalidGradientError: a starting gradient does not fit its root.
         ReleasedGraphError: the graph was run before without `retain_graph`.
+        ArgumentTypeError: `retain_graph` or `create_graph` is no truth value.
 
     Source: torch.autograd.backward.
 
@@ -67,6 +69,11 @@ async def backward(
         >>> ag.run(main())
         tensor([2., 4.], dtype=float64, device='cpu')
     """
+    # The first test of each is there for speed.
+    if retain_graph is not None:
+        retain_graph = truth(retain_graph, "retain_graph")
+    if create_graph is not False:
+        create_graph = truth(create_graph, "create_graph")
     roots = _as_sequence(tensors, "root")
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
@@ -132,6 +139,12 @@ async def grad(
         >>> ag.run(main())
         (tensor(2., dtype=float64, device='cpu'),)
     """
+    if retain_graph is not None:
+        retain_graph = truth(retain_graph, "retain_graph")
+    if create_graph is not False:
+        create_graph = truth(create_graph, "create_graph")
+    allow_unused = None if allow_unused is None else truth(allow_unused, "allow_unused")
+    materialize_grads = truth(materialize_grads, "materialize_grads")
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads=True gives zeros for unused inputs: leave out allow_unused=False")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
@@ -141,7 +154,7 @@ async def grad(
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
     keep_graph = create_graph if retain_graph is None else retain_graph
     batch: tuple[int, ...] = ()
-    if is_grads_batched:
+    if truth(is_grads_batched, "is_grads_batched"):
         batch, captured = await _capture_rows(roots, grad_outputs, wanted, keep_graph, create_graph)
     else:
         captured = await _capture(roots, grad_outputs, wanted, keep_graph, create_graph)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from .arguments import truth
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from .graph.leaf import gradient_edge
 from .graph.node import Node
@@ -93,7 +94,7 @@ class FunctionContext:
 
     def set_materialize_grads(self, value: bool) -> None:
         """Say whether undefined gradients reach backward as zeros (the default) or as None."""
-        self.materialize_grads = bool(value)
+        self.materialize_grads = truth(value, "the value of ctx.set_materialize_grads(value)")
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:

@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from .arguments import truth
 from .backward import backward
 from .engine.default_device import device_of_new
 from .engine.device import Device, device
-from .errors import GradientTypeError, InPlaceError, InvalidGradientError, RequiresGradError
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    GradientTypeError,
+    InPlaceError,
+    InvalidGradientError,
+    RequiresGradError,
+)
 from .graph.saved import version_of
 from .graph.tracked import Tracked, ViewMeta
-from .graph.values import describe, on_device, register_tensor
+from .graph.values import describe, on_device, raw, register_tensor
 from .ops import call_function, call_ufunc
 from .ops.casting import moved
 from .tensor_hooks import ObservedTensor
@@ -34,7 +42,7 @@ class Tensor(ObservedTensor):
     """A NumPy array that remembers how it was computed, so that gradients can flow back through it.
 
     NumPy's functions, operators and methods work on it with NumPy's meaning, dtypes and broadcasting. Made by
-    `ag.tensor` and `ag.asarray`, and by every operation on tensors.
+    `ag.tensor` and `ag.asarray`, and by every operation on tensors; not by calling this class.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -61,7 +69,10 @@ class Tensor(ObservedTensor):
 
         Raises:
             RequiresGradError: its dtype is not floating or complex, or it is no leaf and is to stop.
+            ArgumentTypeError: `requires_grad` is no truth value.
         """
+        if requires_grad is not True:
+            requires_grad = truth(requires_grad, "requires_grad")
         if requires_grad and self._data.dtype.kind not in "fc":
             raise RequiresGradError(
                 f"only floating and complex tensors can require grad, and this one has dtype {self._data.dtype}: "
@@ -74,7 +85,7 @@ class Tensor(ObservedTensor):
                     f"this tensor was computed by {node.name} and cannot stop requiring grad: use t.detach()"
                 )
         elif requires_grad or self._meta is not None:
-            self._autograd_meta().requires_grad = bool(requires_grad)
+            self._autograd_meta().requires_grad = requires_grad
         return self
 
     @property
@@ -331,18 +342,56 @@ def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
 
 def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
     """Return a leaf on `array`, which was made of what the user gave as `data`."""
-    if array.dtype.kind in "OSU":
-        raise TypeError(
+    if array.dtype.kind in "OSUV":
+        raise ArgumentTypeError(
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
             "pass numbers, arrays of numbers, or nested sequences of them of equal lengths"
         )
+    requires_grad = truth(requires_grad, "requires_grad")
     where = data._device if place is None and isinstance(data, Tracked) else device_of_new(place)
     return _leaf(on_device(array, where), requires_grad, where)
 
 
-def _on_host(data: Any) -> Any:
-    """Return what a user gave as the contents of a tensor, for NumPy to make an array of."""
-    return data._device.to_host(data._data) if isinstance(data, Tracked) else data
+def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
+    """Return what a user gave as the contents of a tensor as an array of NumPy's.
+
+    Raises:
+        ArgumentError: rows are of different lengths; says where.
+    """
+    data = data._device.to_host(data._data) if isinstance(data, Tracked) else data
+    try:
+        return np.array(data, dtype, copy=copy)
+    except ValueError as error:
+        uneven = _uneven(data, "data") if isinstance(data, (list, tuple)) else None
+        if uneven is None:
+            raise
+        raise ArgumentError(
+            f"the sequences in data are ragged: {uneven}. The elements of a tensor fill a box, so pad the shorter "
+            "ones, or make a tensor of each"
+        ) from error
+
+
+def _uneven(data: Any, name: str) -> str | None:
+    """Say where nested sequences first differ in length, or one stands beside what is none; None if nowhere."""
+    shape = _shape_of(data[0]) if len(data) else None
+    for index, entry in enumerate(data):
+        inner = _uneven(entry, f"{name}[{index}]") if isinstance(entry, (list, tuple)) else None
+        if inner is not None:
+            return inner
+        if _shape_of(entry) != shape:
+            return f"{name}[0] is {_described(shape)}, and {name}[{index}] is {_described(_shape_of(entry))}"
+    return None
+
+
+def _shape_of(entry: Any) -> tuple[int, ...]:
+    """Return the shape of what is no ragged sequence."""
+    if isinstance(entry, (list, tuple)):
+        return (len(entry), *(_shape_of(entry[0]) if entry else ()))
+    return tuple(np.shape(raw(entry)))
+
+
+def _described(shape: tuple[int, ...] | None) -> str:
+    return f"of shape {shape}" if shape else "no sequence"
 
 
 def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
@@ -360,7 +409,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         >>> ag.tensor([[1, 2], [3, 4]]).shape
         (2, 2)
     """
-    return _new_leaf(np.array(_on_host(data), dtype), data, device, requires_grad)
+    return _new_leaf(_array_of(data, dtype, copy=True), data, device, requires_grad)
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
@@ -384,5 +433,6 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
     if isinstance(data, Tensor):
         converted = data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
         placed = converted if device is None else converted.to(device)
-        return placed.detach().requires_grad_() if requires_grad and not placed.requires_grad else placed
-    return _new_leaf(np.asarray(data, dtype), data, device, requires_grad)
+        wants_grad = truth(requires_grad, "requires_grad") and not placed.requires_grad
+        return placed.detach().requires_grad_() if wants_grad else placed
+    return _new_leaf(_array_of(data, dtype, copy=None), data, device, requires_grad)

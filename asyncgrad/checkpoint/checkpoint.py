@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..arguments import truth
 from ..context import is_grad_enabled
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.values import describe
@@ -70,7 +71,15 @@ def checkpoint(
         >>> ag.sync.backward(ag.checkpoint(lambda x: np.tanh(np.exp(x)), x))
     """
     streams = checked_streams(generators)
-    options = Options(preserve_rng, streams, early_stop, determinism_check, context_fn, debug)
+    use_reentrant = truth(use_reentrant, "use_reentrant")
+    options = Options(
+        truth(preserve_rng, "preserve_rng"),
+        streams,
+        truth(early_stop, "early_stop"),
+        determinism_check,
+        context_fn,
+        truth(debug, "debug"),
+    )
     _check(use_reentrant, options)
     if fn is None and not args and not kwargs:
         return functools.partial(_decorated, use_reentrant=use_reentrant, options=options)
@@ -111,22 +120,13 @@ def _decorated(fn: Any, *, use_reentrant: bool, options: Options) -> Any:
     return checkpointed
 
 
-def _check(use_reentrant: Any, options: Options) -> None:
+def _check(use_reentrant: bool, options: Options) -> None:
     """Raise where options do not go together.
 
     Raises:
         ArgumentTypeError: one is of the wrong type.
         ArgumentError: one has no meaning, or none beside another.
     """
-    flags = {
-        "use_reentrant": use_reentrant,
-        "preserve_rng": options.preserve_rng,
-        "early_stop": options.early_stop,
-        "debug": options.debug,
-    }
-    for name, value in flags.items():
-        if type(value) is not bool:
-            raise ArgumentTypeError(f"{name} is True or False, not {describe(value)}")
     if options.determinism_check not in ("default", "none"):
         raise ArgumentError(f"determinism_check is 'default' or 'none', not {options.determinism_check!r}")
     if options.context_fn is not None and not callable(options.context_fn):

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from threading import get_ident
 from typing import Any, TypeVar
 
+from ..arguments import truth
 from ..context import BLOCKING, LOOP_BELOW
-from ..errors import BlockingError
+from ..errors import ArgumentTypeError, BlockingError
 from .leftovers import finish_background
 
 __all__ = ["loop_is_running", "loop_thread", "run", "run_apart"]
@@ -59,6 +60,12 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
             f"ag.run({name}(...)) would start an event loop, and one is running in this thread already. "
             f"Await it instead: await {name}(...)"
         )
+    if debug is not None:
+        try:
+            debug = truth(debug, "debug")
+        except ArgumentTypeError:
+            main.close()
+            raise
     factory = None
     if find_spec("uvloop") is not None:
         import uvloop

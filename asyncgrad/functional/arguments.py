@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import check_function, truth
 from ..backward import grad
 from ..engine.pacing import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
@@ -21,6 +22,7 @@ __all__ = [
     "as_tensor",
     "as_vector",
     "call",
+    "checked_call",
     "filled",
     "fresh",
     "fresh_inputs",
@@ -38,6 +40,16 @@ async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return what `fn` returns, awaited where that is an awaitable."""
     result = fn(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
+
+
+def checked_call(where: str, fn: Any, inputs: Any, create_graph: Any, strict: Any) -> tuple[bool, bool]:
+    """Return the two options of a transform as truth values, if it was given a function and inputs, in this order.
+
+    Raises:
+        ArgumentTypeError: names what is wrong.
+    """
+    check_function(fn, f"ag.{where}", inputs)
+    return truth(create_graph, "create_graph"), truth(strict, "strict")
 
 
 def as_tensor(given: Any, what: str) -> Tensor:

@@ -16,6 +16,7 @@ from .arguments import (
     as_outputs,
     as_scalar,
     call,
+    checked_call,
     fresh_inputs,
     gradient_rows,
     require_history,
@@ -53,6 +54,7 @@ async def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = 
         array([[2., 0.],
                [0., 4.]])
     """
+    create_graph, strict = checked_call("jacobian", fn, inputs, create_graph, strict)
     return await _jacobian(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
 
 
@@ -84,6 +86,7 @@ async def hessian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = F
         [[10.0, 6.0], [6.0, 0.0]]
     """
     output_name = "hessian: the gradient of the function with respect to input {}"
+    create_graph, strict = checked_call("hessian", fn, inputs, create_graph, strict)
     given, is_tuple = as_inputs(inputs, "hessian")
 
     async def value(*points: Tensor) -> Any:

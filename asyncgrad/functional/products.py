@@ -12,6 +12,7 @@ from .arguments import (
     as_scalar,
     as_vector,
     call,
+    checked_call,
     filled,
     fresh_inputs,
     given_back,
@@ -54,6 +55,7 @@ async def vjp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
+    create_graph, strict = checked_call("vjp", fn, inputs, create_graph, strict)
     with enable_grad():
         points, is_tuple = fresh_inputs(inputs, create_graph, "vjp")
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "vjp")
@@ -103,6 +105,7 @@ async def jvp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
+    create_graph, strict = checked_call("jvp", fn, inputs, create_graph, strict)
     with enable_grad():
         points, _ = fresh_inputs(inputs, create_graph, "jvp")
         vector = _constant(as_vector(v, points, "input", "jvp"), create_graph)
@@ -156,6 +159,7 @@ async def vhp(
         >>> ag.run(main())
         [70.0, 6.0]
     """
+    create_graph, strict = checked_call("vhp", fn, inputs, create_graph, strict)
     with enable_grad():
         points, is_tuple = fresh_inputs(inputs, create_graph, "vhp")
         vector = _constant(as_vector(v, points, "input", "vhp"), create_graph)
@@ -204,6 +208,7 @@ async def hvp(
         >>> ag.run(main())
         12.0
     """
+    create_graph, strict = checked_call("hvp", fn, inputs, create_graph, strict)
     with enable_grad():
         points, is_tuple = fresh_inputs(inputs, create_graph, "hvp")
         vector = _constant(as_vector(v, points, "input", "hvp"), create_graph)

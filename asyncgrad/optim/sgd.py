@@ -7,8 +7,9 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import truth
 from ..errors import ArgumentError
-from .optimizer import Group, Optimizer, check_range
+from .optimizer import Group, Optimizer, check_number, check_range
 
 __all__ = ["SGD"]
 
@@ -63,7 +64,8 @@ class SGD(Optimizer):
     def _check(group: Group) -> None:
         for name in ("lr", "momentum", "weight_decay"):
             check_range(group, name)
-        if group["nesterov"] and (not group["momentum"] or group["dampening"]):
+        check_number(group, "dampening")
+        if truth(group["nesterov"], "nesterov") and (not group["momentum"] or group["dampening"]):
             raise ArgumentError(
                 f"nesterov=True needs a momentum and no dampening, not momentum={group['momentum']} and "
                 f"dampening={group['dampening']}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, TypeVar, final
 
+from ..arguments import truth
 from ..errors import ArgumentError, AsyncgradError, BlockingError
 from ..scheduling import LOOP_BUDGET
 from .numbered_task import qualified_name
@@ -185,6 +186,7 @@ def _refuse_nesting(name: str, main: object) -> None:
 def _run(
     main: Callable[[], Coroutine[Any, Any, T]], seed: int, order: Order, debug: bool, problems: list[_Problem]
 ) -> Schedule[T]:
+    debug = truth(debug, "debug")
     loop = ScheduleLoop(seed, order=order)
     loop.set_exception_handler(lambda loop, context: problems.append(_problem(seed, context)))
     trace: tuple[str, ...] | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import check_function, truth
 from ..context import enable_grad
 from ..errors import InvalidGradientError
 from ..functional.arguments import gradients, zeros_like
@@ -56,8 +57,11 @@ async def gradcheck(
         >>> ag.run(ag.gradcheck(lambda x: x ** 3, x))
         True
     """
+    check_function(fn, "ag.gradcheck", inputs)
     check = JacobianCheck(fn, as_tuple(inputs), Tolerance(eps, atol, rtol, nondet_tol))
-    return await check.verdict(check_undefined_grad, raise_exception)
+    return await check.verdict(
+        truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
+    )
 
 
 async def gradgradcheck(
@@ -99,6 +103,7 @@ async def gradgradcheck(
         >>> ag.run(ag.gradgradcheck(lambda x: x ** 3, x))
         True
     """
+    check_function(fn, "ag.gradgradcheck", inputs)
     entries = as_tuple(inputs)
     count, wanted = len(entries), requiring(entries)
     if grad_outputs is None:
@@ -116,7 +121,9 @@ async def gradgradcheck(
             *(f"grad_outputs[{index}]" for index in range(len(as_tuple(grad_outputs)))),
         ],
     )
-    return await check.verdict(check_undefined_grad, raise_exception)
+    return await check.verdict(
+        truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
+    )
 
 
 def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) -> Callable[..., Any]:

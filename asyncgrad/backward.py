@@ -56,7 +56,6 @@ async def backward(
         InvalidRootError: a root does not require grad, or is not a scalar and has no gradient to start from.
         InvalidGradientError: a starting gradient does not fit its root.
         ReleasedGraphError: the graph was run before without `retain_graph`.
-        ArgumentTypeError: `retain_graph` or `create_graph` is no truth value.
 
     Source: torch.autograd.backward.
 
@@ -69,11 +68,8 @@ async def backward(
         >>> ag.run(main())
         tensor([2., 4.], dtype=float64, device='cpu')
     """
-    # The first test of each is there for speed.
-    if retain_graph is not None:
-        retain_graph = truth(retain_graph, "retain_graph")
-    if create_graph is not False:
-        create_graph = truth(create_graph, "create_graph")
+    if create_graph is not False or retain_graph is not None:
+        retain_graph, create_graph = _flags(retain_graph, create_graph)
     roots = _as_sequence(tensors, "root")
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
@@ -139,20 +135,12 @@ async def grad(
         >>> ag.run(main())
         (tensor(2., dtype=float64, device='cpu'),)
     """
-    if retain_graph is not None:
-        retain_graph = truth(retain_graph, "retain_graph")
-    if create_graph is not False:
-        create_graph = truth(create_graph, "create_graph")
-    allow_unused = None if allow_unused is None else truth(allow_unused, "allow_unused")
-    materialize_grads = truth(materialize_grads, "materialize_grads")
-    if materialize_grads and allow_unused is False:
-        raise ValueError("materialize_grads=True gives zeros for unused inputs: leave out allow_unused=False")
-    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    keep_graph, create_graph = _flags(retain_graph, create_graph)
+    allow_unused, materialize_grads = _on_unused(allow_unused, materialize_grads)
     roots = _as_sequence(outputs, "root")
     wanted = _as_inputs(inputs)
     if not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
-    keep_graph = create_graph if retain_graph is None else retain_graph
     batch: tuple[int, ...] = ()
     if truth(is_grads_batched, "is_grads_batched"):
         batch, captured = await _capture_rows(roots, grad_outputs, wanted, keep_graph, create_graph)
@@ -163,6 +151,23 @@ async def grad(
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
     return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
+
+
+def _flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:
+    """Return whether to keep and whether to record, as truth values."""
+    create_graph = truth(create_graph, "create_graph")
+    return create_graph if retain_graph is None else truth(retain_graph, "retain_graph"), create_graph
+
+
+def _on_unused(allow_unused: bool | None, materialize: bool) -> tuple[bool, bool]:
+    """Return both options as truth values, if they go together."""
+    materialize = truth(materialize, "materialize_grads")
+    if allow_unused is None:
+        return materialize, materialize
+    allowed = truth(allow_unused, "allow_unused")
+    if materialize and not allowed:
+        raise ValueError("materialize_grads=True gives zeros for unused inputs: leave out allow_unused=False")
+    return allowed, materialize
 
 
 def _capture(

@@ -71,16 +71,8 @@ def checkpoint(
         >>> ag.sync.backward(ag.checkpoint(lambda x: np.tanh(np.exp(x)), x))
     """
     streams = checked_streams(generators)
-    use_reentrant = truth(use_reentrant, "use_reentrant")
-    options = Options(
-        truth(preserve_rng, "preserve_rng"),
-        streams,
-        truth(early_stop, "early_stop"),
-        determinism_check,
-        context_fn,
-        truth(debug, "debug"),
-    )
-    _check(use_reentrant, options)
+    given = Options(preserve_rng, streams, early_stop, determinism_check, context_fn, debug)
+    use_reentrant, options = _checked(use_reentrant, given)
     if fn is None and not args and not kwargs:
         return functools.partial(_decorated, use_reentrant=use_reentrant, options=options)
     if not callable(fn):
@@ -120,13 +112,17 @@ def _decorated(fn: Any, *, use_reentrant: bool, options: Options) -> Any:
     return checkpointed
 
 
-def _check(use_reentrant: bool, options: Options) -> None:
-    """Raise where options do not go together.
+def _checked(use_reentrant: bool, options: Options) -> tuple[bool, Options]:
+    """Return the kind and the options, with flags that are bools, if they go together.
 
     Raises:
         ArgumentTypeError: one is of the wrong type.
         ArgumentError: one has no meaning, or none beside another.
     """
+    use_reentrant = truth(use_reentrant, "use_reentrant")
+    options = options._replace(
+        **{name: truth(getattr(options, name), name) for name in ("preserve_rng", "early_stop", "debug")}
+    )
     if options.determinism_check not in ("default", "none"):
         raise ArgumentError(f"determinism_check is 'default' or 'none', not {options.determinism_check!r}")
     if options.context_fn is not None and not callable(options.context_fn):
@@ -141,3 +137,4 @@ def _check(use_reentrant: bool, options: Options) -> None:
                 )
     if options.generators and not options.preserve_rng:
         raise ArgumentError("generators names streams to replay, and preserve_rng=False replays none: leave one out")
+    return use_reentrant, options

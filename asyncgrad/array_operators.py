@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError, RequiresGradError
 from .graph.tracked import Tracked
-from .graph.values import raw
+from .graph.values import raw, refuse_masked
 from .ops.arithmetic import add, divide, multiply, negative, positive, power, remainder, subtract
 from .ops.assigning import setitem
 from .ops.extremes import absolute
@@ -294,6 +294,7 @@ def _compared(tensor: Tracked, result: Any, error: TypeError) -> Any:
     """Return what NumPy's own comparison said, as a plain tensor."""
     if result is NotImplemented:
         return result
+    refuse_masked(result)
     if not isinstance(result, (np.ndarray, np.generic)):
         raise error
     return type(tensor)(np.asarray(result), None, 0, tensor._device)

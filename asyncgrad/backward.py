@@ -333,6 +333,7 @@ def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
 
 def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
     if not isinstance(gradient, Tracked):
+        values.refuse_masked(gradient)
         is_foreign = values.is_foreign(gradient)
         if not (is_foreign or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(

@@ -21,7 +21,7 @@ from .errors import (
 )
 from .graph.saved import version_of
 from .graph.tracked import Tracked, ViewMeta
-from .graph.values import describe, on_device, raw, register_tensor
+from .graph.values import describe, on_device, raw, refuse_masked, refuse_masked_within, register_tensor
 from .ops import call_function, call_ufunc
 from .ops.casting import moved
 from .tensor_hooks import ObservedTensor
@@ -271,6 +271,9 @@ class Tensor(ObservedTensor):
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if len(types) > 1:
+            for argument in (*args, *kwargs.values()):
+                _refuse_masked(argument)
         return call_function(function, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -359,6 +362,7 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
         ArgumentError: rows are of different lengths; says where.
     """
     data = data._device.to_host(data._data) if isinstance(data, Tracked) else data
+    _refuse_masked(data)
     try:
         return np.array(data, dtype, copy=copy)
     except ValueError as error:
@@ -369,6 +373,14 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
             f"the sequences in data are ragged: {uneven}. The elements of a tensor fill a box, so pad the shorter "
             "ones, or make a tensor of each"
         ) from error
+
+
+def _refuse_masked(value: Any) -> None:
+    """Raise if this is a masked array, or a sequence that holds one."""
+    if isinstance(value, (list, tuple)):
+        refuse_masked_within(value)
+    else:
+        refuse_masked(value)
 
 
 def _uneven(data: Any, name: str) -> str | None:

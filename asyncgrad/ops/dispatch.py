@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import MissingDerivativeError
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tracked import Tracked
-from ..graph.values import raw
+from ..graph.values import raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, plainly, write, write_by
 from .primitive import RULES
 
@@ -80,6 +80,7 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     if dtype is not None:
         inputs = tuple(value.astype(dtype) if hasattr(value, "astype") else value for value in inputs)
     if where is not True:
+        refuse_masked(where)
         return _where(ufunc, rule, inputs, out, where)
     if isinstance(out, tuple) and len(out) == 1:
         if ufunc.signature is not None:

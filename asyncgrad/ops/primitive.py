@@ -21,7 +21,7 @@ from ..graph.leaf import accumulator
 from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
-from ..graph.values import as_array
+from ..graph.values import result_array
 from .plan import Plan
 from .primitive_node import next_class
 from .recording import generate_call
@@ -174,7 +174,7 @@ _DRIVER_NAMES: dict[str, Any] = {
     "_THREADS": THREADS,
     "_Tracked": Tracked,
     "_accumulator": accumulator,
-    "_as_array": as_array,
+    "_as_array": result_array,
     "_get_ident": threading.get_ident,
     "_grad_mode": GRAD_MODE.get,
     "_mixed_devices": mixed_devices,

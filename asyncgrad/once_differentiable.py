@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from .context import GRAD_MODE, no_grad
-from .errors import GraphError
+from .errors import ArgumentTypeError, GraphError
 from .graph import values
 from .graph.leaf import gradient_edge
 from .graph.node import Edge, Node, Special
@@ -40,6 +40,14 @@ class OnceDifferentiableNode(Node):
         raise GraphError(self._message)
 
 
+def _check(backward: Any) -> None:
+    if not callable(backward):
+        raise ArgumentTypeError(
+            f"once_differentiable marks a backward, not {values.describe(backward)}: write @ag.once_differentiable "
+            "above `def backward(ctx, ...)`, and @staticmethod above that"
+        )
+
+
 def once_differentiable(backward: F) -> F:
     """Decorate a `backward` that cannot itself be differentiated: it runs with recording off.
 
@@ -58,6 +66,7 @@ def once_differentiable(backward: F) -> F:
         >>> Double.apply(ag.tensor(1.0)).item()
         2.0
     """
+    _check(backward)
     message = (
         f"{backward.__qualname__} is marked once_differentiable, and its result was to be differentiated: "
         "remove the mark if its formula is made of differentiable functions"

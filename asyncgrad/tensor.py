@@ -350,7 +350,8 @@ def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
             "pass numbers, arrays of numbers, or nested sequences of them of equal lengths"
         )
-    requires_grad = truth(requires_grad, "requires_grad")
+    if requires_grad is not False and requires_grad is not True:
+        requires_grad = truth(requires_grad, "requires_grad")
     where = data._device if place is None and isinstance(data, Tracked) else device_of_new(place)
     return _leaf(on_device(array, where), requires_grad, where)
 
@@ -361,6 +362,8 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
     Raises:
         ArgumentError: rows are of different lengths; says where.
     """
+    if data.__class__ is np.ndarray:
+        return np.array(data, dtype, copy=copy)
     data = data._device.to_host(data._data) if isinstance(data, Tracked) else data
     _refuse_masked(data)
     try:

@@ -299,10 +299,10 @@ def test_an_option_of_an_optimizer_that_is_no_number_is_named(kind, name, wrong)
         kind([{"params": leaf(1.0), name: wrong}])
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 10**400], ids=["nan", "inf", "-inf", "large"])
 @pytest.mark.parametrize(("kind", "name"), OPTIONS)
 def test_an_option_of_an_optimizer_is_finite(kind, name, wrong):
-    with refused(ArgumentError, ValueError, name, str(wrong)):
+    with refused(ArgumentError, ValueError, f"{name} must be a finite number"):
         kind([leaf(1.0)], **{name: wrong})
 
 
@@ -358,3 +358,62 @@ def test_the_state_of_an_optimizer_is_what_state_dict_returns(wrong):
 
 def test_a_device_of_ones_own_is_one_for_the_class_too():
     assert ag.Tensor(np.ones(2), None, 0, ELSEWHERE).device is ELSEWHERE
+
+
+@pytest.mark.parametrize("wrong", [{"state": None, "param_groups": []}, {"state": {}, "param_groups": 3}], ids=repr)
+def test_the_parts_of_a_state_are_what_state_dict_returns(wrong):
+    with refused(ArgumentTypeError, TypeError, "'state' is a dict and 'param_groups' a list"):
+        optim.SGD([leaf(1.0)]).load_state_dict(wrong)
+
+
+@pytest.mark.parametrize("name", ["eps", "atol", "rtol", "nondet_tol"])
+@pytest.mark.parametrize("check", [sync.gradcheck, sync.gradgradcheck])
+@pytest.mark.parametrize(
+    ("wrong", "error", "built_in"),
+    [
+        ("a", ArgumentTypeError, TypeError),
+        (None, ArgumentTypeError, TypeError),
+        (np.ones(3), ArgumentTypeError, TypeError),
+        (math.nan, ArgumentError, ValueError),
+    ],
+    ids=["str", "None", "three", "nan"],
+)
+def test_a_tolerance_is_a_number(check, name, wrong, error, built_in):
+    with refused(error, built_in, f"{name} must be a"):
+        check(square_sum, leaf(1.0), **{name: wrong})
+
+
+# Whatever else has a kind of its own.
+
+OTHERS: dict[str, Any] = {
+    "a tensor": ag.graph.get_gradient_edge,
+    "marks a backward": ag.once_differentiable,
+    "takes a primitive": lambda wrong: ag.extend.derivative(wrong, "x"),
+    "a sequence of edges": ag.graph.Node,
+    "one of InputMetadata": lambda wrong: ag.graph.Node([], wrong),
+    "ahead of saved_tensors_hooks must be an int": lambda wrong: ag.graph.saved_tensors_hooks(id, id, ahead=wrong),
+    "seeds must be an int": lambda wrong: ag.testing.explore(sleepy, seeds=wrong),
+    "first_seed must be an int": lambda wrong: ag.testing.explore(sleepy, seeds=1, first_seed=wrong),
+    "seed must be an int": lambda wrong: ag.testing.run_with_seed(sleepy, wrong),
+}
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, NOTHING], ids=repr)
+@pytest.mark.parametrize(("said", "call"), OTHERS.items(), ids=OTHERS)
+def test_an_argument_of_another_kind_is_described(call, said, wrong):
+    with refused(ArgumentTypeError, TypeError, said, type(wrong).__name__):
+        call(wrong)
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda wrong: ag.graph.register_multi_grad_hook([leaf(1.0)], print, mode=wrong),
+        lambda wrong: ag.checkpoint(np.sin, leaf(1.0), use_reentrant=False, determinism_check=wrong),
+        lambda wrong: ag.testing.run_with_seed(sleepy, 1, order=wrong),
+    ],
+)
+@pytest.mark.parametrize("wrong", [None, "neither", 3, np.ones(2), [], ag.tensor([1.0, 2.0])], ids=repr)
+def test_a_choice_is_one_of_those_that_are_named(choose, wrong):
+    with refused(ArgumentError, ValueError, " or "):
+        choose(wrong)

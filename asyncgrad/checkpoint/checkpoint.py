@@ -123,7 +123,7 @@ def _checked(use_reentrant: bool, options: Options) -> tuple[bool, Options]:
     options = options._replace(
         **{name: truth(getattr(options, name), name) for name in ("preserve_rng", "early_stop", "debug")}
     )
-    if options.determinism_check not in ("default", "none"):
+    if not (isinstance(options.determinism_check, str) and options.determinism_check in ("default", "none")):
         raise ArgumentError(f"determinism_check is 'default' or 'none', not {options.determinism_check!r}")
     if options.context_fn is not None and not callable(options.context_fn):
         raise ArgumentTypeError(

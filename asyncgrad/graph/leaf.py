@@ -6,12 +6,13 @@ import weakref
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, final
 
-from ..errors import GraphError, RequiresGradError
+from ..errors import ArgumentTypeError, GraphError, RequiresGradError
 from .compiled_args import BodySource
 from .creation import announce
 from .grad_change import Change, FirstGrads, GradChange, change_grad, may_take
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
 from .tracked import Tracked
+from .values import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,6 +213,8 @@ def get_gradient_edge(tensor: Tracked) -> GradientEdge:
         >>> ag.graph.get_gradient_edge(x).node.name
         'AccumulateGrad'
     """
+    if not isinstance(tensor, Tracked):
+        raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
     edge = gradient_edge(tensor)
     if edge is None or edge.node is None:
         raise RequiresGradError(

@@ -120,13 +120,12 @@ class Tracked:
         grad_fn: Node | None = None,
         output_nr: int = 0,
         device: Any = None,
-        *,
         dtype: Any = None,
         requires_grad: Any = None,
     ) -> None:
-        # Whoever knows no more than the class takes it for `ag.tensor`; everybody else gives a device. The keywords
-        # are there to be told so too.
-        if device is None or device.__class__ is str:
+        # Whoever knows no more than the class takes it for `ag.tensor`; everybody else gives a device. The last two
+        # are there for that to be told whoever names them. Keyword-only, they would cost every tensor a percent.
+        if device is None or type(device) is str:
             raise ArgumentTypeError(
                 f"{type(self).__name__}(...) makes no tensor of data: write ag.tensor(data), or ag.asarray(data) to "
                 "share its memory"

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import truth
+from ..arguments import number, truth
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.mutation import keep_saved
 from ..graph.values import describe
 from ..tensor import Tensor
 
-__all__ = ["Optimizer", "check_number", "check_range"]
+__all__ = ["Optimizer", "check_range"]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
@@ -31,29 +31,9 @@ def check_range(group: Group, name: str, *, below: float | None = None) -> None:
     value = group[name]
     values = value if isinstance(value, tuple) else (value,)
     for one in values:
-        if not 0 <= _number(name, one) < (np.inf if below is None else below):
+        if not 0 <= number(one, name) < (math.inf if below is None else below):
             allowed = "at least 0" if below is None else f"at least 0 and below {below:g}"
             raise ArgumentError(f"{name} must be {allowed}, not {value}")
-
-
-def check_number(group: Group, name: str) -> None:
-    """Raise unless an option is a finite number.
-
-    Raises:
-        ArgumentError: it is none; the message names it.
-        ArgumentTypeError: it is no number.
-    """
-    if not math.isfinite(_number(name, group[name])):
-        raise ArgumentError(f"{name} must be finite, not {group[name]}")
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise ArgumentTypeError(f"{name} must be a number, not {describe(value)}")
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(f"{name} must be a number, not {describe(value)}") from None
 
 
 class Optimizer(ABC):
@@ -190,7 +170,7 @@ class Optimizer(ABC):
         Returns:
             A dict of "state", by the number of the parameter, and "param_groups", with numbers under "params".
         """
-        numbers = {id(param): number for number, param in enumerate(self._params())}
+        numbers = {id(param): place for place, param in enumerate(self._params())}
         return {
             "state": {numbers[id(param)]: _copied(state) for param, state in self.state.items()},
             "param_groups": [
@@ -211,6 +191,11 @@ class Optimizer(ABC):
                 f"{describe(state_dict)}"
             )
         saved = state_dict["param_groups"]
+        if not isinstance(state_dict["state"], Mapping) or not isinstance(saved, Sequence):
+            raise ArgumentTypeError(
+                "in a state, 'state' is a dict and 'param_groups' a list, not "
+                f"{describe(state_dict['state'])} and {describe(saved)}"
+            )
         sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
         if sizes != saved_sizes:
             raise ArgumentError(f"the state is of groups with {saved_sizes} parameters, and this optimizer has {sizes}")
@@ -219,11 +204,10 @@ class Optimizer(ABC):
         ]
         for group in merged:
             self._check(group)
-        numbers = [number for group in saved for number in group["params"]]
+        numbers = [place for group in saved for place in group["params"]]
         by_number = dict(zip(numbers, self._params(), strict=True))
         self.state = {
-            by_number[number]: _fitted(number, by_number[number], state)
-            for number, state in state_dict["state"].items()
+            by_number[place]: _fitted(place, by_number[place], state) for place, state in state_dict["state"].items()
         }
         self.param_groups = merged
 

@@ -7,9 +7,9 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import truth
+from ..arguments import number, truth
 from ..errors import ArgumentError
-from .optimizer import Group, Optimizer, check_number, check_range
+from .optimizer import Group, Optimizer, check_range
 
 __all__ = ["SGD"]
 
@@ -64,7 +64,7 @@ class SGD(Optimizer):
     def _check(group: Group) -> None:
         for name in ("lr", "momentum", "weight_decay"):
             check_range(group, name)
-        check_number(group, "dampening")
+        number(group["dampening"], "dampening")
         if truth(group["nesterov"], "nesterov") and (not group["momentum"] or group["dampening"]):
             raise ArgumentError(
                 f"nesterov=True needs a momentum and no dampening, not momentum={group['momentum']} and "

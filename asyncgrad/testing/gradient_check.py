@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import check_function, truth
+from ..arguments import check_function, number, truth
 from ..context import enable_grad
 from ..errors import InvalidGradientError
 from ..functional.arguments import gradients, zeros_like
@@ -58,7 +58,7 @@ async def gradcheck(
         True
     """
     check_function(fn, "ag.gradcheck", inputs)
-    check = JacobianCheck(fn, as_tuple(inputs), Tolerance(eps, atol, rtol, nondet_tol))
+    check = JacobianCheck(fn, as_tuple(inputs), _tolerance(eps, atol, rtol, nondet_tol))
     return await check.verdict(
         truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
     )
@@ -113,7 +113,7 @@ async def gradgradcheck(
     check = JacobianCheck(
         _first_gradients(fn, count, wanted),
         (*entries, *as_tuple(grad_outputs)),
-        Tolerance(eps, atol, rtol, nondet_tol),
+        _tolerance(eps, atol, rtol, nondet_tol),
         every_output=True,
         output_names=[f"the gradient for input {index}" for index in wanted],
         input_names=[
@@ -124,6 +124,12 @@ async def gradgradcheck(
     return await check.verdict(
         truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
     )
+
+
+def _tolerance(eps: float, atol: float, rtol: float, nondet_tol: float) -> Tolerance:
+    """Return what was asked for as numbers."""
+    tolerated = {"atol": atol, "rtol": rtol, "nondet_tol": nondet_tol}
+    return Tolerance(number(eps, "eps"), *(number(value, name, 0) for name, value in tolerated.items()))
 
 
 def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) -> Callable[..., Any]:

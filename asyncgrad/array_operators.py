@@ -239,7 +239,7 @@ class ArrayOperators(Tracked):
         return round(self._only_element("round()", "t.round()"), ndigits)
 
     def __trunc__(self) -> int:
-        return math.trunc(self._only_element("math.trunc()", "np.trunc(t)"))
+        return math.trunc(self._only_element("math.trunc()", "np.trunc(t)"))  # type: ignore[no-any-return]
 
     def __bytes__(self) -> bytes:
         self._needs_no_grad("bytes", "t.numpy()")

@@ -121,7 +121,9 @@ def _checked(use_reentrant: bool, options: Options) -> tuple[bool, Options]:
     """
     use_reentrant = truth(use_reentrant, "use_reentrant")
     options = options._replace(
-        **{name: truth(getattr(options, name), name) for name in ("preserve_rng", "early_stop", "debug")}
+        preserve_rng=truth(options.preserve_rng, "preserve_rng"),
+        early_stop=truth(options.early_stop, "early_stop"),
+        debug=truth(options.debug, "debug"),
     )
     if not (isinstance(options.determinism_check, str) and options.determinism_check in ("default", "none")):
         raise ArgumentError(f"determinism_check is 'default' or 'none', not {options.determinism_check!r}")

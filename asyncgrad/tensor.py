@@ -362,8 +362,6 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
     Raises:
         ArgumentError: rows are of different lengths; says where.
     """
-    if data.__class__ is np.ndarray:
-        return np.array(data, dtype, copy=copy)
     data = data._device.to_host(data._data) if isinstance(data, Tracked) else data
     _refuse_masked(data)
     try:
@@ -424,7 +422,8 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         >>> ag.tensor([[1, 2], [3, 4]]).shape
         (2, 2)
     """
-    return _new_leaf(_array_of(data, dtype, copy=True), data, device, requires_grad)
+    array = np.array(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=True)
+    return _new_leaf(array, data, device, requires_grad)
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
@@ -450,4 +449,5 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
         placed = converted if device is None else converted.to(device)
         wants_grad = truth(requires_grad, "requires_grad") and not placed.requires_grad
         return placed.detach().requires_grad_() if wants_grad else placed
-    return _new_leaf(_array_of(data, dtype, copy=None), data, device, requires_grad)
+    array = np.asarray(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=None)
+    return _new_leaf(array, data, device, requires_grad)

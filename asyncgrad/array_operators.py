@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from .errors import ArgumentError
+from .errors import ArgumentError, ArgumentTypeError, RequiresGradError
 from .graph.numbers import refuse_sparse
 from .graph.tracked import Tracked
-from .graph.values import raw
+from .graph.values import raw, refuse_masked
 from .ops.arithmetic import add, divide, multiply, negative, positive, power, remainder, subtract
 from .ops.assigning import setitem
 from .ops.extremes import absolute
@@ -209,6 +210,8 @@ class ArrayOperators(Tracked):
         setitem(self, index, value)
 
     def __len__(self) -> int:
+        if self._data.ndim == 0:
+            raise TypeError("len() of unsized object: a tensor without axes has one element, t.item()")
         return len(self._data)
 
     def __iter__(self) -> Iterator[Self]:
@@ -219,31 +222,88 @@ class ArrayOperators(Tracked):
     def __contains__(self, value: object) -> bool:
         return bool(np.any(self._data == raw(value)))
 
-    # As a Python number.
+    # As a Python number, or bytes. Only a truth value says too little of a number for its history to be missed.
 
     def __bool__(self) -> bool:
         return bool(self._data)
 
     def __int__(self) -> int:
-        return int(self._data)
+        return int(self._number())
 
     def __float__(self) -> float:
-        return float(self._data)
+        return float(self._number())
 
     def __complex__(self) -> complex:
-        return complex(self._data)
+        return complex(self._number())
 
     def __index__(self) -> int:
-        return self._data.__index__()  # type: ignore[no-any-return]
+        return self._number().__index__()  # type: ignore[no-any-return]
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return round(self._only_element("round()", "t.round()"), ndigits)
+
+    def __trunc__(self) -> int:
+        return math.trunc(self._only_element("math.trunc()", "np.trunc(t)"))  # type: ignore[no-any-return]
+
+    def __bytes__(self) -> bytes:
+        self._needs_no_grad("bytes", "t.numpy()")
+        return bytes(self._data)
 
     def __format__(self, spec: str) -> str:
-        return format(self._data.item(), spec) if self._data.ndim == 0 else object.__format__(self, spec)
+        # Text is for people to read, and no gradient flows through it: what requires grad is formatted too.
+        if self._data.ndim == 0:
+            return format(self._data.item(), spec)
+        if spec:
+            raise ArgumentTypeError(
+                f"the format {spec!r} is for one number, and this tensor has shape {self._data.shape}: format its "
+                f'elements, as in [f"{{number:{spec}}}" for number in t.ravel().tolist()], or write f"{{t}}"'
+            )
+        return str(self)
+
+    def _number(self) -> Any:
+        """Return the array, for Python to make a number of."""
+        self._needs_no_grad("a Python number", "t.item()")
+        return self._data
+
+    def _only_element(self, function: str, instead: str) -> Any:
+        """Return the one element as a Python number, for a function that takes no arrays."""
+        if self._data.ndim:
+            raise ArgumentTypeError(
+                f"{function} takes one number, and this tensor has shape {self._data.shape}: write {instead}"
+            )
+        return self._number().item()
+
+    def _needs_no_grad(
+        self,
+        made: str,
+        instead: str,
+        otherwise: str = "NumPy's functions, not those of math, to compute with it",
+        function: str | None = None,
+    ) -> None:
+        """Raise if this tensor requires grad: what is to be made of it, by a `function` if known, has no history.
+
+        Raises:
+            RequiresGradError: says what to write `instead` to drop the history, and `otherwise`.
+        """
+        if self._requires_grad():
+            converts = "converting" if function is None else f"{function} has no derivative rule, and converting"
+            raise RequiresGradError(
+                f"{converts} a tensor of shape {self._data.shape} that requires grad to {made} would drop its history "
+                f"in silence: write {instead} or t.detach() if that is meant, and {otherwise}"
+            )
+
+    @property
+    def _mask(self) -> Any:
+        """What numpy.ma asks for when it computes with the bare `_data` of something that is no masked array."""
+        self._needs_no_grad("a masked array", "t.numpy()")
+        return np.ma.nomask
 
 
 def _compared(tensor: Tracked, result: Any, error: TypeError) -> Any:
     """Return what NumPy's own comparison said, as a plain tensor."""
     if result is NotImplemented:
         return result
+    refuse_masked(result)
     if not isinstance(result, (np.ndarray, np.generic)):
         raise error
     return type(tensor)(np.asarray(result), None, 0, tensor._device)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import truth
 from .batched import execute_batched
 from .engine.completion import warn
 from .engine.engine import Engine
@@ -67,6 +68,8 @@ async def backward(
         >>> ag.run(main())
         tensor([2., 4.], dtype=float64, device='cpu')
     """
+    if create_graph is not False or retain_graph is not None:
+        retain_graph, create_graph = _flags(retain_graph, create_graph)
     roots = _as_sequence(tensors, "root")
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
@@ -132,17 +135,15 @@ async def grad(
         >>> ag.run(main())
         (tensor(2., dtype=float64, device='cpu'),)
     """
-    if materialize_grads and allow_unused is False:
-        raise ValueError("materialize_grads=True gives zeros for unused inputs: leave out allow_unused=False")
-    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    keep_graph, create_graph = _flags(retain_graph, create_graph)
+    allow_unused, materialize_grads = _on_unused(allow_unused, materialize_grads)
     roots = _as_sequence(outputs, "root")
     wanted = _as_inputs(inputs)
     if not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
-    keep_graph = create_graph if retain_graph is None else retain_graph
     given = _one_for_each(outputs, roots, grad_outputs)
     batch: tuple[int, ...] = ()
-    if is_grads_batched:
+    if truth(is_grads_batched, "is_grads_batched"):
         batch, captured = await _capture_rows(roots, given, wanted, keep_graph, create_graph)
     else:
         captured = await _capture(roots, given, wanted, keep_graph, create_graph)
@@ -151,6 +152,23 @@ async def grad(
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
     return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
+
+
+def _flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:
+    """Return whether to keep and whether to record, as truth values."""
+    create_graph = truth(create_graph, "create_graph")
+    return create_graph if retain_graph is None else truth(retain_graph, "retain_graph"), create_graph
+
+
+def _on_unused(allow_unused: bool | None, materialize: bool) -> tuple[bool, bool]:
+    """Return both options as truth values, if they go together."""
+    materialize = truth(materialize, "materialize_grads")
+    if allow_unused is None:
+        return materialize, materialize
+    allowed = truth(allow_unused, "allow_unused")
+    if materialize and not allowed:
+        raise ValueError("materialize_grads=True gives zeros for unused inputs: leave out allow_unused=False")
+    return allowed, materialize
 
 
 def _capture(
@@ -355,6 +373,7 @@ def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
 
 def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
     if not isinstance(gradient, Tracked):
+        values.refuse_masked(gradient)
         is_foreign = values.is_foreign(gradient)
         if not (is_foreign or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final, overload
 
+from .arguments import truth
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
@@ -370,6 +372,9 @@ class set_grad_enabled(Mode):
     Args:
         mode: True records, False does not.
 
+    Raises:
+        ArgumentTypeError: it is neither.
+
     Example:
         >>> import asyncgrad as ag
         >>> with ag.set_grad_enabled(False):
@@ -382,7 +387,7 @@ class set_grad_enabled(Mode):
     _set = staticmethod(set_grad_mode)
 
     def __init__(self, mode: bool) -> None:
-        self._mode = bool(mode)
+        self._mode = truth(mode, "the mode of ag.set_grad_enabled(mode)")
         #: What the constructor switched away from; None once a block has taken over the switching back.
         self._mode_before: bool | None = is_grad_enabled()
         set_grad_mode(self._mode)

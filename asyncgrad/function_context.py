@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from .arguments import truth
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from .graph.leaf import gradient_edge
 from .graph.node import Edge, Node
@@ -100,7 +101,7 @@ class FunctionContext:
 
     def set_materialize_grads(self, value: bool) -> None:
         """Say whether undefined gradients reach backward as zeros (the default) or as None."""
-        self.materialize_grads = _truth("set_materialize_grads", value)
+        self.materialize_grads = truth(value, "the value of ctx.set_materialize_grads(value)")
 
     def set_records(self, value: bool) -> None:
         """Say whether backward is called where no argument of forward requires grad: to be called in forward.
@@ -128,7 +129,7 @@ class FunctionContext:
             >>> w.grad.item()
             2.0
         """
-        self._records = _truth("set_records", value)
+        self._records = truth(value, "the value of ctx.set_records(value)")
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -152,13 +153,6 @@ class FunctionContext:
 
 
 # What Function.apply and its node ask of a context: functions, so that an attribute of any name may be set on it.
-
-
-def _truth(method: str, value: Any) -> bool:
-    """Return what a method of the context is called with as a bool; a str, say, has a truth value that nobody means."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(f"ctx.{method} takes True or False, not {describe(value)}")
-    return bool(value)
 
 
 def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:

@@ -5,6 +5,7 @@ Each is a ContextVar with a `with` block of its own, and takes its default from 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import threading
@@ -12,6 +13,9 @@ from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
+from .arguments import truth
 from .context import Mode
 from .errors import ArgumentError, MissingExtraError
 
@@ -54,21 +58,24 @@ class Quota:
 
 def _number(value: Any, what: str, kind: type) -> Any:
     """Return a number that the user gave, if it is one, of the kind wanted, and not negative."""
-    try:
-        number = kind(value)
-        is_right = number >= 0 and (kind is float or (number == value or isinstance(value, str)))
-    except (TypeError, ValueError, OverflowError):
-        is_right = False
-    if not is_right or isinstance(value, bool):
+    number: Any = -1
+    if not isinstance(value, (bool, np.bool_, str, bytes)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            number = kind(value)
+    if not (number >= 0 and (kind is float or number == value)):
         wanted = "a whole number of workers, 0 for none" if kind is int else "a number that is not negative"
         raise ArgumentError(f"{what} is {value!r}: give {wanted}")
     return number
 
 
 def _from_environment(name: str, default: float, kind: type) -> Any:
-    value = os.environ.get(name)
+    value: Any = os.environ.get(name)
     # An empty one is what most shells and files of settings make of none.
-    return _number(value, f"the environment variable {name}", kind) if value else default
+    if not value:
+        return default
+    with contextlib.suppress(ValueError):
+        value = kind(value)
+    return _number(value, f"the environment variable {name}", kind)
 
 
 def _cores() -> int:
@@ -152,6 +159,7 @@ class workers(_Setting):
 
     def __init__(self, n: int, *, bound_blas: bool = False) -> None:
         limit = _number(n, "the n of ag.workers(n)", int)
+        bound_blas = truth(bound_blas, "bound_blas")
         if bound_blas and find_spec("threadpoolctl") is None:
             raise MissingExtraError("ag.workers(n, bound_blas=True) needs threadpoolctl: pip install asyncgrad[blas]")
         super().__init__(Quota(limit, bound_blas))

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from . import functional as _functional
 from . import testing as _testing
+from .arguments import check_function
 from .backward import backward as _backward
 from .backward import grad as _grad
 from .context import BLOCKING, is_kind
@@ -57,6 +58,9 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
             fn = args[0] if args else kwargs.get("fn")
             if is_kind(inspect.iscoroutinefunction, fn):
                 return _on_a_loop(awaitable(*args, **kwargs), name)
+            if not callable(fn):
+                # To be refused there.
+                return _stepped(awaitable(*args, **kwargs), name)
             bound = signature.bind(*args, **kwargs)
             bound.arguments["fn"] = _without_suspension(fn, name)
             return _stepped(awaitable(*bound.args, **bound.kwargs), name)
@@ -175,6 +179,7 @@ def value_and_grad(
         6.0
     """
     name = "value_and_grad"
+    check_function(fn, "sync.value_and_grad", argnums)
     if is_kind(inspect.iscoroutinefunction, fn):
         drive, wrapped = _on_a_loop, fn
     else:

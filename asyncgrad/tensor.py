@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from .arguments import truth
 from .backward import backward
 from .engine.default_device import device_of_new
 from .engine.device import Device, device
-from .errors import GradientTypeError, InPlaceError, InvalidGradientError, RequiresGradError
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    GradientTypeError,
+    InPlaceError,
+    InvalidGradientError,
+    RequiresGradError,
+)
 from .graph.callers import calling_function
 from .graph.numbers import is_number_dtype, refuse_sparse
 from .graph.saved import version_of
 from .graph.tracked import Tracked, ViewMeta
-from .graph.values import describe, on_device, register_tensor
+from .graph.values import describe, on_device, raw, refuse_masked, refuse_masked_within, register_tensor
 from .ops import call_function, call_ufunc
 from .ops.casting import moved
 from .tensor_hooks import ObservedTensor
@@ -36,7 +44,7 @@ class Tensor(ObservedTensor):
     """A NumPy array that remembers how it was computed, so that gradients can flow back through it.
 
     NumPy's functions, operators and methods work on it with NumPy's meaning, dtypes and broadcasting. Made by
-    `ag.tensor` and `ag.asarray`, and by every operation on tensors.
+    `ag.tensor` and `ag.asarray`, and by every operation on tensors; not by calling this class.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -63,7 +71,10 @@ class Tensor(ObservedTensor):
 
         Raises:
             RequiresGradError: its dtype is not floating or complex, or it is no leaf and is to stop.
+            ArgumentTypeError: `requires_grad` is no truth value.
         """
+        if requires_grad is not True:
+            requires_grad = truth(requires_grad, "requires_grad")
         if requires_grad and self._data.dtype.kind not in "fc":
             raise RequiresGradError(
                 f"only floating and complex tensors can require grad, and this one has dtype {self._data.dtype}: "
@@ -76,7 +87,7 @@ class Tensor(ObservedTensor):
                     f"this tensor was computed by {node.name} and cannot stop requiring grad: use t.detach()"
                 )
         elif requires_grad or self._meta is not None:
-            self._autograd_meta().requires_grad = bool(requires_grad)
+            self._autograd_meta().requires_grad = requires_grad
         return self
 
     @property
@@ -220,7 +231,7 @@ class Tensor(ObservedTensor):
         return view
 
     def item(self, *index: int) -> Any:
-        """Return the one element as a Python number."""
+        """Return the one element as a Python number, without history; `float(t)` refuses where that would be lost."""
         return self._data.item(*index)
 
     # Gradients.
@@ -266,6 +277,9 @@ class Tensor(ObservedTensor):
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if len(types) > 1:
+            for argument in (*args, *kwargs.values()):
+                _refuse_masked(argument)
         try:
             return call_function(function, args, kwargs)
         except Exception as error:
@@ -274,15 +288,17 @@ class Tensor(ObservedTensor):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
-            function = calling_function()
-            converts = "converting" if function is None else f"{function} has no derivative rule, and converting"
-            raise RequiresGradError(
-                f"{converts} a tensor of shape {self.shape} that requires grad to an ndarray would drop its history "
-                "in silence: write t.numpy() or t.detach() if that is meant, and np.stack to join tensors"
-            )
+            self._needs_no_grad("an ndarray", "t.numpy()", "np.stack to join tensors", calling_function())
         if copy is None:
             return np.asarray(self._data, dtype)
         return np.array(self._data, dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self._needs_no_grad("an array of another library", "t.numpy()")
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._data.__dlpack_device__()
 
     # Copies.
 
@@ -341,17 +357,65 @@ def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
 def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
     """Return a leaf on `array`, which was made of what the user gave as `data`."""
     if not is_number_dtype(array.dtype):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
             "pass numbers, arrays of numbers, or nested sequences of them of equal lengths"
         )
+    if requires_grad is not False and requires_grad is not True:
+        requires_grad = truth(requires_grad, "requires_grad")
     where = data._device if place is None and isinstance(data, Tracked) else device_of_new(place)
     return _leaf(on_device(array, where), requires_grad, where)
 
 
-def _on_host(data: Any) -> Any:
-    """Return what a user gave as the contents of a tensor, for NumPy to make an array of."""
-    return data._device.to_host(data._data) if isinstance(data, Tracked) else data
+def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
+    """Return what a user gave as the contents of a tensor as an array of NumPy's.
+
+    Raises:
+        ArgumentError: rows are of different lengths; says where.
+    """
+    data = data._device.to_host(data._data) if isinstance(data, Tracked) else data
+    _refuse_masked(data)
+    try:
+        return np.array(data, dtype, copy=copy)
+    except ValueError as error:
+        uneven = _uneven(data, "data") if isinstance(data, (list, tuple)) else None
+        if uneven is None:
+            raise
+        raise ArgumentError(
+            f"the sequences in data are ragged: {uneven}. The elements of a tensor fill a box, so pad the shorter "
+            "ones, or make a tensor of each"
+        ) from error
+
+
+def _refuse_masked(value: Any) -> None:
+    """Raise if this is a masked array, or a sequence that holds one."""
+    if isinstance(value, (list, tuple)):
+        refuse_masked_within(value)
+    else:
+        refuse_masked(value)
+
+
+def _uneven(data: Any, name: str) -> str | None:
+    """Say where nested sequences first differ in length, or one stands beside what is none; None if nowhere."""
+    shape = _shape_of(data[0]) if len(data) else None
+    for index, entry in enumerate(data):
+        inner = _uneven(entry, f"{name}[{index}]") if isinstance(entry, (list, tuple)) else None
+        if inner is not None:
+            return inner
+        if _shape_of(entry) != shape:
+            return f"{name}[0] is {_described(shape)}, and {name}[{index}] is {_described(_shape_of(entry))}"
+    return None
+
+
+def _shape_of(entry: Any) -> tuple[int, ...]:
+    """Return the shape of what is no ragged sequence."""
+    if isinstance(entry, (list, tuple)):
+        return (len(entry), *(_shape_of(entry[0]) if entry else ()))
+    return tuple(np.shape(raw(entry)))
+
+
+def _described(shape: tuple[int, ...] | None) -> str:
+    return f"of shape {shape}" if shape else "no sequence"
 
 
 def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
@@ -369,7 +433,8 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         >>> ag.tensor([[1, 2], [3, 4]]).shape
         (2, 2)
     """
-    return _new_leaf(np.array(_on_host(data), dtype), data, device, requires_grad)
+    array = np.array(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=True)
+    return _new_leaf(array, data, device, requires_grad)
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
@@ -393,5 +458,7 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
     if isinstance(data, Tensor):
         converted = data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
         placed = converted if device is None else converted.to(device)
-        return placed.detach().requires_grad_() if requires_grad and not placed.requires_grad else placed
-    return _new_leaf(np.asarray(data, dtype), data, device, requires_grad)
+        wants_grad = truth(requires_grad, "requires_grad") and not placed.requires_grad
+        return placed.detach().requires_grad_() if wants_grad else placed
+    array = np.asarray(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=None)
+    return _new_leaf(array, data, device, requires_grad)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .arguments import truth
 from .array_methods import ArrayMethods
 from .errors import HookError, RequiresGradError
 from .graph.hooks import HookList, RemovableHandle
@@ -71,6 +72,7 @@ class ObservedTensor(ArrayMethods):
         Raises:
             HookError: this tensor is no leaf.
         """
+        overlap = truth(overlap, "overlap")
         self._needs_grad("register_post_accumulate_grad_hook()")
         node = self._history()
         if node is not None:

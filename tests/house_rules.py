@@ -14,6 +14,7 @@ from tests.house import PACKAGE, House, Import, Source, bases_of
 #: Where each module lives: the longest name that it equals or lies under.
 LAYER_OF = {
     "asyncgrad.errors": "errors",
+    "asyncgrad.arguments": "ground",
     "asyncgrad.context": "ground",
     "asyncgrad.graph.values": "ground",
     "asyncgrad.graph.tracked": "ground",

@@ -253,7 +253,7 @@ def read_only() -> Any:
 shared = leaf()
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: optim.SGD([leaf()], lr=-0.1), ArgumentError, "lr must be at least 0, not -0.1"),
-    (lambda: optim.SGD([leaf()], lr=float("nan")), ArgumentError, "lr must be at least 0, not nan"),
+    (lambda: optim.SGD([leaf()], lr=float("nan")), ArgumentError, "lr must be a finite number, not float nan"),
     (lambda: optim.SGD([leaf()], momentum=-1), ArgumentError, "momentum must be at least 0, not -1"),
     (lambda: optim.SGD([leaf()], weight_decay=-1), ArgumentError, "weight_decay must be at least 0, not -1"),
     (lambda: optim.SGD([leaf()], nesterov=True), ArgumentError, "nesterov=True needs a momentum and no dampening"),

@@ -2,28 +2,158 @@
 
 from __future__ import annotations
 
+import array
 import copy
+import ctypes
+import math
 import operator
 import pickle
+import statistics
 
 import numpy as np
 import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import RequiresGradError
+from asyncgrad.errors import ArgumentTypeError, RequiresGradError
 from tests.making import leaf, leaf_of
+from tests.refusals import refused
 
 # Conversions.
 
 
-@pytest.mark.parametrize("requires_grad", [True, False])
-@pytest.mark.parametrize("convert", [bool, float, int, complex, lambda t: t.item(), lambda t: t.tolist()])
-def test_one_element_converts_as_numpys_does(convert, requires_grad):
+@pytest.mark.parametrize(
+    "convert", [bool, float, int, complex, lambda t: t.item(), lambda t: t.tolist(), np.float64, math.sin]
+)
+def test_one_element_converts_as_numpys_does(convert):
     array = np.array(2.5)
-    t = ag.tensor(array, requires_grad=requires_grad)
 
-    assert convert(array) == convert(t)
+    assert convert(array) == convert(ag.tensor(array))
+
+
+@pytest.mark.parametrize("convert", [round, lambda t: round(t, 1), math.floor, math.ceil, math.trunc])
+@pytest.mark.parametrize("number", [2.75, 3, True])
+def test_one_element_is_rounded_as_a_number_is(convert, number):
+    assert convert(number) == convert(ag.tensor(number))
+    assert type(convert(number)) is type(convert(ag.tensor(number)))
+
+
+@pytest.mark.parametrize("convert", [bool, lambda t: t.item(), lambda t: t.tolist()])
+def test_what_asks_for_a_number_in_so_many_words_takes_a_tensor_that_requires_grad(convert):
+    assert convert(leaf_of(2.5)) == convert(np.array(2.5))
+
+
+#: What makes Python numbers, bytes or foreign arrays of a tensor, and has no place for a history.
+DROPPING = {
+    "float": float,
+    "int": int,
+    "complex": complex,
+    "index": operator.index,
+    "round": round,
+    "round to a decimal": lambda t: round(t, 1),
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "sin": math.sin,
+    "fsum": lambda t: math.fsum([t, t]),
+    "fmean": lambda t: statistics.fmean([t, t]),
+    "%f": lambda t: "%f" % t,  # noqa: UP031
+    "%d": lambda t: "%d" % t,  # noqa: UP031
+    "range": range,
+    "slice": lambda t: "abc"[t:],
+    "hex": hex,
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "array": lambda t: array.array("d", [t]),
+    "c_double": ctypes.c_double,
+    "np.float64": np.float64,
+    "np.float32": np.float32,
+    "np.int64": np.int64,
+    "np.complex128": np.complex128,
+    "np.array of a list": lambda t: np.array([1.0, t]),
+    "np.arange": np.arange,
+    "np.full": lambda t: np.full(3, t),
+    "array[...] =": lambda t: np.zeros(3).__setitem__(..., t),
+    "integers[0] =": lambda t: np.zeros(3, int).__setitem__(0, t),
+    "fill_diagonal": lambda t: np.fill_diagonal(np.zeros((2, 2)), t),
+    "ndarray.put": lambda t: np.zeros(3).put([0], t),
+    "from_dlpack": np.from_dlpack,
+    "np.ma.array": np.ma.array,
+    "masked + t": lambda t: np.ma.array([1.0, 2.0], mask=[True, False]) + t,
+    "masked - t": lambda t: np.ma.array([1.0, 2.0], mask=[True, False]) - t,
+    "masked == t": lambda t: np.ma.array([1.0, 2.0], mask=[True, False]) == t,
+    "masked[...] =": lambda t: np.ma.array([1.0, 2.0], mask=[True, False]).__setitem__(..., t),
+    "np.ma.add": lambda t: np.ma.add(t, 1.0),
+    "np.ma.sqrt": np.ma.sqrt,
+}
+
+
+@pytest.mark.parametrize("computed", [True, False])
+@pytest.mark.parametrize("under", [ag.enable_grad, ag.no_grad])
+@pytest.mark.parametrize("convert", DROPPING.values(), ids=DROPPING)
+def test_no_conversion_drops_a_history_in_silence(convert, under, computed):
+    t = leaf_of(2.5) * 1 if computed else leaf_of(2.5)
+
+    with under(), pytest.raises(RequiresGradError, match=r"shape \(\) .*in silence: write t\.(item|numpy)\(\)"):
+        convert(t)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda t: np.zeros(3).__setitem__(0, t), lambda t: np.zeros(3).fill(t), lambda t: np.fromiter([t], float)],
+    ids=["array[0] =", "fill", "fromiter"],
+)
+def test_where_numpy_names_an_error_of_its_own_that_of_the_history_is_its_cause(write):
+    with pytest.raises(ValueError, match="sequence") as raised:
+        write(leaf_of(2.5))
+    assert isinstance(raised.value.__cause__, RequiresGradError)
+
+
+@pytest.mark.parametrize("data", [2.5, [1.0, 2.0]])
+def test_bytes_are_those_of_the_ndarray(data):
+    assert bytes(ag.tensor(data)) == bytes(np.array(data))
+
+
+def test_an_array_library_shares_the_memory_of_a_tensor_without_grad():
+    torch = pytest.importorskip("torch")
+    t = ag.tensor([1.0, 2.0])
+    taken = [torch.as_tensor(t), torch.from_dlpack(t), torch.asarray(t)]
+    t += 1
+
+    assert [one.tolist() for one in taken] == [[2.0, 3.0]] * 3
+    assert torch.tensor(t.sum()).item() == 5.0
+    assert np.shares_memory(np.from_dlpack(t), t.numpy())
+
+
+@pytest.mark.parametrize("take", ["tensor", "as_tensor", "asarray", "from_dlpack"])
+def test_an_array_library_is_refused_a_tensor_that_requires_grad(take):
+    torch = pytest.importorskip("torch")
+
+    with pytest.raises(RequiresGradError, match=r"array of another library.*t\.numpy\(\) or t\.detach\(\)"):
+        getattr(torch, take)(leaf(1.0, 2.0))
+
+
+# Formatting.
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_one_element_is_formatted_as_a_number_is(requires_grad):
+    t = ag.tensor(2.5, requires_grad=requires_grad)
+
+    assert (f"{t:.2f}", f"{t}", f"{t:>8.1e}") == ("2.50", "2.5", " 2.5e+00")
+
+
+def test_several_elements_have_no_format_for_one():
+    x = leaf(1.0, 2.0)
+
+    assert f"{x}" == str(x)
+    with refused(ArgumentTypeError, TypeError, "'.2f'", "shape (2,)", "t.ravel().tolist()"):
+        format(x, ".2f")
+
+
+def test_what_has_no_axes_has_no_length():
+    with pytest.raises(TypeError, match=r"t\.item\(\)"):
+        len(leaf_of(1.0))
 
 
 def test_item_takes_an_index_and_refuses_several_elements():

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import truth
 from ..context import is_grad_enabled
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.values import describe, wrap
@@ -70,6 +71,7 @@ def checkpoint_chain(
         >>> ag.sync.backward(y.sum())
     """
     chain = checked_functions(functions, "checkpoint_chain")
+    preserve_rng = truth(preserve_rng, "preserve_rng")
     count = _checked_snapshots(snapshots, memory_budget, len(chain))
     streams = checked_streams(generators)
     awaits = any(map(is_async, chain))

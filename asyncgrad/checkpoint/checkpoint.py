@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..arguments import truth
 from ..context import is_grad_enabled
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.values import describe
@@ -70,8 +71,8 @@ def checkpoint(
         >>> ag.sync.backward(ag.checkpoint(lambda x: np.tanh(np.exp(x)), x))
     """
     streams = checked_streams(generators)
-    options = Options(preserve_rng, streams, early_stop, determinism_check, context_fn, debug)
-    _check(use_reentrant, options)
+    given = Options(preserve_rng, streams, early_stop, determinism_check, context_fn, debug)
+    use_reentrant, options = _checked(use_reentrant, given)
     if fn is None and not args and not kwargs:
         return functools.partial(_decorated, use_reentrant=use_reentrant, options=options)
     if not callable(fn):
@@ -111,23 +112,20 @@ def _decorated(fn: Any, *, use_reentrant: bool, options: Options) -> Any:
     return checkpointed
 
 
-def _check(use_reentrant: Any, options: Options) -> None:
-    """Raise where options do not go together.
+def _checked(use_reentrant: bool, options: Options) -> tuple[bool, Options]:
+    """Return the kind and the options, with flags that are bools, if they go together.
 
     Raises:
         ArgumentTypeError: one is of the wrong type.
         ArgumentError: one has no meaning, or none beside another.
     """
-    flags = {
-        "use_reentrant": use_reentrant,
-        "preserve_rng": options.preserve_rng,
-        "early_stop": options.early_stop,
-        "debug": options.debug,
-    }
-    for name, value in flags.items():
-        if type(value) is not bool:
-            raise ArgumentTypeError(f"{name} is True or False, not {describe(value)}")
-    if options.determinism_check not in ("default", "none"):
+    use_reentrant = truth(use_reentrant, "use_reentrant")
+    options = options._replace(
+        preserve_rng=truth(options.preserve_rng, "preserve_rng"),
+        early_stop=truth(options.early_stop, "early_stop"),
+        debug=truth(options.debug, "debug"),
+    )
+    if not (isinstance(options.determinism_check, str) and options.determinism_check in ("default", "none")):
         raise ArgumentError(f"determinism_check is 'default' or 'none', not {options.determinism_check!r}")
     if options.context_fn is not None and not callable(options.context_fn):
         raise ArgumentTypeError(
@@ -141,3 +139,4 @@ def _check(use_reentrant: Any, options: Options) -> None:
                 )
     if options.generators and not options.preserve_rng:
         raise ArgumentError("generators names streams to replay, and preserve_rng=False replays none: leave one out")
+    return use_reentrant, options

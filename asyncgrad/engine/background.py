@@ -14,7 +14,7 @@ from ..context import BLOCKING
 from ..errors import BlockingError, GraphError
 from .leftovers import BACKGROUND_TASKS
 from .notes import add_note
-from .running import loop_is_running, run_apart
+from .running import loop_is_running, run_apart, running_loop
 from .stepping import SteppedTask
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _end(reference: weakref.ref[BackgroundWork], task: SteppedTask) -> None:
 
 async def _first_end(works: Sequence[BackgroundWork]) -> None:
     """Wait until one of them has ended."""
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     waiter = loop.create_future()
     with _MUTEX:
         if not all(work.wake_at_end(loop, waiter) for work in works):
@@ -223,7 +223,7 @@ class LoopBackground:
         """
         if len(coroutines) == 1 or BLOCKING.get():
             return await _one_by_one(coroutines)
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         works = []
         for coroutine, name in zip(coroutines, names, strict=True):
             work = BackgroundWork(name)

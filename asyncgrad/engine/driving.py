@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from .bodies import Bodies
 from .gait import Gait
 from .notes import add_note
 from .pacing import breathe
+from .running import running_loop
 
 if TYPE_CHECKING:
     from ..graph.node import Node
@@ -30,7 +30,7 @@ async def drive(graph_task: GraphTask) -> list[Any]:
     try:
         while (gait := _run_plain(graph_task, deadline)) in (Gait.BREATHE, Gait.CAREFUL):
             if gait is Gait.CAREFUL:
-                bodies = bodies or Bodies(graph_task, asyncio.get_running_loop())
+                bodies = bodies or Bodies(graph_task, running_loop())
                 deadline = await _run_turn(graph_task, bodies, deadline)
                 continue
             await breathe()
@@ -41,7 +41,7 @@ async def drive(graph_task: GraphTask) -> list[Any]:
             in_context(graph_task.finish_plain)
             if graph_task.completion is None and bodies is None:
                 return graph_task.captured
-        bodies = bodies or Bodies(graph_task, asyncio.get_running_loop())
+        bodies = bodies or Bodies(graph_task, running_loop())
         if gait is Gait.COUNT:
             await _run_counted(graph_task, bodies, deadline)
         captured = graph_task.results()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from .job import Job, worker_died
 from .notes import add_note
+from .running import running_loop
 from .stepping import SteppedTask
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ async def end_of(job: Any) -> Any:
 
     Suspends. Cancelled, it cancels the job, and goes on only once that has ended.
     """
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     cancelled: asyncio.CancelledError | None = None
     error: BaseException | None = None
     try:
@@ -342,7 +343,7 @@ async def call_on(device: Device, function: Callable[..., Any], args: Any, kwarg
         getattr(function, "__qualname__", repr(function)),
         (0 if around is None else -1 - around.reentrant_depth, 0),
         context,
-        Mailbox(asyncio.get_running_loop()),
+        Mailbox(running_loop()),
         device,
     )
     send(errand, device)

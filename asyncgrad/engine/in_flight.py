@@ -6,7 +6,6 @@ up until that has ended: it may be that backward's nodes that need the place, an
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import threading
@@ -17,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ..context import BLOCKING
 from ..errors import BlockingError, DeviceError
+from .running import running_loop
 
 if TYPE_CHECKING:
     from .device import Device
@@ -35,7 +35,7 @@ class _Waiter:
     __slots__ = ("_future", "_loop", "has_place")
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         self._future = self._loop.create_future()
         self.has_place = False
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import BLOCKING, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.naming import identify
-from .running import loop_thread
+from .running import loop_thread, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -150,7 +150,7 @@ async def acquire(special: Special, node: Node, task: GraphTask) -> None:
     Raises:
         BlockingError: the caller blocks this thread's event loop, and the lock will not be free before that loop runs.
     """
-    waiter = Waiter(task, node, None if BLOCKING.get() else asyncio.get_running_loop())
+    waiter = Waiter(task, node, None if BLOCKING.get() else running_loop())
     try:
         if not _enter(waiter, special):
             await waiter.wait()

@@ -8,11 +8,12 @@ from importlib.util import find_spec
 from threading import get_ident
 from typing import Any, TypeVar
 
+from ..arguments import truth
 from ..context import BLOCKING, LOOP_BELOW
-from ..errors import BlockingError
+from ..errors import ArgumentTypeError, BlockingError, GraphError
 from .leftovers import finish_background
 
-__all__ = ["loop_is_running", "loop_thread", "run", "run_apart"]
+__all__ = ["loop_is_running", "loop_thread", "run", "run_apart", "running_loop"]
 
 T = TypeVar("T")
 
@@ -20,6 +21,22 @@ T = TypeVar("T")
 def loop_is_running() -> bool:
     """Tell whether an event loop runs in this thread, or in the one that waits for this one to go on for it."""
     return loop_thread() is not None
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop that runs in this thread, for somebody who has to wait.
+
+    Raises:
+        GraphError: there is none, since the loop is that of another library, say.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        raise GraphError(
+            "this has to wait, and asyncgrad waits on an asyncio event loop, of which none is running: await it under "
+            "ag.run(main()) or asyncio.run(main()). Under another library's loop, such as trio's, have a thread run "
+            "the blocking form: await trio.to_thread.run_sync(ag.sync.backward, loss)"
+        )
+    return loop
 
 
 def loop_thread() -> int | None:
@@ -59,6 +76,12 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
             f"ag.run({name}(...)) would start an event loop, and one is running in this thread already. "
             f"Await it instead: await {name}(...)"
         )
+    if debug is not None:
+        try:
+            debug = truth(debug, "debug")
+        except ArgumentTypeError:
+            main.close()
+            raise
     factory = None
     if find_spec("uvloop") is not None:
         import uvloop

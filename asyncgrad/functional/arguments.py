@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import check_function, truth
 from ..backward import grad
 from ..context import IN_TRANSFORM, Mode, enable_grad, is_grad_enabled
 from ..engine.pacing import Pace
@@ -24,6 +25,7 @@ __all__ = [
     "as_tensor",
     "as_vector",
     "call",
+    "checked_call",
     "filled",
     "fresh",
     "fresh_inputs",
@@ -75,6 +77,16 @@ async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return what `fn` returns, awaited where that is an awaitable."""
     result = fn(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
+
+
+def checked_call(where: str, fn: Any, inputs: Any, create_graph: Any, strict: Any) -> tuple[bool | None, bool]:
+    """Return a transform's two options as truth values, or None, if it was given a function and inputs, in this order.
+
+    Raises:
+        ArgumentTypeError: names what is wrong.
+    """
+    check_function(fn, f"ag.{where}", inputs)
+    return None if create_graph is None else truth(create_graph, "create_graph"), truth(strict, "strict")
 
 
 def as_tensor(given: Any, what: str) -> Tensor:

@@ -15,6 +15,7 @@ from .arguments import (
     as_outputs,
     as_scalar,
     call,
+    checked_call,
     fresh_inputs,
     gradient_rows,
     require_history,
@@ -57,6 +58,7 @@ async def jacobian(
         array([[2., 0.],
                [0., 4.]])
     """
+    create_graph, strict = checked_call("jacobian", fn, inputs, create_graph, strict)
     return await _jacobian(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
 
 
@@ -92,6 +94,7 @@ async def hessian(
         [[10.0, 6.0], [6.0, 0.0]]
     """
     output_name = "hessian: the gradient of the function with respect to input {}"
+    create_graph, strict = checked_call("hessian", fn, inputs, create_graph, strict)
     given, is_tuple = as_inputs(inputs, "hessian")
 
     async def value(*points: Tensor) -> Any:

@@ -11,6 +11,7 @@ from .arguments import (
     as_scalar,
     as_vector,
     call,
+    checked_call,
     filled,
     fresh_inputs,
     given_back,
@@ -55,6 +56,7 @@ async def vjp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
+    create_graph, strict = checked_call("vjp", fn, inputs, create_graph, strict)
     with transforming(create_graph, inputs, v) as keeps_history:
         points, is_tuple = fresh_inputs(inputs, keeps_history, "vjp")
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "vjp")
@@ -105,6 +107,7 @@ async def jvp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
+    create_graph, strict = checked_call("jvp", fn, inputs, create_graph, strict)
     with transforming(create_graph, inputs, v) as keeps_history:
         points, _ = fresh_inputs(inputs, keeps_history, "jvp")
         vector = _constant(as_vector(v, points, "input", "jvp"), keeps_history)
@@ -159,6 +162,7 @@ async def vhp(
         >>> ag.run(main())
         [70.0, 6.0]
     """
+    create_graph, strict = checked_call("vhp", fn, inputs, create_graph, strict)
     with transforming(create_graph, inputs, v) as keeps_history:
         points, is_tuple = fresh_inputs(inputs, keeps_history, "vhp")
         vector = _constant(as_vector(v, points, "input", "vhp"), keeps_history)
@@ -208,6 +212,7 @@ async def hvp(
         >>> ag.run(main())
         12.0
     """
+    create_graph, strict = checked_call("hvp", fn, inputs, create_graph, strict)
     with transforming(create_graph, inputs, v) as keeps_history:
         points, is_tuple = fresh_inputs(inputs, keeps_history, "hvp")
         vector = _constant(as_vector(v, points, "input", "hvp"), keeps_history)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ..arguments import check_function, truth
 from ..tensor import Tensor
 from .arguments import as_scalar, as_tensor, call, filled, fresh, given_back, gradients, transforming
 
@@ -32,7 +33,8 @@ def value_and_grad(
         returns `(value, gradient)`, the gradient a tuple where `argnums` is one.
 
     Raises:
-        GradientTypeError: `fn` returns something that is no Tensor.
+        ArgumentTypeError: `fn` cannot be called.
+        GradientTypeError: it returns something that is no Tensor.
         InvalidRootError: it returns a Tensor that is not one real number.
 
     Example:
@@ -45,7 +47,9 @@ def value_and_grad(
         >>> ag.run(main())
         (36.0, 24.0)
     """
+    check_function(fn, "ag.value_and_grad", argnums)
     _check(argnums)
+    create_graph = None if create_graph is None else truth(create_graph, "create_graph")
 
     @functools.wraps(fn)
     async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:

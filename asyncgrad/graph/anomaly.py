@@ -9,6 +9,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
+from ..arguments import truth
 from ..context import ANOMALY, CURRENT_NODE, Mode
 from ..errors import AnomalyError, ArgumentTypeError
 from .creation import observe_nodes
@@ -123,10 +124,11 @@ class detect_anomaly(Mode):
     __slots__ = ("_anomaly",)
 
     def __init__(self, check_nan: bool = True) -> None:
-        if not isinstance(check_nan, bool):
-            hint = "@ag.detect_anomaly()" if callable(check_nan) else "ag.detect_anomaly(check_nan=True)"
-            raise ArgumentTypeError(f"check_nan is True or False, not {describe(check_nan)}: write {hint}")
-        self._anomaly = Anomaly(check_nan)
+        if callable(check_nan):
+            raise ArgumentTypeError(
+                f"check_nan is True or False, not {describe(check_nan)}: write @ag.detect_anomaly()"
+            )
+        self._anomaly = Anomaly(truth(check_nan, "check_nan"))
 
     def _get(self) -> Any:
         return ANOMALY.get()

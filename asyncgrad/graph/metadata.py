@@ -49,6 +49,7 @@ def fit(value: Any, metadata: InputMetadata) -> Any:
     """
     if not hasattr(value, "dtype"):
         return f"{values.describe(value)}, which is no array"
+    values.refuse_masked(value)
     if metadata.was_default_constructed:
         return "a gradient where an output has none"
     if value.shape != metadata.shape:

@@ -64,7 +64,7 @@ def register_multi_grad_hook(
         >>> ag.sync.backward(a * b)
         [3.0, 2.0, None]
     """
-    if mode not in ("all", "any"):
+    if not (isinstance(mode, str) and mode in ("all", "any")):
         raise ArgumentError(f'the mode of a multi-grad hook is "all" or "any", and not {mode!r}')
     if not callable(fn):
         raise HookTypeError(f"a hook must be callable, not {describe(fn)}: pass a function or an async def")

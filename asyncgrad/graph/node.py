@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..context import CURRENT_GRAPH_TASK
@@ -29,7 +30,7 @@ from .special import Special
 from .values import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Sized
+    from collections.abc import Callable, Sequence, Sized
 
     from .saved import Saved
 
@@ -142,6 +143,11 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
     def __init__(
         self, edges: Sequence[Edge | None] = (), input_metadata: Sequence[InputMetadata | None] = (None,)
     ) -> None:
+        if not isinstance(edges, Iterable) or not isinstance(input_metadata, Iterable):
+            raise ArgumentTypeError(
+                f"a node takes a sequence of edges and one of InputMetadata, not {describe(edges)} and "
+                f"{describe(input_metadata)}: write edges=[Edge(node, 0)], or ag.graph.collect_next_edges(t)"
+            )
         self._connect([Edge(*checked_edge(edge)) for edge in edges])
         self.shape = None
         self.dtype = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from ..arguments import whole_number
 from ..context import SAVED_TENSORS_HOOKS, Mode
 from ..errors import ArgumentError, ArgumentTypeError, HookError
 from .background import background
@@ -110,6 +111,7 @@ class saved_tensors_hooks(SavedTensorsMode):
         prefetch: Callable[[Any], Any] | None = None,
         ahead: int = 4,
     ) -> None:
+        ahead = whole_number(ahead, "the ahead of saved_tensors_hooks")
         if ahead < 1:
             raise ArgumentError(f"saved_tensors_hooks prefetches at least 1 tensor ahead, not {ahead}")
         self._pack = pack

@@ -11,6 +11,8 @@ import enum
 import threading
 from typing import TYPE_CHECKING, Any, final
 
+from ..errors import ArgumentTypeError
+
 if TYPE_CHECKING:
     import weakref
 
@@ -112,7 +114,22 @@ class Tracked:
     #: What made the tensor. That of a view is out of date where its memory was written into since: see `_history`.
     _grad_fn: Node | None
 
-    def __init__(self, data: Any, grad_fn: Node | None = None, output_nr: int = 0, device: Any = None) -> None:
+    def __init__(
+        self,
+        data: Any = None,
+        grad_fn: Node | None = None,
+        output_nr: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+        requires_grad: Any = None,
+    ) -> None:
+        # Whoever knows no more than the class takes it for `ag.tensor`; everybody else gives a device. The last two
+        # are there for that to be told whoever names them. Keyword-only, they would cost every tensor a percent.
+        if device is None or type(device) is str:
+            raise ArgumentTypeError(
+                f"{type(self).__name__}(...) makes no tensor of data: write ag.tensor(data), or ag.asarray(data) to "
+                "share its memory"
+            )
         self._data = data
         self._grad_fn = grad_fn
         self._output_nr = output_nr

@@ -8,11 +8,13 @@ operators and NumPy functions that each of these answers to.
 from __future__ import annotations
 
 import reprlib
+import sys
 from typing import Any
 
 import numpy as np
 
 from ..context import DEFAULT_DEVICE
+from ..errors import ArgumentTypeError
 from .tracked import Tracked
 
 __all__ = [
@@ -34,7 +36,10 @@ __all__ = [
     "on_device",
     "on_host",
     "raw",
+    "refuse_masked",
+    "refuse_masked_within",
     "register_tensor",
+    "result_array",
     "sum_into",
     "sum_to",
     "wrap",
@@ -82,8 +87,44 @@ def is_foreign(value: Any) -> bool:
 
 
 def as_array(value: Any) -> Any:
-    """Return what a function gave as an array: one of another type than NumPy's as it is, all else as an ndarray."""
-    return value if value.__class__ is np.ndarray or is_foreign(value) else np.asarray(value)
+    """Return what a function gave as an array: one of another type than NumPy's as it is, all else as an ndarray.
+
+    Raises:
+        ArgumentTypeError: it is a masked array.
+    """
+    if value.__class__ is np.ndarray:
+        return value
+    refuse_masked(value)
+    return value if is_foreign(value) else np.asarray(value)
+
+
+def result_array(value: Any) -> Any:
+    """Return what an operation gave as an array, as `as_array` does.
+
+    NumPy gives a masked array where an operand is one, and a matrix likewise.
+
+    Raises:
+        ArgumentTypeError: it is a masked array, or a matrix, whose operators mean something else than an array's.
+    """
+    if isinstance(value, np.matrix):
+        raise ArgumentTypeError(
+            "an operation got a tensor and a np.matrix, whose * is a product of matrices: write np.asarray(m)"
+        )
+    return as_array(value)
+
+
+def refuse_masked(value: Any) -> None:
+    """Raise if this is a masked array: nothing in a tensor says which elements are masked.
+
+    Raises:
+        ArgumentTypeError: it is one.
+    """
+    # The first two tests are there for speed, and so that nobody else imports numpy.ma.
+    if value.__class__ is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            f"a masked array of shape {value.shape} and dtype {value.dtype} would lose its mask in a tensor: write "
+            "m.filled(value), or compute with m.data and pick the elements that count by np.where(m.mask, 0, ...)"
+        )
 
 
 def beside(array: Any, other: Any) -> Any:
@@ -105,8 +146,27 @@ def empty_beside(other: Any) -> Any:
     return np.empty_like(other, order="C")
 
 
+def refuse_masked_within(sequence: Any) -> None:
+    """Raise if a list or tuple, or one inside of it, holds a masked array.
+
+    Raises:
+        ArgumentTypeError: it does.
+    """
+    if "numpy.ma" not in sys.modules:
+        return
+    kinds = set(map(type, sequence))
+    if any(issubclass(kind, np.ndarray) for kind in kinds):
+        for entry in sequence:
+            refuse_masked(entry)
+    if not kinds.isdisjoint((list, tuple)):
+        for entry in sequence:
+            if isinstance(entry, (list, tuple)):
+                refuse_masked_within(entry)
+
+
 def on_host(value: Any) -> np.ndarray:
     """Return what Python has to look at as a NumPy array: of an array of another type, once that has been computed."""
+    refuse_masked(value)
     return np.asarray(value.tolist(), value.dtype) if is_foreign(value) else np.asarray(value)
 
 

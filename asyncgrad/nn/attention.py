@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
 from ..graph.values import beside
@@ -133,7 +134,7 @@ def scaled_dot_product_attention(
 def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
     """Return what is added to the scores: 0 where a target may attend, and minus infinity elsewhere."""
     shape = scores.shape
-    if is_causal:
+    if truth(is_causal, "is_causal"):
         if attn_mask is not None:
             raise ArgumentError("scaled_dot_product_attention takes attn_mask or is_causal=True, not both")
         attn_mask = np.tri(shape[-2], shape[-1], dtype=bool)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import beside, zeros_beside
 from ..ops.primitive import derivative, primitive
@@ -101,7 +102,8 @@ def _pooling_window(
         raise ArgumentError(f"{function}: a padding of {(height, width)} is more than half of the kernel, {kernel}")
     dilations = pair("dilation", dilation, 1)
     around = ((height, height), (width, width))
-    return Window.over(function, shape[-2:], kernel, steps, around, dilations, ceil_mode=ceil_mode)
+    is_ceiled = truth(ceil_mode, "ceil_mode")
+    return Window.over(function, shape[-2:], kernel, steps, around, dilations, ceil_mode=is_ceiled)
 
 
 def max_pool2d(
@@ -223,6 +225,7 @@ def avg_pool2d(
             raise ArgumentError("avg_pool2d cannot divide by divisor_override=0")
         return window_sums(x, window) * (1 / divisor_override)
     heights, widths = pair("padding", padding, 0)
+    count_include_pad = truth(count_include_pad, "count_include_pad")
     counts = [
         _counts(data.shape[-2 + axis], around if count_include_pad else 0, window, axis, around)
         for axis, around in ((0, heights), (1, widths))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import truth
 from ..errors import ArgumentError
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
@@ -51,7 +52,7 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
     """
     if not 0 <= p <= 1:
         raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
-    if not training or p == 0:
+    if not truth(training, "training") or p == 0:
         return x
     if rng is None:
         raise ArgumentError("dropout needs a generator: pass rng=np.random.default_rng(seed)")

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ArgumentTypeError
 from ..graph.one_device import check_one_device
 from ..graph.tracked import Tracked
-from ..graph.values import describe, is_foreign, raw
+from ..graph.values import describe, is_foreign, raw, refuse_masked
 from ..views.writing import copy_into, copy_into_part, plainly
 from .axes import array_like, axis_index
 from .dispatch import METHODS
@@ -77,6 +77,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     """
     check_one_device("t[index] = value", a, index, value)
     index = raw_index(index)
+    refuse_masked(value)
     if plainly(lambda array, value: operator.setitem(array, index, value), a, value):
         return
     if is_basic(index):
@@ -118,6 +119,8 @@ def _(g: Any, index: Any) -> Any:
 def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
     """Run a ufunc in place on the elements that indices lead to, once for each time that they do."""
     index = raw_index(indices)
+    for value in values:
+        refuse_masked(value)
     if plainly(lambda array, *values: ufunc.at(array, index, *values), a, *values):
         return
     if ufunc in (np.add, np.subtract):
@@ -163,6 +166,8 @@ def _needs_array(target: Any, name: str) -> None:
 def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any) -> bool:
     """Run a function that writes into `target` on bare arrays, unless it is to be recorded; tell whether it was run."""
     _needs_array(target, name)
+    for other in others:
+        refuse_masked(other)
     return plainly(function, target, *others)
 
 

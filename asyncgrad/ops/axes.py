@@ -45,7 +45,7 @@ _NUMPYS = (np.ndarray, np.generic)
 
 def array_like(value: Any) -> Any:
     """Return a tensor or an array as it is, and anything else as an array."""
-    return value if isinstance(value, (Tracked, np.ndarray)) else as_array(value)
+    return value if value.__class__ is np.ndarray or isinstance(value, Tracked) else as_array(value)
 
 
 def array_beside(value: Any, other: Any) -> Any:

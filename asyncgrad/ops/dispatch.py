@@ -12,7 +12,7 @@ from ..errors import MissingDerivativeError
 from ..graph.callers import ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tracked import Tracked
-from ..graph.values import raw
+from ..graph.values import raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, plainly, write, write_by
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
@@ -87,6 +87,7 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
             value.astype(dtype, casting="same_kind") if hasattr(value, "astype") else value for value in inputs
         )
     if where is not True:
+        refuse_masked(where)
         return _where(ufunc, rule, inputs, out, where)
     if isinstance(out, tuple) and len(out) == 1:
         if ufunc.signature is not None:

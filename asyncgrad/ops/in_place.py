@@ -15,6 +15,7 @@ from ..graph.numbers import refuse_sparse
 from ..graph.one_device import mixed_devices
 from ..graph.saved import versions_of
 from ..graph.tracked import Tracked
+from ..graph.values import refuse_masked
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, plainly, run_writer, write_by
 from .primitive import Primitive
@@ -36,7 +37,9 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
             raise TypeError(f"an array of shape {target.shape} cannot be written into by {type(other).__name__}")
 
     def operator(out: Any, other: Any) -> Any:
-        if isinstance(other, Tracked) and other._device is not out._device:
+        if not isinstance(other, Tracked):
+            refuse_masked(other)
+        elif other._device is not out._device:
             raise mixed_devices(bare.__name__, out, other)
         try:
             return out if plainly(writer, out, other) else write_by(out, function, (out, other))
@@ -64,6 +67,8 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
             return carefully(out, other)
         beside = other if isinstance(other, Tracked) else None
+        if beside is None and isinstance(other, np.ndarray):
+            refuse_masked(other)
         requires = out._memory_requires_grad()
         if not (requires or (beside is not None and beside._requires_grad())):
             return carefully(out, other)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph.one_device import check_one_device
 from ..graph.tracked import Tracked
-from ..graph.values import as_array, is_foreign, on_host, raw, zeros_beside
+from ..graph.values import as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
 from .axes import array_beside, array_like, axis_index, in_rows, laid_like
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
@@ -148,6 +148,7 @@ def raw_index(index: Any) -> Any:
     if index.__class__ in _BASIC:
         return index
     if isinstance(index, (Tracked, np.ndarray)) or is_foreign(index):
+        refuse_masked(index)
         array = raw(index)
         if array.ndim == 0 and array.dtype.kind in "biu":
             return array.item()

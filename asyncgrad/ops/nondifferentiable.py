@@ -12,7 +12,7 @@ from ..errors import MissingDerivativeError
 from ..graph.numbers import check_numbers
 from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
-from ..graph.values import as_array, is_foreign
+from ..graph.values import as_array, is_foreign, refuse_masked
 from .primitive import RULES
 
 __all__ = ["NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
@@ -145,6 +145,8 @@ def _bare(value: Any, tensors: list[Tracked]) -> Any:
     kind = value.__class__
     if kind is list or kind is tuple:
         return kind(_bare(item, tensors) for item in value)
+    if kind is not np.ndarray and isinstance(value, np.ndarray):
+        refuse_masked(value)
     return value
 
 

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple, TypeVar, final
 import numpy as np
 
 from ..context import GRAD_MODE
+from ..errors import ArgumentTypeError
 from ..graph.leaf import accumulator
 from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.tracked import Tracked
-from ..graph.values import as_array
+from ..graph.values import describe, result_array
 from .plan import Plan
 from .primitive_node import next_class
 from .recording import generate_call
@@ -178,7 +179,7 @@ _DRIVER_NAMES: dict[str, Any] = {
     "_THREADS": THREADS,
     "_Tracked": Tracked,
     "_accumulator": accumulator,
-    "_as_array": as_array,
+    "_as_array": result_array,
     "_get_ident": threading.get_ident,
     "_grad_mode": GRAD_MODE.get,
     "_mixed_devices": mixed_devices,
@@ -241,6 +242,10 @@ def derivative(made: Primitive, *arguments: str) -> Callable[[F], F]:
         ... def _(g):
         ...     return 2 * g
     """
+    if not isinstance(made, Primitive):
+        raise ArgumentTypeError(
+            f"derivative takes a primitive first, not {describe(made)}: write @derivative(made, 'x')"
+        )
 
     def decorate(formula: F) -> F:
         made.add_formulas(dict.fromkeys(arguments, formula))

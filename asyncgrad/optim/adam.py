@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import truth
 from ..errors import ArgumentError
 from .optimizer import Group, Optimizer, check_range
 
@@ -32,16 +33,17 @@ class _AdamFamily(Optimizer):
         weight_decay: float,
         amsgrad: bool,
     ) -> None:
-        defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
         super().__init__(params, defaults)
 
     @staticmethod
     def _check(group: Group) -> None:
         for name in ("lr", "eps", "weight_decay"):
             check_range(group, name)
-        if len(group["betas"]) != 2:
-            raise ArgumentError(f"betas must be two numbers, not {group['betas']}")
+        if not isinstance(group["betas"], (tuple, list)) or len(group["betas"]) != 2:
+            raise ArgumentError(f"betas must be two numbers, such as (0.9, 0.999), not {group['betas']!r}")
         check_range({"betas": tuple(group["betas"])}, "betas", below=1)
+        truth(group["amsgrad"], "amsgrad")
 
     @abstractmethod
     def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:

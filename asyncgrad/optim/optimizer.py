@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..arguments import number, truth
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.mutation import keep_saved
 from ..graph.values import describe
@@ -20,15 +22,16 @@ Group = dict[str, Any]
 
 
 def check_range(group: Group, name: str, *, below: float | None = None) -> None:
-    """Raise unless an option is a number of at least 0, and below `below` where that is given.
+    """Raise unless an option is a number of at least 0, or a tuple of them, and below `below` where that is given.
 
     Raises:
         ArgumentError: names the option and its value.
+        ArgumentTypeError: it is no number.
     """
     value = group[name]
     values = value if isinstance(value, tuple) else (value,)
     for one in values:
-        if not 0 <= float(one) < (np.inf if below is None else below):
+        if not 0 <= number(one, name) < (math.inf if below is None else below):
             allowed = "at least 0" if below is None else f"at least 0 and below {below:g}"
             raise ArgumentError(f"{name} must be {allowed}, not {value}")
 
@@ -85,6 +88,11 @@ class Optimizer(ABC):
             raise ArgumentError(f"{type(self).__name__} got no parameters: is a generator used up?")
         for group in given if isinstance(given[0], dict) else [{"params": given}]:
             self.add_param_group(group)
+        if not any(param.requires_grad for param in self._params()):
+            raise ArgumentError(
+                f"no parameter of this {type(self).__name__} requires grad, so no backward gives it a gradient: make "
+                "them by ag.tensor(..., requires_grad=True), or call .requires_grad_() on them"
+            )
 
     @staticmethod
     @abstractmethod
@@ -113,7 +121,10 @@ class Optimizer(ABC):
         if unknown := sorted(set(group) - {"params", *self.defaults}):
             known = ", ".join(self.defaults)
             raise ArgumentError(f"{type(self).__name__} has no option {unknown[0]!r}: there are {known}")
-        params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        given = group["params"]
+        if isinstance(given, (Mapping, str)) or not isinstance(given, (Tensor, Iterable)):
+            raise ArgumentTypeError(f"the 'params' of a group must be a tensor or tensors, not {describe(given)}")
+        params = [given] if isinstance(given, Tensor) else list(given)
         group = {"params": params, **self.defaults, **{name: group[name] for name in group if name != "params"}}
         self._check(group)
         known_params = {id(param) for one in self.param_groups for param in one["params"]}
@@ -145,6 +156,7 @@ class Optimizer(ABC):
             set_to_none: leave None in `.grad`; without it a gradient of zeros, in a new array, since one that
                 was handed out does not change.
         """
+        set_to_none = truth(set_to_none, "set_to_none")
         for group in self.param_groups:
             for param in group["params"]:
                 if set_to_none or param.grad is None:
@@ -158,7 +170,7 @@ class Optimizer(ABC):
         Returns:
             A dict of "state", by the number of the parameter, and "param_groups", with numbers under "params".
         """
-        numbers = {id(param): number for number, param in enumerate(self._params())}
+        numbers = {id(param): place for place, param in enumerate(self._params())}
         return {
             "state": {numbers[id(param)]: _copied(state) for param, state in self.state.items()},
             "param_groups": [
@@ -171,8 +183,19 @@ class Optimizer(ABC):
 
         Raises:
             ArgumentError: groups or shapes are not those of this optimizer; nothing has been changed then.
+            ArgumentTypeError: it is nothing that `state_dict` returns.
         """
+        if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
+            raise ArgumentTypeError(
+                "a state is a dict with 'state' and 'param_groups', as optimizer.state_dict() returns it, not "
+                f"{describe(state_dict)}"
+            )
         saved = state_dict["param_groups"]
+        if not isinstance(state_dict["state"], Mapping) or not isinstance(saved, Sequence):
+            raise ArgumentTypeError(
+                "in a state, 'state' is a dict and 'param_groups' a list, not "
+                f"{describe(state_dict['state'])} and {describe(saved)}"
+            )
         sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
         if sizes != saved_sizes:
             raise ArgumentError(f"the state is of groups with {saved_sizes} parameters, and this optimizer has {sizes}")
@@ -181,11 +204,10 @@ class Optimizer(ABC):
         ]
         for group in merged:
             self._check(group)
-        numbers = [number for group in saved for number in group["params"]]
+        numbers = [place for group in saved for place in group["params"]]
         by_number = dict(zip(numbers, self._params(), strict=True))
         self.state = {
-            by_number[number]: _fitted(number, by_number[number], state)
-            for number, state in state_dict["state"].items()
+            by_number[place]: _fitted(place, by_number[place], state) for place, state in state_dict["state"].items()
         }
         self.param_groups = merged
 

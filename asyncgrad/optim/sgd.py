@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import number, truth
 from ..errors import ArgumentError
 from .optimizer import Group, Optimizer, check_range
 
@@ -63,7 +64,8 @@ class SGD(Optimizer):
     def _check(group: Group) -> None:
         for name in ("lr", "momentum", "weight_decay"):
             check_range(group, name)
-        if group["nesterov"] and (not group["momentum"] or group["dampening"]):
+        number(group["dampening"], "dampening")
+        if truth(group["nesterov"], "nesterov") and (not group["momentum"] or group["dampening"]):
             raise ArgumentError(
                 f"nesterov=True needs a momentum and no dampening, not momentum={group['momentum']} and "
                 f"dampening={group['dampening']}"

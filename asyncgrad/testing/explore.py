@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, TypeVar, final
 
+from ..arguments import truth, whole_number
 from ..errors import ArgumentError, AsyncgradError, BlockingError
 from ..scheduling import LOOP_BUDGET
 from .numbered_task import qualified_name
@@ -160,6 +161,7 @@ def explore(
         AssertionError: an update was lost
         ...
     """
+    seeds, first_seed = whole_number(seeds, "seeds"), whole_number(first_seed, "first_seed")
     if seeds < 1:
         raise ArgumentError(f"seeds={seeds} explores nothing: ask for at least 1")
     _refuse_nesting("explore", main)
@@ -185,6 +187,7 @@ def _refuse_nesting(name: str, main: object) -> None:
 def _run(
     main: Callable[[], Coroutine[Any, Any, T]], seed: int, order: Order, debug: bool, problems: list[_Problem]
 ) -> Schedule[T]:
+    debug, seed = truth(debug, "debug"), whole_number(seed, "seed")
     loop = ScheduleLoop(seed, order=order)
     loop.set_exception_handler(lambda loop, context: problems.append(_problem(seed, context)))
     trace: tuple[str, ...] | None = None

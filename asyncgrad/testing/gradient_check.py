@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import check_function, number, truth
 from ..context import enable_grad
 from ..errors import InvalidGradientError
 from ..functional.arguments import gradients, zeros_like
@@ -56,8 +57,11 @@ async def gradcheck(
         >>> ag.run(ag.gradcheck(lambda x: x ** 3, x))
         True
     """
-    check = JacobianCheck(fn, as_tuple(inputs), Tolerance(eps, atol, rtol, nondet_tol))
-    return await check.verdict(check_undefined_grad, raise_exception)
+    check_function(fn, "ag.gradcheck", inputs)
+    check = JacobianCheck(fn, as_tuple(inputs), _tolerance(eps, atol, rtol, nondet_tol))
+    return await check.verdict(
+        truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
+    )
 
 
 async def gradgradcheck(
@@ -99,6 +103,7 @@ async def gradgradcheck(
         >>> ag.run(ag.gradgradcheck(lambda x: x ** 3, x))
         True
     """
+    check_function(fn, "ag.gradgradcheck", inputs)
     entries = as_tuple(inputs)
     count, wanted = len(entries), requiring(entries)
     if grad_outputs is None:
@@ -108,7 +113,7 @@ async def gradgradcheck(
     check = JacobianCheck(
         _first_gradients(fn, count, wanted),
         (*entries, *as_tuple(grad_outputs)),
-        Tolerance(eps, atol, rtol, nondet_tol),
+        _tolerance(eps, atol, rtol, nondet_tol),
         every_output=True,
         output_names=[f"the gradient for input {index}" for index in wanted],
         input_names=[
@@ -116,7 +121,15 @@ async def gradgradcheck(
             *(f"grad_outputs[{index}]" for index in range(len(as_tuple(grad_outputs)))),
         ],
     )
-    return await check.verdict(check_undefined_grad, raise_exception)
+    return await check.verdict(
+        truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
+    )
+
+
+def _tolerance(eps: float, atol: float, rtol: float, nondet_tol: float) -> Tolerance:
+    """Return what was asked for as numbers."""
+    tolerated = {"atol": atol, "rtol": rtol, "nondet_tol": nondet_tol}
+    return Tolerance(number(eps, "eps"), *(number(value, name, 0) for name, value in tolerated.items()))
 
 
 def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) -> Callable[..., Any]:

@@ -103,7 +103,7 @@ class ScheduleLoop(RefusingLoop):
         seed = index(seed)
         if seed < 0:
             raise ArgumentError(f"a seed is 0 or more, not {seed}")
-        if order not in ("fifo", "shuffled"):
+        if not (isinstance(order, str) and order in ("fifo", "shuffled")):
             raise ArgumentError(f'order is "fifo" or "shuffled", not {order!r}')
         super().__init__()
         #: What a test draws from it, as by `Random(asyncio.get_running_loop().seed)`, a replay draws again.

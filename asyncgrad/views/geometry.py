@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
+from ..arguments import truth
 from ..context import Mode
 from ..errors import InPlaceError
 from ..graph.values import interface_of, is_foreign
@@ -58,7 +59,7 @@ class replay_views(Mode):
     __slots__ = ("_enabled",)
 
     def __init__(self, enabled: bool = True) -> None:
-        self._enabled = bool(enabled)
+        self._enabled = truth(enabled, "the argument of ag.graph.replay_views(enabled)")
 
     def _get(self) -> Any:
         return _REPLAYS.get()

@@ -20,7 +20,7 @@ from asyncgrad.graph import values
 from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.bodies import Cubed, leaf, node_by_node
 from tests.engine.heavy import always, large, watched
-from tests.engine.looking_on import fresh_cache
+from tests.engine.looking_on import compiled_after, fresh_cache
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_gradients_add_up_over_compiled_backward_passes_as_over_others():
     results = []
     for after in (10**9, 0):
         clear(leaves)
-        with ag.compiled_autograd(after=after):
+        with compiled_after(after):
             for _ in range(3):
                 sync.backward(network(*leaves))
         results.append(gradients(leaves))
@@ -141,7 +141,7 @@ def test_a_grad_of_what_the_root_does_not_lead_to_is_another_graph():
         (found,) = sync.grad(out, [x if reachable else other], allow_unused=True)
         return None if found is None else found.item()
 
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         found = [grad(reachable) for reachable in (False, True, True, False)]
 
     assert found == [None, 2.0, 2.0, None]
@@ -156,7 +156,7 @@ def test_backward_from_several_roots_is_compiled_too(cache):
 
     sync.backward(roots())
     expected = gradients(leaves)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for _ in range(2):
             clear(leaves)
             sync.backward(roots())
@@ -187,7 +187,7 @@ def test_another_graph_is_never_run_by_a_function_that_does_not_fit(cache, chang
         return [tensor.grad if tensor.grad is None else tensor.grad.tolist() for tensor in (x, y)]
 
     expected = backward(change)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         backward(lambda x, y: (x * y) * x)
         found = [backward(change) for _ in range(4)]
 
@@ -205,7 +205,7 @@ def test_a_leaf_in_the_place_of_two_is_another_graph():
 
     with ag.compiled_autograd(after=10**9):
         expected = backward(x, y, x)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         backward(x, y, leaf(1.0, 1.0))
         found = backward(x, y, x)
 
@@ -226,7 +226,7 @@ def test_branches_recorded_in_another_order_are_another_graph():
     orders = [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)]
     with node_by_node():
         expected = [backward(order) for order in orders]
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         found = [backward(order) for order in orders]
 
     assert found == expected
@@ -247,7 +247,7 @@ def test_shapes_within_a_graph_are_part_of_it():
 
     with node_by_node():
         expected = [backward(axis) for axis in (0, 1)]
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         found = [backward(axis) for axis in (0, 1)]
 
     assert found == expected
@@ -264,7 +264,7 @@ def test_a_hook_on_a_graph_like_a_compiled_one_is_called(cache, where):
         return values
 
     seen = []
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         sync.backward(np.exp(graph()[-1] * 0.0))
         watched = graph()
         watched[where].register_hook(lambda grad: seen.append(grad.item()) or grad * 2)
@@ -278,7 +278,7 @@ def test_a_hook_on_a_graph_like_a_compiled_one_is_called(cache, where):
 
 def test_a_miss_in_mid_graph_does_nothing_twice(cache):
     x = leaf(3.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for _ in range(2):
             x.grad = None
             sync.backward(np.exp(np.sin(np.multiply(x, 2.0)) * 0.5))
@@ -301,7 +301,7 @@ def test_an_error_after_a_miss_has_no_other_context_than_in_the_engine():
             out = np.multiply(out, 1.0)
         return out
 
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         sync.backward(model(np.sin))
         by.left = 1
         with pytest.raises(ArithmeticError) as caught:
@@ -321,7 +321,7 @@ def test_after_a_miss_a_leaf_takes_over_its_gradient_as_in_the_engine(monkeypatc
             out = np.multiply(out, 1.0)
         return np.add(np.multiply(x, 2.0), out)
 
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for function in (np.sin, np.cos):
             x.grad = None
             sync.backward(model(function).sum())
@@ -346,7 +346,7 @@ def test_graphs_that_take_turns_are_each_compiled(cache):
 
 def test_what_is_released_stays_released(cache):
     x = leaf(2.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for _ in range(2):
             out = np.exp(x)
             sync.backward(out)
@@ -358,7 +358,7 @@ def test_a_kept_graph_runs_compiled_again_and_again(cache):
     x = leaf(2.0)
     out = np.exp(np.multiply(x, x))
     found = []
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for _ in range(4):
             x.grad = None
             sync.backward(out, retain_graph=True)
@@ -370,7 +370,7 @@ def test_a_kept_graph_runs_compiled_again_and_again(cache):
 
 def test_a_write_into_a_saved_tensor_is_seen_and_names_the_node(cache):
     x = leaf(1.0, 2.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for _ in range(2):
             sync.backward(np.exp(np.multiply(x, 1.0)).sum())
         before = x.grad.tolist()
@@ -416,7 +416,7 @@ def test_a_failing_body_is_named_in_a_note_and_leaves_every_gradient(run, how):
         return np.multiply(doubled_by(np.multiply(x, 3.0), by), 5.0)
 
     async def main():
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             for _ in range(2):
                 sync.backward(model())
             before = x.grad, x.grad.item()
@@ -446,7 +446,7 @@ def test_a_compiled_backward_lets_the_loop_breathe_and_can_be_cancelled_there(ru
     turns = []
 
     async def main():
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             await long_chain(x, 50).backward()
             before = x.grad, x.grad.item()
             token = LOOP_BUDGET.set(0.0)
@@ -477,7 +477,7 @@ def test_a_hook_added_while_a_compiled_backward_breathes_is_called(run):
     seen: list[float] = []
 
     async def main():
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             await long_chain(x, 30).backward()
             expected = x.grad.item()
             x.grad = None
@@ -518,7 +518,7 @@ def test_what_a_function_cannot_carry_is_run_by_the_engine_with_a_reason(cache, 
     found = []
     for after in (10**9, 0):
         x.grad = None
-        with ag.compiled_autograd(after=after):
+        with compiled_after(after):
             sync.backward(model(x))
         found.append(x.grad.item())
 
@@ -529,7 +529,7 @@ def test_what_a_function_cannot_carry_is_run_by_the_engine_with_a_reason(cache, 
 
 def test_it_steps_aside_under_create_graph_and_anomaly_mode(cache):
     x = leaf(2.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         (slope,) = sync.grad(np.power(x, 3.0), [x], create_graph=True)
         (bend,) = sync.grad(slope, [x])
         with ag.detect_anomaly():
@@ -542,7 +542,7 @@ def test_it_steps_aside_under_create_graph_and_anomaly_mode(cache):
 
 def test_a_gradient_that_was_handed_out_never_changes():
     x = leaf(1.0, 2.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for _ in range(2):
             x.grad = None
             sync.backward((x * x).sum())
@@ -559,7 +559,7 @@ def test_the_source_of_a_compiled_backward_can_be_read(cache):
     out = np.exp(x * 3.0)
     with pytest.raises(GraphError, match="compiled_autograd"):
         ag.engine.compiled_source(out)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         sync.backward(out)
     source = ag.engine.compiled_source(out)
 
@@ -578,7 +578,7 @@ def test_graphs_of_many_nodes_are_compiled_in_pieces(cache):
     y = x
     for _ in range(4 * layout.PIECE + 10):
         y = np.multiply(y, 1.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for _ in range(2):
             x.grad = None
             sync.backward(y, retain_graph=True)
@@ -600,7 +600,7 @@ def test_one_node_may_lead_to_several_leaves_however_many_have_been_met_before(c
         return x.sum()
 
     expected = engine_gradients(leaves, model)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         sync.backward(model(*leaves))
 
     assert same_bits(gradients(leaves), expected)
@@ -617,7 +617,7 @@ def test_two_edges_to_one_leaf_are_not_taken_for_edges_to_two(cache, before):
             out = out * other
         sync.backward(out)
 
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         run(first, second)
         clear([first, second])
         run(first, first)
@@ -655,7 +655,7 @@ def test_a_heavy_body_is_left_to_a_worker_and_run_within_the_function_where_ther
 
     async def main() -> None:
         for workers in (0, 1):
-            with ag.compiled_autograd(after=0), always(), ag.workers(workers):
+            with compiled_after(0), always(), ag.workers(workers):
                 for _ in range(2):
                     await watched(x * 2.0, lambda grad: threads.append(threading.get_ident())).sum().backward()
 
@@ -681,7 +681,7 @@ def test_a_body_on_an_array_that_no_graph_leads_to_is_measured_where_that_is_lar
     monkeypatch.setattr(cpu, "run_body", noted)
     x = np.ones((size, size), np.float32)
     weight = ag.tensor(np.ones((size, size), np.float32), requires_grad=True)
-    with ag.compiled_autograd(after=0), ag.workers(0):
+    with compiled_after(0), ag.workers(0):
         for _ in range(2):
             sync.backward(ag.nn.linear(x, weight).sum())
 
@@ -693,7 +693,7 @@ def test_a_body_on_an_array_that_no_graph_leads_to_is_measured_where_that_is_lar
 def test_streams_that_are_not_current_keep_no_backward_from_being_compiled(cache):
     stream = ag.device("cpu").stream()
     x = leaf(2.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         sync.backward(x * x)
         with stream:
             sync.backward(x * x)
@@ -704,7 +704,7 @@ def test_streams_that_are_not_current_keep_no_backward_from_being_compiled(cache
 
 def test_the_cache_is_bounded(cache):
     x = leaf(1.0)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for length in range(1, MOST_PROGRAMS + 20):
             y = np.multiply(np.ones((length, 1)), x)
             sync.backward(y.sum())
@@ -716,16 +716,17 @@ def test_the_cache_is_bounded(cache):
 def test_the_mode_belongs_to_its_context_and_decorates_functions(run, cache):
     x = leaf(1.0)
 
-    @ag.compiled_autograd(after=0)
-    async def compiled():
+    @ag.compiled_autograd(after=1)
+    async def awaited():
         await np.multiply(x, x).backward()
 
-    @ag.compiled_autograd(after=0)
+    @ag.compiled_autograd(after=1)
     def blocking():
         sync.backward(np.multiply(x, x))
 
     async def main():
-        await compiled()
+        await awaited()
+        await awaited()
         blocking()
         await np.multiply(x, x).backward()
 
@@ -734,9 +735,11 @@ def test_the_mode_belongs_to_its_context_and_decorates_functions(run, cache):
     assert cache.stats().hits == 2
 
 
-@pytest.mark.parametrize(("after", "error"), [(-1, ArgumentError), (1.5, ArgumentTypeError), (True, ArgumentTypeError)])
+@pytest.mark.parametrize(
+    ("after", "error"), [(0, ArgumentError), (-1, ArgumentError), (1.5, ArgumentTypeError), (True, ArgumentTypeError)]
+)
 def test_after_is_a_number_of_sightings(after, error):
-    with pytest.raises(error, match="after"):
+    with pytest.raises(error, match=r"after.*seen.*ag\.compiled_autograd\(after=1\)"):
         ag.compiled_autograd(after=after)
 
 
@@ -768,7 +771,7 @@ def test_traceable_functions_are_called_from_within(cache):
 
     with node_by_node():
         expected = backward()
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         found = [backward() for _ in range(3)]
 
     assert all(same_bits(one, expected) for one in found)
@@ -779,7 +782,7 @@ def test_traceable_functions_are_called_from_within(cache):
 def test_a_hook_on_a_traceable_function_is_called(cache):
     x = leaf(0.3, 0.7)
     seen = []
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         for watched in (False, True, False):
             made = TracedCube.apply(np.multiply(x, 2.0))
             if watched:

@@ -16,7 +16,7 @@ from asyncgrad.engine.compiled import families
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.graph import CompiledArgs, Edge, GradientEdge, TraceableNode
 from tests.engine.bodies import awaiting, leaf, node_by_node
-from tests.engine.looking_on import bits, fresh_cache
+from tests.engine.looking_on import bits, compiled_after, fresh_cache
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def of_one_input(which: int) -> None:
 @pytest.mark.parametrize("row", [[4, 5], [4, 4, 5], [4, 5, 6], [4, 5, 6, 7, 8, 9]])
 @pytest.mark.parametrize("step", [of_shape, of_one_input])
 def test_graphs_that_differ_deep_down_are_each_compiled_once_however_they_take_turns(cache, step, row, after):
-    with ag.compiled_autograd(after=after):
+    with compiled_after(after):
         for _ in range(2 * after + 4):
             for number in row:
                 step(number)
@@ -130,7 +130,7 @@ def test_a_backward_that_fails_or_is_cancelled_is_a_miss(run, cache, model: Call
                 await task
 
     # Enough to compile in one go: what is cancelled before anything has run leaves nothing behind.
-    with ag.compiled_autograd(after=0), ag.loop_budget(60.0):
+    with compiled_after(0), ag.loop_budget(60.0):
         run(main())
 
     assert cache.stats().hits == 0
@@ -221,7 +221,7 @@ def test_a_traceable_body_that_returns_something_to_wait_for_is_waited_for(run, 
     found = []
     for after in (10**9, 0, 0, 0, 0, 0):
         x, y = graph()
-        with ag.compiled_autograd(after=after):
+        with compiled_after(after):
             if drive == "awaited":
                 run(awaited(y))
             else:

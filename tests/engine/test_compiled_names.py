@@ -14,7 +14,7 @@ from asyncgrad import extend, sync
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.graph import Edge, GradientEdge, Node, TraceableNode
 from tests.engine.bodies import leaf, node_by_node
-from tests.engine.looking_on import bits, fresh_cache
+from tests.engine.looking_on import bits, compiled_after, fresh_cache
 
 #: Several lines, quotes, no names at all, what Python keeps for itself, what it takes for the same, and what the
 #: generated source calls something else.
@@ -93,7 +93,7 @@ def test_a_class_of_nodes_may_have_any_name(cache, base, name):
     found = []
     for after in (10**9, 0, 0):
         x = leaf(0.5)
-        with ag.compiled_autograd(after=after):
+        with compiled_after(after):
             sync.backward(roots_behind(kind, x), [np.ones(1), None])
         found.append(bits(x.grad))
 
@@ -108,7 +108,7 @@ def test_a_function_may_have_any_name(cache, traceable, name):
     found = []
     for after in (10**9, 0, 0):
         x = leaf(0.5)
-        with ag.compiled_autograd(after=after):
+        with compiled_after(after):
             sync.backward(np.sin(function.apply(np.cos(x))))
         found.append(bits(x.grad))
 
@@ -127,7 +127,7 @@ def test_a_primitive_may_have_any_name(cache, name):
     found = []
     for after in (10**9, 0, 0):
         x = leaf(0.5)
-        with ag.compiled_autograd(after=after):
+        with compiled_after(after):
             sync.backward(np.sin(made(np.cos(x))))
         found.append(bits(x.grad))
 
@@ -138,7 +138,7 @@ def test_a_primitive_may_have_any_name(cache, name):
 def test_a_name_that_is_none_is_shown_in_one_line():
     function = tripled(False, "Two\nlines")
     x = leaf(0.5)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         y = np.sin(function.apply(x))
         sync.backward(y)
     source = ag.engine.compiled_source(y)
@@ -150,7 +150,7 @@ def test_a_name_that_is_none_is_shown_in_one_line():
 def test_no_class_takes_the_place_of_a_function_that_the_source_calls():
     kind = type(Node)("len", (Doubling,), {})
     x = leaf(0.5)
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         roots = roots_behind(kind, x)
         sync.backward(roots, [np.ones(1), None])
 

@@ -21,7 +21,7 @@ from asyncgrad.engine.compiled.preparing import CompilingGait
 from asyncgrad.engine.gait import Gait
 from asyncgrad.errors import ReleasedGraphError
 from tests.engine.bodies import calling, leaf, node_by_node
-from tests.engine.looking_on import fresh_cache
+from tests.engine.looking_on import compiled_after, fresh_cache
 
 NODES = 30
 
@@ -73,7 +73,7 @@ def test_others_run_many_times_before_the_first_node_while_a_program_is_compiled
         for _ in range(2):
             x = leaf(0.5, 0.25)
             out = calling(wave(x), lambda grad: events.append("node")).sum()
-            with ag.compiled_autograd(after=0):
+            with compiled_after(0):
                 task = asyncio.ensure_future(out.backward())
             while not task.done():
                 await asyncio.sleep(0)
@@ -96,7 +96,7 @@ def test_a_blocking_backward_compiles_in_one_go(run, cache):
         x = leaf(0.5, 0.25)
         out = wave(x).sum()
         turned = asyncio.ensure_future(asyncio.sleep(0))
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             sync.backward(out)
         assert not turned.done()
         await turned
@@ -117,7 +117,7 @@ def test_cancelled_at_any_moment_of_compiling_it_leaves_nothing_behind(run, cach
             x.grad = ag.tensor([1.0, 2.0])
             before = x.grad
             out = wave(x, nodes).sum()
-            with ag.compiled_autograd(after=0):
+            with compiled_after(0):
                 task = asyncio.ensure_future(out.backward())
             if not await first_turns(task, turns) or cache.stats().compilations:
                 await task
@@ -132,7 +132,7 @@ def test_cancelled_at_any_moment_of_compiling_it_leaves_nothing_behind(run, cach
         assert turns > 4 * nodes
         # The same is compiled from its beginning by the next one.
         x.grad = None
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             await wave(x, nodes).sum().backward()
         assert x.grad.numpy().tobytes() == engine_gradient(nodes)
 
@@ -147,7 +147,7 @@ def test_a_cancelled_compilation_keeps_no_graph(run):
         x = leaf(0.5, 0.25)
         out = wave(x).sum()
         node = weakref.ref(out.grad_fn)
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             task = asyncio.ensure_future(out.backward())
         del out
         assert await first_turns(task, 2 * NODES)
@@ -163,7 +163,7 @@ def test_a_cancelled_compilation_keeps_no_graph(run):
 def test_of_two_at_a_time_of_one_structure_one_compiles_and_both_have_the_engines_bits(run, cache):
     async def main() -> None:
         leaves = [leaf(0.5, 0.25) for _ in range(4)]
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             await asyncio.gather(*(wave(x).sum().backward() for x in leaves[:2]))
             stats = cache.stats()
             await asyncio.gather(*(wave(x).sum().backward() for x in leaves[2:]))
@@ -179,7 +179,7 @@ def test_of_two_at_a_time_of_one_structure_one_compiles_and_both_have_the_engine
 def test_two_structures_are_compiled_side_by_side(run, cache):
     async def main() -> None:
         first, second = leaf(0.5, 0.25), leaf(0.5, 0.25)
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             await asyncio.gather(wave(first).sum().backward(), np.exp(wave(second)).sum().backward())
         assert first.grad.numpy().tobytes() == engine_gradient()
 
@@ -194,10 +194,10 @@ def test_another_thread_runs_the_same_in_the_engine_meanwhile(run, cache):
         out = wave(other).sum()
 
         def apart() -> None:
-            with ag.compiled_autograd(after=0):
+            with compiled_after(0):
                 sync.backward(out)
 
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             task = asyncio.ensure_future(wave(x).sum().backward())
         assert await first_turns(task, NODES)
         thread = threading.Thread(target=apart)
@@ -214,7 +214,7 @@ def test_another_thread_runs_the_same_in_the_engine_meanwhile(run, cache):
 
 async def compiled_with(cache: Cache, out: Any, turns: int, meanwhile: Callable[[], Any]) -> bool:
     """Run a backward that compiles, and something else after some turns; tell whether it was still compiling."""
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         task = asyncio.ensure_future(out.backward(np.ones(out.shape)))
     is_compiling = await first_turns(task, turns) and not cache.stats().compilations
     if is_compiling:
@@ -305,10 +305,10 @@ def test_an_error_in_the_middle_of_compiling_ends_that_backward_alone(run, cache
                 raise Trouble
 
             patched.setattr(node_class, "compiled_args", fails)
-            with ag.compiled_autograd(after=0), pytest.raises(Trouble):
+            with compiled_after(0), pytest.raises(Trouble):
                 await out.backward()
         assert x.grad is None
-        with ag.compiled_autograd(after=0):
+        with compiled_after(0):
             await out.backward()
         assert x.grad.numpy().tobytes() == engine_gradient()
 
@@ -335,7 +335,7 @@ def test_no_piece_is_longer_than_one_can_be(cache):
     sync.backward(model())
     expected = [x.grad.numpy().tobytes(), scale.grad.numpy().tobytes()]
     x.grad = scale.grad = None
-    with ag.compiled_autograd(after=0):
+    with compiled_after(0):
         sync.backward(model())
         assert [x.grad.numpy().tobytes(), scale.grad.numpy().tobytes()] == expected
         source = ag.engine.compiled_source(model())

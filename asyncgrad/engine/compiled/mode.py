@@ -34,9 +34,10 @@ def _from_environment() -> int | None:
     value = os.environ.get(name)
     if not value:
         return None
-    if not value.isdecimal():
+    if not value.isdecimal() or not int(value):
         raise ArgumentError(
-            f"the environment variable {name} is {value!r}: give a whole number, how often a graph is to have been seen"
+            f"the environment variable {name} is {value!r}: give a whole number from 1 up, how often a graph is to "
+            "have been seen, or leave it empty to compile none"
         )
     return int(value)
 
@@ -58,10 +59,10 @@ class compiled_autograd(Mode):
     bounded cache that all contexts share.
 
     Args:
-        after: how often a graph is to have been seen; 0 compiles every graph at once.
+        after: how often a graph is to have been seen; 1 compiles it when it comes for the second time.
 
     Raises:
-        ArgumentError: `after` is negative.
+        ArgumentError: `after` is 0 or negative.
         ArgumentTypeError: it is no int.
 
     Source: compiled autograd of PyTorch.
@@ -80,9 +81,15 @@ class compiled_autograd(Mode):
 
     def __init__(self, after: int = 3) -> None:
         if type(after) is not int:
-            raise ArgumentTypeError(f"after is how often a graph is to have been seen, an int, not {describe(after)}")
-        if after < 0:
-            raise ArgumentError(f"after is how often a graph is to have been seen, 0 or more, not {after}")
+            raise ArgumentTypeError(
+                f"after is how often a graph is to have been seen, an int, not {describe(after)}: write "
+                "ag.compiled_autograd(after=1)"
+            )
+        if after < 1:
+            raise ArgumentError(
+                f"after is how often a graph is to have been seen, 1 or more, not {after}: write "
+                "ag.compiled_autograd(after=1), or no such block where nothing is to be compiled"
+            )
         self._after = after
 
     def _get(self) -> Any:

@@ -8,6 +8,8 @@ from typing import final
 
 import numpy as np
 
+from tests.ops.finite_differences import call, leaves_of
+
 from .lines import INDICES, KINDS, Kind
 from .oracle import Oracle, Step
 from .worlds import CASE_NAMES, FIELDS
@@ -117,19 +119,23 @@ def _step(choices: random.Random, program: Program) -> Step:
     names = list(program.oracle.variables)
     # What was made last is used most.
     x, y = (choices.choice(names[-choices.choice([1, 2, 3, 9]) :]) for _ in "xy")
-    case, (_, cases) = choices.choice(list(CASE_NAMES.items()))
+    case, (function, cases) = choices.choice(list(CASE_NAMES.items()))
+    index = choices.randrange(len(cases))
     template = choices.choice(kind.lines)
+    points = leaves_of(cases[index])
+    if "{case}" in template and len(points) > 1 and len(call(function, cases[index], points)) == 1:
+        template = template.replace("{x}", "{x}, {y}")
     line = template.format(
         x=x, y=y, i=choices.choice(INDICES), k=choices.choice([0, 1, 2]), axis=choices.choice([0, -1, 1, None]),
         c=choices.choice([0.5, -1.25, 2.0, 1.0]), field=choices.randrange(len(FIELDS)),
-        case=f"{case!r}, {choices.randrange(len(cases))}, {choices.randrange(3)}",
+        case=f"{case!r}, {index}, {choices.randrange(3)}",
     )  # fmt: skip
     mode = choices.choice(MODES)
     reads = tuple(dict.fromkeys((x, y) if "{y}" in template else (x,)))
     if kind.writes:
         way = choices.choice(["", "", "", "packed", "observed"])
         history = program.oracle.variables[x].history
-        if history.is_leaf and mode != "no_grad":
+        if history.is_leaf and mode != "no_grad" and "increase" not in line:
             way = "refused"
         return Step(line, tuple(name for name in reads if name != x), None, x, mode, way)
     makes = f"x{len(program.steps)}"

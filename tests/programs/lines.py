@@ -45,9 +45,9 @@ np.tril({x}) | np.triu({x}, {k}) | np.trace({x}) | np.diag({x}) | np.diag({x}, {
 np.dot({x}, {y}) | np.vdot({x}, {y}) | np.vecdot({x}, {y}) | np.matmul({x}, {x}.mT) | np.tensordot({x}, {y}, 0) | np.tensordot({x}, {y}, 1) | np.cross({x}, {y})
 np.einsum('...,...->...', {x}, {y}) | np.einsum('i...->...', {x}) | np.einsum('ij,kj->ik', {x}, {y}) | np.einsum('ii', {x}) | np.einsum('i,i', {x}, {y})
 np.linalg.inv({x} @ {x}.mT + 3 * np.eye({x}.shape[-1])) | np.linalg.det({x}) | np.linalg.solve({x} + 4 * np.eye({x}.shape[-1]), {y})
-np.linalg.cholesky({x} @ {x}.conj().mT + 2 * np.eye({x}.shape[-1])) | np.linalg.slogdet({x} + 2 * np.eye({x}.shape[-1]))[{k} % 2]
+np.linalg.cholesky({x} @ {x}.conj().mT + 2 * np.eye({x}.shape[-1])) | np.linalg.slogdet({x} + 2 * np.eye({x}.shape[-1]))[1] | np.linalg.slogdet({x} + 2j * np.eye({x}.shape[-1]))[0]
 np.linalg.cholesky(np.tensordot({x}, {x}.conj(), 0) * 0 + 1) | np.sign({x} + 0j) | np.astype({x}, {x}.dtype) | np.astype({x}, complex)
-{x}.astype(complex) | {x}.astype({x}.dtype, copy=False) | {x}.astype({x}.dtype) | np.nan_to_num({x}) | np.nan_to_num({x}, copy=False)
+{x}.astype(complex) | {x}.astype({x}.dtype, copy=False) | {x}.astype({x}.dtype) | np.nan_to_num({x})
 np.positive({x}) | np.conjugate({x}) | np.round({x}, 0) * {x} | np.copy({x}) | np.copy({x}, order='F') | np.trapezoid({x}) | np.gradient({x}) | np.convolve({x}, {y}) | np.correlate({x}, {y}, 'full')
 np.interp({x}, [-2.0, 0.1, 3.0], {y}) | np.quantile({x}, 0.3) | np.percentile({x}, 30, {axis}) | np.logaddexp({x}, {y}) | np.remainder({x}, 0.7)
 np.divmod({x}, 0.7)[1] | np.modf({x})[0] | np.ldexp({x}, {k}) | np.copysign({x}, {y}) | np.sinc({x}) | np.float_power({x} * {x} + 1, {c}) | np.power(2.0, {x}) | np.reciprocal({x} + 4)
@@ -65,7 +65,7 @@ np.expand_dims({x}, {axis}) | np.expand_dims({x}, ()) | np.squeeze({x}) | {x}.sq
 np.broadcast_to({x}, {x}.shape) | np.broadcast_to({x}, (2, *{x}.shape)) | np.broadcast_arrays({x}, {y})[{k} % 2] | np.flip({x}) | np.fliplr({x}) | np.flipud({x}) | np.rot90({x}, 0) | np.rollaxis({x}, -1)
 np.diagonal({x}) | {x}.diagonal({k}) | {x}.real | {x}.imag | np.real({x}) | np.imag({x}) | np.lib.stride_tricks.sliding_window_view({x}, 1) | np.lib.stride_tricks.sliding_window_view({x}, 2, -1)
 np.meshgrid({x}, {y})[{k} % 2] | np.meshgrid({x}, copy=False)[0] | np.meshgrid({x}, {y}, sparse=True, copy=False)[0] | np.matrix_transpose({x}) | np.linalg.diagonal({x}) | np.diag({x})
-np.unstack({x})[0] | next(iter({x}))[...] | np.einsum('ij->ji', {x}) | np.einsum('ii->i', {x}) | np.einsum('...', {x}) | {x}.conj() | np.nan_to_num({x}, copy=False) | {x}.swapaxes(0, -1) | np.conjugate({x})
+np.unstack({x})[0] | list({x})[0][...] | np.einsum('ij->ji', {x}) | np.einsum('ii->i', {x}) | np.einsum('...', {x}) | {x}.conj() | {x}.swapaxes(0, -1) | np.conjugate({x})
 """
 
 #: They give several views at once, which no write may be recorded into.
@@ -82,9 +82,9 @@ np.add({x}, {y}, out={x}, where={x} > 0) | np.multiply({y}, {c}, out={x}, where=
 np.copyto({x}, {y}) | np.copyto({x}, {y}, where=constant({k}, {x}.shape) > 0) | np.copyto({x}, {c}) | np.put({x}, [0, -1], {y}) | np.put({x}, [], {y}) | np.putmask({x}, constant({k}, {x}.shape) > 0, {y})
 np.place({x}, constant({k}, {x}.shape) > 0, {y}) | np.fill_diagonal({x}, {c}) | np.fill_diagonal({x}, {y}) | np.put_along_axis({x}, np.argmax({x}, {axis}, keepdims=True), {c}, {axis})
 np.add.at({x}, 0, {y}) | np.add.at({x}, [0, 0, -1], {c}) | np.multiply.at({x}, [0, 0], {c}) | np.subtract.at({x}, (..., 0), {y}) | np.negative.at({x}, [0]) | np.add.at({x}, np.array([], int), {c})
-np.cumsum({y}, out={x}) | np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {y}, out={x}) | np.clip({x}, -0.6, 0.8, out={x}) | np.clip({y}, -0.6, 0.8, out={x}) | np.mean({y}, axis={axis}, out={x}) | np.take({y}, [0], out={x})
+np.add.accumulate({y}, out={x}) | np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {y}, out={x}) | np.clip({x}, -0.6, 0.8, out={x}) | np.clip({y}, -0.6, 0.8, out={x}) | np.mean({y}, axis={axis}, out={x}) | np.take({y}, [0], out={x})
 {x}.sort() | {x}.fill({c}) | {x}.put([0], {c}) | {x}.partition(0) | {x}.real = {y} | {x}.imag = {c} | {x}.real *= {c} | {x}.T[...] = {y} | {x}.reshape(-1)[0:1] = {c}
-increase({x}, {y}) | increase({x}, {y}) | np.concatenate([{y}], out={x}) | np.stack([{y}], out={x}) | np.divide({y}, {c}, {x}) | np.dot({y}, {y}, out={x}) | np.prod({y}, axis={axis}, out={x})
+increase({x}, {y}) | np.concatenate([{y}], out={x}) | np.stack([{y}], out={x}) | np.divide({y}, {c}, {x}) | np.dot({y}, {y}, out={x}) | np.prod({y}, axis={axis}, out={x})
 """
 
 #: Functions of the user's own.
@@ -111,7 +111,7 @@ np.sign({x}.real) | np.floor({x}) * 0.5 | np.round({x}, 1) | np.zeros_like({x}) 
 
 #: Every function of the table of cases.
 _CASES = """
-of_case({case}, {x}) | of_case({case}, {x}, {y})
+of_case({case}, {x})
 """
 
 

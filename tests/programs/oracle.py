@@ -140,7 +140,10 @@ class Oracle:
             if scale:
                 scope[name] += (scale * variable.slope).astype(variable.value.dtype)
         exec(code, scope)
-        return np.array(scope[step.makes or step.writes])  # type: ignore[index]
+        result = scope[step.makes or step.writes]  # type: ignore[index]
+        if not isinstance(result, (np.ndarray, np.generic)):
+            raise TypeError("not one array")
+        return np.array(result)
 
     def _slope(self, step: Step, code: types.CodeType, names: tuple[str, ...], base: np.ndarray) -> np.ndarray | None:
         """Return how the result moves, None where the step is not smooth."""
@@ -170,6 +173,8 @@ class Oracle:
 
     def _make(self, step: Step, code: types.CodeType, names: tuple[str, ...], slope: np.ndarray) -> bool:
         assert step.makes is not None
+        if step.way == "reentrant" and not any(self.variables[name].history.requires_grad for name in step.reads):
+            return False
         value = self._run(step, code, names)
         owner = next((name for name in step.reads if _is_part(value, self.variables[name].value)), None)
         requires_grad = (
@@ -205,7 +210,8 @@ class Oracle:
         sources = [self.variables[name] for name in step.reads]
         records = step.recorded and any(one.history.requires_grad for one in (target, *sources))
         must_refuse = records and target.history.is_leaf and target.history.requires_grad
-        if must_refuse != (step.way == "refused") or (records and target.kind) or not target.value.flags.writeable:
+        is_closed = target.kind in ("several", "function") or (records and target.kind)
+        if must_refuse != (step.way == "refused") or is_closed or not target.value.flags.writeable:
             return False
         if must_refuse:
             return True
@@ -215,12 +221,13 @@ class Oracle:
             target.slope[...] = slope
             target.history.requires_grad = True
             self.used.append(target.value)
-            for name, other in list(self.variables.items()):
-                # A view that no write may be recorded into cannot be used after a write into what it is a view of.
-                if other.kind and np.shares_memory(other.value, target.value):
-                    del self.variables[name]
         else:
             self.is_cut |= not step.recorded
+        for name, other in list(self.variables.items()):
+            # A view that no write may be recorded into cannot be used after a write into what it is a view of.
+            closed = other.kind in ("several", "function") or (records and other.kind)
+            if closed and np.shares_memory(other.value, target.value):
+                del self.variables[name]
         return True
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "DEFAULT_DEVICE",
     "CURRENT_STREAMS",
     "GRAD_MODE",
+    "IN_TRANSFORM",
     "LOOP_BELOW",
     "RECORDING",
     "SAVED_TENSORS_HOOKS",
@@ -71,6 +72,8 @@ CURRENT_STREAMS: ContextVar[Mapping[Any, Any]] = ContextVar("asyncgrad_streams",
 DEFAULT_DEVICE: ContextVar[Any] = ContextVar("asyncgrad_default_device", default=None)
 #: Whether the caller is a blocking function of `asyncgrad.sync`, which must not suspend.
 BLOCKING: ContextVar[bool] = ContextVar("asyncgrad_blocking", default=False)
+#: Whether a transform differentiates the function that runs.
+IN_TRANSFORM: ContextVar[bool] = ContextVar("asyncgrad_in_transform", default=False)
 #: Where a thread only goes on, on a stack of its own, for another one that runs an event loop: which two threads.
 LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", default=None)
 

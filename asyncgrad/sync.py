@@ -164,7 +164,7 @@ def grad() -> None:
 
 
 def value_and_grad(
-    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool = False
+    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool | None = None
 ) -> Callable[..., tuple[Tensor, Any]]:
     """Return a function that gives the value of `fn` and its gradient; the blocking form of `ag.value_and_grad`.
 

@@ -63,7 +63,7 @@ def test_imports_stand_at_the_top(source: Source):
 
 
 @each(HOUSE.sources)
-def test_files_and_functions_stay_short(source: Source):
+def test_functions_stay_short(source: Source):
     assert law_holds(rules.sizes(source))
 
 

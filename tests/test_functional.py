@@ -187,9 +187,40 @@ def test_float32_stays_float32():
 
 
 @of_each
-def test_results_have_no_history_unless_it_is_asked_for(transform):
+def test_results_have_no_history_where_no_argument_requires_grad(transform):
+    results = _leaves(ag.run(transform(cube, ag.tensor(2.0))))
+
+    assert not any(result.requires_grad for result in results)
+
+
+@of_each
+def test_results_have_a_history_where_an_argument_requires_grad(transform):
     x = leaf(2.0)
     results = _leaves(ag.run(transform(cube, x)))
+
+    assert all(result.requires_grad for result in results)
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("transform", PRODUCTS, ids=lambda transform: transform.__name__)
+def test_results_have_a_history_where_v_requires_grad(transform):
+    _, product = ag.run(transform(cube, ag.tensor(2.0), leaf(1.0)))
+
+    assert product.requires_grad
+
+
+@of_each
+def test_results_have_no_history_under_no_grad(transform):
+    with ag.no_grad():
+        results = _leaves(ag.run(transform(cube, leaf(2.0))))
+
+    assert not any(result.requires_grad for result in results)
+
+
+@of_each
+def test_results_have_no_history_with_create_graph_false(transform):
+    x = leaf(2.0)
+    results = _leaves(ag.run(transform(cube, x, create_graph=False)))
 
     assert not any(result.requires_grad for result in results)
     assert x.grad is None

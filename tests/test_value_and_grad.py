@@ -33,8 +33,39 @@ def test_value_and_grad_differentiates_the_first_argument_and_touches_no_grad():
     assert value.item() == 73.0
     assert gradient.numpy().tolist() == [18.0, 64.0]
     assert w.grad is x.grad is None
-    assert not value.requires_grad
-    assert not gradient.requires_grad
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_value_and_gradient_have_a_history_where_any_argument_requires_grad(position):
+    arguments: list[Any] = [ag.tensor([1.0, 2.0]), ag.tensor([3.0, 4.0])]
+    arguments[position].requires_grad_()
+    value, gradient = ag.run(value_and_grad(loss)(*arguments))
+    (derivative,) = ag.sync.grad(gradient.sum(), [arguments[position]])
+
+    assert value.requires_grad
+    # of 2 w x²
+    assert derivative.tolist() == ([18.0, 32.0] if position == 0 else [12.0, 32.0])
+
+
+def test_a_keyword_argument_that_requires_grad_gives_a_history_too():
+    power = leaf(2.0)
+    value, gradient = ag.run(value_and_grad(loss)(np.array(2.0), 3.0, power=power))
+
+    assert (value.requires_grad, gradient.requires_grad) == (True, True)
+
+
+def test_a_tensor_inside_of_an_argument_that_requires_grad_gives_a_history_too():
+    _, gradient = ag.run(value_and_grad(lambda x, parts: x * parts["w"][0])(2.0, {"w": [leaf(3.0)]}))
+
+    assert gradient.requires_grad
+
+
+@pytest.mark.parametrize("create_graph", [None, False])
+def test_value_and_gradient_have_no_history_where_nobody_may_ask_for_it(create_graph):
+    w = ag.tensor([1.0, 2.0], requires_grad=create_graph is False)
+    value, gradient = ag.run(value_and_grad(loss, create_graph=create_graph)(w, np.array([3.0, 4.0])))
+
+    assert (value.requires_grad, gradient.requires_grad) == (False, False)
 
 
 @pytest.mark.parametrize("argnums", [(0, 1), (1, 0), (1,), (-1, 0)], ids=str)

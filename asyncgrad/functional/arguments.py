@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, final
 
 import numpy as np
 
 from ..backward import grad
+from ..context import IN_TRANSFORM, Mode, enable_grad, is_grad_enabled
 from ..engine.pacing import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
+from ..graph.gradient_edges import any_requires_grad
 from ..graph.values import describe
 from ..tensor import Tensor, asarray
 
@@ -28,10 +31,44 @@ __all__ = [
     "gradient_rows",
     "gradients",
     "require_history",
+    "transforming",
     "zeros_like",
 ]
 
 _ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
+
+
+@final
+class _InTransform(Mode):
+    """Inside, a transform differentiates the function that runs."""
+
+    __slots__ = ()
+
+    def _get(self) -> bool:
+        return IN_TRANSFORM.get()
+
+    def _set(self, value: bool, /) -> None:
+        IN_TRANSFORM.set(value)
+
+    def _value(self) -> bool:
+        return True
+
+
+@contextmanager
+def transforming(create_graph: bool | None, *given: Any) -> Iterator[bool]:
+    """Record what runs inside, as what a transform differentiates; gives whether its results keep their history.
+
+    They do where somebody may differentiate them: inside of another transform, and where an argument requires grad. So
+    transforms nest, and none takes the result of another for a constant.
+
+    Args:
+        create_graph: True or False where the caller has said so.
+        *given: what the caller has passed, tensors also inside of lists, tuples and dicts.
+    """
+    if create_graph is None:
+        create_graph = is_grad_enabled() and (IN_TRANSFORM.get() or any_requires_grad(*given))
+    with _InTransform(), enable_grad():
+        yield create_graph
 
 
 async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..context import enable_grad
 from ..engine.pacing import Pace
 from ..errors import UnusedInputError
 from ..tensor import Tensor, asarray
@@ -19,13 +18,16 @@ from .arguments import (
     fresh_inputs,
     gradient_rows,
     require_history,
+    transforming,
     zeros_like,
 )
 
 __all__ = ["hessian", "jacobian"]
 
 
-async def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False, strict: bool = False) -> Any:
+async def jacobian(
+    fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
+) -> Any:
     """Return the Jacobian of `fn`: for each output and each input, all first derivatives.
 
     Runs one backward for each element of the outputs, and lets the event loop breathe in between.
@@ -33,7 +35,8 @@ async def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        create_graph: let the result be differentiated in its turn. Without it the result has no history.
+        create_graph: let the result be differentiated in its turn, that is, have a history. None does so inside of
+            another transform, and where grad mode is on and an argument requires grad.
         strict: raise where an output does not depend on an input, rather than return zeros.
 
     Returns:
@@ -56,13 +59,16 @@ async def jacobian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = 
     return await _jacobian(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
 
 
-async def hessian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = False, strict: bool = False) -> Any:
+async def hessian(
+    fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
+) -> Any:
     """Return the Hessian of `fn`: for each pair of inputs, all second derivatives.
 
     Args:
         fn: a function or an `async def` of tensors that returns one number as a tensor.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        create_graph: let the result be differentiated in its turn. Without it the result has no history.
+        create_graph: let the result be differentiated in its turn, that is, have a history. None does so inside of
+            another transform, and where grad mode is on and an argument requires grad.
         strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
 
     Returns:
@@ -104,22 +110,24 @@ async def hessian(fn: Callable[..., Any], inputs: Any, *, create_graph: bool = F
     return blocks if is_tuple else blocks[0][0]
 
 
-async def _jacobian(fn: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool, output_name: str) -> Any:
+async def _jacobian(
+    fn: Callable[..., Any], inputs: Any, create_graph: bool | None, strict: bool, output_name: str
+) -> Any:
     """Return the Jacobian; `output_name` is what an error calls output `{}` of `fn`, after the transform's name."""
     where = output_name.partition(":")[0]
-    with enable_grad():
-        points, is_tuple = fresh_inputs(inputs, create_graph, where)
+    with transforming(create_graph, inputs) as keeps_history:
+        points, is_tuple = fresh_inputs(inputs, keeps_history, where)
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
         if strict:
             require_history(outputs, f"{output_name} is not computed from the inputs by recorded operations")
         pace = Pace()
         blocks = []
         for index, output in enumerate(outputs):
-            rows = await gradient_rows(output, points, create_graph=create_graph, pace=pace)
+            rows = await gradient_rows(output, points, create_graph=keeps_history, pace=pace)
             if strict:
-                _check_rows(rows, output_name.format(index), create_graph)
+                _check_rows(rows, output_name.format(index), bool(create_graph))
             block = tuple(
-                _stacked([row[position] for row in rows], output, point, create_graph)
+                _stacked([row[position] for row in rows], output, point, keeps_history)
                 for position, point in enumerate(points)
             )
             blocks.append(block if is_tuple else block[0])
@@ -138,10 +146,10 @@ def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_g
                 )
 
 
-def _stacked(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, create_graph: bool) -> Tensor:
+def _stacked(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
     """Return the rows of one block of a Jacobian as one tensor, zeros for those that are missing."""
     shape = (*output.shape, *point.shape)
-    if create_graph and any(row is not None and row.requires_grad for row in rows):
+    if keeps_history and any(row is not None and row.requires_grad for row in rows):
         complete = [zeros_like(point) if row is None else row for row in rows]
         joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
         return joined.reshape(shape)  # type: ignore[no-any-return]

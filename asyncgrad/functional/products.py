@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..context import enable_grad
 from ..tensor import Tensor
 from .arguments import (
     as_outputs,
@@ -17,6 +16,7 @@ from .arguments import (
     given_back,
     gradients,
     require_history,
+    transforming,
     zeros_like,
 )
 
@@ -26,7 +26,7 @@ _DETACHED = "{}: output {{}} of the function is not computed from the inputs by 
 
 
 async def vjp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the outputs of `fn` and the product of `v` with its Jacobian: one backward.
 
@@ -34,7 +34,8 @@ async def vjp(
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
         v: of the shape of the outputs; may be left out where `fn` returns one number.
-        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
+            another transform, and where grad mode is on and an argument requires grad.
         strict: raise where the outputs do not depend on an input, rather than return zeros for it.
 
     Returns:
@@ -54,25 +55,25 @@ async def vjp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
-    with enable_grad():
-        points, is_tuple = fresh_inputs(inputs, create_graph, "vjp")
+    with transforming(create_graph, inputs, v) as keeps_history:
+        points, is_tuple = fresh_inputs(inputs, keeps_history, "vjp")
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "vjp")
         if strict:
             require_history(outputs, _DETACHED.format("vjp"))
-        vector = _constant(as_vector(v, outputs, "output", "vjp"), create_graph)
+        vector = _constant(as_vector(v, outputs, "output", "vjp"), keeps_history)
         product = filled(
-            await gradients(outputs, points, vector, create_graph=create_graph),
+            await gradients(outputs, points, vector, create_graph=keeps_history),
             points,
             strict=strict,
-            create_graph=create_graph,
+            create_graph=bool(create_graph),
             missing="vjp: the outputs of the function do not depend on input {}",
             constant="vjp: the Jacobian of the function with respect to input {} is constant",
         )
-        return given_back(outputs, outputs_are_tuple, create_graph), given_back(product, is_tuple, create_graph)
+        return given_back(outputs, outputs_are_tuple, keeps_history), given_back(product, is_tuple, keeps_history)
 
 
 async def jvp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the outputs of `fn` and the product of its Jacobian with `v`: two backwards, one through the other.
 
@@ -83,7 +84,8 @@ async def jvp(
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
         v: of the shape of the inputs; may be left out where that is one number.
-        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
+            another transform, and where grad mode is on and an argument requires grad.
         strict: raise where an output does not depend on the inputs, rather than return zeros for it.
 
     Returns:
@@ -103,9 +105,9 @@ async def jvp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
-    with enable_grad():
-        points, _ = fresh_inputs(inputs, create_graph, "jvp")
-        vector = _constant(as_vector(v, points, "input", "jvp"), create_graph)
+    with transforming(create_graph, inputs, v) as keeps_history:
+        points, _ = fresh_inputs(inputs, keeps_history, "jvp")
+        vector = _constant(as_vector(v, points, "input", "jvp"), keeps_history)
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "jvp")
         if strict:
             require_history(outputs, _DETACHED.format("jvp"))
@@ -114,20 +116,20 @@ async def jvp(
         if strict:
             require_history(recorded, "jvp: the outputs of the function do not depend on input {}")
         product = filled(
-            await gradients(recorded, starts, vector, create_graph=create_graph),
+            await gradients(recorded, starts, vector, create_graph=keeps_history),
             outputs,
             strict=strict,
-            create_graph=create_graph,
+            create_graph=bool(create_graph),
             missing="jvp: output {} of the function does not depend on the inputs",
             constant="jvp: the Jacobian of output {} of the function is constant",
         )
-        return given_back(outputs, outputs_are_tuple, create_graph), given_back(
-            product, outputs_are_tuple, create_graph
+        return given_back(outputs, outputs_are_tuple, keeps_history), given_back(
+            product, outputs_are_tuple, keeps_history
         )
 
 
 async def vhp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the value of `fn` and the product of `v` with its Hessian: two backwards.
 
@@ -135,7 +137,8 @@ async def vhp(
         fn: a function or an `async def` of tensors that returns one number as a tensor.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
         v: of the shape of the inputs; may be left out where that is one number.
-        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
+            another transform, and where grad mode is on and an argument requires grad.
         strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
 
     Returns:
@@ -156,23 +159,23 @@ async def vhp(
         >>> ag.run(main())
         [70.0, 6.0]
     """
-    with enable_grad():
-        points, is_tuple = fresh_inputs(inputs, create_graph, "vhp")
-        vector = _constant(as_vector(v, points, "input", "vhp"), create_graph)
+    with transforming(create_graph, inputs, v) as keeps_history:
+        points, is_tuple = fresh_inputs(inputs, keeps_history, "vhp")
+        vector = _constant(as_vector(v, points, "input", "vhp"), keeps_history)
         value, gradient = await _recorded_gradient(fn, points, strict, "vhp")
         product = filled(
-            await gradients(gradient, points, vector, create_graph=create_graph),
+            await gradients(gradient, points, vector, create_graph=keeps_history),
             points,
             strict=strict,
-            create_graph=create_graph,
+            create_graph=bool(create_graph),
             missing="vhp: the gradient of the function does not depend on input {}",
             constant="vhp: the Hessian of the function with respect to input {} is constant",
         )
-        return given_back((value,), False, create_graph), given_back(product, is_tuple, create_graph)
+        return given_back((value,), False, keeps_history), given_back(product, is_tuple, keeps_history)
 
 
 async def hvp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool = False, strict: bool = False
+    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the value of `fn` and the product of its Hessian with `v`: three backwards.
 
@@ -183,7 +186,8 @@ async def hvp(
         fn: a function or an `async def` of tensors that returns one number as a tensor.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
         v: of the shape of the inputs; may be left out where that is one number.
-        create_graph: let the results be differentiated in their turn. Without it they have no history.
+        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
+            another transform, and where grad mode is on and an argument requires grad.
         strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
 
     Returns:
@@ -204,21 +208,21 @@ async def hvp(
         >>> ag.run(main())
         12.0
     """
-    with enable_grad():
-        points, is_tuple = fresh_inputs(inputs, create_graph, "hvp")
-        vector = _constant(as_vector(v, points, "input", "hvp"), create_graph)
+    with transforming(create_graph, inputs, v) as keeps_history:
+        points, is_tuple = fresh_inputs(inputs, keeps_history, "hvp")
+        vector = _constant(as_vector(v, points, "input", "hvp"), keeps_history)
         value, gradient = await _recorded_gradient(fn, points, strict, "hvp")
         starts = _starts(points)
         recorded = await gradients(gradient, points, starts, create_graph=True)
         product = filled(
-            await gradients(recorded, starts, vector, create_graph=create_graph),
+            await gradients(recorded, starts, vector, create_graph=keeps_history),
             points,
             strict=strict,
-            create_graph=create_graph,
+            create_graph=bool(create_graph),
             missing="hvp: the gradient of the function with respect to input {} does not depend on the inputs",
             constant="hvp: the Hessian of the function is constant in the row of input {}",
         )
-        return given_back((value,), False, create_graph), given_back(product, is_tuple, create_graph)
+        return given_back((value,), False, keeps_history), given_back(product, is_tuple, keeps_history)
 
 
 async def _recorded_gradient(
@@ -239,6 +243,6 @@ def _starts(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(zeros_like(tensor).requires_grad_() for tensor in tensors)
 
 
-def _constant(vector: tuple[Tensor, ...] | None, create_graph: bool) -> tuple[Tensor, ...] | None:
+def _constant(vector: tuple[Tensor, ...] | None, keeps_history: bool) -> tuple[Tensor, ...] | None:
     """Return the vector, which keeps its history only where the results keep theirs."""
-    return vector if vector is None or create_graph else tuple(part.detach() for part in vector)
+    return vector if vector is None or keeps_history else tuple(part.detach() for part in vector)

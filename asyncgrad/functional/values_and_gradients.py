@@ -6,15 +6,14 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ..context import enable_grad
 from ..tensor import Tensor
-from .arguments import as_scalar, as_tensor, call, filled, fresh, given_back, gradients
+from .arguments import as_scalar, as_tensor, call, filled, fresh, given_back, gradients, transforming
 
 __all__ = ["value_and_grad"]
 
 
 def value_and_grad(
-    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool = False
+    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool | None = None
 ) -> Callable[..., Coroutine[Any, Any, tuple[Tensor, Any]]]:
     """Return an async function that gives the value of `fn` and its gradient, and touches no `.grad`.
 
@@ -23,8 +22,10 @@ def value_and_grad(
     Args:
         fn: a function or an `async def` that returns one number as a Tensor.
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
-        create_graph: let the value and the gradients be differentiated in their turn, with respect to arguments
-            that require grad and to what `fn` captured. Without it they have no history.
+        create_graph: let the value and the gradients be differentiated in their turn, that is, have a history, with
+            respect to arguments that require grad and to what `fn` captured. None does so inside of another transform,
+            and where grad mode is on and an argument requires grad. A training step that only applies the gradients
+            says False: recording them costs time and memory.
 
     Returns:
         An `async def` with the arguments of `fn`, where those that `argnums` names may be tensors or arrays. It
@@ -49,17 +50,17 @@ def value_and_grad(
     @functools.wraps(fn)
     async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
         positions = _positions(argnums, len(args))
-        with enable_grad():
+        with transforming(create_graph, args, kwargs) as keeps_history:
             arguments = list(args)
             inputs = []
             for position in positions:
                 what = f"value_and_grad: argument {position}"
-                inputs.append(fresh(as_tensor(args[position], what), create_graph, what))
+                inputs.append(fresh(as_tensor(args[position], what), keeps_history, what))
                 arguments[position] = inputs[-1]
             value = as_scalar(await call(fn, *arguments, **kwargs), "value_and_grad")
-            found = await gradients((value,), inputs, create_graph=create_graph)
-            grads = filled(found, inputs, strict=False, create_graph=create_graph, missing="", constant="")
-        return given_back((value,), False, create_graph), given_back(grads, isinstance(argnums, tuple), create_graph)
+            found = await gradients((value,), inputs, create_graph=keeps_history)
+            grads = filled(found, inputs, strict=False, create_graph=False, missing="", constant="")
+        return given_back((value,), False, keeps_history), given_back(grads, isinstance(argnums, tuple), keeps_history)
 
     return with_gradient
 

@@ -21,8 +21,8 @@ def collect_next_edges(*tensors: Any) -> tuple[Edge, ...]:
     """Return, for each tensor, the edge that its gradient flows along: what a node made of them takes as `edges`.
 
     Args:
-        *tensors: tensors, None, and sequences of these, which count as if written out. What requires no grad, an
-            array say, has an edge that leads nowhere.
+        *tensors: tensors, None, and lists, tuples and dicts of these, which count as if written out. What requires no
+            grad, an array say, has an edge that leads nowhere.
 
     Source: collect_next_edges of PyTorch.
 
@@ -159,5 +159,7 @@ def _flat(tensors: Iterable[Any]) -> Iterable[Any]:
     for value in tensors:
         if isinstance(value, (list, tuple)):
             yield from _flat(value)
+        elif isinstance(value, dict):
+            yield from _flat(value.values())
         else:
             yield value

@@ -128,6 +128,19 @@ class Tracked:
         meta = self._meta
         if meta is not None and meta.requires_grad:
             return True
+        # What a view computes is recorded only where the view has a history. One made under no_grad, or before its base
+        # required grad, has none; a write since then may have given it one, which is made when it is asked for.
+        # test_a_view_made_under_no_grad_requires_no_grad
+        view = self._view_meta()
+        return view is not None and view.version != self._shared_version().value and view.base._requires_grad()
+
+    def _memory_requires_grad(self) -> bool:
+        """Tell whether a write into this memory has to be recorded: this tensor, or the base of this view, asks for it.
+
+        A view without a history may lie in the memory of a base that has one.
+        """
+        if self._requires_grad():
+            return True
         view = self._view_meta()
         return view is not None and view.base._requires_grad()
 

@@ -59,7 +59,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
             return carefully(out, other)
         beside = other if isinstance(other, Tracked) else None
-        requires = out._requires_grad()
+        requires = out._memory_requires_grad()
         if not (requires or (beside is not None and beside._requires_grad())):
             return carefully(out, other)
         check_write(out)
@@ -120,7 +120,7 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tracke
         InPlaceError: the write cannot be recorded.
     """
     check_write(out)
-    edge, key = None, 5 if out._requires_grad() else 1
+    edge, key = None, 5 if out._memory_requires_grad() else 1
     if isinstance(value, Tracked):
         if value._device is not out._device:
             raise mixed_devices(primitive.name, out, value)

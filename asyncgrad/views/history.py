@@ -66,13 +66,13 @@ def check_write(out: Tracked) -> None:
         if meta.creation is not _DEFAULT:
             raise refused(out, meta, "is being written into in place")
         base = meta.base
-        if base._grad_fn is None and out._requires_grad():
+        if base._grad_fn is None and out._memory_requires_grad():
             raise InPlaceError(
                 f"{where} is a view of a leaf that requires grad, of shape {base._data.shape}, and is being written "
                 "into in place: the gradient of the leaf belongs to its old value. Write into a copy, x = x.copy(), "
                 "or inside `with ag.no_grad():` if no gradient is to flow"
             )
-    if out._history() is None and out._requires_grad():
+    if out._history() is None and out._memory_requires_grad():
         raise InPlaceError(
             f"{where} is a leaf that requires grad, and is being written into in place: its gradient belongs to its "
             "old value. Compute a new tensor (x = x + y, np.where(mask, new, old)), write into a copy, x = x.copy(), "

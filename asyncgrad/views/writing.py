@@ -59,7 +59,9 @@ def is_recorded(out: Any, *sources: Any) -> bool:
         keep_saved(out)
     if not GRAD_MODE.get() or out._data.dtype.kind not in "fc":
         return False
-    return out._requires_grad() or any(isinstance(source, Tracked) and source._requires_grad() for source in sources)
+    return out._memory_requires_grad() or any(
+        isinstance(source, Tracked) and source._requires_grad() for source in sources
+    )
 
 
 def plainly(writer: Callable[..., Any], out: Any, *others: Any) -> bool:

@@ -225,13 +225,76 @@ def test_asking_for_requires_grad_makes_nothing_anew():
     assert made == ["AsStridedBackward"]
 
 
-def test_a_view_requires_grad_if_its_base_does():
-    x = leaf(1.0, 2.0)
-    y = x * 1
-    with ag.no_grad():
-        views = x[:1], y[:1]
+def state(t: Any) -> tuple[bool, bool, Any, bool]:
+    return t.requires_grad, t.is_leaf, t.grad_fn, (t * 2).requires_grad
 
-    assert [(view.requires_grad, view.is_leaf, view.grad_fn) for view in views] == [(True, True, None)] * 2
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("base", [lambda: leaf_of(np.arange(24.0).reshape(2, 3, 4)), cube], ids=["leaf", "computed"])
+def test_a_view_made_under_no_grad_requires_no_grad(base, view):
+    t = base()
+    with ag.no_grad():
+        made = view(t)
+
+    assert state(made) == (False, True, None, False)
+    assert state(made[..., :1]) == (False, True, None, False)
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_view_made_inside_the_forward_of_a_function_requires_no_grad(view):
+    seen = []
+
+    class Looks(ag.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            seen.append(view(x).requires_grad)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    Looks.apply(cube())
+
+    assert seen == [False]
+
+
+def test_a_view_made_before_its_base_requires_grad_requires_none():
+    base = ag.tensor([1.0, 2.0])
+    view = base[:1]
+    base.requires_grad_()
+
+    assert state(view) == (False, True, None, False)
+
+
+def test_a_view_made_under_no_grad_can_be_made_to_require_grad_by_itself():
+    x = leaf(1.0, 2.0)
+    with ag.no_grad():
+        view = x[:1]
+    view.requires_grad_()
+    sync.backward((view * 3).sum())
+
+    assert (view.grad.tolist(), x.grad) == ([3.0], None)
+
+
+def test_a_write_into_a_view_made_under_no_grad_is_refused_and_not_lost():
+    y = leaf(1.0, 2.0) * 1
+    with ag.no_grad():
+        view = y[:1]
+    with pytest.raises(InPlaceError, match="made under no_grad"):
+        view += 1.0
+    with pytest.raises(InPlaceError, match="made under no_grad"):
+        view[...] = 1.0
+
+    assert y.tolist() == [1.0, 2.0]
+
+
+def test_a_write_into_a_view_of_what_has_become_a_leaf_that_requires_grad_is_refused():
+    base = ag.tensor([1.0, 2.0])
+    view = base[:1]
+    base.requires_grad_()
+    with pytest.raises(InPlaceError, match="view of a leaf that requires grad"):
+        view *= 2
 
 
 def test_a_view_of_a_base_that_comes_to_require_grad_requires_it_too():

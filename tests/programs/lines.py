@@ -73,7 +73,8 @@ _SEVERAL = """
 np.split({x}, 1)[0] | np.split({x}, 2, {axis})[{k} % 2] | np.array_split({x}, 2)[0] | np.array_split({x}, 1)[0] | np.hsplit({x}, 1)[0] | np.vsplit({x}, 1)[0] | np.split({x}, [0])[1]
 """
 
-#: They write into x.
+#: They write into x. Some calls with arguments that do not fit make NumPy itself crash: `cumsum` with an `out` of
+#: fewer axes, `ufunc.at` with operands of more.
 _WRITES = """
 {x} += {y} | {x} -= {y} | {x} *= {y} | {x} *= {c} | {x} /= {c} | {x} **= 2 | {x} += {c} | {x} @= {y} | {x} -= {x} | {x} *= {x} | {x} %= 0.7
 {x}[{i}] = {y} | {x}[{i}] = {c} | {x}[{i}] += {y} | {x}[{i}] *= {c} | {x}[{i}] = {x}[{i}] * 2 | {x}[{i}] -= {x} | {x}[...] = {y} | {x}[()] = {y}
@@ -81,7 +82,7 @@ np.sin({y}, out={x}) | np.sin({x}, out={x}) | np.exp({x} * 0.2, out={x}) | np.ad
 np.add({x}, {y}, out={x}, where={x} > 0) | np.multiply({y}, {c}, out={x}, where=constant({k}, {x}.shape) > 0) | np.conjugate({y}, out={x}) | np.square({x}, out={x}) | np.reciprocal({x} + 4, out={x})
 np.copyto({x}, {y}) | np.copyto({x}, {y}, where=constant({k}, {x}.shape) > 0) | np.copyto({x}, {c}) | np.put({x}, [0, -1], {y}) | np.put({x}, [], {y}) | np.putmask({x}, constant({k}, {x}.shape) > 0, {y})
 np.place({x}, constant({k}, {x}.shape) > 0, {y}) | np.fill_diagonal({x}, {c}) | np.fill_diagonal({x}, {y}) | np.put_along_axis({x}, np.argmax({x}, {axis}, keepdims=True), {c}, {axis})
-np.add.at({x}, 0, {y}) | np.add.at({x}, [0, 0, -1], {c}) | np.multiply.at({x}, [0, 0], {c}) | np.subtract.at({x}, (..., 0), {y}) | np.negative.at({x}, [0]) | np.add.at({x}, np.array([], int), {c})
+np.add.at({x}, [0, -1], np.sum({y})) | np.add.at({x}, [0, 0, -1], {c}) | np.multiply.at({x}, [0, 0], {c}) | np.subtract.at({x}, (..., 0), {x}[..., 0] * 2) | np.negative.at({x}, [0]) | np.add.at({x}, np.array([], int), {c})
 np.add.accumulate({y}, out={x}) | np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {y}, out={x}) | np.clip({x}, -0.6, 0.8, out={x}) | np.clip({y}, -0.6, 0.8, out={x}) | np.mean({y}, axis={axis}, out={x}) | np.take({y}, [0], out={x})
 {x}.sort() | {x}.fill({c}) | {x}.put([0], {c}) | {x}.partition(0) | {x}.real = {y} | {x}.imag = {c} | {x}.real *= {c} | {x}.T[...] = {y} | {x}.reshape(-1)[0:1] = {c}
 increase({x}, {y}) | np.concatenate([{y}], out={x}) | np.stack([{y}], out={x}) | np.divide({y}, {c}, {x}) | np.dot({y}, {y}, out={x}) | np.prod({y}, axis={axis}, out={x})

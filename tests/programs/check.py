@@ -100,6 +100,10 @@ class Run:
         moved = [program.leaves[name] + move * program.directions[name] for name in program.leaves]
         return [ag.tensor(leaf, device=self.device, requires_grad=True) for leaf in moved]
 
+    def arrays(self) -> list[np.ndarray]:
+        """Return the leaves as arrays of their own, since a program may write into what it is given."""
+        return [leaf.copy() for leaf in self.program.leaves.values()]
+
     def value(self, *leaves: Any) -> Any:
         return self.function(*leaves)[0]
 
@@ -219,21 +223,21 @@ def _same_bits(one: Any, other: Any) -> bool:
 
 def value_and_grad(run: Run) -> float:
     places = tuple(range(len(run.leaves)))
-    return _along(sync.value_and_grad(run.value, places)(*run.program.leaves.values())[1], run)
+    return _along(sync.value_and_grad(run.value, places)(*run.arrays())[1], run)
 
 
 def vjp(run: Run) -> float:
-    return _along(sync.vjp(run.value, tuple(run.leaves))[1], run)
+    return _along(sync.vjp(run.value, tuple(run.new_leaves()))[1], run)
 
 
 def jvp(run: Run) -> float:
     if any(leaf.dtype.kind == "c" for leaf in run.leaves):
         return vjp(run)
-    return float(sync.jvp(run.value, tuple(run.leaves), tuple(run.directions))[1].item())
+    return float(sync.jvp(run.value, tuple(run.new_leaves()), tuple(run.directions))[1].item())
 
 
 def jacobian(run: Run) -> float:
-    return _along(sync.jacobian(run.value, tuple(run.leaves)), run)
+    return _along(sync.jacobian(run.value, tuple(run.new_leaves())), run)
 
 
 def without_detours(run: Run) -> float:
@@ -293,16 +297,16 @@ def value_and_grad_twice(run: Run) -> float:
     def outer(*leaves: Any) -> Any:
         return _weighted(sync.value_and_grad(run.value, places)(*leaves)[1])
 
-    return _along(sync.value_and_grad(outer, places)(*run.program.leaves.values())[1], run)
+    return _along(sync.value_and_grad(outer, places)(*run.arrays())[1], run)
 
 
 def vjp_twice(run: Run) -> float:
-    leaves = tuple(run.program.leaves.values())
+    leaves = tuple(run.arrays())
     return _along(sync.vjp(lambda *inner: _weighted(sync.vjp(run.value, inner)[1]), leaves)[1], run)
 
 
 def jacobian_of_vjp(run: Run) -> float:
-    leaves = tuple(run.program.leaves.values())
+    leaves = tuple(run.arrays())
     return _along(sync.jacobian(lambda *inner: _weighted(sync.vjp(run.value, inner)[1]), leaves), run)
 
 

@@ -188,7 +188,9 @@ class Oracle:
             if step.recorded and requires_grad:
                 self.used.extend([value, *(self.variables[name].value for name in step.reads)])
             self.is_cut |= not requires_grad and any(self.variables[name].history.requires_grad for name in step.reads)
-            self.variables[step.makes] = Variable(value, _like(value, slope), History(requires_grad))
+            # A reentrant checkpoint is a Function, whose forward has made that view.
+            kind = "function" if step.way == "reentrant" and _root(value) is not value else ""
+            self.variables[step.makes] = Variable(value, _like(value, slope), History(requires_grad), kind)
             return True
         if step.way in ("checkpoint", "reentrant") or (value is self.variables[owner].value and not step.recorded):
             return False
@@ -210,7 +212,7 @@ class Oracle:
         sources = [self.variables[name] for name in step.reads]
         records = step.recorded and any(one.history.requires_grad for one in (target, *sources))
         must_refuse = records and target.history.is_leaf and target.history.requires_grad
-        is_closed = target.kind in ("several", "function") or (records and target.kind)
+        is_closed = target.kind and (step.recorded or target.kind != "no_grad")
         if must_refuse != (step.way == "refused") or is_closed or not target.value.flags.writeable:
             return False
         if must_refuse:
@@ -224,9 +226,8 @@ class Oracle:
         else:
             self.is_cut |= not step.recorded
         for name, other in list(self.variables.items()):
-            # A view that no write may be recorded into cannot be used after a write into what it is a view of.
-            closed = other.kind in ("several", "function") or (records and other.kind)
-            if closed and np.shares_memory(other.value, target.value):
+            # A view that no write may be recorded into cannot be used after a write into its memory, recorded or not.
+            if other.kind and _is_part(other.value, target.value):
                 del self.variables[name]
         return True
 

@@ -83,7 +83,7 @@ np.add({x}, {y}, out={x}, where={x} > 0) | np.multiply({y}, {c}, out={x}, where=
 np.copyto({x}, {y}) | np.copyto({x}, {y}, where=constant({k}, {x}.shape) > 0) | np.copyto({x}, {c}) | np.put({x}, [0, -1], {y}) | np.put({x}, [], {y}) | np.putmask({x}, constant({k}, {x}.shape) > 0, {y})
 np.place({x}, constant({k}, {x}.shape) > 0, {y}) | np.fill_diagonal({x}, {c}) | np.fill_diagonal({x}, {y}) | np.put_along_axis({x}, np.argmax({x}, {axis}, keepdims=True), {c}, {axis})
 np.add.at({x}, [0, -1], np.sum({y})) | np.add.at({x}, [0, 0, -1], {c}) | np.multiply.at({x}, [0, 0], {c}) | np.subtract.at({x}, (..., 0), {x}[..., 0] * 2) | np.negative.at({x}, [0]) | np.add.at({x}, np.array([], int), {c})
-np.add.accumulate({y}, out={x}) | np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {y}, out={x}) | np.clip({x}, -0.6, 0.8, out={x}) | np.clip({y}, -0.6, 0.8, out={x}) | np.mean({y}, axis={axis}, out={x}) | np.take({y}, [0], out={x})
+np.add.accumulate({x}, out={x}) | np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {y}, out={x}) | np.clip({x}, -0.6, 0.8, out={x}) | np.clip({y}, -0.6, 0.8, out={x}) | np.mean({y}, axis={axis}, out={x}) | np.take({y}, [0], out={x})
 {x}.sort() | {x}.fill({c}) | {x}.put([0], {c}) | {x}.partition(0) | {x}.real = {y} | {x}.imag = {c} | {x}.real *= {c} | {x}.T[...] = {y} | {x}.reshape(-1)[0:1] = {c}
 increase({x}, {y}) | np.concatenate([{y}], out={x}) | np.stack([{y}], out={x}) | np.divide({y}, {c}, {x}) | np.dot({y}, {y}, out={x}) | np.prod({y}, axis={axis}, out={x})
 """
@@ -102,7 +102,7 @@ tail_of({x})
 _TRANSFORMS = """
 gradient_of({field}, {x}, 'value_and_grad') | gradient_of({field}, {x}, 'vjp') | gradient_of({field}, {x}, 'jacobian')
 product_of({field}, {x}, {x}, 'hvp') | product_of({field}, {x}, {y}, 'vhp') | product_of({field}, {x}, {y}, 'hessian') | product_of({field}, {x}, {y}, 'jvp')
-product_of({field}, {x}, {y}, 'vjp') | product_of({field}, {x}, {y}, 'value_and_grad')
+product_of({field}, {x}, {y}, 'vjp') | product_of({field}, {x}, {x}, 'value_and_grad')
 """
 
 #: Constant wherever they have a derivative: what they give has no history.

@@ -26,6 +26,8 @@ SMOOTH = 1e-6
 #: No element of a variable is larger, and no variable has more elements.
 LARGEST, LONGEST = 60.0, 24
 
+#: What these give hangs on the order in which NumPy goes about it, where they read from what they write into.
+UNORDERED = ("np.place(", "np.put(", "np.putmask(")
 NAMES = names_of_numpy()
 
 #: What NumPy raises where a step makes no sense on the arrays that it is tried on.
@@ -211,12 +213,16 @@ class Oracle:
         target = self.variables[step.writes]
         sources = [self.variables[name] for name in step.reads]
         records = step.recorded and any(one.history.requires_grad for one in (target, *sources))
-        must_refuse = records and target.history.is_leaf and target.history.requires_grad
+        must_refuse = records and target.history.is_leaf
         is_closed = target.kind and (step.recorded or target.kind != "no_grad")
+        if step.line.startswith(UNORDERED) and any(np.shares_memory(target.value, one.value) for one in sources):
+            return False
         if must_refuse != (step.way == "refused") or is_closed or not target.value.flags.writeable:
             return False
         if must_refuse:
-            return True
+            return bool(target.value.size)
+        if target.kind and step.way == "observed":
+            return False
         self._run(step, code, names)
         self.may_refuse |= any(_is_part(target.value, one) for one in self.used)
         if records:

@@ -47,7 +47,7 @@ for _function, _cases in CASES.items():
     _name = f"{_module}.{_function.__name__}".removeprefix(".")
     CASE_NAMES[_name] = (_function, [_case for _case in _cases if _case.smooth and leaves_of(_case) and "writeable" not in _case.kwargs])
 #: Some of their outputs are constant, so that the lines of programs name them one by one.
-_PARTLY_CONSTANT = {"divmod", "modf", "frexp", "linalg.slogdet"}
+_PARTLY_CONSTANT = {"average", "divmod", "modf", "frexp", "linalg.slogdet"}
 CASE_NAMES = {
     _name: _found for _name, _found in CASE_NAMES.items() if _found[1] and _name not in _PARTLY_CONSTANT
 }
@@ -276,13 +276,13 @@ def observe(x: Any) -> None:
 
 
 def _real(x: np.ndarray) -> np.ndarray:
-    """Return x, since a field is one of real numbers.
+    """Return x, since a field is one of real numbers, in the precision that an imaginary step needs.
 
     Raises:
-        TypeError: it is complex.
+        TypeError: it is something else.
     """
-    if x.dtype.kind == "c":
-        raise TypeError("a field is a function of real numbers")
+    if x.dtype != float or not x.size:
+        raise TypeError("a field is a function of numbers of float64")
     return x
 
 

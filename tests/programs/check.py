@@ -128,7 +128,8 @@ def _check_memory(program: Program, run: Run) -> None:
     expected = {name: variable.value for name, variable in program.oracle.variables.items()}
     names = list(arrays)
     for place, one in enumerate(names):
-        if arrays[one].flags.writeable != expected[one].flags.writeable:
+        # Of what has no axes NumPy makes a number, to which there is no writing.
+        if arrays[one].ndim and arrays[one].flags.writeable != expected[one].flags.writeable:
             raise Wrong(f"{one} is writeable: {arrays[one].flags.writeable}, unlike NumPy's")
         if _strides(arrays[one]) != _strides(expected[one]):
             raise Wrong(f"{one} has strides {arrays[one].strides}, and NumPy's {expected[one].strides}")

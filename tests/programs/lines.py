@@ -62,7 +62,7 @@ _VIEWS = """
 {x}[{i}] | {x}[{i}] | {x}[{i}] | {x}[{i}] | {x}[{i}] | {x}.T | {x}.mT | np.transpose({x}) | {x}.transpose() | np.swapaxes({x}, 0, {axis}) | np.moveaxis({x}, 0, -1)
 {x}.reshape(-1) | {x}.reshape({x}.shape) | np.reshape({x}, (-1, 1)) | np.reshape({x}, {x}.shape[::-1]) | {x}.reshape(-1, order='F') | {x}.ravel() | np.ravel({x}, 'F')
 np.expand_dims({x}, {axis}) | np.expand_dims({x}, ()) | np.squeeze({x}) | {x}.squeeze() | np.squeeze({x}, 0) | np.atleast_1d({x}) | np.atleast_2d({x}) | np.atleast_3d({x})
-np.broadcast_to({x}, {x}.shape) | np.broadcast_to({x}, (2, *{x}.shape)) | np.broadcast_arrays({x}, np.zeros((2, 1)))[0] | np.flip({x}) | np.fliplr({x}) | np.flipud({x}) | np.rot90({x}, 0) | np.rollaxis({x}, -1)
+np.broadcast_to({x}, {x}.shape) | np.broadcast_to({x}, (2, *{x}.shape)) | np.broadcast_arrays({x}, np.zeros((2, 1)))[0] * 1 | np.flip({x}) | np.fliplr({x}) | np.flipud({x}) | np.rot90({x}, 0) | np.rollaxis({x}, -1)
 np.diagonal({x}) | {x}.diagonal({k}) | {x}.real | {x}.imag | np.real({x}) | np.imag({x}) | np.lib.stride_tricks.sliding_window_view({x}, 1) | np.lib.stride_tricks.sliding_window_view({x}, 2, -1)
 np.meshgrid({x}, [0.5, 1.0])[0] | np.meshgrid([0.5, 1.0], {x}, indexing='ij')[1] | np.meshgrid({x}, copy=False)[0] | np.meshgrid({x}, {x}, sparse=True, copy=False)[0] | np.matrix_transpose({x}) | np.linalg.diagonal({x}) | np.diag({x})
 np.unstack({x})[0] | list({x})[0][...] | np.einsum('ij->ji', {x}) | np.einsum('ii->i', {x}) | np.einsum('...', {x}) | {x}.conj() | {x}.swapaxes(0, -1) | np.conjugate({x})

@@ -26,7 +26,8 @@ SMOOTH = 1e-6
 #: No element of a variable is larger, and no variable has more elements.
 LARGEST, LONGEST = 60.0, 24
 
-#: What these give hangs on the order in which NumPy goes about it, where they read from what they write into.
+#: What these give hangs on the order in which NumPy goes about it, where they read from what they write into; and
+#: they write nothing where there is nothing to repeat.
 UNORDERED = ("np.place(", "np.put(", "np.putmask(")
 NAMES = names_of_numpy()
 
@@ -215,12 +216,15 @@ class Oracle:
         records = step.recorded and any(one.history.requires_grad for one in (target, *sources))
         must_refuse = records and target.history.is_leaf
         is_closed = target.kind and (step.recorded or target.kind != "no_grad")
-        if step.line.startswith(UNORDERED) and any(np.shares_memory(target.value, one.value) for one in sources):
+        if step.line.startswith(UNORDERED) and any(
+            np.shares_memory(target.value, one.value) or not one.value.size for one in sources
+        ):
             return False
         if must_refuse != (step.way == "refused") or is_closed or not target.value.flags.writeable:
             return False
         if must_refuse:
-            return bool(target.value.size)
+            # What writes nothing is not refused.
+            return bool(target.value.size) and "[]" not in step.line and "array([]" not in step.line
         if target.kind and step.way == "observed":
             return False
         self._run(step, code, names)

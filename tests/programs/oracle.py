@@ -111,6 +111,8 @@ class Oracle:
         self.used: list[np.ndarray] = []
         #: Whether a write came after that, so that a backward may have to refuse.
         self.may_refuse = False
+        #: Whether a leaf has been written into, without that being recorded.
+        self.writes_leaf = False
         #: Whether some values have been cut from their history.
         self.is_cut = False
         self.why = ""
@@ -191,8 +193,9 @@ class Oracle:
             if step.recorded and requires_grad:
                 self.used.extend([value, *(self.variables[name].value for name in step.reads)])
             self.is_cut |= not requires_grad and any(self.variables[name].history.requires_grad for name in step.reads)
-            # A reentrant checkpoint is a Function, whose forward has made that view.
-            kind = "function" if step.way == "reentrant" and _root(value) is not value else ""
+            # Either may be a view of something that is gone: a reentrant checkpoint is a Function.
+            made = "" if step.recorded or _root(value) is value else "no_grad"
+            kind = "function" if step.way == "reentrant" else made
             self.variables[step.makes] = Variable(value, _like(value, slope), History(requires_grad), kind)
             return True
         if step.way in ("checkpoint", "reentrant") or (value is self.variables[owner].value and not step.recorded):
@@ -222,10 +225,10 @@ class Oracle:
             return False
         if must_refuse != (step.way == "refused") or is_closed or not target.value.flags.writeable:
             return False
+        writes_nothing = not target.value.size or "[]" in step.line or "array([]" in step.line
         if must_refuse:
-            # What writes nothing is not refused.
-            return bool(target.value.size) and "[]" not in step.line and "array([]" not in step.line
-        if target.kind and step.way == "observed":
+            return not writes_nothing
+        if (target.kind and step.way == "observed") or (writes_nothing and records):
             return False
         self._run(step, code, names)
         self.may_refuse |= any(_is_part(target.value, one) for one in self.used)
@@ -234,7 +237,8 @@ class Oracle:
             target.history.requires_grad = True
             self.used.append(target.value)
         else:
-            self.is_cut |= not step.recorded
+            self.is_cut = True
+            self.writes_leaf |= any(_is_part(target.value, self.variables[name].value) for name in self.leaves)
         for name, other in list(self.variables.items()):
             # A view that no write may be recorded into cannot be used after a write into its memory, recorded or not.
             if other.kind and _is_part(other.value, target.value):

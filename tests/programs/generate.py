@@ -101,7 +101,8 @@ def draw(seed: int) -> Program:
     """Return the program of a seed."""
     choices = random.Random(seed)
     leaves = {
-        name: (choices.choice(SHAPES), choices.choice(DTYPES)) for name in ("a", "b", "c")[: choices.choice([1, 2, 2, 3])]
+        name: (choices.choice(SHAPES), choices.choice(DTYPES))
+        for name in ("a", "b", "c")[: choices.choice([1, 2, 2, 3])]
     }
     program = Program(seed, leaves)
     length = choices.randint(*LENGTHS)

@@ -24,8 +24,8 @@ _MAKING = """
 {x} + {y} | {x} - {y} | {x} * {y} | {x} @ {y} | {x} / (1.5 + {y} * {y}) | {c} * {x} | {x} * 1 | {x} ** 2 | {x} ** {k}
 -{x} | +{x} | abs({x}) | {x}.conj() | {x} * {c}j | {x} + {c}j | {x}.copy() | {x}.flatten() | {x}.sum(axis={axis})
 np.sin({x}) | np.cos({x}) | np.tanh({x}) | np.exp({x} * 0.3) | np.arctan({x}) | np.square({x}) | np.abs({x})
-np.sqrt({x} * {x} + 1) | np.log({x} * {x} + 2) | np.sign({x}) * {x} | {x} / np.abs({x}) | np.hypot({x}, {y})
-np.maximum({x}, {y}) | np.minimum({x}, {c}) | np.clip({x}, -0.7, 0.9) | np.where({x} > 0, {x}, {y}) | np.heaviside({x}, 0.5) * {x}
+np.sqrt({x} * {x} + 1) | np.log({x} * {x} + 2) | np.sign({x}) * {x} | {x} / np.abs({x}) | np.hypot({x}, {y} * {y} + 1)
+np.maximum({x}, {y}) | np.minimum({x}, {c}) | np.clip({x}, -0.7, 0.9) | np.where({x} > 0, {x}, {y}) | np.heaviside({x}, 0.5) * {x} + {x}
 np.add({x}, {y}) | np.subtract({x}, {c}) | np.multiply.outer({x}, {y}) | np.add.reduce({x}, axis={axis}) | np.add.accumulate({x})
 np.multiply.reduce({x}, axis={axis}) | np.maximum.reduce({x}) | np.add({x}, {y}, dtype=complex) | np.multiply({x}, {y}, where=True)
 np.sum({x}) | np.sum({x}, {axis}, keepdims=True) | np.mean({x}, {axis}) | np.prod({x}, {axis}) | np.var({x}) | np.std({x}, {axis})
@@ -48,11 +48,11 @@ np.linalg.inv({x} @ {x}.mT + 3 * np.eye({x}.shape[-1])) | np.linalg.det({x}) | n
 np.linalg.cholesky({x} @ {x}.conj().mT + 2 * np.eye({x}.shape[-1])) | np.linalg.slogdet({x} + 2 * np.eye({x}.shape[-1]))[1] | np.linalg.slogdet({x} + 2j * np.eye({x}.shape[-1]))[0]
 np.linalg.cholesky(np.tensordot({x}, {x}.conj(), 0) * 0 + 1) | np.sign({x} + 0j) | np.astype({x}, {x}.dtype) | np.astype({x}, complex)
 {x}.astype(complex) | {x}.astype({x}.dtype, copy=False) | {x}.astype({x}.dtype) | np.nan_to_num({x})
-np.positive({x}) | np.conjugate({x}) | np.round({x}, 0) * {x} | np.copy({x}) | np.copy({x}, order='F') | np.trapezoid({x}) | np.gradient({x}) | np.convolve({x}, {y}) | np.correlate({x}, {y}, 'full')
+np.positive({x}) | np.conjugate({x}) | np.round({x}, 0) * {x} + {x} | np.copy({x}) | np.copy({x}, order='F') | np.trapezoid({x}) | np.gradient({x}) | np.convolve({x}, {y}) | np.correlate({x}, {y}, 'full')
 np.interp({x}, [-2.0, 0.1, 3.0], {y}) | np.quantile({x}, 0.3) | np.percentile({x}, 30, {axis}) | np.logaddexp({x}, {y}) | np.remainder({x}, 0.7)
 np.divmod({x}, 0.7)[1] | np.modf({x})[0] | np.ldexp({x}, {k}) | np.copysign({x}, {y}) | np.sinc({x}) | np.float_power({x} * {x} + 1, {c}) | np.power(2.0, {x}) | np.reciprocal({x} + 4)
 np.stack(list({x})) | np.linalg.matrix_norm({x}) | np.linalg.vector_norm({x}, axis={axis}, ord=3)
-{x}.mean() | {x}.prod({axis}) | {x}.var({axis}) | {x}.max() | {x}.cumsum({axis}) | {x}.repeat(1) | {x}.clip(-1, 1) | {x}.dot({y}) | {x}.take([0]) | {x}.trace() | {x}.round() * {x}
+{x}.mean() | {x}.prod({axis}) | {x}.var({axis}) | {x}.max() | {x}.cumsum({axis}) | {x}.repeat(1) | {x}.clip(-1, 1) | {x}.dot({y}) | {x}.take([0]) | {x}.trace() | {x}.round() * {x} + {x}
 1 - {x} | 2.0 / ({x} + 4) | constant({k}, {x}.shape) * {x} | constant({k}, {x}.shape) @ {x} | np.matmul(constant(1, (2, {x}.shape[0])), {x}) | {x} + constant({k}, {x}.shape, True)
 np.where(np.abs({x}) < 0.5, {x} * 2, {x}) | np.where(True, {x}, 0) | np.full_like({x}, 0.5) * {x} | np.zeros_like({x}) + {x}
 """
@@ -84,7 +84,7 @@ np.copyto({x}, {y}) | np.copyto({x}, {y}, where=constant({k}, {x}.shape) > 0) | 
 np.place({x}, constant({k}, {x}.shape) > 0, {y}) | np.fill_diagonal({x}, {c}) | np.fill_diagonal({x}, {y}) | np.put_along_axis({x}, np.argmax({x}, {axis}, keepdims=True), {c}, {axis})
 np.add.at({x}, [0, -1], np.sum({y})) | np.add.at({x}, [0, 0, -1], {c}) | np.multiply.at({x}, [0, 0], {c}) | np.subtract.at({x}, (..., 0), {x}[..., 0] * 2) | np.negative.at({x}, [0]) | np.add.at({x}, np.array([], int), {c})
 np.add.accumulate({x}, out={x}) | np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {y}, out={x}) | np.clip({x}, -0.6, 0.8, out={x}) | np.clip({y}, -0.6, 0.8, out={x}) | np.mean({y}, axis={axis}, out={x}) | np.take({y}, [0], out={x})
-{x}.sort() | {x}.fill({c}) | {x}.put([0], {c}) | {x}.partition(0) | {x}.real = {y} | {x}.imag = {c} | {x}.real *= {c} | {x}.T[...] = {y} | {x}.reshape(-1)[0:1] = {c}
+{x}.sort() | {x}.fill({c}) | {x}.put([0], {c}) | {x}.partition(0) | {x}.real = {y} | {x}.imag = {c} | {x}.real *= {c} | {x}.T[...] = {y}
 increase({x}, {y}) | np.concatenate([{y}], out={x}) | np.stack([{y}], out={x}) | np.divide({y}, {c}, {x}) | np.dot({y}, {y}, out={x}) | np.prod({y}, axis={axis}, out={x})
 """
 

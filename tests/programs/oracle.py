@@ -162,10 +162,10 @@ class Oracle:
             return None if up.shape != base.shape else np.zeros_like(base)
         far_up, far_down = self._moved(step, code, names, 4 * move), self._moved(step, code, names, -4 * move)
         slope = (up - down) / (2 * move)
-        scale = np.max(np.abs(slope), initial=1.0)
+        scale, steepest = np.max(np.abs(slope), initial=1.0), np.max(np.abs(slope), initial=1e-3)
         is_smooth = (
             np.max(np.abs((far_up - far_down) / (8 * move) - slope), initial=0.0) < SMOOTH * scale
-            and np.max(np.abs((up - base) / move - slope), initial=0.0) < 1e-2 * scale
+            and np.max(np.abs((up - base) / move - slope), initial=0.0) < 1e-2 * steepest
             and scale < 1e4
         )
         return slope if is_smooth else None
@@ -194,7 +194,8 @@ class Oracle:
                 self.used.extend([value, *(self.variables[name].value for name in step.reads)])
             self.is_cut |= not requires_grad and any(self.variables[name].history.requires_grad for name in step.reads)
             # Either may be a view of something that is gone: a reentrant checkpoint is a Function.
-            made = "" if step.recorded or _root(value) is value else "no_grad"
+            is_bare = _root(value) is value and "of_case" not in step.line
+            made = "" if step.recorded or is_bare else "no_grad"
             kind = "function" if step.way == "reentrant" else made
             self.variables[step.makes] = Variable(value, _like(value, slope), History(requires_grad), kind)
             return True
@@ -219,8 +220,10 @@ class Oracle:
         records = step.recorded and any(one.history.requires_grad for one in (target, *sources))
         must_refuse = records and target.history.is_leaf
         is_closed = target.kind and (step.recorded or target.kind != "no_grad")
-        if step.line.startswith(UNORDERED) and any(
-            np.shares_memory(target.value, one.value) or not one.value.size for one in sources
+        if step.line.startswith(UNORDERED) and (
+            step.way == "refused"
+            or step.line.count(step.writes) > 1 + step.line.count(f"{step.writes}.shape")
+            or any(np.shares_memory(target.value, one.value) or not one.value.size for one in sources)
         ):
             return False
         if must_refuse != (step.way == "refused") or is_closed or not target.value.flags.writeable:

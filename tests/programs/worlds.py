@@ -45,13 +45,14 @@ CASE_NAMES: dict[str, tuple[Callable[..., Any], list[Case]]] = {}
 for _function, _cases in CASES.items():
     _module = (getattr(_function, "__module__", None) or "numpy").removeprefix("numpy").removeprefix(".")
     _name = f"{_module}.{_function.__name__}".removeprefix(".")
-    CASE_NAMES[_name] = (_function, [_case for _case in _cases if _case.smooth and leaves_of(_case) and "writeable" not in _case.kwargs])
+    CASE_NAMES[_name] = (
+        _function,
+        [_case for _case in _cases if _case.smooth and leaves_of(_case) and "writeable" not in _case.kwargs],
+    )
 #: Some of their outputs are constant, so that the lines of programs name them one by one; the imaginary part of a
 #: number is a number in NumPy, and a view that cannot be written into here.
 _BY_HAND = {"average", "imag", "divmod", "modf", "frexp", "linalg.slogdet"}
-CASE_NAMES = {
-    _name: _found for _name, _found in CASE_NAMES.items() if _found[1] and _name not in _BY_HAND
-}
+CASE_NAMES = {_name: _found for _name, _found in CASE_NAMES.items() if _found[1] and _name not in _BY_HAND}
 
 
 def near(point: np.ndarray, x: Any) -> Any:
@@ -186,7 +187,6 @@ class Increased(ag.Function):
         return grad, grad
 
 
-
 def _increased(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     x += y
     return x
@@ -253,7 +253,6 @@ def _field_product(field: int, x: Any, v: Any, by: str) -> Any:
 
 
 # Everything by name.
-
 
 
 def _packed(tensor: Any) -> np.ndarray:

@@ -37,8 +37,8 @@ _ADVICE = {
         "write into a copy"
     ),
     CreationMeta.IN_TRANSFORM: (
-        "The derivative is with respect to the value that it had: write into a copy, x = x.copy(), in the function that "
-        "is differentiated"
+        "The derivative is with respect to the value that it had: in the function that is differentiated, write into "
+        "a copy, x = x.copy()"
     ),
 }
 

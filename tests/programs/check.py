@@ -91,7 +91,7 @@ class Run:
 
     def __init__(self, program: Program, device: str) -> None:
         scope = dict(NAMES)
-        exec(compile(program.source, f"<program of seed {program.seed}>", "exec"), scope)
+        exec(compile(program.source, f"<program of seed {program.seed}>", "exec"), scope)  # noqa: S102  # it is its source
         # Taken out, so that the function and its globals are no cycle.
         self.function: Callable[..., Any] = scope.pop("program")
         self.device = device

@@ -145,7 +145,7 @@ def _step(choices: random.Random, program: Program) -> Step:
 
 
 def smaller(program: Program, fails: Callable[[Program], bool]) -> Program:
-    """Return a program with as few of the steps as still fail; each time round, one step is dropped and what needs it."""
+    """Return a program with as few of the steps as still fail: each turn drops one, and what needs it."""
     found = True
     while found:
         found = False

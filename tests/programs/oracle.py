@@ -144,7 +144,7 @@ class Oracle:
             scope[name] = variable.value.copy(order="K")
             if scale:
                 scope[name] += (scale * variable.slope).astype(variable.value.dtype)
-        exec(code, scope)
+        _execute(code, scope)
         result = scope[step.makes or step.writes]  # type: ignore[index]
         if not isinstance(result, (np.ndarray, np.generic)):
             raise TypeError("not one array")
@@ -173,7 +173,7 @@ class Oracle:
     def _run(self, step: Step, code: types.CodeType, names: tuple[str, ...]) -> np.ndarray:
         """Run the step on the variables themselves."""
         scope = {**NAMES, **{name: self.variables[name].value for name in names}}
-        exec(code, scope)
+        _execute(code, scope)
         return np.asarray(scope[step.makes or step.writes])  # type: ignore[index]
 
     def _make(self, step: Step, code: types.CodeType, names: tuple[str, ...], slope: np.ndarray) -> bool:
@@ -204,7 +204,7 @@ class Oracle:
         source = self.variables[owner]
         if step.recorded and step.kind != "detached":
             scope = {**NAMES, **{name: self.variables[name].value for name in names}, owner: source.slope}
-            exec(code, scope)
+            _execute(code, scope)
             view = np.asarray(scope[step.makes])
             self.variables[step.makes] = Variable(value, view, source.history, step.kind or source.kind)
         else:
@@ -257,6 +257,10 @@ def _compiled(line: str) -> types.CodeType:
     if code is None:
         code = _CODE[line] = compile(line, "<step>", "exec")
     return code
+
+
+def _execute(code: types.CodeType, scope: dict[str, Any]) -> None:
+    exec(code, scope)  # noqa: S102  # a program is its source, which is what a failing test shows
 
 
 def _fits(value: np.ndarray) -> bool:

@@ -48,7 +48,6 @@ def failure(program: Program) -> str | None:
     return None
 
 
-@pytest.mark.timeout(0 if PROGRAMS > 2000 else 120)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_random_program_has_the_values_and_the_derivatives_that_numpy_gives(part: int) -> None:
     seeds = range(part, PROGRAMS, PARTS)

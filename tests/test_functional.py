@@ -441,13 +441,14 @@ def test_an_argument_whose_history_is_kept_gives_no_wrong_derivative_where_it_is
         return (before + x).sum()
 
     x = leaf(1.0, 2.0)
-    arguments = (leaf(1.0, 2.0),) if transform is jvp else ()
+    vector = (leaf(1.0, 2.0),) if transform is jvp else ()
+    if transform is value_and_grad:
+        running = value_and_grad(fn, create_graph=create_graph)(x)
+    else:
+        running = transform(fn, x, *vector, create_graph=create_graph)
 
     with pytest.raises(InPlaceError, match="argument of a transform"):
-        if transform is value_and_grad:
-            ag.run(value_and_grad(fn, create_graph=create_graph)(x))
-        else:
-            ag.run(transform(fn, x, *arguments, create_graph=create_graph))
+        ag.run(running)
 
 
 def test_a_vector_given_as_an_array_is_of_the_device_of_what_it_multiplies():

@@ -253,12 +253,12 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
     array = out._data[index]
     meta = out._view_meta()
     base = out if meta is None else meta.base
-    if isinstance(source, Tracked) and source._counter is out._counter and _is_same(source._data, array):
+    is_there = isinstance(source, Tracked) and source._counter is out._counter and _is_same(source._data, array)
+    if is_there and _base_of(source) is base:
         # What Python does at the end of `t[index] += x`: the view has been written into already. What shares memory and
         # is no view, as t.detach() gives it, has another history.
-        if _base_of(source) is base:
-            out._bump_version()
-            return
+        out._bump_version()
+        return
     place = place_of_part(out, meta, array, step)
     edge, source_edge = gradient_edge(base), _edge_of(source, array.ndim)
     try:

@@ -111,7 +111,7 @@ np.place({x}, constant({k}, {x}.shape) > 0, {y}) | np.fill_diagonal({x}, {c}) | 
 np.put_along_axis({x}, np.argmax({x}, {axis}, keepdims=True), {c}, {axis}) | np.add.at({x}, [0, -1], np.sum({y}))
 np.add.at({x}, [0, 0, -1], {c}) | np.multiply.at({x}, [0, 0], {c}) | np.subtract.at({x}, (..., 0), {x}[..., 0] * 2)
 np.negative.at({x}, [0]) | np.add.at({x}, np.array([], int), {c}) | np.add.accumulate({x}, out={x})
-np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {y}, out={x}) | np.clip({x}, -0.6, 0.8, out={x})
+np.sum({y}, axis={axis}, out={x}) | np.matmul({x}, {x}, out={x}) | np.clip({x}, -0.6, 0.8, out={x})
 np.clip({y}, -0.6, 0.8, out={x}) | np.mean({y}, axis={axis}, out={x}) | np.take({y}, [0], out={x}) | {x}.sort()
 {x}.fill({c}) | {x}.put([0], {c}) | {x}.partition(0) | {x}.real = {y} | {x}.imag = {c} | {x}.real *= {c}
 {x}.T[...] = {y} | increase({x}, {y}) | np.concatenate([{y}], out={x}) | np.stack([{y}], out={x})

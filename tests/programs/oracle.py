@@ -111,7 +111,7 @@ class Oracle:
         self.used: list[np.ndarray] = []
         #: Whether a write came after that, so that a backward may have to refuse.
         self.may_refuse = False
-        #: Whether a leaf has been written into, without that being recorded.
+        #: Whether the memory of a leaf has been written into: its history does not know, or the write is refused.
         self.writes_leaf = False
         #: Whether some values have been cut from their history.
         self.is_cut = False
@@ -239,9 +239,9 @@ class Oracle:
             target.slope[...] = slope
             target.history.requires_grad = True
             self.used.append(target.value)
-        else:
-            self.is_cut = True
-            self.writes_leaf |= any(_is_part(target.value, self.variables[name].value) for name in self.leaves)
+        writes_leaf = any(_is_part(target.value, self.variables[name].value) for name in self.leaves)
+        self.writes_leaf |= writes_leaf
+        self.is_cut |= writes_leaf or not records
         for name, other in list(self.variables.items()):
             # A view that no write may be recorded into cannot be used after a write into its memory, recorded or not.
             if other.kind and _is_part(other.value, target.value):

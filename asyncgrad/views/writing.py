@@ -254,9 +254,9 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
     meta = out._view_meta()
     base = out if meta is None else meta.base
     is_there = isinstance(source, Tracked) and source._counter is out._counter and _is_same(source._data, array)
-    if is_there and _base_of(source) is base:
+    if is_there and _base_of(source) is base and source._requires_grad():
         # What Python does at the end of `t[index] += x`: the view has been written into already. What shares memory and
-        # is no view, as t.detach() gives it, has another history.
+        # is no such view, as t.detach() gives it or no_grad, has another history.
         out._bump_version()
         return
     place = place_of_part(out, meta, array, step)

@@ -194,7 +194,7 @@ class Oracle:
                 self.used.extend([value, *(self.variables[name].value for name in step.reads)])
             self.is_cut |= not requires_grad and any(self.variables[name].history.requires_grad for name in step.reads)
             # Either may be a view of something that is gone: a reentrant checkpoint is a Function.
-            is_bare = _root(value) is value and "of_case" not in step.line
+            is_bare = _root(value) is value and not any(name in step.line for name in ("of_case", "linalg"))
             made = "" if step.recorded or is_bare else "no_grad"
             kind = "function" if step.way == "reentrant" else made
             self.variables[step.makes] = Variable(value, _like(value, slope), History(requires_grad), kind)

@@ -199,3 +199,15 @@ def test_a_detached_tensor_takes_the_history_of_what_is_written_into_it_even_whe
     sync.backward((cut * cut).sum())
 
     assert x.grad.tolist() == [16.0, 24.0]
+
+
+def test_a_constant_on_the_same_memory_cuts_the_history_of_what_it_is_written_into():
+    x = leaf(2.0, 3.0)
+    y = x * 2
+    with ag.no_grad():
+        constant = y[...]
+
+    y[...] = constant
+    sync.backward((y * y).sum())
+
+    assert x.grad.tolist() == [0.0, 0.0]

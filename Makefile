@@ -5,6 +5,7 @@
 #   make test-all    make test on each Python of VERSIONS that is here
 #   make bench   measure against the peers; write README's tables, its chart, and every round as JSON
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
+#   make programs    random programs, held to NumPy: 25 times as many as in make test
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,7 +14,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all lint types pytest schedules bench bench-count format clean
+.PHONY: demo test test-compiled test-all lint types pytest schedules programs bench bench-count format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -52,6 +53,9 @@ test-compiled: $(VENV)/.dev
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev
 	ASYNCGRAD_SCHEDULES=100000 $(BIN)/python -m pytest --timeout=0 tests/engine/test_schedules_*.py
+
+programs: $(VENV)/.dev
+	ASYNCGRAD_PROGRAMS=50000 $(BIN)/python -m pytest --timeout=0 --numprocesses=auto tests/test_random_programs.py
 
 ROUNDS ?= 7
 

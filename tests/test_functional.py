@@ -12,6 +12,7 @@ import asyncgrad as ag
 from asyncgrad import scheduling
 from asyncgrad.errors import (
     GradientTypeError,
+    InPlaceError,
     InvalidGradientError,
     InvalidRootError,
     RequiresGradError,
@@ -428,3 +429,35 @@ def test_v_of_the_wrong_shape_is_named_with_both_shapes(transform):
         ag.run(transform(fn, np.array([1.0, 2.0]), np.ones(3)))
     with pytest.raises(InvalidGradientError, match="v has 2 tensors"):
         ag.run(transform(fn, np.array([1.0, 2.0]), (np.ones(2), np.ones(2))))
+
+
+@pytest.mark.parametrize("create_graph", [None, True])
+@pytest.mark.parametrize("transform", [value_and_grad, vjp, jvp, jacobian])
+def test_an_argument_whose_history_is_kept_gives_no_wrong_derivative_where_it_is_written_over(transform, create_graph):
+    def fn(x: Any) -> Any:
+        before = x * 2
+        with ag.no_grad():
+            x += 1
+        return (before + x).sum()
+
+    x = leaf(1.0, 2.0)
+    vector = (leaf(1.0, 2.0),) if transform is jvp else ()
+    if transform is value_and_grad:
+        running = value_and_grad(fn, create_graph=create_graph)(x)
+    else:
+        running = transform(fn, x, *vector, create_graph=create_graph)
+
+    with pytest.raises(InPlaceError, match="argument of a transform"):
+        ag.run(running)
+
+
+def test_a_vector_given_as_an_array_is_of_the_device_of_what_it_multiplies():
+    x = ag.tensor([1.0, 2.0], device="thread:0")
+    v = np.array([1.0, 10.0])
+
+    for transform in (vjp, jvp):
+        _, product = ag.run(transform(lambda x: x * x, x, v))
+        assert (product.device, product.tolist()) == (x.device, [2.0, 40.0])
+    for transform in (vhp, hvp):
+        _, product = ag.run(transform(lambda x: (x * x * x).sum(), x, v))
+        assert (product.device, product.tolist()) == (x.device, [6.0, 120.0])

@@ -15,6 +15,7 @@ from ..context import IN_TRANSFORM, Mode, enable_grad, is_grad_enabled
 from ..engine.pacing import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.gradient_edges import any_requires_grad
+from ..graph.tracked import CreationMeta
 from ..graph.values import describe
 from ..tensor import Tensor, asarray
 
@@ -164,6 +165,7 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
             )
         return None
     vector, _ = as_inputs(v, where, "v")
+    given = v if isinstance(v, tuple) else (v,)
     if len(vector) != len(like):
         raise InvalidGradientError(f"{where}: v has {len(vector)} tensors, and the {like_what} has {len(like)}")
     for index, (part, tensor) in enumerate(zip(vector, like, strict=True)):
@@ -171,20 +173,29 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
             raise InvalidGradientError(
                 f"{where}: v[{index}] has shape {part.shape}, and {like_what} {index} has shape {tensor.shape}"
             )
-    return vector
+    # An array is on no device of its own.
+    return tuple(
+        part if isinstance(one, Tensor) else asarray(part.numpy(), device=tensor.device)
+        for one, part, tensor in zip(given, vector, like, strict=False)
+    )
 
 
 def fresh(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
     """Return a new tensor on the same data that requires grad; `what` is what an error calls it.
 
     New, so that the gradient of an argument does not include that of the same tensor where the function captured
-    it. With `create_graph` it keeps the history that it has.
+    it. With `create_graph` it keeps the history that it has, and may not be written into.
 
     Raises:
         RequiresGradError: its dtype cannot require grad.
     """
     if create_graph and tensor.requires_grad:
-        return tensor.reshape(tensor.shape)
+        alias = tensor.reshape(tensor.shape)
+        view = alias._view_meta()
+        assert view is not None
+        # A write would give it, or its next use, another place in the graph, past the gradients asked for.
+        view.creation = CreationMeta.IN_TRANSFORM
+        return alias
     if tensor.dtype.kind not in "fc":
         raise RequiresGradError(
             f"{what} has dtype {tensor.dtype}, and only floating and complex tensors can require grad: "

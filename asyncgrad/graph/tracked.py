@@ -43,6 +43,8 @@ class CreationMeta(enum.Enum):
     MULTI_OUTPUT = enum.auto()
     #: In the forward of a Function, whose backward stands for what happened in there.
     IN_CUSTOM_FUNCTION = enum.auto()
+    #: As an argument of a transform, which differentiates with respect to the value that it has when `fn` is called.
+    IN_TRANSFORM = enum.auto()
 
 
 #: How a view was made, all that every view has: its root base, which is no view itself; how the view was made that it

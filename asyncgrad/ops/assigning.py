@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ArgumentTypeError
 from ..graph.one_device import check_one_device
 from ..graph.tracked import Tracked
-from ..graph.values import describe, is_foreign, raw, refuse_masked
+from ..graph.values import as_array, describe, is_foreign, raw, refuse_masked
 from ..views.writing import copy_into, copy_into_part, plainly
 from .axes import array_like, axis_index
 from .dispatch import METHODS
@@ -39,7 +39,8 @@ def assign_(a: Any, index: Any, value: Any) -> Any:
 @primitive()
 def clear_(g: Any, index: Any) -> Any:
     """Return a copy of `g` with zeros where an index leads."""
-    result = g.copy()
+    # NumPy makes a number of a gradient without axes, and a number cannot be written into.
+    result = as_array(g.copy())
     result[index] = 0
     return result
 

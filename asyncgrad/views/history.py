@@ -20,6 +20,7 @@ _MADE = {
     CreationMeta.NO_GRAD: "under no_grad",
     CreationMeta.MULTI_OUTPUT: "by a function of several outputs",
     CreationMeta.IN_CUSTOM_FUNCTION: "in the forward of an ag.Function",
+    CreationMeta.IN_TRANSFORM: "as an argument of a transform such as ag.vjp",
 }
 
 _ADVICE = {
@@ -34,6 +35,10 @@ _ADVICE = {
     CreationMeta.IN_CUSTOM_FUNCTION: (
         "The function's backward stands for the view, and knows of no write: return view.copy() from forward, or "
         "write into a copy"
+    ),
+    CreationMeta.IN_TRANSFORM: (
+        "The derivative is with respect to the value that it had: in the function that is differentiated, write into "
+        "a copy, x = x.copy()"
     ),
 }
 

@@ -255,12 +255,14 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
     """
     check_write(out)
     array = out._data[index]
-    if isinstance(source, Tracked) and source._counter is out._counter and _is_same(source._data, array):
-        # What Python does at the end of `t[index] += x`: the view has been written into already.
-        out._bump_version()
-        return
     meta = out._view_meta()
     base = out if meta is None else meta.base
+    is_there = isinstance(source, Tracked) and source._counter is out._counter and _is_same(source._data, array)
+    if is_there and _base_of(source) is base and source._requires_grad():
+        # What Python does at the end of `t[index] += x`: the view has been written into already. What shares memory and
+        # is no such view, as t.detach() gives it or no_grad, has another history.
+        out._bump_version()
+        return
     place = place_of_part(out, meta, array, step)
     edge, source_edge = gradient_edge(base), _edge_of(source, array.ndim)
     try:
@@ -271,6 +273,12 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
     out._bump_version()
     # What stood in the part before gets no gradient, so its own node need not be made to stand in for it.
     rebase_view(base, place, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
+
+
+def _base_of(tensor: Tracked) -> Tracked:
+    """Return the tensor that a view was made of, and any other as it is."""
+    meta = tensor._view_meta()
+    return tensor if meta is None else meta.base
 
 
 def _is_same(array: Any, other: Any) -> bool:

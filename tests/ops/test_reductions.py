@@ -278,3 +278,16 @@ def test_a_sum_does_not_keep_its_argument(name: str) -> None:
 
     assert out.requires_grad
     assert array() is None
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "ptp", "nansum"])
+def test_a_reduction_of_one_number_takes_the_axis_that_numpys_takes(name: str, axis: int) -> None:
+    function = getattr(np, name)
+    x = ag.tensor(1.5, requires_grad=True)
+
+    result = function(x, axis=axis)
+    (gradient,) = sync.grad(result, [x])
+
+    np.testing.assert_array_equal(result.numpy(), function(np.array(1.5), axis=axis))
+    assert gradient.numpy() == (0.0 if name == "ptp" else 1.0)

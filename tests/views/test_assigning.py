@@ -176,3 +176,38 @@ def test_the_diagonal_of_many_axes_is_filled_and_one_of_unequal_ones_refused_as_
     for shape in ((2, 3, 2), (3,)):
         with pytest.raises(ValueError, match="must be"):
             np.fill_diagonal(ag.tensor(np.zeros(shape)), leaf(1.0))
+
+
+@pytest.mark.parametrize("write", [np.place, np.putmask], ids=lambda write: write.__name__)
+def test_a_number_is_written_by_a_mask_with_its_history(write):
+    x, value = leaf_of(2.0), leaf_of(3.0)
+    y = x * 1
+
+    write(y, np.array(True), value)
+    sync.backward(y * np.array(4.0))
+
+    assert (x.grad.item(), value.grad.item()) == (0.0, 4.0)
+
+
+@pytest.mark.parametrize("index", [..., slice(None), ()], ids=repr)
+def test_a_detached_tensor_takes_the_history_of_what_is_written_into_it_even_where_the_memory_is_the_same(index):
+    x = leaf(2.0, 3.0)
+    y = x * 2
+    cut = y.detach()
+
+    cut[index] = y
+    sync.backward((cut * cut).sum())
+
+    assert x.grad.tolist() == [16.0, 24.0]
+
+
+def test_a_constant_on_the_same_memory_cuts_the_history_of_what_it_is_written_into():
+    x = leaf(2.0, 3.0)
+    y = x * 2
+    with ag.no_grad():
+        constant = y[...]
+
+    y[...] = constant
+    sync.backward((y * y).sum())
+
+    assert x.grad.tolist() == [0.0, 0.0]

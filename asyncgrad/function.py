@@ -50,7 +50,7 @@ from .saving_node import SavingNode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from types import FrameType
+    from types import FrameType, FunctionType
 
 __all__ = ["Function", "FunctionNode"]
 
@@ -187,7 +187,7 @@ def _not_static(function: type[Function], name: str) -> str | None:
     method = inspect.getattr_static(function, name)
     if isinstance(method, (classmethod, property)):
         kind = f"a {type(method).__name__}"
-    elif inspect.isfunction(method):
+    elif inspect.isfunction(method) and not _is_of_another_class(method, function):
         kind = "a method of instances"
     elif callable(method):
         return None
@@ -198,6 +198,12 @@ def _not_static(function: type[Function], name: str) -> str | None:
         f"{function.__name__}.{name} is {kind}, and a Function has no instances: write @staticmethod above "
         f"def {name}({first}...)"
     )
+
+
+def _is_of_another_class(method: FunctionType, function: type[Function]) -> bool:
+    """Tell whether a method was written in another class, and taken over from there: `forward = Other.forward`."""
+    owner = method.__qualname__.rpartition(".")[0]
+    return owner not in ("", function.__qualname__) and not owner.endswith("<locals>")
 
 
 @final

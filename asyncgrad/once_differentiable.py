@@ -90,7 +90,10 @@ def once_differentiable(backward: F) -> F:
     if isinstance(backward, staticmethod):
         return staticmethod(once_differentiable(backward.__func__))  # type: ignore[return-value]
     if inspect.isclass(backward) or not callable(backward):
-        raise ArgumentTypeError(f"once_differentiable decorates the backward of a Function, and not {backward!r}")
+        raise ArgumentTypeError(
+            f"once_differentiable marks a backward, not {values.describe(backward)}: write @ag.once_differentiable "
+            "above `def backward(ctx, ...)`, and @staticmethod above that"
+        )
     name = getattr(backward, "__qualname__", type(backward).__name__)
     message = (
         f"{name} is marked once_differentiable, and its result was to be differentiated: "

@@ -415,9 +415,32 @@ def test_a_mark_may_stand_above_staticmethod():
     assert x.grad.tolist() == [2.0]
 
 
+def test_a_static_method_of_another_class_may_be_taken_over():
+    class Doubled(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    class Negated(ag.Function):
+        forward = Doubled.forward
+
+        @staticmethod
+        def backward(ctx, grad):
+            return -grad
+
+    x = leaf(1.0)
+    sync.backward(Negated.apply(x))
+
+    assert x.grad.tolist() == [-1.0]
+
+
 @pytest.mark.parametrize("wrong", [5, "backward", ag.Function])
 def test_only_a_function_is_marked(wrong):
-    with pytest.raises(ArgumentTypeError, match="once_differentiable decorates the backward of a Function, and not"):
+    with pytest.raises(ArgumentTypeError, match="once_differentiable marks a backward, not"):
         ag.once_differentiable(wrong)
 
 

@@ -74,22 +74,22 @@ def axis_tuple(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return the axes that a reduction over `axis` takes away; None takes all.
-
-    Where there is no axis, NumPy has let 0 or -1 through.
-    """
-    return tuple(range(ndim)) if axis is None or not ndim else axis_tuple(axis, ndim)
+    """Return the axes that a reduction over `axis` takes away; None takes all."""
+    return tuple(range(ndim)) if axis is None else axis_tuple(axis, ndim)
 
 
 def reduced_count(shape: tuple[int, ...], axis: Any) -> int:
     """Return how many elements a reduction over `axis` folds into one."""
-    if axis is None or not shape:
+    if axis is None:
         return math.prod(shape)
     return math.prod(shape[one] for one in (axis if isinstance(axis, tuple) else (axis,)))
 
 
 def kept_shape(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
-    """Return the shape that a reduction over `axis` has where it keeps the reduced axes, with length 1."""
+    """Return the shape that a reduction over `axis` has where it keeps the reduced axes, with length 1.
+
+    Of an array without axes, NumPy's ufuncs take 0 and -1 too.
+    """
     if axis is None or not shape:
         return (1,) * len(shape)
     kept = list(shape)

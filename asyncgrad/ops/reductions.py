@@ -248,7 +248,7 @@ def prod_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -
 def _(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     if np.all(raw(a)):
         return spread(g * out, a.shape, axis, keepdims) / a
-    return spread(g, a.shape, axis, keepdims) * product_of_others(a, reduced_axes(axis, a.ndim))
+    return spread(g, a.shape, axis, keepdims) * product_of_others(a, reduced_axes(axis if a.ndim else None, a.ndim))
 
 
 _prod = prod_.call
@@ -316,7 +316,7 @@ def _extreme_function(
             a = np.where(where, a, outermost if a.dtype.kind == "f" else _initial(initial, a))
         if initial is None:
             return _into(out, plain(a, axis, keepdims))
-        if reduced_count(a.shape, axis) == 0:
+        if reduced_count(a.shape, axis if a.ndim else None) == 0:
             nothing = _sum(a, axis, _native(a.dtype), keepdims)
             return _into(out, nothing + _initial(initial, nothing))
         result = plain(a, axis, keepdims)

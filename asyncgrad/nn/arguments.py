@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..context import GRAD_MODE
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, MissingDerivativeError
 from ..graph.tracked import Tracked
 from ..graph.values import as_array
 
@@ -17,6 +17,7 @@ __all__ = [
     "check_reduction",
     "check_real",
     "complex_given",
+    "constant",
     "floating",
     "kept",
     "pair",
@@ -30,6 +31,19 @@ REDUCTIONS = ("none", "mean", "sum")
 def array_of(value: Any) -> Any:
     """Return the bare array under a tensor, and anything else as an array."""
     return value._data if isinstance(value, Tracked) else as_array(value)
+
+
+def constant(function: str, name: str, value: Any) -> Any:
+    """Return the bare array of an argument that a function has no derivative by.
+
+    Raises:
+        MissingDerivativeError: it requires grad, and the call is recorded; the message names the function.
+    """
+    if records(value):
+        raise MissingDerivativeError(
+            f"nn.{function} has no derivative with respect to {name}, which requires grad: pass {name}.detach()"
+        )
+    return array_of(value)
 
 
 def floating(array: Any) -> Any:

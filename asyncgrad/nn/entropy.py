@@ -10,7 +10,7 @@ from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
 from ..graph.values import as_array
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, check_real, check_reduction, real_floating
+from .arguments import array_of, check_real, check_reduction, constant, real_floating
 from .labels import Selection, at_labels, places, select
 from .rows import maximum_along, sum_along
 from .softmaxes import log_softmax, softmax, softmax_grad
@@ -167,7 +167,7 @@ def _against_probabilities(logits: Any, target: Any, weight: Any, reduction: str
 
 def _by_class(weight: Any, ndim: int) -> Any:
     """Return the weights so that they broadcast along the class axis."""
-    return array_of(weight).reshape(-1, *(1,) * max(0, ndim - 2))
+    return constant("cross_entropy", "weight", weight).reshape(-1, *(1,) * max(0, ndim - 2))
 
 
 def _canonical(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.values import zeros_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of
+from .arguments import constant
 
 __all__ = ["Selection", "at_labels", "places", "select"]
 
@@ -54,7 +54,7 @@ def select(
         count = labels.size if ignored is None else labels.size - int(np.count_nonzero(ignored))
         scale = (1 / count if count else np.nan) if reduction == "mean" else 1.0
         return Selection(labels, ignored, scale, scale)
-    weights = array_of(weight)
+    weights = constant(function, "weight", weight)
     if weights.shape != (classes,):
         raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")
     coefficient = weights[labels].astype(dtype)

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.errors import ArgumentError, IndexRangeError
+from asyncgrad.errors import ArgumentError, IndexRangeError, MissingDerivativeError
 
 ones = np.ones
 
@@ -169,3 +169,17 @@ def test_changing_a_saved_input_in_place_is_noticed() -> None:
 
     with pytest.raises(ag.errors.ChangedTensorError, match="CrossEntropyBackward"):
         sync.backward(loss)
+
+
+@pytest.mark.parametrize("labels", [np.array([0]), np.array([[0.25, 0.75]])], ids=["labels", "probabilities"])
+def test_a_class_weight_that_requires_grad_is_refused_and_not_detached(labels):
+    scores, weight = ag.tensor([[1.0, 2.0]], requires_grad=True), ag.tensor([1.0, 2.0], requires_grad=True)
+    losses = [lambda: nn.cross_entropy(scores, labels, weight=weight)]
+    if labels.dtype.kind == "i":
+        losses.append(lambda: nn.nll_loss(scores, labels, weight))
+
+    for loss in losses:
+        with pytest.raises(MissingDerivativeError, match=r"no derivative with respect to weight.*weight\.detach\(\)"):
+            loss()
+        with ag.no_grad():
+            assert not loss().requires_grad

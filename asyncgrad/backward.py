@@ -74,7 +74,8 @@ async def backward(
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
-    edges, grads = _start(roots, _one_for_each(tensors, roots, grad_tensors), create_graph)
+    given = (None,) * len(roots) if grad_tensors is None else _one_for_each(tensors, roots, grad_tensors)
+    edges, grads = _start(roots, given, create_graph)
     if wanted is not None:
         for tensor in wanted:
             if isinstance(tensor, Tracked) and tensor._history() is not None:

@@ -37,7 +37,6 @@ NOTHING = Nothing()
         lambda: ag.Tensor(np.ones(2), requires_grad=True),
         lambda: ag.Tensor(ag.tensor([1.0])),
         lambda: ag.Tensor([1.0], device="cpu", dtype=float),
-        lambda: ag.Tensor([1.0], None, 0, "cpu"),
     ],
 )
 def test_calling_the_class_makes_no_tensor_and_names_what_does(make):

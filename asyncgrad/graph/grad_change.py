@@ -385,11 +385,8 @@ def _array(total: Any, like: Tracked) -> Any:
 
 
 def may_take(grad: Any, variable: np.ndarray) -> bool:
-    """Tell whether an array that nobody else refers to may become a leaf's gradient as it stands."""
+    """Tell whether an array of a leaf's dtype that nobody else refers to may become its gradient as it stands."""
     if not hasattr(grad, "strides"):
-        return False
-    # A sum is in the byte order of this machine, whatever that of the leaf is.
-    if grad.dtype is not variable.dtype and grad.dtype != variable.dtype:
         return False
     flags = grad.flags
     if not (flags.owndata and flags.writeable):

@@ -102,7 +102,8 @@ class AccumulateGrad(Node):
         meta = variable._meta
         if meta is None or not meta.requires_grad:
             return None
-        sole = getrefcount(grad) <= _SOLE and may_take(grad, variable._data)
+        # A sum is in the byte order of this machine, whatever that of the leaf is.
+        sole = getrefcount(grad) <= _SOLE and grad.dtype is self.dtype and may_take(grad, variable._data)
         return change_grad(variable, grad, changes, sole=sole, listed=listed)
 
 
@@ -131,7 +132,7 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
             first = FirstGrads()
             changes.append(first)
         # Ahead of the call, which holds the array too.
-        sole = getrefcount(grad) <= _SOLE and may_take(grad, variable._data)
+        sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype and may_take(grad, variable._data)
         if not first.give(variable, grad, sole):
             leaf.accumulate(grad, changes, listed)
 

@@ -49,7 +49,6 @@ def fit(value: Any, metadata: InputMetadata) -> Any:
     """
     if not hasattr(value, "dtype"):
         return f"{values.describe(value)}, which is no array"
-    values.refuse_masked(value)
     if metadata.was_default_constructed:
         return "a gradient where an output has none"
     if value.shape != metadata.shape:
@@ -82,6 +81,8 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
     metadata = consumer.input_metadata[input_nr]
     if metadata is None or (is_array and value.shape == metadata.shape and value.dtype is metadata.dtype):
         return value
+    if not is_array:
+        values.refuse_masked(value)
     if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
         value = values.number(value, metadata.dtype, metadata.device)
     fitted = fit(value, metadata)

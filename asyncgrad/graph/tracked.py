@@ -121,13 +121,15 @@ class Tracked:
         data: Any = None,
         grad_fn: Node | None = None,
         output_nr: int = 0,
+        place: Any = None,
         device: Any = None,
         dtype: Any = None,
         requires_grad: Any = None,
     ) -> None:
-        # Whoever knows no more than the class takes it for `ag.tensor`; everybody else gives a device. The last two
-        # are there for that to be told whoever names them. Keyword-only, they would cost every tensor a percent.
-        if device is None or type(device) is str:
+        # Whoever knows no more than the class takes it for `ag.tensor`; everybody else gives a place, its device. The
+        # last three are there for that to be told whoever names them. Keyword-only, they would cost every tensor a
+        # percent.
+        if place is None:
             raise ArgumentTypeError(
                 f"{type(self).__name__}(...) makes no tensor of data: write ag.tensor(data), or ag.asarray(data) to "
                 "share its memory"
@@ -139,7 +141,7 @@ class Tracked:
         #: None until the first in-place write, or until the memory is shared with another tensor.
         self._counter: VersionCounter | None = None
         self._view = None
-        self._device = device
+        self._device = place
 
     def _requires_grad(self) -> bool:
         if self._grad_fn is not None:

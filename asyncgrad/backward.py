@@ -32,6 +32,12 @@ __all__ = ["backward", "grad"]
 Root = Tracked | GradientEdge
 
 
+_CYCLE_WARNING = (
+    "backward() with create_graph=True makes each leaf and its gradient refer to each other, which only the garbage "
+    "collector frees: prefer await ag.grad(...), or set .grad to None afterwards"
+)
+
+
 async def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -81,10 +87,7 @@ async def backward(
             if isinstance(tensor, Tracked) and tensor._history() is not None:
                 tensor.retain_grad()  # type: ignore[attr-defined]
     if create_graph:
-        warn(
-            "backward() with create_graph=True makes each leaf and its gradient refer to each other, which only "
-            "the garbage collector frees: prefer await ag.grad(...), or set .grad to None afterwards"
-        )
+        warn(_CYCLE_WARNING)
     await Engine.execute(
         edges,
         grads,

@@ -95,20 +95,6 @@ def once_differentiable(backward: F) -> F:
             "above `def backward(ctx, ...)`, and @staticmethod above that"
         )
     name = getattr(backward, "__qualname__", type(backward).__name__)
-    message = (
-        f"{name} is marked once_differentiable, and its result was to be differentiated: "
-        "remove the mark if its formula is made of differentiable functions"
-    )
-
-    def guarded(result: Any, ctx: Any, taken: _Taken) -> Any:
-        if not taken.is_recorded:
-            return result
-        several = isinstance(result, (tuple, list))
-        edges = [*map(gradient_edge, taken.tensors), *(edges_of(ctx) if isinstance(ctx, FunctionContext) else ())]
-        device = taken.tensors[0]._device if taken.tensors else None
-        results = without_derivative(result if several else (result,), edges, device, message)
-        return tuple(results) if several else results[0]
-
     if inspect.iscoroutinefunction(backward):
 
         @functools.wraps(backward)
@@ -116,7 +102,7 @@ def once_differentiable(backward: F) -> F:
             taken = _Taken(grads)
             with watched_no_grad(taken.watcher):
                 result = await backward(ctx, *grads)
-            return guarded(result, ctx, taken)
+            return _guarded(result, ctx, taken, name)
 
     else:
 
@@ -125,9 +111,24 @@ def once_differentiable(backward: F) -> F:
             taken = _Taken(grads)
             with watched_no_grad(taken.watcher):
                 result = backward(ctx, *grads)
-            return guarded(result, ctx, taken)
+            return _guarded(result, ctx, taken, name)
 
     return wrapper  # type: ignore[return-value]
+
+
+def _guarded(result: Any, ctx: Any, taken: _Taken, name: str) -> Any:
+    """Return what the marked backward of that name returned, so that its derivative raises where it is recorded."""
+    if not taken.is_recorded:
+        return result
+    several = isinstance(result, (tuple, list))
+    edges = [*map(gradient_edge, taken.tensors), *(edges_of(ctx) if isinstance(ctx, FunctionContext) else ())]
+    device = taken.tensors[0]._device if taken.tensors else None
+    message = (
+        f"{name} is marked once_differentiable, and its result was to be differentiated: "
+        "remove the mark if its formula is made of differentiable functions"
+    )
+    results = without_derivative(result if several else (result,), edges, device, message)
+    return tuple(results) if several else results[0]
 
 
 @final

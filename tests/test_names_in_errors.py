@@ -69,3 +69,9 @@ def test_a_sparse_matrix_on_the_left_is_named() -> None:
 def test_a_conversion_by_the_users_own_code_names_no_function() -> None:
     with pytest.raises(RequiresGradError, match=r"^converting a tensor of shape \(2, 2\) that requires grad"):
         np.asarray(leaf())
+
+
+def test_a_function_that_stands_in_a_private_module_is_named_as_it_is_called():
+    x = ag.tensor(1.0, requires_grad=True)
+    with pytest.raises(RequiresGradError, match=r"^numpy\.full has no derivative rule"):
+        np.full(2, x)

@@ -40,18 +40,30 @@ def calling_function(depth: int = 1) -> str | None:
         for name in frame.f_code.co_freevars:
             # The function that a wrapper stands for.
             wrapped = frame.f_locals.get(name)
-            entries.append((_public(getattr(wrapped, "__module__", None)), getattr(wrapped, "__qualname__", name)))
-        entries.append((_public(frame.f_globals.get("__name__")), frame.f_code.co_qualname))
+            entries.append((str(getattr(wrapped, "__module__", "")), getattr(wrapped, "__qualname__", name)))
+        entries.append((str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname))
         frame = frame.f_back
     for module, name in reversed(entries):
+        shown = _shortest(module, name.partition(".")[0])
         # What wraps a function has a name that nobody can look up.
-        if hasattr(sys.modules.get(module), name.partition(".")[0]):
-            return f"{module}.{name}"
-    return ".".join(entries[-1]) if entries else None
+        if shown is not None:
+            return f"{shown}.{name}"
+    return f"{_public(entries[-1][0])}.{entries[-1][1]}" if entries else None
 
 
-def _public(module: str | None) -> str:
-    return ".".join(part for part in (module or "").split(".") if not part.startswith("_"))
+def _shortest(module: str, name: str) -> str | None:
+    """Return the outermost public package that has what is called so in a module: numpy has numpy._core.numeric's."""
+    meant = getattr(sys.modules.get(module), name, None)
+    parts = _public(module).split(".")
+    packages = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    if meant is None:
+        # As of a method whose class lies elsewhere.
+        return next((package for package in reversed(packages) if hasattr(sys.modules.get(package), name)), None)
+    return next((package for package in packages if getattr(sys.modules.get(package), name, None) is meant), None)
+
+
+def _public(module: str) -> str:
+    return ".".join(part for part in module.split(".") if not part.startswith("_"))
 
 
 def _root(frame: FrameType) -> str:

@@ -12,9 +12,9 @@ from .current import will_execute as will_execute
 from .engine import Engine as Engine
 from .exec_info import Capture as Capture
 from .exec_info import ExecInfo as ExecInfo
+from .graph_task import CPU_DEVICE as CPU_DEVICE
+from .graph_task import NO_DEVICE as NO_DEVICE
 from .graph_task import GraphTask as GraphTask
-from .task_record import CPU_DEVICE as CPU_DEVICE
-from .task_record import NO_DEVICE as NO_DEVICE
 from .workers import Statistics as Statistics
 from .workers import statistics as statistics
 

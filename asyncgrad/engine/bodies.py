@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from .device import Device
     from .errand import Call
+    from .executor import NodeTurn
     from .graph_task import GraphTask
 
 __all__ = ["Bodies", "called", "forget", "send_away"]
@@ -146,18 +147,14 @@ class Bodies:
         #: What a body raised, and the driver with it.
         self._raised: BaseException | None = None
 
-    def start(self) -> None:
+    def start(self, turn: NodeTurn) -> None:
         """Step the node whose turn it is; what suspends goes on as a task of its own."""
-        graph_task = self._graph_task
-        turn, graph_task.turn = graph_task.turn, None
-        assert turn is not None
-        node = turn.node
+        graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        del turn
         coroutine = self._sent(node_task) if is_elsewhere(node.device) else node_task.run()
         stepped = self._step(coroutine, node_task.name, node)
         if not stepped.done():
-            graph_task.suspended()
+            graph_task.executor.suspended()
         # As in SteppedTask.start().
         del stepped
 
@@ -218,7 +215,7 @@ class Bodies:
         """Count a body that has ended as no longer running, since after a failure nobody collects it."""
         node = self.running[stepped]
         if node is not None:
-            self._graph_task.discount(node)
+            self._graph_task.executor.discount(node)
 
     def _wake_driver(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -283,10 +280,10 @@ class Bodies:
         while self._finished:
             node, outputs = self._outcome(self._finished.popleft())
             if node is not None:
-                self._graph_task.end_turn(node, outputs)
+                self._graph_task.executor.end_turn(node, outputs)
             # A leaf takes over an array that nobody else holds.
             del outputs
-        self._graph_task.is_ended_by(None)
+        self._graph_task.executor.node = None
 
     async def run_callbacks(self) -> None:
         """Run the final callbacks, also those that are queued meanwhile, one after the other."""
@@ -311,7 +308,7 @@ class Bodies:
 
     def _outcome(self, stepped: SteppedTask) -> tuple[Node | None, tuple[Any, ...] | None]:
         node = self.running.pop(stepped)
-        self._graph_task.is_ended_by(node)
+        self._graph_task.executor.node = node
         if stepped.cancelled():
             what = "a final callback" if node is None else f"the body of {node.name}"
             error: BaseException | None = stepped.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")

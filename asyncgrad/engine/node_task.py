@@ -19,7 +19,7 @@ from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.tracked import Tracked
 from .body import Body, prefers_worker
-from .counted import wrong_count
+from .dependency_executor import wrong_count
 from .device import has_own_way, has_places
 from .in_flight import take_place
 from .locks import acquire, release, try_acquire

@@ -13,21 +13,20 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from .compiling import compile_backward, forget
 from .description import Cannot, Description
+from .executor import AN_ERROR, OTHER_GRAPH, CompiledExecutor, CompilingExecutor
 from .families import Candidate, Family, State, sketch_of
-from .gait import AN_ERROR, OTHER_GRAPH, CompiledGait
 from .gathering import CHANGED_MEANWHILE, describe, give_sources
-from .preparing import CompilingGait
 from .slices import at_once
 
 if TYPE_CHECKING:
     from ...graph.node import Node
     from ..exec_info import ExecInfos
+    from ..executor import Executor
     from ..graph_task import GraphTask
     from .program import Program
     from .slices import Slices
@@ -115,10 +114,19 @@ class Cache:
         with self._lock:
             self._reasons[reason] += 1
 
-    def find(self, task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait | CompilingGait | None:
-        """Return the gait of a function compiled for a backward like this one, or None.
+    def find(
+        self, task: GraphTask, after: int, grad: Any, input_nr: int, otherwise: Callable[[GraphTask, Any], Executor]
+    ) -> CompiledExecutor | CompilingExecutor | None:
+        """Return the executor of a function compiled for a backward like this one, or None.
 
         If such a backward has been seen `after` times, it is one that compiles the function first.
+
+        Args:
+            task: the backward.
+            after: how often such a one is to have been seen.
+            grad: what arrives at its root.
+            input_nr: at which of its inputs.
+            otherwise: makes the executor where it turns out that no function is to be had.
         """
         root, limits = task.root, task.limits
         sketch = sketch_of(root, limits, len(task.captured), task.keep_graph, input_nr)
@@ -135,15 +143,22 @@ class Cache:
                     self._reasons["a body that is measured"] += 1
                     return None
                 program.last_used = self._uses()
-                return CompiledGait(program, root, grad, self.ended, (family, state, description, limits))
+                return CompiledExecutor(task, program, root, grad, self.ended, (family, state, description, limits))
             if not self._is_to_be_walked(state, after):
                 self._reasons["seen too seldom"] += 1
                 return None
         sought = _Sought(sketch, root, limits, len(task.captured), task.keep_graph, input_nr, after)
-        return CompilingGait(self._found(sought, family, state), grad, input_nr)
+        return CompilingExecutor(task, self._found_or(sought, family, state, otherwise), grad)
 
-    def _found(self, sought: _Sought, family: Family, state: State) -> Slices[Callable[..., CompiledGait] | None]:
-        """Return what makes the gait, of a gradient, of the function that walking and compiling gives; None if none."""
+    def _found_or(
+        self, sought: _Sought, family: Family, state: State, otherwise: Callable[[GraphTask, Any], Executor]
+    ) -> Slices[Callable[[GraphTask, Any], Executor]]:
+        return (yield from self._found(sought, family, state)) or otherwise
+
+    def _found(
+        self, sought: _Sought, family: Family, state: State
+    ) -> Slices[Callable[[GraphTask, Any], CompiledExecutor] | None]:
+        """Return what makes the executor of the function that walking and compiling gives; None if there is none."""
         with self._lock:
             if state.is_busy:
                 self._reasons["another backward compiles it"] += 1
@@ -171,7 +186,7 @@ class Cache:
         description, program, state = found
         program.last_used = self._uses()
         entry = (family, state, description, sought.limits)
-        return partial(CompiledGait, program, sought.root, ended=self.ended, entry=entry)
+        return lambda task, grad: CompiledExecutor(task, program, sought.root, grad, self.ended, entry)
 
     def ended(
         self,

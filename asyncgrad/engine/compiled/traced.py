@@ -18,7 +18,7 @@ from ...graph.compiled_args import BodySource
 from ...graph.naming import identify
 from ...graph.packed import Packed, abandon
 from ..body import prefers_worker, run_here
-from ..counted import wrong_count
+from ..dependency_executor import wrong_count
 from ..device import needs_care
 from .program import Waits
 

@@ -72,7 +72,7 @@ class Writer(StepWriter):
         is_first = not begin
         text.emit_head(f"async def {name}(task, deadline{base}, {', '.join(self._rename(is_first))}):")
         if is_first and self._is_careful:
-            text.emit("left = task.plain.count_edges(n0)")
+            text.emit("left = task.executor.count_edges(n0)")
         if self._limited:
             text.emit("limits, captured, whole = task.limits, task.captured, task.limits.whole")
         for index in range(begin, end):

@@ -1,4 +1,4 @@
-"""The driver of a blocking backward: no event loop, unless a node may suspend and none runs in this thread."""
+"""The drivers of a backward, awaited and blocking: each has one loop, which runs the executor and NodeTasks in turn."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import inspect
 import threading
 from contextlib import nullcontext
 from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW
 from ..errors import BlockingError
-from ..graph.naming import identify
-from .bodies import called, forget, send_away
+from ..graph.anomaly import forward_notes
+from ..graph.naming import identify, place_of
+from ..scheduling import LOOP_BUDGET
+from .bodies import Bodies, called, forget, send_away
 from .device import device_here, is_elsewhere
-from .driving import drive, say_where
-from .gait import Gait
+from .executor import NodeTurn, Stop
 from .new_stack import NESTED_ON_ONE_STACK, on_a_new_stack
 from .node_task import NodeTask
-from .running import loop_is_running, run_apart
+from .notes import add_note
+from .pacing import breathe
+from .running import loop_is_running, run_apart, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,7 +31,67 @@ if TYPE_CHECKING:
     from .errand import Errand
     from .graph_task import GraphTask
 
-__all__ = ["drive_blocking"]
+__all__ = ["drive", "drive_blocking"]
+
+
+async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
+    """Drive a task to its end, final callbacks included, suspending where its nodes do.
+
+    Args:
+        graph_task: the task.
+        turn: of a node that a blocking driver has left, since it may suspend.
+    """
+    budget = LOOP_BUDGET.get()
+    in_context = graph_task.context.run
+    bodies: Bodies | None = None
+    deadline = perf_counter() + budget
+    try:
+        while True:
+            if bodies is not None and bodies.is_held_up():
+                step: Stop | NodeTurn | None = None
+                await bodies.wait()
+                deadline = perf_counter() + budget
+            else:
+                step, turn = turn or in_context(graph_task.executor.run, deadline), None
+                if step is Stop.DRAINED:
+                    if bodies is None or not bodies.running:
+                        break
+                    await bodies.wait()
+                    deadline = perf_counter() + budget
+                elif isinstance(step, NodeTurn):
+                    bodies = bodies or Bodies(graph_task, running_loop())
+                    bodies.start(step)
+            if bodies is not None:
+                bodies.collect()
+            # Bodies that do not suspend spend the budget too.
+            if step is Stop.BUDGET_SPENT or perf_counter() > deadline:
+                if bodies is None:
+                    await breathe()
+                else:
+                    await bodies.breathe()
+                    # One may have failed meanwhile, and then no further node is to start.
+                    bodies.collect()
+                graph_task.executor.recheck()
+                deadline = perf_counter() + budget
+        captured: list[Any] = in_context(graph_task.finish)
+        if graph_task.completion is None and bodies is None:
+            return captured
+        bodies = bodies or Bodies(graph_task, running_loop())
+        await bodies.run_callbacks()
+        await bodies.let_a_cancellation_in()
+        return captured
+    except BaseException as error:
+        node = graph_task.executor.node
+        graph_task.fail()
+        if graph_task.exit_on_error and graph_task.completion is not None:
+            graph_task.completion.fail(error)
+        _say_where(graph_task, error, node)
+        try:
+            if bodies is not None:
+                await bodies.end_all(error)
+        finally:
+            graph_task.put_back()
+        raise
 
 
 def drive_blocking(graph_task: GraphTask) -> list[Any]:
@@ -40,51 +104,34 @@ def drive_blocking(graph_task: GraphTask) -> list[Any]:
 def _drive_here(graph_task: GraphTask) -> list[Any]:
     in_context = graph_task.context.run
     try:
-        while (gait := in_context(graph_task.run_plain, inf)) is Gait.CAREFUL:
-            if not _run_turn(graph_task):
-                return run_apart(drive(graph_task))
-        if gait is Gait.DRAINED:
-            in_context(graph_task.finish_plain)
-            if graph_task.completion is None:
-                return graph_task.captured
-        elif not _run_counted(graph_task):
-            return run_apart(drive(graph_task))
-        captured = graph_task.results()
+        while (step := in_context(graph_task.executor.run, inf)) is not Stop.DRAINED:
+            if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):
+                return run_apart(drive(graph_task, step))
+        captured: list[Any] = in_context(graph_task.finish)
         if not _run_callbacks(graph_task):
             return run_apart(drive(graph_task))
         return captured
     except BaseException as error:
         if not graph_task.has_error:
-            node = graph_task.failed_node
+            node = graph_task.executor.node
             graph_task.fail()
-            say_where(graph_task, error, node)
+            _say_where(graph_task, error, node)
             graph_task.put_back()
         raise
 
 
-def _run_counted(graph_task: GraphTask) -> bool:
-    """Run what is left in the counted gait; False where an event loop is to take over before the node in `turn`."""
-    while graph_task.context.run(graph_task.run_counted, inf) is Gait.CAREFUL:
-        if not _run_turn(graph_task):
-            return False
-    return True
-
-
-def _run_turn(graph_task: GraphTask) -> bool:
-    """Run the node in `turn`; False where an event loop is to take over before it."""
-    turn = graph_task.turn
-    assert turn is not None
+def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
+    """Run a node whose turn it is; False where an event loop is to take over before it."""
     node_task = NodeTask(graph_task, turn.node, turn.grads)
     is_away = is_elsewhere(turn.node.device)
     if (is_away or node_task.may_suspend() or node_task.prefers_worker()) and not loop_is_running():
         return False
-    graph_task.turn = turn = None
     node = node_task.node
     if is_away:
         outputs = _run_away(node_task)
     else:
         outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
-    graph_task.end_turn(node, outputs)
+    graph_task.executor.end_turn(node, outputs)
     return True
 
 
@@ -167,3 +214,13 @@ def _step_once(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:
 
 def _look_at_the_end(ended: Any) -> Any:
     return ended.cancelled() or ended.exception()
+
+
+def _say_where(graph_task: GraphTask, error: BaseException, node: Node | None) -> None:
+    """Say in the error that ends a backward which node it comes from, if it comes from one."""
+    if node is None:
+        return
+    add_note(error, f"in {node.name} ({place_of(node)})")
+    if graph_task.anomaly is not None:
+        for note in forward_notes(node):
+            add_note(error, note)

@@ -22,6 +22,7 @@ __all__ = [
     "in_rows",
     "inverse_permutation",
     "kept_shape",
+    "laid_by_ufunc",
     "laid_like",
     "largest_over",
     "product_over",
@@ -122,6 +123,14 @@ def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
 def laid_like(result: Any, like: Any) -> Any:
     """Return a result that nobody else has seen, laid out in memory as a copy of `like`, of the same shape, is."""
     return _laid(result, lambda array: np.empty_like(raw(like), array.dtype))
+
+
+def laid_by_ufunc(result: Any, operands: Sequence[Any]) -> Any:
+    """Return a result that nobody else has seen, laid out in memory as a ufunc lays out that of these operands."""
+    arrays = [np.asarray(raw(operand)) for operand in operands]
+    flags = [["readonly"] for _ in arrays] + [["writeonly", "allocate"]]
+    allocated: Any = np.nditer([*arrays, None], ["zerosize_ok"], flags).operands[-1]
+    return _laid(result, lambda array: np.empty_like(allocated, array.dtype))
 
 
 def in_rows(result: Any) -> Any:

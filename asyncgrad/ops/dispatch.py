@@ -14,6 +14,7 @@ from ..graph.one_device import check_one_device, several_met
 from ..graph.tracked import Tracked
 from ..graph.values import raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, plainly, write, write_by
+from .axes import laid_by_ufunc
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
@@ -83,9 +84,13 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
         # That of a comparison is the dtype of its result.
         rule = functools.partial(rule, dtype=dtype)
     elif dtype is not None:
+        given = inputs
         inputs = tuple(
             value.astype(dtype, casting="same_kind") if hasattr(value, "astype") else value for value in inputs
         )
+        if out is None and ufunc.signature is None and ufunc.nout == 1:
+            # Operands that are cast one by one lie in memory otherwise than what a ufunc casts as it goes.
+            return laid_by_ufunc(rule(*inputs), given)
     if where is not True:
         refuse_masked(where)
         return _where(ufunc, rule, inputs, out, where)

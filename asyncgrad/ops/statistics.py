@@ -58,7 +58,7 @@ def _without_nans(plain: Callable[..., Any], filling: float) -> Callable[..., An
     """Return a reduction to which each nan is `filling`."""
 
     def reduction(a: Any, *args: Any, **kwargs: Any) -> Any:
-        return plain(np.where(np.isnan(raw(a)), filling, a), *args, **kwargs)
+        return plain(laid_like(np.where(np.isnan(raw(a)), filling, a), a), *args, **kwargs)
 
     reduction.__name__ = f"nan{plain.__name__}"
     reduction.__doc__ = f"Return numpy.{plain.__name__} of what is no nan, each of which counts as {filling}."

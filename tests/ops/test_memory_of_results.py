@@ -6,6 +6,7 @@ which are laid out in memory in several ways, and the outcomes are compared.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -246,3 +247,22 @@ def test_a_write_by_an_index_changes_what_it_changes_in_numpy(index: str, value:
     cases = [Case((form, INDICES[index], value)) for form in FORMS if value is not form]
 
     assert _differences(operator.setitem, cases) == []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.add(x[..., None], x[..., None], dtype=complex),
+        lambda x: np.multiply(x, x.T if x.ndim == 2 else x, dtype=complex),
+        lambda x: np.exp(x, dtype=complex),
+        lambda x: np.nansum(x, 1),
+        lambda x: np.nanprod(x, 0),
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 3), (2, 1), (0, 3)])
+def test_a_result_of_a_broadcast_view_lies_in_memory_as_numpys_own(function, shape):
+    whole = np.broadcast_to(np.linspace(0.5, 1.5, math.prod(shape)).reshape(shape), (3, *shape))
+    found, expected = function(np.broadcast_to(ag.tensor(whole[0]), whole.shape)), function(whole)
+
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert expected.size == 0 or found.numpy().strides == expected.strides

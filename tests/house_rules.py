@@ -67,7 +67,7 @@ MAY_IMPORT = {
 DEVICES_MAY_IMPORT = {
     "asyncgrad.engine.body",
     "asyncgrad.engine.device",
-    "asyncgrad.engine.job",
+    "asyncgrad.engine.remote",
     "asyncgrad.errors",
     "asyncgrad.graph.values",
 }
@@ -81,13 +81,13 @@ OPTIONAL = {"autograd", "graphviz", "matplotlib", "sklearn", "threadpoolctl", "t
 # --- who may touch asyncio -----------------------------------------------------------------------
 
 MAKES_TASKS = {
-    "asyncgrad.engine.bodies",
-    "asyncgrad.engine.loop_thread",
-    "asyncgrad.engine.stepping",
+    "asyncgrad.engine.task_group",
+    "asyncgrad.engine.loops",
+    "asyncgrad.engine.eager_task",
     "asyncgrad.testing.device_contract",
     "asyncgrad.testing.schedule_loop",
 }
-STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.running", "asyncgrad.testing.explore"}
+STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.loops", "asyncgrad.testing.explore"}
 
 #: Of any object: `loop.create_task` as much as `asyncio.create_task`.
 TASK_MAKERS = {
@@ -120,12 +120,12 @@ PURE = (
     "asyncgrad.engine.compiled.writing",
     "asyncgrad.engine.dependency_executor",
     "asyncgrad.engine.exec_info",
-    "asyncgrad.engine.execution_order",
+    "asyncgrad.engine.exec_info",
     "asyncgrad.engine.executor",
     "asyncgrad.engine.graph_task",
-    "asyncgrad.engine.input_buffer",
+    "asyncgrad.engine.queues",
     "asyncgrad.engine.fast_path",
-    "asyncgrad.engine.ready_queue",
+    "asyncgrad.engine.queues",
 )
 
 # --- sizes ---------------------------------------------------------------------------------------

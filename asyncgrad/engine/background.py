@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import BLOCKING
 from ..errors import BlockingError, GraphError
-from .leftovers import BACKGROUND_TASKS
+from .eager_task import SteppedTask
+from .loops import BACKGROUND_TASKS, loop_is_running, run_apart, running_loop
 from .notes import add_note
-from .running import loop_is_running, run_apart, running_loop
-from .stepping import SteppedTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..graph.packed import abandon
 from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
-from .errand import Call
+from .remote import Call
 from .workers import WORKER_POOL
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from ..graph.node import Node
-    from .bodies import Bodies
+    from .task_group import Bodies
 
 __all__ = ["Body", "prefers_worker", "run_here"]
 

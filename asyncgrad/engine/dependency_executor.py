@@ -14,10 +14,9 @@ from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
 from .body import prefers_worker, run_here
 from .device import needs_care
-from .execution_order import count_edges
+from .exec_info import count_edges
 from .executor import NodeTurn, Stop
-from .input_buffer import Arrival, InputBuffer
-from .ready_queue import ReadyQueue
+from .queues import Arrival, InputBuffer, ReadyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,21 +15,19 @@ from ..errors import BlockingError
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
 from ..scheduling import LOOP_BUDGET
-from .bodies import Bodies, called, forget, send_away
 from .device import device_here, is_elsewhere
 from .executor import NodeTurn, Stop
-from .new_stack import NESTED_ON_ONE_STACK, on_a_new_stack
+from .loops import NESTED_ON_ONE_STACK, breathe, loop_is_running, on_a_new_stack, run_apart, running_loop
 from .node_task import NodeTask
 from .notes import add_note
-from .pacing import breathe
-from .running import loop_is_running, run_apart, running_loop
+from .task_group import Bodies, called, forget, send_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..graph.node import Node
-    from .errand import Errand
     from .graph_task import GraphTask
+    from .remote import Errand
 
 __all__ = ["drive", "drive_blocking"]
 

@@ -14,19 +14,19 @@ from ..graph.node import Edge
 from .background import LoopBackground
 from .compiled.mode import COMPILED_AFTER, find_compiled
 from .dependency_executor import DependencyExecutor
+from .device_limit import PLACE
 from .driver import drive, drive_blocking
 from .exec_info import ExecInfos, stepwise
 from .fast_path import FastPath
 from .graph_task import GraphTask
-from .in_flight import PLACE
-from .pacing import Pace
+from .loops import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..graph.node import Node
+    from .device_limit import Place
     from .executor import Executor
-    from .in_flight import Place
 
 __all__ = ["Engine"]
 

@@ -11,10 +11,8 @@ from ..graph.grad_change import continue_sum, hand_over, settle_all
 from ..graph.heavy import Heavy
 from ..graph.leaf import AccumulateGrad, accumulate_all
 from .completion import MAKING, Completion
-from .exec_info import ExecInfos, as_tensors
-from .execution_order import execution_order, nodes_below
-from .streams import streams_met
-from .task_streams import TaskStreams
+from .exec_info import ExecInfos, as_tensors, execution_order, nodes_below
+from .streams import TaskStreams, streams_met
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
     from ..graph.grad_change import Change, GradChange
     from ..graph.node import Node
     from .completion import CompletionFuture
-    from .deeper_first import DeeperFirst
-    from .errand import Errand
     from .executor import Executor
+    from .remote import Errand
+    from .task_group import DeeperFirst
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
 

@@ -21,18 +21,18 @@ from ..graph.tracked import Tracked
 from .body import Body, prefers_worker
 from .dependency_executor import wrong_count
 from .device import has_own_way, has_places
-from .in_flight import take_place
-from .locks import acquire, release, try_acquire
-from .running import loop_is_running, run_apart
+from .device_limit import take_place
+from .loops import loop_is_running, run_apart
+from .node_lock import acquire, release, try_acquire
 from .streams import enter_streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..graph.node import Node, Special
-    from .bodies import Bodies
     from .device import Device
     from .graph_task import GraphTask
+    from .task_group import Bodies
 
 __all__ = ["NodeTask"]
 

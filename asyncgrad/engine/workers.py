@@ -19,7 +19,7 @@ from .blas import BlasThreads
 
 if TYPE_CHECKING:
     from ..scheduling import Quota
-    from .errand import Call
+    from .remote import Call
 
 __all__ = ["Statistics", "WORKER_POOL", "WorkerPool", "statistics"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.input_buffer import InputBuffer
+from asyncgrad.engine.queues import InputBuffer
 from asyncgrad.extend import derivative, primitive
 from tests.engine.bodies import address, calling, leaf, split
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.deeper_first import DeeperFirst
-from asyncgrad.engine.locks import acquire, release, try_acquire
+from asyncgrad.engine.node_lock import acquire, release, try_acquire
+from asyncgrad.engine.task_group import DeeperFirst
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.testing import explore
 from tests.engine.bodies import Held, awaiting, calling, leaf, loop_budget, settle

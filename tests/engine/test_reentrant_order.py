@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.deeper_first import DeeperFirst
+from asyncgrad.engine.task_group import DeeperFirst
 from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 
 

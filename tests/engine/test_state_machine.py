@@ -17,8 +17,7 @@ from asyncgrad.engine.engine import _uncompiled
 from asyncgrad.engine.exec_info import init_to_execute
 from asyncgrad.engine.executor import NodeTurn, Stop
 from asyncgrad.engine.graph_task import GraphTask
-from asyncgrad.engine.input_buffer import InputBuffer
-from asyncgrad.engine.ready_queue import ReadyQueue
+from asyncgrad.engine.queues import InputBuffer, ReadyQueue
 from asyncgrad.graph import Edge, Node
 from tests.engine.bodies import calling, leaf, node_by_node
 

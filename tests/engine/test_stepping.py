@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.stepping import SteppedTask
+from asyncgrad.engine.eager_task import SteppedTask
 from tests.engine.bodies import Held, awaiting, leaf, settle
 
 

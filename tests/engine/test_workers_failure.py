@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.errand import Call
+from asyncgrad.engine.remote import Call
 
 from .heavy import PATIENCE, always, in_threads, large, watched
 

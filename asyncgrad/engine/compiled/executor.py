@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ...errors import GraphError
 from ...graph.heavy import Heavy
 from ...graph.node import LEAF_ORDER, became_special
-from ..execution_order import nodes_below
+from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop
 from ..fast_path import FastPath
 from .careful import changed_edges

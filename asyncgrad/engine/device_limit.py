@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ..context import BLOCKING
 from ..errors import BlockingError, DeviceError
-from .running import running_loop
+from .loops import running_loop
 
 if TYPE_CHECKING:
     from .device import Device

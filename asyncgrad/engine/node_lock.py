@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import BLOCKING, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.naming import identify
-from .running import loop_thread, running_loop
+from .loops import loop_thread, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -18,7 +18,7 @@ from .context import enable_grad as enable_grad
 from .context import is_grad_enabled as is_grad_enabled
 from .context import no_grad as no_grad
 from .context import set_grad_enabled as set_grad_enabled
-from .engine.compiled.mode import compiled_autograd as compiled_autograd
+from .engine.compiled.api import compiled_autograd as compiled_autograd
 from .engine.device import default_device as default_device
 from .engine.device import device as device
 from .engine.loops import run as run

@@ -105,26 +105,17 @@ LOOP_STARTERS = {"asyncio.run", "asyncio.Runner", "asyncio.new_event_loop", "uvl
 
 #: State machines: no await, no asyncio, so that their tests need no loop.
 PURE = (
+    "asyncgrad.engine.compiled.api",
     "asyncgrad.engine.compiled.cache",
-    "asyncgrad.engine.compiled.compiling",
-    "asyncgrad.engine.compiled.description",
-    "asyncgrad.engine.compiled.families",
+    "asyncgrad.engine.compiled.calls",
+    "asyncgrad.engine.compiled.codegen",
     "asyncgrad.engine.compiled.executor",
-    "asyncgrad.engine.compiled.gathering",
-    "asyncgrad.engine.compiled.layout",
-    "asyncgrad.engine.compiled.measured",
-    "asyncgrad.engine.compiled.mode",
-    "asyncgrad.engine.compiled.slices",
-    "asyncgrad.engine.compiled.steps",
-    "asyncgrad.engine.compiled.traced",
-    "asyncgrad.engine.compiled.writing",
+    "asyncgrad.engine.compiled.trace",
     "asyncgrad.engine.dependency_executor",
     "asyncgrad.engine.exec_info",
-    "asyncgrad.engine.exec_info",
     "asyncgrad.engine.executor",
-    "asyncgrad.engine.graph_task",
-    "asyncgrad.engine.queues",
     "asyncgrad.engine.fast_path",
+    "asyncgrad.engine.graph_task",
     "asyncgrad.engine.queues",
 )
 

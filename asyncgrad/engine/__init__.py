@@ -1,8 +1,8 @@
 """How a graph runs. Nothing in here knows NumPy."""
 
+from .compiled.api import compiled_source as compiled_source
+from .compiled.api import compiled_stats as compiled_stats
 from .compiled.cache import CompiledStats as CompiledStats
-from .compiled.mode import compiled_source as compiled_source
-from .compiled.mode import compiled_stats as compiled_stats
 from .completion import warn as warn
 from .current import current_execution_order as current_execution_order
 from .current import current_graph_task as current_graph_task

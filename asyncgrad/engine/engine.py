@@ -12,7 +12,7 @@ from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
 from .background import LoopBackground
-from .compiled.mode import COMPILED_AFTER, find_compiled
+from .compiled.api import COMPILED_AFTER, find_compiled
 from .dependency_executor import DependencyExecutor
 from .device_limit import PLACE
 from .driver import drive, drive_blocking

@@ -15,7 +15,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import layout
+from asyncgrad.engine.compiled import codegen
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.engine.compiled.executor import CompilingExecutor
 from asyncgrad.engine.executor import Stop
@@ -342,7 +342,7 @@ def test_no_piece_is_longer_than_one_can_be(cache):
 
     pieces = source.split("async def ")[1:-1]
     steps = [piece.count("Backward, ") for piece in pieces]
-    assert max(steps) <= layout.PIECE
+    assert max(steps) <= codegen.PIECE
     # A cell is longer than a piece, and is written once; the first two repetitions and the ends are written apart.
     assert sum(steps) < 4 * 86
 

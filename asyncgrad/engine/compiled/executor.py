@@ -17,7 +17,7 @@ from ...graph.node import LEAF_ORDER, became_special
 from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop
 from ..fast_path import FastPath
-from .careful import changed_edges
+from .calls import changed_edges
 from .program import Differs, Line, LineKind, Piece, Place, Program, Slot, Waits
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ...graph.node import Node
     from ..executor import Executor
     from ..graph_task import GraphTask
-    from .careful import CarefulTurn
-    from .slices import Slices
+    from .calls import CarefulTurn
+    from .trace import Slices
 
 __all__ = ["AN_ERROR", "OTHER_GRAPH", "CompiledExecutor", "CompilingExecutor"]
 

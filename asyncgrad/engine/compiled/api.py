@@ -16,8 +16,7 @@ from ...graph.values import describe
 from ..device import needs_care
 from ..exec_info import init_to_execute
 from .cache import CACHE, CompiledStats
-from .description import Cannot
-from .gathering import reason_of
+from .trace import Cannot, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

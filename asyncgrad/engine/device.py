@@ -35,7 +35,7 @@ __all__ = [
     "device_here",
     "device_of_new",
     "has_own_way",
-    "has_places",
+    "has_limit",
     "is_elsewhere",
     "loop_thread",
     "needs_care",
@@ -306,10 +306,10 @@ def is_elsewhere(device: Any) -> bool:
 
 def has_own_way(device: Any) -> bool:
     """Tell whether `device`, which may be None, runs every body in its own way, or a limited number at a time."""
-    return isinstance(device, Device) and (device.sees_all_bodies or has_places(device))
+    return isinstance(device, Device) and (device.sees_all_bodies or has_limit(device))
 
 
-def has_places(device: Device) -> bool:
+def has_limit(device: Device) -> bool:
     """Tell whether a body needs a place on `device`: a device with a worker sees to its limit by itself."""
     return device.max_in_flight is not None and not device.has_worker
 

@@ -17,17 +17,17 @@ from ..graph.naming import identify, place_of
 from ..scheduling import LOOP_BUDGET
 from .device import device_here, is_elsewhere
 from .executor import NodeTurn, Stop
-from .loops import NESTED_ON_ONE_STACK, breathe, loop_is_running, on_a_new_stack, run_apart, running_loop
+from .loops import NESTED_ON_ONE_STACK, loop_is_running, on_a_new_stack, run_apart, running_loop, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_note
-from .task_group import Bodies, called, forget, send_away
+from .task_group import NodeTaskGroup, called, forget, send_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..graph.node import Node
     from .graph_task import GraphTask
-    from .remote import Errand
+    from .remote import CoroutineJob
 
 __all__ = ["drive", "drive_blocking"]
 
@@ -41,42 +41,42 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
     """
     budget = LOOP_BUDGET.get()
     in_context = graph_task.context.run
-    bodies: Bodies | None = None
+    group: NodeTaskGroup | None = None
     deadline = perf_counter() + budget
     try:
         while True:
-            if bodies is not None and bodies.is_held_up():
+            if group is not None and group.is_held_up():
                 step: Stop | NodeTurn | None = None
-                await bodies.wait()
+                await group.wait()
                 deadline = perf_counter() + budget
             else:
                 step, turn = turn or in_context(graph_task.executor.run, deadline), None
                 if step is Stop.DRAINED:
-                    if bodies is None or not bodies.running:
+                    if group is None or not group.running:
                         break
-                    await bodies.wait()
+                    await group.wait()
                     deadline = perf_counter() + budget
                 elif isinstance(step, NodeTurn):
-                    bodies = bodies or Bodies(graph_task, running_loop())
-                    bodies.start(step)
-            if bodies is not None:
-                bodies.collect()
+                    group = group or NodeTaskGroup(graph_task, running_loop())
+                    group.start(step)
+            if group is not None:
+                group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or perf_counter() > deadline:
-                if bodies is None:
-                    await breathe()
+                if group is None:
+                    await yield_to_loop()
                 else:
-                    await bodies.breathe()
+                    await group.yield_to_loop()
                     # One may have failed meanwhile, and then no further node is to start.
-                    bodies.collect()
+                    group.collect()
                 graph_task.executor.recheck()
                 deadline = perf_counter() + budget
         captured: list[Any] = in_context(graph_task.finish)
-        if graph_task.completion is None and bodies is None:
+        if graph_task.completion is None and group is None:
             return captured
-        bodies = bodies or Bodies(graph_task, running_loop())
-        await bodies.run_callbacks()
-        await bodies.let_a_cancellation_in()
+        group = group or NodeTaskGroup(graph_task, running_loop())
+        await group.run_callbacks()
+        await group.let_a_cancellation_in()
         return captured
     except BaseException as error:
         node = graph_task.executor.node
@@ -85,8 +85,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
             graph_task.completion.fail(error)
         _say_where(graph_task, error, node)
         try:
-            if bodies is not None:
-                await bodies.end_all(error)
+            if group is not None:
+                await group.end_all(error)
         finally:
             graph_task.put_back()
         raise
@@ -136,29 +136,29 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
 def _run_away(node_task: NodeTask) -> Any:
     """Have the worker of its device run a node, and stand still until that has ended."""
     here = device_here()
-    errand = send_away(node_task, None)
+    job = send_away(node_task, None)
     error: BaseException | None = None
     try:
         # The very nodes that it waits for may need the worker that blocks here.
         with nullcontext() if here is None else here.stand_in():
-            _block_until_ended(errand)
-        error, errand.error = errand.error, None
+            _block_until_ended(job)
+        error, job.error = job.error, None
         if error is not None:
             raise error
-        return errand.result
+        return job.result
     finally:
-        forget(errand, node_task)
+        forget(job, node_task)
         # The traceback of an error leads back here: leave no cycle.
-        del errand, node_task, error
+        del job, node_task, error
 
 
-def _block_until_ended(errand: Errand) -> None:
-    """Stand still until an errand has ended, however often that is interrupted; raise the interruption then."""
+def _block_until_ended(job: CoroutineJob) -> None:
+    """Stand still until a job has ended, however often that is interrupted; raise the interruption then."""
     try:
-        errand.block_until_ended()
+        job.block_until_ended()
     except BaseException:
-        errand.cancel()
-        _block_until_ended(errand)
+        job.cancel()
+        _block_until_ended(job)
         raise
 
 

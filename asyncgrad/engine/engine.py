@@ -14,7 +14,7 @@ from ..graph.node import Edge
 from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
 from .dependency_executor import DependencyExecutor
-from .device_limit import PLACE
+from .device_limit import PERMIT
 from .driver import drive, drive_blocking
 from .exec_info import ExecInfos, stepwise
 from .fast_path import FastPath
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..graph.node import Node
-    from .device_limit import Place
+    from .device_limit import Permit
     from .executor import Executor
 
 __all__ = ["Engine"]
@@ -75,8 +75,8 @@ class Engine:
         captures = 0 if accumulate else len(inputs)
         graph_task = _new_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
         try:
-            if graph_task.outer is not None and (place := PLACE.get()) is not None:
-                captured = await _drive_without(place, graph_task)
+            if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
+                captured = await _drive_without(permit, graph_task)
             else:
                 captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
             if graph_task.completion is not None:
@@ -97,18 +97,18 @@ class Engine:
             graph_task.close()
 
 
-async def _drive_without(place: Place, graph_task: GraphTask) -> list[Any]:
-    """Drive a task that a body has called to its end, while others may have the body's place on its device."""
-    place.lend()
+async def _drive_without(permit: Permit, graph_task: GraphTask) -> list[Any]:
+    """Drive a task that a body has called to its end, while others may have the body's permit of its device."""
+    permit.lend()
     try:
         captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
     except BaseException:
-        place.take_back_at_once()
+        permit.force_again()
         raise
     if BLOCKING.get():
-        place.take_back_at_once()
+        permit.force_again()
     else:
-        await place.take_back()
+        await permit.acquire_again()
     return captured
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from .completion import CompletionFuture
     from .executor import Executor
-    from .remote import Errand
-    from .task_group import DeeperFirst
+    from .remote import CoroutineJob
+    from .task_group import DepthScheduler
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
 
@@ -139,9 +139,9 @@ class GraphTask:
         #: Final callbacks, delayed warnings and the completion future; None as long as nobody has any.
         self.completion: Completion | None = None
         #: The drivers that are about to go on, on the loop that drives this task; None where none does.
-        self.awake: DeeperFirst | None = None
+        self.awake: DepthScheduler | None = None
         #: The nodes that have been sent to their devices' workers; None as long as none has been.
-        self.away: dict[Node, Errand] | None = None
+        self.away: dict[Node, CoroutineJob] | None = None
         #: The sums in `.grad` that gradients are added to one by one, by leaf.
         self.sums = sums
         self.is_running, self.is_watched = True, False

@@ -28,7 +28,7 @@ __all__ = [
     "LoopThread",
     "NESTED_ON_ONE_STACK",
     "Pace",
-    "breathe",
+    "yield_to_loop",
     "finish_background",
     "loop_is_running",
     "loop_thread",
@@ -295,7 +295,7 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, None]], serving: threading.Ev
         serving.set()
 
 
-async def breathe() -> None:
+async def yield_to_loop() -> None:
     """Let the loop run everything else that is ready; nothing where the loop is none of asyncio's.
 
     Three turns, since a timer takes one to fire, one to set its future and one to wake its task
@@ -320,5 +320,5 @@ class Pace:
         """Suspend if the time budget is spent; never in a blocking call."""
         if perf_counter() < self._deadline or BLOCKING.get():
             return
-        await breathe()
+        await yield_to_loop()
         self._deadline = perf_counter() + LOOP_BUDGET.get()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from ..errors import DeviceError
-from .eager_task import SteppedTask
+from .eager_task import EagerTask
 from .loops import running_loop
 from .notes import add_note
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from .device import Device
 
-__all__ = ["Call", "Errand", "Job", "Mailbox", "call_on", "end_of", "send", "submit", "worker_died"]
+__all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "send", "submit", "worker_died"]
 
 
 class Job:
@@ -213,7 +213,7 @@ class _Sent(Job):
 
 
 @final
-class Call(_Sent):
+class FunctionJob(_Sent):
     """A plain function without arguments, run to its end by a worker, in `context`."""
 
     __slots__ = ("function", "seconds")
@@ -240,7 +240,7 @@ class Call(_Sent):
 
 
 @final
-class Errand(_Sent):
+class CoroutineJob(_Sent):
     """A coroutine, run by a worker that has an event loop, in `context`.
 
     Args:
@@ -264,7 +264,7 @@ class Errand(_Sent):
         self.coroutine = coroutine
         self.name = name
         self.device = device
-        self._task: SteppedTask | None = None
+        self._task: EagerTask | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_cancelled = False
         self._cancel_message: Any = None
@@ -275,7 +275,7 @@ class Errand(_Sent):
             self.coroutine.close()
             return None
         self._loop = asyncio.get_running_loop()
-        task = SteppedTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
+        task = EagerTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
         with self._lock:
             self._task = task
         if self._is_cancelled:
@@ -283,10 +283,10 @@ class Errand(_Sent):
         try:
             return None if task.start() else task
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del task
 
-    def _on_end(self, task: SteppedTask) -> None:
+    def _on_end(self, task: EagerTask) -> None:
         if task.cancelled():
             self.error = task.cancelled_by or asyncio.CancelledError()
         else:
@@ -339,7 +339,7 @@ class Errand(_Sent):
         self._end()
 
 
-async def end_of(job: Any) -> Any:
+async def join(job: Any) -> Any:
     """Return the result of a job that has been submitted, once it has ended; raise what it raised.
 
     Suspends. Cancelled, it cancels the job, and goes on only once that has ended.
@@ -370,7 +370,7 @@ async def end_of(job: Any) -> Any:
     except GeneratorExit:
         # The loop is gone. What suspends can be told to end; what computes is waited for.
         job.lose_sender()
-        if isinstance(job, Call):
+        if isinstance(job, FunctionJob):
             job.block_until_ended()
         raise
     finally:
@@ -384,7 +384,7 @@ async def call_on(device: Device, function: Callable[..., Any], args: Any, kwarg
     context = contextvars.copy_context()
     context.run(_enter, device)
     around = CURRENT_GRAPH_TASK.get()
-    errand = Errand(
+    job = CoroutineJob(
         _called(function, args, kwargs),
         getattr(function, "__qualname__", repr(function)),
         (0 if around is None else -1 - around.reentrant_depth, 0),
@@ -392,25 +392,25 @@ async def call_on(device: Device, function: Callable[..., Any], args: Any, kwarg
         Mailbox(running_loop()),
         device,
     )
-    send(errand, device)
-    return await end_of(errand)
+    send(job, device)
+    return await join(job)
 
 
-def submit(errand: Errand, device: Device) -> None:
-    """Have the worker of a device run an errand; where the device raises, the errand ends with that."""
+def submit(job: CoroutineJob, device: Device) -> None:
+    """Have the worker of a device run a job; where the device raises, the job ends with that."""
     try:
-        device.submit(errand)
+        device.submit(job)
     except Exception as error:
-        errand.refuse(error)
+        job.refuse(error)
 
 
-def send(errand: Errand, device: Device) -> None:
-    """Have an errand run where the device runs its work: by its worker, or here and now."""
+def send(job: CoroutineJob, device: Device) -> None:
+    """Have a job run where the device runs its work: by its worker, or here and now."""
     if device.has_worker and not device.is_here():
-        submit(errand, device)
+        submit(job, device)
     else:
-        errand.device = None
-        errand.run()
+        job.device = None
+        job.run()
 
 
 def _enter(device: Device) -> None:

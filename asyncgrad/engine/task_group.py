@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_NODE
 from .device import is_elsewhere
-from .eager_task import SteppedTask
-from .loops import NESTED_ON_ONE_STACK, Pace, breathe
+from .eager_task import EagerTask
+from .loops import NESTED_ON_ONE_STACK, Pace, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_later_error
-from .remote import Errand, Mailbox, end_of, submit
+from .remote import CoroutineJob, Mailbox, join, submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from .device import Device
     from .executor import NodeTurn
     from .graph_task import GraphTask
-    from .remote import Call
+    from .remote import FunctionJob
 
-__all__ = ["Bodies", "DeeperFirst", "called", "forget", "send_away"]
+__all__ = ["NodeTaskGroup", "DepthScheduler", "called", "forget", "send_away"]
 
 #: Held while hooks that hold up further nodes are counted, since they may run in several threads.
 _HOLDING_UP = threading.Lock()
@@ -47,7 +47,7 @@ async def called(callback: Callable[[], Any]) -> None:
         await result
 
 
-def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> Errand:
+def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
     """Have the worker of its device run a NodeTask, when its turn comes there.
 
     Args:
@@ -58,21 +58,21 @@ def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> Errand:
     node_task.is_sent = True
     device: Device = node.device
     priority = (-graph_task.reentrant_depth, node.order)
-    errand = Errand(node_task.run(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
+    job = CoroutineJob(node_task.run(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
     if graph_task.away is None:
         graph_task.away = {}
-    graph_task.away[node] = errand
-    submit(errand, device)
-    return errand
+    graph_task.away[node] = job
+    submit(job, device)
+    return job
 
 
-def forget(errand: Errand, node_task: NodeTask) -> None:
-    """Let a GraphTask forget the Errand of a NodeTask, if that has ended: its context leads back, and would be a cycle.
+def forget(job: CoroutineJob, node_task: NodeTask) -> None:
+    """Let a GraphTask forget the job of a NodeTask, if that has ended: its context leads back, and would be a cycle.
 
     One whose sender is gone may still run, and whoever waits for the node's lock is to know.
     """
     away = node_task.graph_task.away
-    if away is not None and errand.has_ended():
+    if away is not None and job.has_ended():
         away.pop(node_task.node, None)
 
 
@@ -82,32 +82,32 @@ def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
 
 
 @final
-class FarBodies:
+class RemoteTaskGroup:
     """What a NodeTask in another thread may ask of those that run beside it.
 
     Weak: where the loop that drives them is closed and forgotten, they are to end, and this NodeTask with them.
     """
 
-    __slots__ = ("_bodies",)
+    __slots__ = ("_group",)
 
-    def __init__(self, bodies: Bodies) -> None:
-        self._bodies = weakref.ref(bodies)
+    def __init__(self, group: NodeTaskGroup) -> None:
+        self._group = weakref.ref(group)
 
     def hold_up(self) -> None:
         """Start no further node until `let_go()`."""
-        bodies = self._bodies()
-        if bodies is not None:
-            bodies.hold_up()
+        group = self._group()
+        if group is not None:
+            group.hold_up()
 
     def let_go(self) -> None:
         """Note that a hook has ended that held up further nodes."""
-        bodies = self._bodies()
-        if bodies is not None:
-            bodies.let_go()
+        group = self._group()
+        if group is not None:
+            group.let_go()
 
 
 @final
-class Bodies:
+class NodeTaskGroup:
     """The suspended bodies of one GraphTask, and the wake-up of its driver."""
 
     __slots__ = (
@@ -130,17 +130,17 @@ class Bodies:
         self._loop = loop
         #: For bodies that run in other threads.
         self.mailbox = Mailbox(loop)
-        self._finished: deque[SteppedTask] = deque()
+        self._finished: deque[EagerTask] = deque()
         self._wake: asyncio.Future[None] | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
-        self.running: dict[SteppedTask, Node | None] = {}
+        self.running: dict[EagerTask, Node | None] = {}
         #: How many hooks run that no further node is to overlap.
         self._holding_up = 0
         #: Shared with the backward passes around this one on the same loop: those let deeper ones go first.
         outer = graph_task.outer
         shared = None if outer is None else outer.awake
         if shared is None or shared.loop is not loop:
-            shared = DeeperFirst(loop)
+            shared = DepthScheduler(loop)
         graph_task.awake = self._awake = shared
         self._is_awake = False
         self._cancels_before = _cancels_of_driver(loop)
@@ -155,7 +155,7 @@ class Bodies:
         stepped = self._step(coroutine, node_task.name, node)
         if not stepped.done():
             graph_task.executor.suspended()
-        # As in SteppedTask.start().
+        # As in EagerTask.start().
         del stepped
 
     async def _sent(self, node_task: NodeTask) -> Any:
@@ -165,30 +165,30 @@ class Bodies:
         meanwhile, unless this one may suspend: then it may wait for what another one does.
         """
         is_alone = node_task.graph_task.create_graph and not node_task.may_suspend()
-        node_task.bodies = FarBodies(self)
-        errand = send_away(node_task, self.mailbox)
+        node_task.group = RemoteTaskGroup(self)
+        job = send_away(node_task, self.mailbox)
         try:
-            return await self.result_of(errand, is_alone)
+            return await self.result_of(job, is_alone)
         finally:
-            forget(errand, node_task)
+            forget(job, node_task)
             # The traceback of an error leads back here: leave no cycle.
-            del errand, node_task
+            del job, node_task
 
-    async def result_of(self, job: Call | Errand, is_alone: bool) -> Any:
+    async def result_of(self, job: FunctionJob | CoroutineJob, is_alone: bool) -> Any:
         """Return the result of what runs in another thread, at its end; if alone, no further node starts meanwhile."""
         if is_alone:
             self.hold_up()
         try:
-            return await end_of(job)
+            return await join(job)
         finally:
             if is_alone:
                 self.let_go()
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del job
 
-    def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> SteppedTask:
+    def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> EagerTask:
         graph_task = self._graph_task
-        stepped = SteppedTask(
+        stepped = EagerTask(
             coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end
         )
         self.running[stepped] = node
@@ -202,16 +202,16 @@ class Bodies:
         try:
             return stepped
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del stepped
 
-    def _on_end(self, stepped: SteppedTask) -> None:
+    def _on_end(self, stepped: EagerTask) -> None:
         self._finished.append(stepped)
         if self._graph_task.has_error:
             self._discount(stepped)
         self._wake_driver()
 
-    def _discount(self, stepped: SteppedTask) -> None:
+    def _discount(self, stepped: EagerTask) -> None:
         """Count a body that has ended as no longer running, since after a failure nobody collects it."""
         node = self.running[stepped]
         if node is not None:
@@ -265,12 +265,12 @@ class Bodies:
                 self._is_awake = False
                 self._awake.leave(depth)
 
-    async def breathe(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Let the loop run everything else that is ready, save the drivers of the backward passes around this one."""
         depth = self._graph_task.reentrant_depth
         self._awake.wake(depth)
         try:
-            await breathe()
+            await yield_to_loop()
             await self._awake.turn(depth)
         finally:
             self._awake.leave(depth)
@@ -290,7 +290,7 @@ class Bodies:
         completion, pace = self._graph_task.completion, Pace()
         while completion is not None and (callback := completion.next_callback()) is not None:
             stepped = self._step(called(callback), f"final callback of backward {self._graph_task.id}", None)
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del stepped
             while self.running:
                 await self.wait()
@@ -306,7 +306,7 @@ class Bodies:
         if _cancels_of_driver(self._loop) > self._cancels_before:
             await asyncio.sleep(0)
 
-    def _outcome(self, stepped: SteppedTask) -> tuple[Node | None, tuple[Any, ...] | None]:
+    def _outcome(self, stepped: EagerTask) -> tuple[Node | None, tuple[Any, ...] | None]:
         node = self.running.pop(stepped)
         self._graph_task.executor.node = node
         if stepped.cancelled():
@@ -320,7 +320,7 @@ class Bodies:
         try:
             raise error
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del stepped, error
 
     async def end_all(self, error: BaseException) -> None:
@@ -361,7 +361,7 @@ class Bodies:
         try:
             raise refused
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del error, refused, later, stepped
 
     async def _cancel_all(self, error: BaseException) -> None:
@@ -388,12 +388,12 @@ class Bodies:
         try:
             raise interrupted
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del error, interrupted
 
 
 @final
-class DeeperFirst:
+class DepthScheduler:
     """The drivers that are about to go on, of one outermost backward on one loop and of all nested in it.
 
     A driver is counted from when it is woken until it goes on. One that finds a deeper one counted waits until that

@@ -124,15 +124,15 @@ def test_the_wait_for_a_body_does_not_count_against_the_budget(run, budget, cloc
 
         breaths = 0
 
-        async def breathe():
+        async def yield_to_loop():
             nonlocal breaths
             breaths += 1
 
-        original, driver.breathe = driver.breathe, breathe
+        original, driver.yield_to_loop = driver.yield_to_loop, yield_to_loop
         try:
             await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
         finally:
-            driver.breathe = original
+            driver.yield_to_loop = original
         # Once after the body's own first step, which took long; not again for the time that it waited.
         assert breaths <= 1
 

@@ -1,7 +1,7 @@
 """How many bodies are under way on a device that takes no more than `max_in_flight` at a time, and who is next.
 
-The most urgent that waits is next, whichever loop or thread it comes from. A body that calls a backward gives its permit
-up until that has ended: it may be that backward's nodes that need the permit, and so no nesting can deadlock.
+The most urgent that waits is next, whichever loop or thread it comes from. A body that calls a backward gives its
+permit up until that has ended: it may be that backward's nodes that need the permit, and so no nesting can deadlock.
 """
 
 from __future__ import annotations

@@ -129,7 +129,9 @@ def laid_by_ufunc(result: Any, operands: Sequence[Any]) -> Any:
     """Return a result that nobody else has seen, laid out in memory as a ufunc lays out that of these operands."""
     arrays = [np.asarray(raw(operand)) for operand in operands]
     flags = [["readonly"] for _ in arrays] + [["writeonly", "allocate"]]
-    allocated: Any = np.nditer([*arrays, None], ["zerosize_ok"], flags).operands[-1]
+    # NumPy's hints know no operand that is to be allocated.
+    iterator: Any = np.nditer
+    allocated = iterator([*arrays, None], ["zerosize_ok"], flags).operands[-1]
     return _laid(result, lambda array: np.empty_like(allocated, array.dtype))
 
 

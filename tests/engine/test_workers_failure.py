@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.remote import Call
 
 from .heavy import PATIENCE, always, in_threads, large, watched
 

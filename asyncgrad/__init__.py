@@ -18,10 +18,10 @@ from .context import enable_grad as enable_grad
 from .context import is_grad_enabled as is_grad_enabled
 from .context import no_grad as no_grad
 from .context import set_grad_enabled as set_grad_enabled
-from .engine.compiled.mode import compiled_autograd as compiled_autograd
-from .engine.default_device import default_device as default_device
+from .engine.compiled.api import compiled_autograd as compiled_autograd
+from .engine.device import default_device as default_device
 from .engine.device import device as device
-from .engine.running import run as run
+from .engine.loops import run as run
 from .function import Function as Function
 from .functional import hessian as hessian
 from .functional import hvp as hvp

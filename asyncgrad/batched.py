@@ -9,7 +9,7 @@ import numpy as np
 
 from .context import set_grad_enabled
 from .engine.engine import Engine
-from .engine.pacing import Pace
+from .engine.loops import Pace
 from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .graph import values
 from .graph.tracked import Tracked

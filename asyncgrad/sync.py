@@ -21,7 +21,7 @@ from .arguments import check_function
 from .backward import backward as _backward
 from .backward import grad as _grad
 from .context import BLOCKING, is_kind
-from .engine.running import loop_is_running, run
+from .engine.loops import loop_is_running, run
 from .errors import BlockingError
 from .tensor import Tensor
 

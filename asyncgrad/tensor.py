@@ -9,8 +9,7 @@ import numpy as np
 
 from .arguments import truth
 from .backward import backward
-from .engine.default_device import device_of_new
-from .engine.device import Device, device
+from .engine.device import Device, device, device_of_new
 from .errors import (
     ArgumentError,
     ArgumentTypeError,

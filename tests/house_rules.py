@@ -67,7 +67,7 @@ MAY_IMPORT = {
 DEVICES_MAY_IMPORT = {
     "asyncgrad.engine.body",
     "asyncgrad.engine.device",
-    "asyncgrad.engine.job",
+    "asyncgrad.engine.remote",
     "asyncgrad.errors",
     "asyncgrad.graph.values",
 }
@@ -81,13 +81,13 @@ OPTIONAL = {"autograd", "graphviz", "matplotlib", "sklearn", "threadpoolctl", "t
 # --- who may touch asyncio -----------------------------------------------------------------------
 
 MAKES_TASKS = {
-    "asyncgrad.engine.bodies",
-    "asyncgrad.engine.loop_thread",
-    "asyncgrad.engine.stepping",
+    "asyncgrad.engine.task_group",
+    "asyncgrad.engine.loops",
+    "asyncgrad.engine.eager_task",
     "asyncgrad.testing.device_contract",
     "asyncgrad.testing.schedule_loop",
 }
-STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.running", "asyncgrad.testing.explore"}
+STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.loops", "asyncgrad.testing.explore"}
 
 #: Of any object: `loop.create_task` as much as `asyncio.create_task`.
 TASK_MAKERS = {
@@ -105,29 +105,18 @@ LOOP_STARTERS = {"asyncio.run", "asyncio.Runner", "asyncio.new_event_loop", "uvl
 
 #: State machines: no await, no asyncio, so that their tests need no loop.
 PURE = (
+    "asyncgrad.engine.compiled.api",
     "asyncgrad.engine.compiled.cache",
-    "asyncgrad.engine.compiled.compiling",
-    "asyncgrad.engine.compiled.description",
-    "asyncgrad.engine.compiled.families",
-    "asyncgrad.engine.compiled.gait",
-    "asyncgrad.engine.compiled.gathering",
-    "asyncgrad.engine.compiled.layout",
-    "asyncgrad.engine.compiled.measured",
-    "asyncgrad.engine.compiled.mode",
-    "asyncgrad.engine.compiled.preparing",
-    "asyncgrad.engine.compiled.slices",
-    "asyncgrad.engine.compiled.steps",
-    "asyncgrad.engine.compiled.traced",
-    "asyncgrad.engine.compiled.writing",
-    "asyncgrad.engine.counted",
+    "asyncgrad.engine.compiled.calls",
+    "asyncgrad.engine.compiled.codegen",
+    "asyncgrad.engine.compiled.executor",
+    "asyncgrad.engine.compiled.trace",
+    "asyncgrad.engine.dependency_executor",
     "asyncgrad.engine.exec_info",
-    "asyncgrad.engine.execution_order",
-    "asyncgrad.engine.gait",
+    "asyncgrad.engine.executor",
+    "asyncgrad.engine.fast_path",
     "asyncgrad.engine.graph_task",
-    "asyncgrad.engine.input_buffer",
-    "asyncgrad.engine.plain",
-    "asyncgrad.engine.ready_queue",
-    "asyncgrad.engine.task_record",
+    "asyncgrad.engine.queues",
 )
 
 # --- sizes ---------------------------------------------------------------------------------------

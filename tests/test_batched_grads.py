@@ -320,7 +320,7 @@ def test_a_cancelled_batch_runs_no_further_row(run):
 
 def test_the_loop_breathes_between_rows(run, monkeypatch):
     clock = itertools.count(step=1000.0)
-    monkeypatch.setattr("asyncgrad.engine.pacing.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("asyncgrad.engine.loops.perf_counter", lambda: next(clock))
     x = leaf(1.0, 2.0)
     y = x * x
     order: list[str] = []

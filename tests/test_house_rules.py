@@ -206,12 +206,12 @@ def test_a_long_function_is_named_and_a_long_file_is_not(build: Any):
     ],
 )
 def test_an_asyncio_task_made_outside_the_engine_is_named(build: Any, code: str):
-    house = build({"asyncgrad/engine/node_task.py": f"x = 1\n{code}\n", "asyncgrad/engine/stepping.py": code})
+    house = build({"asyncgrad/engine/node_task.py": f"x = 1\n{code}\n", "asyncgrad/engine/eager_task.py": code})
 
     (violation,) = rules.task_creation(house["asyncgrad.engine.node_task"])
 
     assert violation.startswith("asyncgrad/engine/node_task.py:2: ")
-    assert rules.task_creation(house["asyncgrad.engine.stepping"]) == []
+    assert rules.task_creation(house["asyncgrad.engine.eager_task"]) == []
 
 
 def test_waiting_and_naming_a_task_is_no_task_creation(build: Any):
@@ -223,11 +223,11 @@ def test_waiting_and_naming_a_task_is_no_task_creation(build: Any):
 
 @pytest.mark.parametrize("code", ["import asyncio", "from asyncio import Event", "async def f():\n    pass"])
 def test_a_state_machine_that_could_suspend_is_named(build: Any, code: str):
-    house = build({"asyncgrad/engine/ready_queue.py": code})
+    house = build({"asyncgrad/engine/queues.py": code})
 
-    (violation,) = rules.suspension(house, house["asyncgrad.engine.ready_queue"])
+    (violation,) = rules.suspension(house, house["asyncgrad.engine.queues"])
 
-    assert violation.startswith("asyncgrad/engine/ready_queue.py:1: ")
+    assert violation.startswith("asyncgrad/engine/queues.py:1: ")
 
 
 GOOD_DOOR = """\

@@ -32,7 +32,7 @@ def test_run_uses_uvloop_where_it_is_installed():
 
 
 def test_run_uses_asyncio_where_uvloop_is_not_installed(monkeypatch):
-    monkeypatch.setattr("asyncgrad.engine.running.find_spec", lambda name: None)
+    monkeypatch.setattr("asyncgrad.engine.loops.find_spec", lambda name: None)
 
     async def main():
         return type(asyncio.get_running_loop()).__module__

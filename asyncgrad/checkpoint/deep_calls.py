@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-from ..engine.new_stack import NESTED_ON_ONE_STACK, on_a_new_stack
+from ..engine.loops import NESTED_ON_ONE_STACK, on_a_new_stack
 from ..graph.background import background
 
 __all__ = ["NESTED", "called"]

@@ -1,8 +1,8 @@
 """How a graph runs. Nothing in here knows NumPy."""
 
+from .compiled.api import compiled_source as compiled_source
+from .compiled.api import compiled_stats as compiled_stats
 from .compiled.cache import CompiledStats as CompiledStats
-from .compiled.mode import compiled_source as compiled_source
-from .compiled.mode import compiled_stats as compiled_stats
 from .completion import warn as warn
 from .current import current_execution_order as current_execution_order
 from .current import current_graph_task as current_graph_task
@@ -12,9 +12,9 @@ from .current import will_execute as will_execute
 from .engine import Engine as Engine
 from .exec_info import Capture as Capture
 from .exec_info import ExecInfo as ExecInfo
+from .graph_task import CPU_DEVICE as CPU_DEVICE
+from .graph_task import NO_DEVICE as NO_DEVICE
 from .graph_task import GraphTask as GraphTask
-from .task_record import CPU_DEVICE as CPU_DEVICE
-from .task_record import NO_DEVICE as NO_DEVICE
 from .workers import Statistics as Statistics
 from .workers import statistics as statistics
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import BLOCKING
 from ..errors import BlockingError, GraphError
-from .leftovers import BACKGROUND_TASKS
+from .eager_task import EagerTask
+from .loops import BACKGROUND_TASKS, loop_is_running, run_apart, running_loop
 from .notes import add_note
-from .running import loop_is_running, run_apart, running_loop
-from .stepping import SteppedTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -53,7 +52,7 @@ class BackgroundWork:
     def __init__(self, name: str, on_end: Callable[[BackgroundWork], object] | None = None) -> None:
         self._name = name
         self._on_end = on_end
-        self._task: SteppedTask | None = None
+        self._task: EagerTask | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._result: Any = None
         self._error: BaseException | None = None
@@ -67,7 +66,7 @@ class BackgroundWork:
         self._loop = loop
         # The traceback of an error leads to what is called at the end, and the error is kept by this: leave no cycle.
         on_end = functools.partial(_end, weakref.ref(self))
-        self._task = SteppedTask(coroutine, loop=loop, context=context, name=self._name, on_end=on_end)
+        self._task = EagerTask(coroutine, loop=loop, context=context, name=self._name, on_end=on_end)
         BACKGROUND_TASKS.add(self._task)
         _ = self._task.start()
 
@@ -76,7 +75,7 @@ class BackgroundWork:
         self._result = context.run(run_apart, coroutine)
         self.is_ended = True
 
-    def note_end(self, task: SteppedTask) -> None:
+    def note_end(self, task: EagerTask) -> None:
         """Keep how the task ended, and wake who waits for that."""
         if task.cancelled():
             self.is_reported = True
@@ -162,7 +161,7 @@ class BackgroundWork:
             loop.call_exception_handler({"message": message, "exception": error})
 
 
-def _end(reference: weakref.ref[BackgroundWork], task: SteppedTask) -> None:
+def _end(reference: weakref.ref[BackgroundWork], task: EagerTask) -> None:
     work = reference()
     if work is not None:
         work.note_end(task)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..graph.packed import abandon
 from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
-from .errand import Call
+from .remote import FunctionJob
 from .workers import WORKER_POOL
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from ..graph.node import Node
-    from .bodies import Bodies
+    from .task_group import NodeTaskGroup
 
 __all__ = ["Body", "prefers_worker", "run_here"]
 
@@ -32,12 +32,12 @@ class Body:
         depth: of the backward; deeper ones are more urgent.
     """
 
-    __slots__ = ("_bodies", "_depth", "_rest", "grads", "node")
+    __slots__ = ("_depth", "_group", "_rest", "grads", "node")
 
-    def __init__(self, node: Node, grads: tuple[Any, ...], bodies: Bodies | None = None, depth: int = 0) -> None:
+    def __init__(self, node: Node, grads: tuple[Any, ...], group: NodeTaskGroup | None = None, depth: int = 0) -> None:
         self.node = node
         self.grads = grads
-        self._bodies = bodies
+        self._group = group
         self._depth = depth
         #: What is left to be run, once what was saved has been awaited.
         self._rest: Callable[[], Any] | None = None
@@ -54,7 +54,7 @@ class Body:
     @property
     def may_leave(self) -> bool:
         """Whether it may run in another thread: not in a blocking backward, nor where its node may not."""
-        return self._bodies is not None and _may_leave(self.node)
+        return self._group is not None and _may_leave(self.node)
 
     @property
     def threshold(self) -> float:
@@ -79,8 +79,8 @@ class Body:
         """
         # The worker that runs this holds no reference to them: a loop that is closed and forgotten may be collected,
         # and what waits for a worker is withdrawn then.
-        bodies, self._bodies = self._bodies, None
-        assert bodies is not None
+        group, self._group = self._group, None
+        assert group is not None
         quota, node = WORKERS.get(), self.node
         is_alone = not node.is_traceable
         if node.unpacks_apart and node.waits_for_saved():
@@ -89,10 +89,10 @@ class Body:
             del grads
         else:
             is_alone = is_alone or any(packed.calls_users for packed in node.needed_packed())
-        call = Call(self, (-self._depth, node.order), _context_of_worker(), bodies.mailbox)
+        call = FunctionJob(self, (-self._depth, node.order), _context_of_worker(), group.mailbox)
         WORKER_POOL.submit(call, quota)
         try:
-            outputs = await bodies.result_of(call, is_alone)
+            outputs = await group.result_of(call, is_alone)
             if inspect.isawaitable(outputs):
                 # A plain function may return a coroutine. Its work has only begun.
                 return await outputs

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, final
 
-from .running import loop_is_running
+from .loops import loop_is_running
 from .streams import DONE, Event, Stream
 
 if TYPE_CHECKING:

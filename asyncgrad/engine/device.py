@@ -8,16 +8,15 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
-from ..context import CURRENT_STREAMS
+from ..context import CURRENT_STREAMS, DEFAULT_DEVICE, Mode
 from ..errors import DeviceError
 from ..graph.one_device import several_met
 from .call_streams import CallStream
-from .errand import call_on
-from .job import Job, worker_died
-from .running import loop_thread
+from .loops import loop_thread
+from .remote import Job, call_on, worker_died
 from .streams import DeviceStreams, Event, Stream
 
 if TYPE_CHECKING:
@@ -31,10 +30,12 @@ __all__ = [
     "Event",
     "Job",
     "Stream",
+    "default_device",
     "device",
     "device_here",
+    "device_of_new",
     "has_own_way",
-    "has_places",
+    "has_limit",
     "is_elsewhere",
     "loop_thread",
     "needs_care",
@@ -305,10 +306,10 @@ def is_elsewhere(device: Any) -> bool:
 
 def has_own_way(device: Any) -> bool:
     """Tell whether `device`, which may be None, runs every body in its own way, or a limited number at a time."""
-    return isinstance(device, Device) and (device.sees_all_bodies or has_places(device))
+    return isinstance(device, Device) and (device.sees_all_bodies or has_limit(device))
 
 
-def has_places(device: Device) -> bool:
+def has_limit(device: Device) -> bool:
     """Tell whether a body needs a place on `device`: a device with a worker sees to its limit by itself."""
     return device.max_in_flight is not None and not device.has_worker
 
@@ -370,3 +371,57 @@ def _unknown(name: str) -> DeviceError:
     kinds = {"cpu", "thread", *(offered.name for offered in entry_points(group=ENTRY_POINTS))}
     examples = ", ".join(repr(kind if kind == "cpu" else f"{kind}:0") for kind in sorted(kinds))
     return DeviceError(f"there is no device {name!r}; there are {examples}")
+
+
+@final
+class default_device(Mode):
+    """Inside, `ag.tensor` and `ag.asarray` make tensors on this device, unless they are told another.
+
+    A context manager, and a decorator of functions, generators and their async kinds. It holds for the current context
+    only: other asyncio tasks are not touched. Inside of `device.call` the default is that device.
+
+    Args:
+        target: a device or the name of one.
+
+    Raises:
+        DeviceError: there is no such device.
+
+    Source: torch.device as a context manager.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> with ag.default_device("thread:0"):
+        ...     x = ag.tensor([1.0, 2.0])
+        >>> x.device.name
+        'thread:0'
+    """
+
+    __slots__ = ("_device",)
+
+    def __init__(self, target: str | Device) -> None:
+        self._device = device(target)
+
+    @staticmethod
+    def _get() -> Any:
+        return DEFAULT_DEVICE.get()
+
+    @staticmethod
+    def _set(value: Any, /) -> None:
+        DEFAULT_DEVICE.set(value)
+
+    def _value(self) -> Device:
+        return self._device
+
+    def _clone(self) -> Mode:
+        return default_device(self._device)
+
+
+_CPU = device("cpu")
+
+
+def device_of_new(target: str | Device | None) -> Device:
+    """Return the device that a new tensor is to live on, given what its maker was told."""
+    if target is not None:
+        return device(target)
+    default: Device | None = DEFAULT_DEVICE.get()
+    return _CPU if default is None else default

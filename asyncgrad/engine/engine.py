@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import itertools
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,19 +12,21 @@ from ..graph.background import register_background
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
 from .background import LoopBackground
-from .blocking import drive_blocking
-from .driving import drive
+from .compiled.api import COMPILED_AFTER, find_compiled
+from .dependency_executor import DependencyExecutor
+from .device_limit import PERMIT
+from .driver import drive, drive_blocking
 from .exec_info import ExecInfos, stepwise
+from .fast_path import FastPath
 from .graph_task import GraphTask
-from .in_flight import PLACE
-from .pacing import Pace
-from .plain import PlainGait
+from .loops import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..graph.node import Node
-    from .in_flight import Place
+    from .device_limit import Permit
+    from .executor import Executor
 
 __all__ = ["Engine"]
 
@@ -71,11 +74,9 @@ class Engine:
         limits = await _limits(start[0], inputs, accumulate) if inputs else None
         captures = 0 if accumulate else len(inputs)
         graph_task = _new_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
-        if sums:
-            _go_on_from(graph_task, sums)
         try:
-            if graph_task.outer is not None and (place := PLACE.get()) is not None:
-                captured = await _drive_without(place, graph_task)
+            if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
+                captured = await _drive_without(permit, graph_task)
             else:
                 captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
             if graph_task.completion is not None:
@@ -96,18 +97,18 @@ class Engine:
             graph_task.close()
 
 
-async def _drive_without(place: Place, graph_task: GraphTask) -> list[Any]:
-    """Drive a task that a body has called to its end, while others may have the body's place on its device."""
-    place.lend()
+async def _drive_without(permit: Permit, graph_task: GraphTask) -> list[Any]:
+    """Drive a task that a body has called to its end, while others may have the body's permit of its device."""
+    permit.lend()
     try:
         captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
     except BaseException:
-        place.take_back_at_once()
+        permit.force_again()
         raise
     if BLOCKING.get():
-        place.take_back_at_once()
+        permit.force_again()
     else:
-        await place.take_back()
+        await permit.acquire_again()
     return captured
 
 
@@ -139,7 +140,6 @@ def _new_task(
     context = contextvars.copy_context()
     graph_task = GraphTask(
         root,
-        grad,
         input_nr,
         id=_next_id(),
         keep_graph=keep_graph,
@@ -154,19 +154,40 @@ def _new_task(
         anomaly=ANOMALY.get(),
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
+    graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
     context.run(_enter, graph_task, create_graph)
     return graph_task
 
 
-def _go_on_from(graph_task: GraphTask, sums: Mapping[Node, tuple[Any, bool]]) -> None:
-    """Let the gradients of leaves be added to sums that were made before; nothing has run yet."""
-    for leaf, (total, _) in sums.items():
-        if graph_task.plain is not None:
-            # No compiled function runs a backward that goes on from sums.
-            assert isinstance(graph_task.plain, PlainGait)
-            graph_task.plain.go_on_from(leaf, total)
-        elif graph_task.counted is not None:
-            graph_task.counted.seed(leaf, [total], [False])
+def _choose_executor(
+    graph_task: GraphTask, grad: Any, input_nr: int, sums: Mapping[Node, tuple[Any, bool]] | None
+) -> Executor:
+    """Return the executor that a backward begins with."""
+    after = COMPILED_AFTER.get()
+    if after is not None:
+        otherwise = functools.partial(_uncompiled, input_nr=input_nr)
+        compiled = find_compiled(graph_task, after, grad, input_nr, otherwise)
+        if compiled is not None:
+            # None is found for a backward that goes on from sums.
+            return compiled
+    executor = _uncompiled(graph_task, grad, input_nr)
+    if sums:
+        for leaf, (total, _) in sums.items():
+            executor.go_on_from(leaf, total)
+    return executor
+
+
+def _uncompiled(graph_task: GraphTask, grad: Any, input_nr: int) -> FastPath | DependencyExecutor:
+    """Return the executor of a backward for which there is no compiled function."""
+    root = graph_task.root
+    if graph_task.anomaly is None and FastPath.can_start_at(root):
+        return FastPath(graph_task, root, grad)
+    executor = DependencyExecutor(graph_task, [root])
+    grads = [None] * root.num_inputs
+    if grads:
+        grads[input_nr] = grad
+    executor.seed(root, grads, [False] * len(grads))
+    return executor
 
 
 def _enter(graph_task: GraphTask, create_graph: bool) -> None:

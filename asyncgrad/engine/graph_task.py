@@ -1,60 +1,50 @@
-"""GraphTask: one backward through a graph, as a state machine that never awaits.
-
-It has two gaits. The *plain* one (`PlainGait`) takes nodes in the order of their sequence numbers and counts
-nothing. At the first thing that could tell, or that takes its time (a hook, a user's body, an async body, an edge
-set by hand against the order, anomaly mode), the task counts what the remaining nodes still wait for and goes on in
-the *counted* gait (`CountedGait`), in the order PyTorch's engine gives.
-"""
+"""GraphTask: the state of one backward, which its executor changes and its driver reads. It never awaits."""
 
 from __future__ import annotations
 
 from contextvars import Context
 from threading import get_ident
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
+from ..errors import GraphError
 from ..graph.grad_change import continue_sum, hand_over, settle_all
 from ..graph.heavy import Heavy
-from ..graph.leaf import accumulate_all
-from ..graph.node import LEAF_ORDER
-from .body import prefers_worker, run_here
-from .compiled.gait import CompiledGait
-from .compiled.mode import first_gait
-from .counted import CountedGait
-from .device import needs_care
-from .gait import Gait, NodeTurn
-from .streams import streams_met
-from .task_record import TaskRecord
-from .task_streams import TaskStreams
+from ..graph.leaf import AccumulateGrad, accumulate_all
+from .completion import MAKING, Completion
+from .exec_info import ExecInfos, as_tensors, execution_order, nodes_below
+from .streams import TaskStreams, streams_met
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..graph.grad_change import Change, GradChange
     from ..graph.node import Node
-    from .compiled.preparing import CompilingGait
-    from .completion import Completion
-    from .deeper_first import DeeperFirst
-    from .errand import Errand
-    from .exec_info import ExecInfos
-    from .plain import PlainGait
+    from .completion import CompletionFuture
+    from .executor import Executor
+    from .remote import CoroutineJob
+    from .task_group import DepthScheduler
 
-__all__ = ["GraphTask"]
+__all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
+
+#: The `owner` of a backward that no node's body called.
+NO_DEVICE = -2
+#: The `owner` of a backward called from the body, a hook or a callback of a node on the cpu.
+CPU_DEVICE = -1
 
 #: What a task has in the place of its context once it is over. Nothing runs in it.
 _NO_CONTEXT = Context()
 
 
 @final
-class GraphTask(TaskRecord):
+class GraphTask:
     """The state of one backward: what has arrived where, what is ready, what was captured, what failed.
 
     Hooks and bodies get at theirs by `ag.engine.current_graph_task()` and may read all that has a public name. It is
-    made by the engine.
+    made by the engine, which gives it an executor.
 
     Args:
         root: the node that the backward starts from.
-        grad: what arrives at its input `input_nr`.
+        input_nr: the input of the root that its gradient arrives at.
         id: unique in the process.
         keep_graph: whether saved tensors are kept.
         create_graph: whether the backward is itself recorded.
@@ -78,14 +68,16 @@ class GraphTask(TaskRecord):
     __slots__ = (
         "__weakref__",
         "_can_checkpoint",
+        "_nodes_in_graph",
         "anomaly",
         "awake",
         "away",
         "captured",
         "changes",
+        "completion",
         "context",
-        "counted",
         "create_graph",
+        "executor",
         "exit_on_error",
         "graph_roots",
         "has_error",
@@ -96,20 +88,20 @@ class GraphTask(TaskRecord):
         "limits",
         "outer",
         "outer_node",
-        "plain",
         "read_ahead",
         "reentrant_depth",
         "root",
         "streams",
         "sums",
         "thread_id",
-        "turn",
     )
+
+    #: What decides which node runs next, as long as the task runs. The engine chooses the first one.
+    executor: Executor
 
     def __init__(
         self,
         root: Node,
-        grad: Any,
         input_nr: int,
         *,
         id: int,  # noqa: A002
@@ -147,145 +139,20 @@ class GraphTask(TaskRecord):
         #: Final callbacks, delayed warnings and the completion future; None as long as nobody has any.
         self.completion: Completion | None = None
         #: The drivers that are about to go on, on the loop that drives this task; None where none does.
-        self.awake: DeeperFirst | None = None
+        self.awake: DepthScheduler | None = None
         #: The nodes that have been sent to their devices' workers; None as long as none has been.
-        self.away: dict[Node, Errand] | None = None
+        self.away: dict[Node, CoroutineJob] | None = None
         #: The sums in `.grad` that gradients are added to one by one, by leaf.
         self.sums = sums
         self.is_running, self.is_watched = True, False
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
-        #: In the counted gait, the node that was taken and could not be run by a plain call.
-        self.turn: NodeTurn | None = None
-        self.counted: CountedGait | None = None
         #: None where this process has met no stream.
         self.streams = TaskStreams.of_caller() if streams_met[0] else None
-        #: None where the backward begins in the counted gait.
-        self.plain: PlainGait | CompiledGait | CompilingGait | None = first_gait(self, grad, input_nr)
-        if self.plain is None:
-            self._start_counted(root, grad, input_nr)
         if self.streams is not None:
             self.streams.start(root, input_nr)
 
-    def start_in_engine(self, grad: Any, input_nr: int) -> None:
-        """Begin anew, with no compiled function; nothing has run."""
-        self.plain = first_gait(self, grad, input_nr, False)
-        if self.plain is None:
-            self._start_counted(self.root, grad, input_nr)
-
-    def _start_counted(self, root: Node, grad: Any, input_nr: int) -> None:
-        self.counted = CountedGait([root], (), self.limits, not self.create_graph, self.streams)
-        grads = [None] * root.num_inputs
-        if grads:
-            grads[input_nr] = grad
-        self.counted.seed(root, grads, [False] * len(grads))
-
-    # What the drivers do with it.
-
-    @property
-    def failed_node(self) -> Node | None:
-        """The node that runs now, or whose gradients are handed on: an error belongs to it."""
-        if self.plain is not None and self.plain.node is not None:
-            return self.plain.node
-        return None if self.counted is None else self.counted.node
-
-    def run_plain(self, deadline: float) -> Gait:
-        """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait."""
-        if self.counted is not None or self.plain is None:
-            return Gait.COUNT
-        return self.plain.run(self, deadline)
-
-    def finish_plain(self) -> None:
-        """Give the leaves, which waited for the end of the plain gait, their gradients."""
-        assert self.plain is not None
-        self.plain.finish(self)
-        if self.streams is not None:
-            self.streams.finish()
-
-    def run_counted(self, deadline: float) -> Gait:
-        """Run ready nodes until none is ready, the clock passes `deadline`, or one needs care."""
-        counted = self.counted
-        assert counted is not None
-        if not counted.count(deadline):
-            return Gait.BREATHE
-        whole = None if self.limits is None else self.limits.whole
-        #: The device of the last node that runs in this thread.
-        here: Any = None
-        while (turn := counted.pop()) is not None:
-            node: Any = turn.node
-            counted.node = node
-            if (
-                node.special is not None
-                or self.anomaly is not None
-                or (node.device is not here and needs_care(node.device))
-            ):
-                self.turn = turn
-                return Gait.CAREFUL
-            here = node.device
-            if node.order == LEAF_ORDER:
-                self.run_leaf(node, turn.grads)
-                counted.skip(node)
-                continue
-            grad = turn.grads if node.shape is None else turn.grads.pop()
-            try:
-                is_whole = whole is None or node in whole
-                run = node.plan.run if is_whole and not self.create_graph else self.apply
-                outputs = run(node, grad, not self.keep_graph)
-            except Heavy:
-                if prefers_worker(node, grad):
-                    self.turn = NodeTurn(node, turn.grads if node.shape is None else [grad])
-                    return Gait.CAREFUL
-                outputs = run_here(node, grad)
-                if not self.keep_graph:
-                    node.release_variables()
-            del grad
-            if outputs is None:
-                counted.skip(node)
-                continue
-            counted.complete(node, outputs)
-            # A leaf takes over an array that nobody else holds: do not be the one who does.
-            del outputs
-            if perf_counter() > deadline:
-                counted.node = None
-                node.has_kept_its_thread()
-                return Gait.BREATHE
-        counted.node = None
-        return Gait.DRAINED
-
-    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Take what a careful run of `node` gave: its gradients, or None where its body did not run."""
-        if self.counted is None:
-            self._compiled.end_turn(self, outputs)
-        elif outputs is None:
-            self.counted.skip(node)
-        else:
-            self.counted.complete(node, outputs)
-
-    def suspended(self) -> None:
-        """Note that a NodeTask has suspended, so that further nodes may run beside it."""
-        if self.counted is None:
-            self._compiled.let_others_run(self)
-        if self.counted is not None:
-            self.counted.fix_sum_order()
-
-    def discount(self, node: Node) -> None:
-        """Count a node as no longer running, since after a failure nobody collects it."""
-        if self.counted is not None:
-            self.counted.skip(node)
-        else:
-            self._compiled.discount()
-
-    def is_ended_by(self, node: Node | None) -> None:
-        """Take what is raised next as an error of a NodeTask's node; None where it is nobody's again."""
-        if self.counted is not None:
-            self.counted.node = node
-        elif isinstance(self.plain, CompiledGait):
-            self.plain.node = node
-
-    @property
-    def _compiled(self) -> CompiledGait:
-        assert isinstance(self.plain, CompiledGait)
-        return self.plain
+    # What the drivers and executors do with it.
 
     def capture(self, node: Node, grads: list[Any]) -> bool:
         """Store what is captured at `node`; tell whether its body is to run."""
@@ -341,7 +208,7 @@ class GraphTask(TaskRecord):
 
     def _is_seen(self) -> bool:
         """Tell whether more than callbacks may run between the first leaf and the end."""
-        return self.counted is not None or self.outer is not None or self.completion is not None or self.is_watched
+        return not self.executor.leaves_last or self.outer is not None or self.completion is not None or self.is_watched
 
     def succeed(self) -> None:
         """Make what this task has done to gradients final, or a part of the task that it runs inside of."""
@@ -356,17 +223,16 @@ class GraphTask(TaskRecord):
             return
         hand_over(self.changes, outer.changes)
 
-    def results(self) -> list[Any]:
-        """Return what was captured, now that nothing is left to run.
+    def finish(self) -> list[Any]:
+        """Return what was captured, now that nothing is left to run; once more does no harm.
 
         Raises:
             GraphError: a gradient has got stuck on its way.
         """
-        if self.counted is not None:
-            self.counted.check_finished()
+        self.executor.finish()
         if self.streams is not None:
             self.streams.finish()
-            self.context.run(self.streams.return_to_caller)
+            self.streams.return_to_caller()
         return self.captured
 
     def put_back(self) -> None:
@@ -379,12 +245,8 @@ class GraphTask(TaskRecord):
     def fail(self) -> None:
         """Let go of all that is queued, at the first error; what runs is still outstanding."""
         self.has_error = True
-        self.turn = None
         self.captured = [None] * len(self.captured)
-        if self.plain is not None:
-            self.plain.clear()
-        if self.counted is not None:
-            self.counted.clear()
+        self.executor.clear()
         if self.streams is not None:
             self.streams.abandon()
 
@@ -392,6 +254,119 @@ class GraphTask(TaskRecord):
         """Part from the context, which refers to this task: together they would be left to the garbage collector."""
         self.is_running = False
         self.context = _NO_CONTEXT
-        self.plain = self.counted = self.awake = self.read_ahead = None
+        self.awake = self.read_ahead = None
+        del self.executor
         if self.completion is not None:
             self.completion.close(self)
+
+    # What bodies and hooks may read of it.
+
+    @property
+    def owner(self) -> int:
+        """The device whose worker called this backward: `NO_DEVICE` where no backward was running.
+
+        The index of its name; `CPU_DEVICE` where that has none.
+        """
+        if self.outer is None:
+            return NO_DEVICE
+        index = None if self.outer_node is None else getattr(self.outer_node.device, "index", None)
+        return CPU_DEVICE if index is None else index
+
+    @property
+    def outstanding_tasks(self) -> int:
+        """How many nodes are queued or running."""
+        return len(self.executor) if self.is_running else 0
+
+    @property
+    def exec_info(self) -> ExecInfos:
+        """What to run and to capture, by node; empty where everything runs.
+
+        A body may make a node run that would not: `task.exec_info[node].needed = True`, before a gradient gets there.
+        """
+        if self.limits is None:
+            return ExecInfos()
+        return self.limits.hand_out()
+
+    @property
+    def nodes_in_graph(self) -> frozenset[Node]:
+        """The nodes that an edge below the root leads to. The root itself is none of them.
+
+        Source: GraphTask::nodes_in_graph_ of PyTorch.
+        """
+        if self._nodes_in_graph is None:
+            self._nodes_in_graph = frozenset(
+                nodes_below(self.root, None if self.limits is None else self.limits.horizon)
+            )
+        return self._nodes_in_graph
+
+    @property
+    def captured_grads(self) -> list[Any]:
+        """What has been captured so far, a tensor for each input, or None; a backward that failed has nothing."""
+        return as_tensors(self.captured, self.limits)
+
+    @property
+    def leaf_streams(self) -> frozenset[Any]:
+        """The streams on which leaves and what is captured have been computed so far.
+
+        At the end the caller's current streams wait for them. The default stream is one of them only on a device whose
+        work may go on after a call has returned: the cpu has none.
+        """
+        return frozenset() if self.streams is None else frozenset(self.streams.leaves)
+
+    @property
+    def final_callbacks(self) -> tuple[Callable[[], Any], ...]:
+        """The callbacks queued so far, in order, those that have run included; none after the end."""
+        return () if self.completion is None else tuple(self.completion.callbacks)
+
+    @property
+    def future_result(self) -> CompletionFuture:
+        """The future of `captured_grads` at the end, or of the error; any task, loop or thread may wait for it."""
+        completion = self.complete_with()
+        completion.is_wanted = True
+        return completion.future
+
+    def can_checkpoint(self) -> bool:
+        """Tell whether a reentrant checkpoint may recompute: not where inputs limit this backward or one around it."""
+        return self._can_checkpoint
+
+    def completed(self) -> bool:
+        """Tell whether nothing is queued or running any more; under `exit_on_error`, also after the first error."""
+        return not self.outstanding_tasks or (self.exit_on_error and self.has_error)
+
+    def will_execute(self, node: Node) -> bool:
+        """Tell whether this backward runs, or has run, `node`.
+
+        Raises:
+            GraphError: the node is a leaf's, and this is a grad(): it captures there, and that may or may not count.
+        """
+        is_reached, limits = self.will_reach(node), self.limits
+        if is_reached and limits is not None and isinstance(node, AccumulateGrad) and limits[node].captures:
+            raise GraphError(
+                f"whether {node.name} of a leaf of shape {node.variable._data.shape} executes is not defined in "
+                "ag.grad(...), which only captures its gradient: use await ag.backward(..., inputs=[...])"
+            )
+        return is_reached
+
+    def will_reach(self, node: Node) -> bool:
+        """Tell whether gradients arrive at `node` in this backward, or have: it runs, or they are captured there."""
+        limits = self.limits
+        # An input that the roots do not lead to has captures too, and nothing ever arrives there.
+        is_reached = node is self.root or node in self.graph_roots or node in self.nodes_in_graph
+        return is_reached and (limits is None or limits.executes(node))
+
+    def execution_order(self) -> list[Node]:
+        """Return the nodes that this backward runs, in the order in which they run where nothing is waited for."""
+        return execution_order(self.graph_roots, self.root, self.limits)
+
+    def complete_with(self) -> Completion:
+        """Return what happens at the end of this backward, made now if this is the first to ask."""
+        completion = self.completion
+        if completion is None:
+            # Bodies in threads may ask as well.
+            with MAKING:
+                completion = self.completion
+                if completion is None:
+                    completion = self.completion = Completion()
+            if not self.is_running:
+                completion.settle(self.captured_grads, self.has_error)
+        return completion

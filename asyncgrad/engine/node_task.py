@@ -19,20 +19,20 @@ from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.tracked import Tracked
 from .body import Body, prefers_worker
-from .counted import wrong_count
-from .device import has_own_way, has_places
-from .in_flight import take_place
-from .locks import acquire, release, try_acquire
-from .running import loop_is_running, run_apart
+from .dependency_executor import wrong_count
+from .device import has_limit, has_own_way
+from .device_limit import acquire_permit
+from .loops import loop_is_running, run_apart
+from .node_lock import acquire, release, try_acquire
 from .streams import enter_streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..graph.node import Node, Special
-    from .bodies import Bodies
     from .device import Device
     from .graph_task import GraphTask
+    from .task_group import NodeTaskGroup
 
 __all__ = ["NodeTask"]
 
@@ -48,10 +48,10 @@ class NodeTask:
         bodies: those that run beside it, where any do: a hook may have them wait.
     """
 
-    __slots__ = ("bodies", "grads", "graph_task", "is_sent", "node")
+    __slots__ = ("grads", "graph_task", "group", "is_sent", "node")
 
-    def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], bodies: Bodies | None = None) -> None:
-        self.bodies: Any = bodies
+    def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], group: NodeTaskGroup | None = None) -> None:
+        self.group: Any = group
         #: Whether it runs in the thread of its device's worker, and not in the driver's.
         self.is_sent = False
         self.graph_task = graph_task
@@ -157,16 +157,16 @@ class NodeTask:
         grads = tuple(self.grads)
         self.grads.clear()
         # Under create_graph bodies record nodes, whose order is to be the same in each run: they stay on one thread.
-        stays = self.bodies is None or node.is_async or graph_task.create_graph
+        stays = self.group is None or node.is_async or graph_task.create_graph
         if has_own_way(node.device):
-            body = Body(node, grads, None if stays or self.is_sent else self.bodies, graph_task.reentrant_depth)
+            body = Body(node, grads, None if stays or self.is_sent else self.group, graph_task.reentrant_depth)
             del grads
             return self._conforming(await self._run_on(node.device, body))
         if stays or node.device is None:
             outputs = node.apply(grads)
             del grads
         else:
-            body = Body(node, grads, None if self.is_sent else self.bodies, graph_task.reentrant_depth)
+            body = Body(node, grads, None if self.is_sent else self.group, graph_task.reentrant_depth)
             del grads
             outputs = node.device.run_body(body)
         if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
@@ -180,23 +180,23 @@ class NodeTask:
 
     async def _run_on(self, device: Device, body: Body) -> Any:
         """Have a device run a body in its own way; under create_graph no further node starts meanwhile."""
-        graph_task, node, bodies = self.graph_task, self.node, self.bodies
-        is_alone = graph_task.create_graph and not node.is_async and bodies is not None
+        graph_task, node, group = self.graph_task, self.node, self.group
+        is_alone = graph_task.create_graph and not node.is_async and group is not None
         if is_alone:
-            bodies.hold_up()
-        place = None
+            group.hold_up()
+        permit = None
         try:
-            if has_places(device):
-                place = await take_place(device, (-graph_task.reentrant_depth, node.order))
+            if has_limit(device):
+                permit = await acquire_permit(device, (-graph_task.reentrant_depth, node.order))
             outputs: Any = device.run_body(body)
             # Of a node that awaits, what the device awaits may have to be awaited once more.
             while not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
                 outputs = run_apart(outputs) if _blocks() else await outputs
         finally:
-            if place is not None:
-                place.end()
+            if permit is not None:
+                permit.end()
             if is_alone:
-                bodies.let_go()
+                group.let_go()
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
                 f"{type(device).__name__}.run_body gave {values.describe(outputs)} for {identify(node)}: "
@@ -271,15 +271,15 @@ class NodeTask:
 
     async def _call_alone(self, hook: Callable[..., Any], *arguments: Any) -> Any:
         """Call a hook; until it has ended no further node starts."""
-        bodies = self.bodies
-        if bodies is None:
+        group = self.group
+        if group is None:
             # Nothing runs beside it anyway.
             return await self._call(hook, *arguments)
-        bodies.hold_up()
+        group.hold_up()
         try:
             return await self._call(hook, *arguments)
         finally:
-            bodies.let_go()
+            group.let_go()
 
     def _wrapped(self, grads: Any) -> tuple[Any, ...]:
         return tuple(values.wrap(grad, self.node.device) for grad in grads)

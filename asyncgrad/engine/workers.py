@@ -19,7 +19,7 @@ from .blas import BlasThreads
 
 if TYPE_CHECKING:
     from ..scheduling import Quota
-    from .errand import Call
+    from .remote import FunctionJob
 
 __all__ = ["Statistics", "WORKER_POOL", "WorkerPool", "statistics"]
 
@@ -66,19 +66,19 @@ class WorkerPool:
         """Forget all threads and all work; in a forked child the parent's do not exist."""
         self._lock = threading.Lock()
         #: Jobs whose quota allows that they run: a heap of (priority, arrival, job, quota).
-        self._ready: list[tuple[tuple[int, int], int, Call, Quota]] = []
+        self._ready: list[tuple[tuple[int, int], int, FunctionJob, Quota]] = []
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._arrivals = itertools.count().__next__
         self._threads: set[threading.Thread] = set()
         self._idle = 0
-        self._queued: set[Call] = set()
-        self._running: set[Call] = set()
+        self._queued: set[FunctionJob] = set()
+        self._running: set[FunctionJob] = set()
         #: How many of those that run want BLAS to be bounded.
         self._bounding = 0
         self._blas = BlasThreads()
         self.offloaded = 0
 
-    def submit(self, job: Call, quota: Quota) -> None:
+    def submit(self, job: FunctionJob, quota: Quota) -> None:
         """Have a worker run a job when its quota allows that; never blocks."""
         with self._lock:
             self.offloaded += 1
@@ -89,7 +89,7 @@ class WorkerPool:
                 return
             self._make_ready(entry, quota)
 
-    def _make_ready(self, entry: tuple[tuple[int, int], int, Call], quota: Quota) -> None:
+    def _make_ready(self, entry: tuple[tuple[int, int], int, FunctionJob], quota: Quota) -> None:
         quota.running += 1
         heappush(self._ready, (*entry, quota))
         if self._idle >= len(self._ready):

@@ -12,7 +12,7 @@ import numpy as np
 from ..arguments import check_function, truth
 from ..backward import grad
 from ..context import IN_TRANSFORM, Mode, enable_grad, is_grad_enabled
-from ..engine.pacing import Pace
+from ..engine.loops import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.gradient_edges import any_requires_grad
 from ..graph.tracked import CreationMeta

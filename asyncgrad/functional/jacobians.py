@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.pacing import Pace
+from ..engine.loops import Pace
 from ..errors import ArgumentTypeError, UnusedInputError
 from ..tensor import Tensor, asarray
 from .arguments import (

@@ -179,8 +179,8 @@ class WithEdges:
                     f"{identify(self)} was recorded without a gradient for input {index}, which did not require grad: "
                     "let that input require grad when the operation is called"
                 )
-        # An edge to a newer node is against the order that the engine's plain gait trusts. No node leads here
-        # yet: those that will are newer still, so that gait comes here, and sees this, before it runs anything below.
+        # An edge to a newer node is against the order that the engine's fast path trusts. No node leads here
+        # yet: those that will are newer still, so that path comes here, and sees this, before it runs anything below.
         self.make_special()
         self.connect(tuple(nodes), tuple(input_nrs))
 

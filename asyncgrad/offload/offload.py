@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import BLOCKING
-from ..engine.loop_thread import LoopThread
+from ..engine.loops import LoopThread
 from ..errors import StoreError, StoreWarning
 from ..graph.read_ahead import NO_ROOM
 from .activation import Activation, Entry, Place, Staying, is_parameter

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..backward import backward, grad
 from ..context import enable_grad, no_grad
-from ..engine.default_device import default_device
-from ..engine.device import Device, device
-from ..engine.running import run
+from ..engine.device import Device, default_device, device
+from ..engine.loops import run
 from ..errors import DeviceError
 from ..function import Function
 from ..tensor import Tensor, tensor

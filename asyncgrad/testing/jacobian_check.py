@@ -13,7 +13,7 @@ import numpy as np
 
 from ..backward import grad
 from ..context import enable_grad
-from ..engine.pacing import Pace
+from ..engine.loops import Pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.node import Edge, Node, Special

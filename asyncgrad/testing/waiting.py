@@ -34,7 +34,7 @@ def _describe(task: Any, label: Callable[[Any], str]) -> str:
         parts.append(f"at {own.f_code.co_filename}:{own.f_lineno}" + (f", `{line}`" if line else ""))
     if frames and _is_asyncio(frames[-1]):
         parts.append(f"in asyncio's {frames[-1].f_code.co_qualname}")
-    # Task and SteppedTask call it by different names.
+    # Task and EagerTask call it by different names.
     waiter = getattr(task, "_fut_waiter", None) or getattr(task, "_waiter", None)
     if others := [label(other) for other in _tasks_behind(waiter)]:
         parts.append("for " + ", ".join(others))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.engine.compiled.mode import COMPILED_AFTER
+from asyncgrad.engine.compiled.api import COMPILED_AFTER
 from asyncgrad.scheduling import LOOP_BUDGET
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.engine import locks
+from asyncgrad.engine import node_lock
 from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node
 from tests.engine.bodies import awaiting, calling
 
@@ -161,7 +161,7 @@ def nodes_of(*roots: Any) -> list[Node]:
 
 def is_at_rest(*roots: Any) -> bool:
     """Tell whether nobody holds or waits for a lock of these graphs, and nothing is left of who did."""
-    desk = locks._DESK
+    desk = node_lock._DESK
     if desk.waiting_inside or desk.late or desk.is_occupied:
         return False
     specials = [node.special for node in nodes_of(*roots) if node.special is not None]

@@ -13,9 +13,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.context import CURRENT_NODE
-from asyncgrad.engine.compiled import mode, steps
+from asyncgrad.engine.compiled import api, codegen
+from asyncgrad.engine.compiled.api import COMPILED_AFTER
 from asyncgrad.engine.compiled.cache import Cache
-from asyncgrad.engine.compiled.mode import COMPILED_AFTER
 from asyncgrad.engine.compiled.program import Program
 from asyncgrad.graph import Edge, Node, compiled_args
 from tests.engine.bodies import awaiting, calling, loop_budget, split
@@ -56,7 +56,7 @@ def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
     Backward passes are compiled although bodies seem to take long on a busy machine.
     """
     made = Cache()
-    monkeypatch.setattr(mode, "CACHE", made)
+    monkeypatch.setattr(api, "CACHE", made)
     monkeypatch.setattr(Program, "is_measured", lambda program: False)
     return made
 
@@ -64,7 +64,7 @@ def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
 def reuse_arrays_of_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have compiled functions write into small arrays, too."""
     monkeypatch.setattr(compiled_args, "REUSED_FROM", 1)
-    monkeypatch.setattr(steps, "LARGE", 1)
+    monkeypatch.setattr(codegen, "LARGE", 1)
 
 
 class Scene:

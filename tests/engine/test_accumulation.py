@@ -86,7 +86,7 @@ def count_clones(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @both_drivers
-@pytest.mark.parametrize("counted", [False, True], ids=["plain gait", "counted gait"])
+@pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
 def test_what_a_rule_made_for_the_leaf_alone_is_not_cloned(run, drive, counted, monkeypatch):
     clones = count_clones(monkeypatch)
     x, w = leaf(1.0, 2.0, 3.0), leaf(4.0, 5.0, 6.0)
@@ -99,7 +99,7 @@ def test_what_a_rule_made_for_the_leaf_alone_is_not_cloned(run, drive, counted, 
 
 
 @both_drivers
-@pytest.mark.parametrize("counted", [False, True], ids=["plain gait", "counted gait"])
+@pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
 def test_a_sum_that_the_engine_made_is_not_cloned(run, drive, counted, monkeypatch):
     clones = count_clones(monkeypatch)
     x = leaf(1.0, 2.0, 3.0)
@@ -211,7 +211,7 @@ def test_a_read_only_array_is_cloned(run):
 # A gradient that is there already.
 
 
-@pytest.mark.parametrize("counted", [False, True], ids=["plain gait", "counted gait"])
+@pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
 def test_a_second_backward_keeps_the_grad_object_and_leaves_arrays_handed_out_before_alone(run, counted):
     x = leaf(1.0, 2.0)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.input_buffer import InputBuffer
+from asyncgrad.engine.queues import InputBuffer
 from asyncgrad.extend import derivative, primitive
 from tests.engine.bodies import address, calling, leaf, split
 
@@ -71,7 +71,7 @@ class Counting(np.ndarray):
         return np.add(self, other, out=self)
 
 
-@pytest.mark.parametrize("counted", [False, True], ids=["plain gait", "counted gait"])
+@pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
 def test_many_gradients_of_one_node_make_one_new_array(run, counted):
     @primitive()
     def copied(x):

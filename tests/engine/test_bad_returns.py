@@ -39,7 +39,7 @@ def test_what_is_no_gradient_is_refused_by_name(run, made, error, message):
         run(ag.backward(made(), np.ones(2)))
 
 
-def formula_returning(value: Any, gait: str) -> tuple[ag.Tensor, Any]:
+def formula_returning(value: Any, path: str) -> tuple[ag.Tensor, Any]:
     """A leaf, and a function of it whose derivative is a constant."""
 
     @primitive()
@@ -49,14 +49,14 @@ def formula_returning(value: Any, gait: str) -> tuple[ag.Tensor, Any]:
     derivative(odd, "x")(lambda g: value)
     x = ag.tensor(1.0, requires_grad=True)
     out: Any = odd(x)
-    if gait == "counted gait":
+    if path == "slow path":
         out.register_hook(lambda grad: None)
     return x, out
 
 
-@pytest.mark.parametrize("gait", ["plain gait", "counted gait"])
-def test_a_formula_may_return_a_number(run, gait):
-    x, out = formula_returning(2, gait)
+@pytest.mark.parametrize("path", ["fast path", "slow path"])
+def test_a_formula_may_return_a_number(run, path):
+    x, out = formula_returning(2, path)
 
     run(ag.backward(out))
 
@@ -64,10 +64,10 @@ def test_a_formula_may_return_a_number(run, gait):
     assert x.grad.item() == 2.0
 
 
-@pytest.mark.parametrize("gait", ["plain gait", "counted gait"])
+@pytest.mark.parametrize("path", ["fast path", "slow path"])
 @pytest.mark.parametrize("value", ["text", [1.0], (1.0,)], ids=["str", "list", "tuple"])
-def test_a_formula_that_returns_no_array_is_refused_by_name(run, gait, value):
-    x, out = formula_returning(value, gait)
+def test_a_formula_that_returns_no_array_is_refused_by_name(run, path, value):
+    x, out = formula_returning(value, path)
 
     with pytest.raises(GradientTypeError, match=r"^OddBackward returned .*, which is no array for input 0"):
         run(ag.backward(out))

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import running
+from asyncgrad.engine import loops
 from asyncgrad.errors import BlockingError
 from tests.engine.bodies import awaiting, calling, leaf, settle
 
@@ -21,7 +21,7 @@ def no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("an event loop was started")
 
-    monkeypatch.setattr(running, "run", refuse)
+    monkeypatch.setattr(loops, "run", refuse)
     monkeypatch.setattr(asyncio, "new_event_loop", refuse)
 
 

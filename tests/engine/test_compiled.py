@@ -13,7 +13,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.engine.compiled import layout
+from asyncgrad.engine.compiled import codegen
 from asyncgrad.engine.compiled.cache import MOST_PROGRAMS, Cache
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, ReleasedGraphError
 from asyncgrad.graph import values
@@ -576,7 +576,7 @@ def test_the_source_of_no_tensor_is_refused(given):
 def test_graphs_of_many_nodes_are_compiled_in_pieces(cache):
     x = leaf(1.0)
     y = x
-    for _ in range(4 * layout.PIECE + 10):
+    for _ in range(4 * codegen.PIECE + 10):
         y = np.multiply(y, 1.0)
     with compiled_after(0):
         for _ in range(2):

@@ -12,7 +12,6 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import families
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.graph import CompiledArgs, Edge, GradientEdge, TraceableNode
 from tests.engine.bodies import awaiting, leaf, node_by_node
@@ -78,7 +77,7 @@ def test_graphs_in_any_order_are_each_compiled_once(cache):
 
 
 def test_lengths_that_are_seen_too_seldom_are_forgotten(cache, monkeypatch):
-    monkeypatch.setattr(families, "MOST_STATES", 8)
+    monkeypatch.setattr("asyncgrad.engine.compiled.cache.MOST_STATES", 8)
 
     def chain(length: int) -> None:
         y = leaf(1.0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import layout, steps
+from asyncgrad.engine.compiled import codegen
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import compiled_args, values
@@ -99,7 +99,7 @@ def test_arrays_are_reused_from_that_size_on_from_which_it_pays(size, reused):
 
 @pytest.mark.usefixtures("as_measured")
 def test_an_array_that_is_reused_is_let_go_of_by_its_other_names():
-    assert compiled_args.REUSED_FROM >= steps.LARGE
+    assert compiled_args.REUSED_FROM >= codegen.LARGE
 
 
 def test_the_last_formula_of_a_step_writes_into_the_gradient_that_it_reads_last():
@@ -338,7 +338,7 @@ def test_a_function_compiled_for_a_number_computes_with_what_comes_in_its_place(
 
 
 def test_the_bits_stay_where_a_function_is_cut_into_pieces(monkeypatch):
-    monkeypatch.setattr(layout, "PIECE", 4)
+    monkeypatch.setattr(codegen, "PIECE", 4)
     agrees(lambda x: chain(np.tanh(x), 20), [leaf(5)], np.linspace(0.1, 0.9, 5))
 
 

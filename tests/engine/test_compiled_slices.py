@@ -15,10 +15,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import layout
+from asyncgrad.engine.compiled import codegen
 from asyncgrad.engine.compiled.cache import Cache
-from asyncgrad.engine.compiled.preparing import CompilingGait
-from asyncgrad.engine.gait import Gait
+from asyncgrad.engine.compiled.executor import CompilingExecutor
+from asyncgrad.engine.executor import Stop
 from asyncgrad.errors import ReleasedGraphError
 from tests.engine.bodies import calling, leaf, node_by_node
 from tests.engine.looking_on import compiled_after, fresh_cache
@@ -342,7 +342,7 @@ def test_no_piece_is_longer_than_one_can_be(cache):
 
     pieces = source.split("async def ")[1:-1]
     steps = [piece.count("Backward, ") for piece in pieces]
-    assert max(steps) <= layout.PIECE
+    assert max(steps) <= codegen.PIECE
     # A cell is longer than a piece, and is written once; the first two repetitions and the ends are written apart.
     assert sum(steps) < 4 * 86
 
@@ -357,10 +357,10 @@ def test_given_up_it_ends_what_it_works_on_at_once():
         finally:
             events.append("ended")
 
-    gait = CompilingGait(work(), None, 0)
-    assert gait.run(None, 0.0) is Gait.BREATHE  # type: ignore[arg-type]
+    executor = CompilingExecutor(None, work(), None)  # type: ignore[arg-type]
+    assert executor.run(0.0) is Stop.BUDGET_SPENT
     # The root waits.
-    assert len(gait) == 1
-    gait.clear()
+    assert len(executor) == 1
+    executor.clear()
 
     assert events == ["begun", "ended"]

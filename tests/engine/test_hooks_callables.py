@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import running
+from asyncgrad.engine import loops
 from asyncgrad.errors import BlockingError, HookTypeError
 from tests.engine.bodies import Held, awaiting, leaf, settle
 from tests.engine.hooking import as_kind, backward, both_drives, register
@@ -243,7 +243,7 @@ def test_functions_need_no_loop_in_a_blocking_call(monkeypatch, where):
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("an event loop was started")
 
-    monkeypatch.setattr(running, "run", refuse)
+    monkeypatch.setattr(loops, "run", refuse)
     monkeypatch.setattr(asyncio, "new_event_loop", refuse)
     x = leaf(2.0)
     out = np.multiply(x, 3.0)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.deeper_first import DeeperFirst
-from asyncgrad.engine.locks import acquire, release, try_acquire
+from asyncgrad.engine.node_lock import acquire, release, try_acquire
+from asyncgrad.engine.task_group import DepthScheduler
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.testing import explore
 from tests.engine.bodies import Held, awaiting, calling, leaf, loop_budget, settle
@@ -258,7 +258,7 @@ class Task:
     away = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None):
-        self.awake = None if loop is None else DeeperFirst(loop)
+        self.awake = None if loop is None else DepthScheduler(loop)
 
 
 def test_one_that_is_given_the_lock_and_cancelled_before_it_runs_gives_it_back(run):

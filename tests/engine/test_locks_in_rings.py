@@ -13,8 +13,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import locks
-from asyncgrad.engine.locks import release, try_acquire
+from asyncgrad.engine import node_lock
+from asyncgrad.engine.node_lock import release, try_acquire
 from asyncgrad.errors import BlockingError
 from asyncgrad.testing import explore
 from tests.conftest import loop_factory, loop_kinds
@@ -244,7 +244,7 @@ def test_a_holder_in_another_thread_that_needs_the_blocked_loop_goes_through(mon
     mine, theirs = leaf(1.0), leaf(1.0)
     thread_holds, loop_blocks = threading.Event(), threading.Event()
     errors: list[BaseException] = []
-    wait = locks.Waiter.wait
+    wait = node_lock.Waiter.wait
 
     async def watched(waiter):
         loop_blocks.set()
@@ -279,7 +279,7 @@ def test_a_holder_in_another_thread_that_needs_the_blocked_loop_goes_through(mon
         thread = threading.Thread(target=in_thread)
         thread.start()
         assert thread_holds.wait(60)
-        monkeypatch.setattr(locks.Waiter, "wait", watched)
+        monkeypatch.setattr(node_lock.Waiter, "wait", watched)
         sync.backward(of_thread, np.ones(1), retain_graph=True)
         thread.join()
         waits.let_go.set()
@@ -365,13 +365,13 @@ def test_what_the_garbage_collector_gives_back_in_the_midst_of_a_queue_is_given_
 
         abandoned = Abandoned()
         assert try_acquire(special, abandoned)
-        find_cycle = locks._find_cycle
+        find_cycle = node_lock._find_cycle
 
         def collects(waiter, special):
             release(special, abandoned)
             return find_cycle(waiter, special)
 
-        monkeypatch.setattr(locks, "_find_cycle", collects)
+        monkeypatch.setattr(node_lock, "_find_cycle", collects)
         async with asyncio.timeout(60):
             await ag.backward(out)
         monkeypatch.undo()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncgrad.engine.loop_thread import LoopThread
+from asyncgrad.engine.loops import LoopThread
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 

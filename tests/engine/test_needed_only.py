@@ -70,7 +70,7 @@ def called(value):
     return calling(value, lambda grad: None)
 
 
-@pytest.mark.parametrize("dressed", [plain, hooked, called], ids=["plain gait", "hooked", "counted gait"])
+@pytest.mark.parametrize("dressed", [plain, hooked, called], ids=["fast path", "hooked", "slow path"])
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_formulas_of_edges_that_lead_to_no_input_are_not_called(run, dressed, create_graph):
     calls: list[str] = []
@@ -83,7 +83,7 @@ def test_formulas_of_edges_that_lead_to_no_input_are_not_called(run, dressed, cr
     assert calls == ["y"]
 
 
-@pytest.mark.parametrize("dressed", [plain, hooked, called], ids=["plain gait", "hooked", "counted gait"])
+@pytest.mark.parametrize("dressed", [plain, hooked, called], ids=["fast path", "hooked", "slow path"])
 def test_formulas_of_leaves_that_are_no_inputs_of_a_backward_are_not_called(run, dressed):
     calls: list[str] = []
     x, y = leaf(2.0), leaf(3.0)

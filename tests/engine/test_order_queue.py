@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.engine.ready_queue import ReadyQueue
+from asyncgrad.engine.queues import ReadyQueue
 from asyncgrad.graph import Node
 from tests.engine.bodies import leaf
 

@@ -161,7 +161,7 @@ def test_a_body_that_waits_lets_later_ones_go_first_and_is_told_in_its_own_place
     async def wait(grad):
         told.append([node.name for node in current_execution_order()])
         while not released:
-            await ag.engine.pacing.breathe()
+            await ag.engine.loops.yield_to_loop()
         ran.append("awaited")
 
     first = np.multiply(x, 2.0)

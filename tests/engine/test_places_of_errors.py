@@ -45,8 +45,8 @@ def twice(x: ag.Tensor) -> Any:
 
 
 ADDED = {
-    "in the plain gait": twice,
-    "in the counted gait": lambda x: calling(twice(x), lambda grad: None),
+    "in the fast path": twice,
+    "in the slow path": lambda x: calling(twice(x), lambda grad: None),
     "at a node of several inputs": lambda x: twice(np.split(np.multiply(x, [1.0, 1.0]), 2)[0]),
     "while a body waits": lambda x: np.add(twice(x), awaiting(leaf(1.0), lambda grad: asyncio.Event().wait())),
 }

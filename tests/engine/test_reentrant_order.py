@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.deeper_first import DeeperFirst
+from asyncgrad.engine.task_group import DepthScheduler
 from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 
 
@@ -101,7 +101,7 @@ def test_so_it_is_between_cousins(run):
 
 def test_of_drivers_that_are_counted_the_deepest_goes_on_first_and_then_the_first_to_come(run):
     async def main():
-        drivers, went = DeeperFirst(asyncio.get_running_loop()), []
+        drivers, went = DepthScheduler(asyncio.get_running_loop()), []
 
         async def driver(depth, name):
             drivers.wake(depth)
@@ -122,7 +122,7 @@ def test_of_drivers_that_are_counted_the_deepest_goes_on_first_and_then_the_firs
 
 def test_a_deeper_driver_that_is_cancelled_holds_up_nobody(run):
     async def main():
-        drivers = DeeperFirst(asyncio.get_running_loop())
+        drivers = DepthScheduler(asyncio.get_running_loop())
         for depth in (9, 5):
             drivers.wake(depth)
 

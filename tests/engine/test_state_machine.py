@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
+from asyncgrad.engine.engine import _uncompiled
 from asyncgrad.engine.exec_info import init_to_execute
-from asyncgrad.engine.gait import Gait
+from asyncgrad.engine.executor import NodeTurn, Stop
 from asyncgrad.engine.graph_task import GraphTask
-from asyncgrad.engine.input_buffer import InputBuffer
-from asyncgrad.engine.ready_queue import ReadyQueue
+from asyncgrad.engine.queues import InputBuffer, ReadyQueue
 from asyncgrad.graph import Edge, Node
 from tests.engine.bodies import calling, leaf, node_by_node
 
@@ -172,19 +172,21 @@ def task_of(root: ag.Tensor, grad: Any, **options: Any) -> GraphTask:
         "context": contextvars.copy_context(),
     }
     assert root.grad_fn is not None
-    return GraphTask(root.grad_fn, grad, root.output_nr, **{**defaults, **options})
+    task = GraphTask(root.grad_fn, root.output_nr, **{**defaults, **options})
+    task.executor = _uncompiled(task, grad, root.output_nr)
+    return task
 
 
 def test_a_plain_graph_is_run_in_one_go_and_its_leaves_at_the_end():
     x = leaf(2.0, 3.0)
     task = task_of(np.multiply(np.multiply(x, x), 2.0), np.ones(2))
 
-    assert task.run_plain(math.inf) is Gait.DRAINED
+    assert task.executor.run(math.inf) is Stop.DRAINED
     assert x.grad is None
-    task.finish_plain()
+    task.finish()
 
     assert x.grad.numpy().tolist() == [8.0, 12.0]
-    assert task.failed_node is None
+    assert task.executor.node is None
 
 
 def test_a_plain_graph_can_be_left_after_every_node():
@@ -192,15 +194,15 @@ def test_a_plain_graph_can_be_left_after_every_node():
     with node_by_node():
         task = task_of(np.multiply(np.multiply(np.multiply(x, x), 2.0), 3.0), np.ones(1))
 
-    gaits = [task.run_plain(-math.inf) for _ in range(4)]
-    task.finish_plain()
+    stops = [task.executor.run(-math.inf) for _ in range(4)]
+    task.finish()
 
-    assert gaits == [Gait.BREATHE] * 3 + [Gait.DRAINED]
+    assert stops == [Stop.BUDGET_SPENT] * 3 + [Stop.DRAINED]
     assert x.grad.item() == 24.0
 
 
 @pytest.mark.parametrize("place", ["first", "second", "third", "leaf"])
-def test_the_task_counts_from_the_first_node_that_somebody_watches(place):
+def test_the_first_node_that_somebody_watches_has_a_turn(place):
     x = leaf(2.0)
     third = np.multiply(x, 2.0)
     second = np.multiply(third, 3.0)
@@ -208,16 +210,17 @@ def test_the_task_counts_from_the_first_node_that_somebody_watches(place):
     {"first": first, "second": second, "third": third, "leaf": x}[place].register_hook(lambda grad: None)
     task = task_of(first, np.ones(1))
 
-    assert task.run_plain(math.inf) is Gait.COUNT
-    assert task.run_counted(math.inf) is Gait.CAREFUL
-    assert task.turn is not None
-    watched = task.turn.node
+    step = task.executor.run(math.inf)
+    # A watched leaf, or a node below the first, is met on the way.
+    turn = task.executor.run(math.inf) if step is Stop.HANDED_OVER else step
+    assert isinstance(turn, NodeTurn)
+    watched = turn.node
     expected = {"first": first.grad_fn, "second": second.grad_fn, "third": third.grad_fn}
     assert watched is expected.get(place, third.grad_fn.next_nodes[0])
 
 
-def test_a_task_that_goes_over_to_counting_keeps_its_sums():
-    """The gait changes when two of three gradients have been summed, and a leaf has got one."""
+def test_an_executor_that_hands_over_keeps_its_sums():
+    """It does so when two of three gradients have been summed, and a leaf has got one."""
     x = leaf(2.0)
     shared = np.multiply(x, 1.0)
     body = calling(leaf(1.0), lambda grad: None)
@@ -225,26 +228,24 @@ def test_a_task_that_goes_over_to_counting_keeps_its_sums():
     out = np.add(np.add(np.add(body, total), np.multiply(shared, 3.0)), np.multiply(shared, 4.0))
     task = task_of(out, np.ones(1))
 
-    assert task.run_plain(math.inf) is Gait.COUNT
-    gaits = []
-    while (gait := task.run_counted(math.inf)) is not Gait.DRAINED:
-        gaits.append(gait)
-        turn, task.turn = task.turn, None
-        assert turn is not None
-        task.end_turn(turn.node, turn.node.apply(tuple(turn.grads)))
+    assert task.executor.run(math.inf) is Stop.HANDED_OVER
+    turns = []
+    while isinstance(turn := task.executor.run(math.inf), NodeTurn):
+        turns.append(turn.node)
+        task.executor.end_turn(turn.node, turn.node.apply(tuple(turn.grads)))
 
-    assert gaits == [Gait.CAREFUL]
+    assert (turn, turns) == (Stop.DRAINED, [body.grad_fn])
     assert x.grad.item() == 16.0
-    assert task.results() == []
+    assert task.finish() == []
 
 
 def test_a_task_that_failed_knows_where():
     x = leaf(2.0)
     released = np.multiply(x, x)
-    task_of(released, np.ones(1)).run_plain(math.inf)
+    task_of(released, np.ones(1)).executor.run(math.inf)
     task = task_of(np.multiply(released, 2.0), np.ones(1))
 
     with pytest.raises(ag.errors.ReleasedGraphError):
-        task.run_plain(math.inf)
+        task.executor.run(math.inf)
 
-    assert task.failed_node is released.grad_fn
+    assert task.executor.node is released.grad_fn

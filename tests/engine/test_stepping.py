@@ -1,4 +1,4 @@
-"""SteppedTask is a task as asyncio knows them: timeouts, groups and cancellation inside a body act on that body."""
+"""EagerTask is a task as asyncio knows them: timeouts, groups and cancellation inside a body act on that body."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.stepping import SteppedTask
+from asyncgrad.engine.eager_task import EagerTask
 from tests.engine.bodies import Held, awaiting, leaf, settle
 
 
-def stepped(coroutine: Any, name: str = "body") -> SteppedTask:
+def stepped(coroutine: Any, name: str = "body") -> EagerTask:
     loop = asyncio.get_running_loop()
-    return SteppedTask(coroutine, loop=loop, context=contextvars.copy_context(), name=name)
+    return EagerTask(coroutine, loop=loop, context=contextvars.copy_context(), name=name)
 
 
 # In a backward.

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import driving, graph_task, plain
+from asyncgrad.engine import dependency_executor, driver, fast_path
 from tests.engine.bodies import awaiting, calling, leaf, loop_budget, node_by_node
 
 
@@ -29,7 +29,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
-    for module in (driving, graph_task, plain):
+    for module in (driver, dependency_executor, fast_path):
         monkeypatch.setattr(module, "perf_counter", made)
     with node_by_node():
         yield made
@@ -124,15 +124,15 @@ def test_the_wait_for_a_body_does_not_count_against_the_budget(run, budget, cloc
 
         breaths = 0
 
-        async def breathe():
+        async def yield_to_loop():
             nonlocal breaths
             breaths += 1
 
-        original, driving.breathe = driving.breathe, breathe
+        original, driver.yield_to_loop = driver.yield_to_loop, yield_to_loop
         try:
             await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
         finally:
-            driving.breathe = original
+            driver.yield_to_loop = original
         # Once after the body's own first step, which took long; not again for the time that it waited.
         assert breaths <= 1
 

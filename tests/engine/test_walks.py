@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.engine.engine import _uncompiled
 from asyncgrad.engine.exec_info import STEP
-from asyncgrad.engine.gait import Gait
+from asyncgrad.engine.executor import NodeTurn, Stop
 from asyncgrad.engine.graph_task import GraphTask
 from asyncgrad.errors import GradientTypeError
 from asyncgrad.extend import derivative, primitive
@@ -113,7 +114,6 @@ def test_a_backward_whose_edges_are_being_counted_is_not_over():
     with node_by_node():
         task = GraphTask(
             y.grad_fn,
-            np.ones(1),
             0,
             id=0,
             keep_graph=False,
@@ -123,13 +123,13 @@ def test_a_backward_whose_edges_are_being_counted_is_not_over():
             outer=None,
             context=contextvars.copy_context(),
         )
-    assert task.run_plain(inf) is Gait.COUNT
+        task.executor = _uncompiled(task, np.ones(1), 0)
     for _ in range(SLICES):
-        assert task.run_counted(0.0) is Gait.BREATHE
+        assert task.executor.run(0.0) is Stop.BUDGET_SPENT
         assert task.outstanding_tasks == 1
         assert not task.completed()
 
-    assert task.run_counted(inf) is Gait.CAREFUL
+    assert isinstance(task.executor.run(inf), NodeTurn)
     assert task.outstanding_tasks == 1
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.errand import Call
 
 from .heavy import PATIENCE, always, in_threads, large, watched
 
@@ -158,13 +157,13 @@ def test_a_timeout_ends_a_backward_whose_body_is_on_a_worker(run):
 
 def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch):
     begun, let_go, ran = threading.Event(), threading.Event(), []
-    block = Call.block_until_ended
+    block = FunctionJob.block_until_ended
 
     def block_and_let_go(call):
         let_go.set()
         block(call)
 
-    monkeypatch.setattr(Call, "block_until_ended", block_and_let_go)
+    monkeypatch.setattr(FunctionJob, "block_until_ended", block_and_let_go)
 
     def slow(grad):
         ran.append(1)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import BLOCKING, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.naming import identify
-from .running import loop_thread, running_loop
+from .loops import loop_thread, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -261,8 +261,8 @@ def _unqueue(waiter: Waiter, contention: Any) -> None:
 
 def _is_gone(holder: GraphTask, node: Node) -> bool:
     """Tell whether a body that has a lock will never go on."""
-    errand = None if holder.away is None else holder.away.get(node)
-    if errand is not None and not errand.has_ended():
+    job = None if holder.away is None else holder.away.get(node)
+    if job is not None and not job.has_ended():
         # It goes on in the thread of a device, whatever has become of the loop that drives its backward.
         return False
     awake = holder.awake
@@ -288,8 +288,8 @@ def _driver_of(holder: GraphTask) -> int:
 
 def _thread_of(holder: GraphTask, node: Node | None) -> int | None:
     """Return the thread that is to go on with the body of a node that `holder` runs; None where it has not begun."""
-    errand = None if holder.away is None or node is None else holder.away.get(node)
-    return _driver_of(holder) if errand is None else errand.thread
+    job = None if holder.away is None or node is None else holder.away.get(node)
+    return _driver_of(holder) if job is None else job.thread
 
 
 @final

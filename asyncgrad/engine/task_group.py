@@ -9,30 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import itertools
 import threading
 import weakref
 from collections import deque
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_NODE
-from .deeper_first import DeeperFirst
 from .device import is_elsewhere
-from .errand import Errand, Mailbox, end_of, submit
-from .new_stack import NESTED_ON_ONE_STACK
+from .eager_task import EagerTask
+from .loops import NESTED_ON_ONE_STACK, Pace, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_later_error
-from .pacing import Pace, breathe
-from .stepping import SteppedTask
+from .remote import CoroutineJob, Mailbox, join, submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..graph.node import Node
     from .device import Device
-    from .errand import Call
+    from .executor import NodeTurn
     from .graph_task import GraphTask
+    from .remote import FunctionJob
 
-__all__ = ["Bodies", "called", "forget", "send_away"]
+__all__ = ["NodeTaskGroup", "DepthScheduler", "called", "forget", "send_away"]
 
 #: Held while hooks that hold up further nodes are counted, since they may run in several threads.
 _HOLDING_UP = threading.Lock()
@@ -46,7 +47,7 @@ async def called(callback: Callable[[], Any]) -> None:
         await result
 
 
-def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> Errand:
+def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
     """Have the worker of its device run a NodeTask, when its turn comes there.
 
     Args:
@@ -57,21 +58,21 @@ def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> Errand:
     node_task.is_sent = True
     device: Device = node.device
     priority = (-graph_task.reentrant_depth, node.order)
-    errand = Errand(node_task.run(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
+    job = CoroutineJob(node_task.run(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
     if graph_task.away is None:
         graph_task.away = {}
-    graph_task.away[node] = errand
-    submit(errand, device)
-    return errand
+    graph_task.away[node] = job
+    submit(job, device)
+    return job
 
 
-def forget(errand: Errand, node_task: NodeTask) -> None:
-    """Let a GraphTask forget the Errand of a NodeTask, if that has ended: its context leads back, and would be a cycle.
+def forget(job: CoroutineJob, node_task: NodeTask) -> None:
+    """Let a GraphTask forget the job of a NodeTask, if that has ended: its context leads back, and would be a cycle.
 
     One whose sender is gone may still run, and whoever waits for the node's lock is to know.
     """
     away = node_task.graph_task.away
-    if away is not None and errand.has_ended():
+    if away is not None and job.has_ended():
         away.pop(node_task.node, None)
 
 
@@ -81,32 +82,32 @@ def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
 
 
 @final
-class FarBodies:
+class RemoteTaskGroup:
     """What a NodeTask in another thread may ask of those that run beside it.
 
     Weak: where the loop that drives them is closed and forgotten, they are to end, and this NodeTask with them.
     """
 
-    __slots__ = ("_bodies",)
+    __slots__ = ("_group",)
 
-    def __init__(self, bodies: Bodies) -> None:
-        self._bodies = weakref.ref(bodies)
+    def __init__(self, group: NodeTaskGroup) -> None:
+        self._group = weakref.ref(group)
 
     def hold_up(self) -> None:
         """Start no further node until `let_go()`."""
-        bodies = self._bodies()
-        if bodies is not None:
-            bodies.hold_up()
+        group = self._group()
+        if group is not None:
+            group.hold_up()
 
     def let_go(self) -> None:
         """Note that a hook has ended that held up further nodes."""
-        bodies = self._bodies()
-        if bodies is not None:
-            bodies.let_go()
+        group = self._group()
+        if group is not None:
+            group.let_go()
 
 
 @final
-class Bodies:
+class NodeTaskGroup:
     """The suspended bodies of one GraphTask, and the wake-up of its driver."""
 
     __slots__ = (
@@ -129,36 +130,32 @@ class Bodies:
         self._loop = loop
         #: For bodies that run in other threads.
         self.mailbox = Mailbox(loop)
-        self._finished: deque[SteppedTask] = deque()
+        self._finished: deque[EagerTask] = deque()
         self._wake: asyncio.Future[None] | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
-        self.running: dict[SteppedTask, Node | None] = {}
+        self.running: dict[EagerTask, Node | None] = {}
         #: How many hooks run that no further node is to overlap.
         self._holding_up = 0
         #: Shared with the backward passes around this one on the same loop: those let deeper ones go first.
         outer = graph_task.outer
         shared = None if outer is None else outer.awake
         if shared is None or shared.loop is not loop:
-            shared = DeeperFirst(loop)
+            shared = DepthScheduler(loop)
         graph_task.awake = self._awake = shared
         self._is_awake = False
         self._cancels_before = _cancels_of_driver(loop)
         #: What a body raised, and the driver with it.
         self._raised: BaseException | None = None
 
-    def start(self) -> None:
+    def start(self, turn: NodeTurn) -> None:
         """Step the node whose turn it is; what suspends goes on as a task of its own."""
-        graph_task = self._graph_task
-        turn, graph_task.turn = graph_task.turn, None
-        assert turn is not None
-        node = turn.node
+        graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        del turn
         coroutine = self._sent(node_task) if is_elsewhere(node.device) else node_task.run()
         stepped = self._step(coroutine, node_task.name, node)
         if not stepped.done():
-            graph_task.suspended()
-        # As in SteppedTask.start().
+            graph_task.executor.suspended()
+        # As in EagerTask.start().
         del stepped
 
     async def _sent(self, node_task: NodeTask) -> Any:
@@ -168,30 +165,30 @@ class Bodies:
         meanwhile, unless this one may suspend: then it may wait for what another one does.
         """
         is_alone = node_task.graph_task.create_graph and not node_task.may_suspend()
-        node_task.bodies = FarBodies(self)
-        errand = send_away(node_task, self.mailbox)
+        node_task.group = RemoteTaskGroup(self)
+        job = send_away(node_task, self.mailbox)
         try:
-            return await self.result_of(errand, is_alone)
+            return await self.result_of(job, is_alone)
         finally:
-            forget(errand, node_task)
+            forget(job, node_task)
             # The traceback of an error leads back here: leave no cycle.
-            del errand, node_task
+            del job, node_task
 
-    async def result_of(self, job: Call | Errand, is_alone: bool) -> Any:
+    async def result_of(self, job: FunctionJob | CoroutineJob, is_alone: bool) -> Any:
         """Return the result of what runs in another thread, at its end; if alone, no further node starts meanwhile."""
         if is_alone:
             self.hold_up()
         try:
-            return await end_of(job)
+            return await join(job)
         finally:
             if is_alone:
                 self.let_go()
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del job
 
-    def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> SteppedTask:
+    def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> EagerTask:
         graph_task = self._graph_task
-        stepped = SteppedTask(
+        stepped = EagerTask(
             coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end
         )
         self.running[stepped] = node
@@ -205,20 +202,20 @@ class Bodies:
         try:
             return stepped
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del stepped
 
-    def _on_end(self, stepped: SteppedTask) -> None:
+    def _on_end(self, stepped: EagerTask) -> None:
         self._finished.append(stepped)
         if self._graph_task.has_error:
             self._discount(stepped)
         self._wake_driver()
 
-    def _discount(self, stepped: SteppedTask) -> None:
+    def _discount(self, stepped: EagerTask) -> None:
         """Count a body that has ended as no longer running, since after a failure nobody collects it."""
         node = self.running[stepped]
         if node is not None:
-            self._graph_task.discount(node)
+            self._graph_task.executor.discount(node)
 
     def _wake_driver(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -268,12 +265,12 @@ class Bodies:
                 self._is_awake = False
                 self._awake.leave(depth)
 
-    async def breathe(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Let the loop run everything else that is ready, save the drivers of the backward passes around this one."""
         depth = self._graph_task.reentrant_depth
         self._awake.wake(depth)
         try:
-            await breathe()
+            await yield_to_loop()
             await self._awake.turn(depth)
         finally:
             self._awake.leave(depth)
@@ -283,17 +280,17 @@ class Bodies:
         while self._finished:
             node, outputs = self._outcome(self._finished.popleft())
             if node is not None:
-                self._graph_task.end_turn(node, outputs)
+                self._graph_task.executor.end_turn(node, outputs)
             # A leaf takes over an array that nobody else holds.
             del outputs
-        self._graph_task.is_ended_by(None)
+        self._graph_task.executor.node = None
 
     async def run_callbacks(self) -> None:
         """Run the final callbacks, also those that are queued meanwhile, one after the other."""
         completion, pace = self._graph_task.completion, Pace()
         while completion is not None and (callback := completion.next_callback()) is not None:
             stepped = self._step(called(callback), f"final callback of backward {self._graph_task.id}", None)
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del stepped
             while self.running:
                 await self.wait()
@@ -309,9 +306,9 @@ class Bodies:
         if _cancels_of_driver(self._loop) > self._cancels_before:
             await asyncio.sleep(0)
 
-    def _outcome(self, stepped: SteppedTask) -> tuple[Node | None, tuple[Any, ...] | None]:
+    def _outcome(self, stepped: EagerTask) -> tuple[Node | None, tuple[Any, ...] | None]:
         node = self.running.pop(stepped)
-        self._graph_task.is_ended_by(node)
+        self._graph_task.executor.node = node
         if stepped.cancelled():
             what = "a final callback" if node is None else f"the body of {node.name}"
             error: BaseException | None = stepped.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")
@@ -323,7 +320,7 @@ class Bodies:
         try:
             raise error
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del stepped, error
 
     async def end_all(self, error: BaseException) -> None:
@@ -364,7 +361,7 @@ class Bodies:
         try:
             raise refused
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del error, refused, later, stepped
 
     async def _cancel_all(self, error: BaseException) -> None:
@@ -391,5 +388,69 @@ class Bodies:
         try:
             raise interrupted
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del error, interrupted
+
+
+@final
+class DepthScheduler:
+    """The drivers that are about to go on, of one outermost backward on one loop and of all nested in it.
+
+    A driver is counted from when it is woken until it goes on. One that finds a deeper one counted waits until that
+    has gone on. Twenty thousand may wake up at once: each step costs the logarithm of that.
+
+    Args:
+        loop: the loop that runs the drivers.
+    """
+
+    __slots__ = ("_counts", "_depths", "_next_arrival", "_waiting", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        #: How many drivers are counted, by their reentrant depth; of each depth in `_depths`.
+        self._counts: dict[int, int] = {}
+        #: A heap of the negatives of those depths.
+        self._depths: list[int] = []
+        #: A heap of those that wait, the deepest first and then the first to come.
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._next_arrival = itertools.count().__next__
+
+    def __len__(self) -> int:
+        """Return how many drivers are counted."""
+        return sum(self._counts.values())
+
+    def wake(self, depth: int) -> None:
+        """Count a driver that is about to go on."""
+        if depth not in self._counts:
+            self._counts[depth] = 0
+            heappush(self._depths, -depth)
+        self._counts[depth] += 1
+
+    async def turn(self, depth: int) -> None:
+        """Wait until no deeper driver is about to go on, nor one as deep that came before; suspends only if one is."""
+        is_behind = bool(self._waiting) and -self._waiting[0][0] >= depth
+        while is_behind or self._deepest() > depth:
+            is_behind = False
+            future = self.loop.create_future()
+            heappush(self._waiting, (-depth, self._next_arrival(), future))
+            await future
+
+    def leave(self, depth: int) -> None:
+        """Count a driver no longer: it goes on now, or it has been cancelled."""
+        self._counts[depth] -= 1
+        if self._waiting and not self.loop.is_closed():
+            # Later, since the driver goes on only once this has returned. It may be closed in any thread.
+            self.loop.call_soon_threadsafe(self._let_next_go)
+
+    def _deepest(self) -> int:
+        depths, counts = self._depths, self._counts
+        while depths and not counts[-depths[0]]:
+            del counts[-heappop(depths)]
+        return -depths[0] if depths else -1
+
+    def _let_next_go(self) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][2].done():
+            heappop(waiting)
+        if waiting and -waiting[0][0] >= self._deepest():
+            heappop(waiting)[2].set_result(None)

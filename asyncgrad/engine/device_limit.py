@@ -1,7 +1,7 @@
 """How many bodies are under way on a device that takes no more than `max_in_flight` at a time, and who is next.
 
-The most urgent that waits is next, whichever loop or thread it comes from. A body that calls a backward gives its place
-up until that has ended: it may be that backward's nodes that need the place, and so no nesting can deadlock.
+The most urgent that waits is next, whichever loop or thread it comes from. A body that calls a backward gives its
+permit up until that has ended: it may be that backward's nodes that need the permit, and so no nesting can deadlock.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from weakref import WeakKeyDictionary
 
 from ..context import BLOCKING
 from ..errors import BlockingError, DeviceError
-from .running import running_loop
+from .loops import running_loop
 
 if TYPE_CHECKING:
     from .device import Device
 
-__all__ = ["PLACE", "Place", "take_place"]
+__all__ = ["PERMIT", "Permit", "acquire_permit"]
 
 #: Guards the fields of all limits; never held over anything that waits. One thread may take it twice: the garbage
-#: collector may close an abandoned body, which gives its place back, at any line.
+#: collector may close an abandoned body, which gives its permit back, at any line.
 _MUTEX = threading.RLock()
 
 
 @final
 class _Waiter:
-    """Somebody who waits for a place on a loop."""
+    """Somebody who waits for a permit on a loop."""
 
-    __slots__ = ("_future", "_loop", "has_place")
+    __slots__ = ("_future", "_loop", "has_permit")
 
     def __init__(self) -> None:
         self._loop = running_loop()
         self._future = self._loop.create_future()
-        self.has_place = False
+        self.has_permit = False
 
     def offer(self) -> bool:
-        """Give it the place that has become free; False where nobody takes it."""
-        self.has_place = True
+        """Give it the permit that has become free; False where nobody takes it."""
+        self.has_permit = True
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
             # The loop is closed.
-            self.has_place = False
-        return self.has_place
+            self.has_permit = False
+        return self.has_permit
 
     def _wake(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
     async def wait(self) -> None:
-        """Wait for the place."""
+        """Wait for the permit."""
         await self._future
 
 
 @final
 class _Limit:
-    """The places of one device."""
+    """The permits of one device."""
 
     __slots__ = ("_next_arrival", "_taken", "_waiting", "most")
 
@@ -72,12 +72,12 @@ class _Limit:
         self._waiting: list[tuple[tuple[int, int], int, _Waiter]] = []
 
     def force(self) -> None:
-        """Take a place even where none is free."""
+        """Take a permit even where none is free."""
         with _MUTEX:
             self._taken += 1
 
     async def take(self, priority: tuple[int, int]) -> None:
-        """Take a place when it is the caller's turn; suspends where none is free.
+        """Take a permit when it is the caller's turn; suspends where none is free.
 
         Raises:
             BlockingError: none is free, and the caller blocks this thread's event loop.
@@ -102,12 +102,12 @@ class _Limit:
                 if entry in self._waiting:
                     self._waiting.remove(entry)
                     heapify(self._waiting)
-            if waiter.has_place:
+            if waiter.has_permit:
                 self.give()
             raise
 
     def give(self) -> None:
-        """Give a place back, to the one that is next."""
+        """Give a permit back, to the one that is next."""
         with _MUTEX:
             self._taken -= 1
             while self._waiting and self._taken < self.most:
@@ -116,8 +116,8 @@ class _Limit:
 
 
 @final
-class Place:
-    """The place that a body has while it is under way on a device."""
+class Permit:
+    """The permit that a body has while it is under way on a device."""
 
     __slots__ = ("_has_ended", "_is_held", "_lent", "_limit", "_priority")
 
@@ -141,13 +141,13 @@ class Place:
             self._lent += 1
         self._give()
 
-    async def take_back(self) -> None:
-        """Go on with a place after that backward; suspends until there is one."""
+    async def acquire_again(self) -> None:
+        """Go on with a permit after that backward; suspends until there is one."""
         if self._is_wanted():
             await self._limit.take(self._priority)
             self._hold()
 
-    def take_back_at_once(self) -> None:
+    def force_again(self) -> None:
         """Go on after a backward where nobody may wait: until another body ends there may be one too many."""
         if self._is_wanted():
             self._limit.force()
@@ -173,8 +173,8 @@ class Place:
             self._limit.give()
 
 
-#: The place of the body that this context runs in, if its device has so many alone.
-PLACE: ContextVar[Place | None] = ContextVar("asyncgrad_place", default=None)
+#: The permit of the body that this context runs in, if its device has so many alone.
+PERMIT: ContextVar[Permit | None] = ContextVar("asyncgrad_permit", default=None)
 
 _limits: WeakKeyDictionary[Device, _Limit] = WeakKeyDictionary()
 
@@ -183,8 +183,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_limits.clear)
 
 
-async def take_place(device: Device, priority: tuple[int, int]) -> Place:
-    """Return a place on a device for the body that this context is about to run; suspends until there is one.
+async def acquire_permit(device: Device, priority: tuple[int, int]) -> Permit:
+    """Return a permit on a device for the body that this context is about to run; suspends until there is one.
 
     Args:
         device: one that has a limit.
@@ -202,6 +202,6 @@ async def take_place(device: Device, priority: tuple[int, int]) -> Place:
             limit = _limits[device] = _Limit()
         limit.most = most
     await limit.take(priority)
-    place = Place(limit, priority)
-    PLACE.set(place)
-    return place
+    permit = Permit(limit, priority)
+    PERMIT.set(permit)
+    return permit

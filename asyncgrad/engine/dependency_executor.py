@@ -1,4 +1,4 @@
-"""The counted gait of a GraphTask: a node is ready when all its edges have delivered."""
+"""DependencyExecutor: a node is ready when all its edges have delivered, and the one that PyTorch would run is next."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError, InvalidGradientError
 from ..graph import values
+from ..graph.heavy import Heavy
 from ..graph.metadata import conform
 from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
-from .execution_order import count_edges
-from .gait import NodeTurn
-from .input_buffer import Arrival, InputBuffer
-from .ready_queue import ReadyQueue
+from .body import prefers_worker, run_here
+from .device import needs_care
+from .exec_info import count_edges
+from .executor import NodeTurn, Stop
+from .queues import Arrival, InputBuffer, ReadyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..graph.node import Node
-    from .exec_info import ExecInfos
-    from .task_streams import TaskStreams
+    from .graph_task import GraphTask
 
-__all__ = ["CountedGait", "wrong_count"]
+__all__ = ["DependencyExecutor", "wrong_count"]
 
 #: Stands for an edge where a node has been reached before anything was counted.
 REACHED = -1
@@ -38,17 +39,18 @@ def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
 
 
 @final
-class CountedGait:
-    """Which edges have yet to deliver, what has been delivered, and which nodes are ready.
+class DependencyExecutor:
+    """The executor of a backward that somebody watches, or whose bodies wait: the slow path.
+
+    It knows which edges have yet to deliver, what has been delivered, and which nodes are ready.
 
     Edges are counted by `count`, a part at a time where there are many. What is delivered before that has come to its
     end is taken note of.
 
     Args:
+        task: the backward.
         sources: the nodes reached so far; edges are counted from these downwards.
-        exec_info: what to run, where that is limited.
-        in_place: whether sums may be written into.
-        streams: of the task; None where there are none.
+        extra: the nodes that one which was taken before has yet to deliver to.
     """
 
     __slots__ = (
@@ -61,21 +63,21 @@ class CountedGait:
         "_ready",
         "_streams",
         "_sum_order_fixed",
+        "_task",
         "exec_info",
         "node",
     )
 
-    def __init__(
-        self,
-        sources: Iterable[Node],
-        extra: Iterable[Node],
-        exec_info: ExecInfos | None,
-        in_place: bool,
-        streams: TaskStreams | None = None,
-    ) -> None:
-        self.exec_info = exec_info
-        self._in_place = in_place
-        self._streams = streams
+    leaves_last = False
+
+    def __init__(self, task: GraphTask, sources: Iterable[Node], extra: Iterable[Node] = ()) -> None:
+        self._task = task
+        #: What to run; None where everything runs.
+        self.exec_info = task.limits
+        #: Whether sums may be written into.
+        self._in_place = not task.create_graph
+        #: None where there are none.
+        self._streams = task.streams
         #: Edges that have yet to deliver, by the node that they lead to.
         self._dependencies: dict[Node, int] = {}
         self._buffers: dict[Node, InputBuffer] = {}
@@ -118,7 +120,7 @@ class CountedGait:
         return queued + len(self._in_flight)
 
     def seed(self, node: Node, grads: list[Any], owned: list[bool]) -> None:
-        """Put in what arrived at the inputs of a node before this gait began, and which arrays are our own."""
+        """Put in what arrived at the inputs of a node before, and which arrays are our own."""
         buffer = self._buffers[node] = InputBuffer(len(grads))
         for input_nr, grad in enumerate(grads):
             buffer.seed(input_nr, grad, owned[input_nr])
@@ -130,6 +132,47 @@ class CountedGait:
     def _queue(self, node: Node) -> None:
         if not self._dependencies.get(node):
             self._ready.push(node, node)
+
+    def run(self, deadline: float) -> Stop | NodeTurn:
+        """Run ready nodes until none is ready, the clock passes `deadline`, or one needs more than a plain call."""
+        if not self.count(deadline):
+            return Stop.BUDGET_SPENT
+        task = self._task
+        release, is_recorded, is_watched = not task.keep_graph, task.create_graph, task.anomaly is not None
+        whole = None if task.limits is None else task.limits.whole
+        #: The device of the last node that runs in this thread.
+        here: Any = None
+        while (turn := self.pop()) is not None:
+            node: Any = turn.node
+            self.node = node
+            if node.special is not None or is_watched or (node.device is not here and needs_care(node.device)):
+                return turn
+            here = node.device
+            if node.order == LEAF_ORDER:
+                task.run_leaf(node, turn.grads)
+                self._in_flight.discard(node)
+                continue
+            grad = turn.grads if node.shape is None else turn.grads.pop()
+            try:
+                is_whole = whole is None or node in whole
+                run = node.plan.run if is_whole and not is_recorded else task.apply
+                outputs = run(node, grad, release)
+            except Heavy:
+                if prefers_worker(node, grad):
+                    return NodeTurn(node, turn.grads if node.shape is None else [grad])
+                outputs = run_here(node, grad)
+                if release:
+                    node.release_variables()
+            del grad
+            self.end_turn(node, outputs)
+            # A leaf takes over an array that nobody else holds: do not be the one who does.
+            del outputs
+            if perf_counter() > deadline:
+                self.node = None
+                node.has_kept_its_thread()
+                return Stop.BUDGET_SPENT
+        self.node = None
+        return Stop.DRAINED
 
     def pop(self) -> NodeTurn | None:
         """Return the ready node that comes first, with its gradients; None where none is ready.
@@ -145,18 +188,31 @@ class CountedGait:
         return NodeTurn(node, self._buffers.pop(node).values)
 
     def begin(self, node: Node) -> None:
-        """Note that `node`, which was taken before this gait began, runs."""
+        """Note that `node`, which another executor took, runs."""
         self._in_flight.add(node)
 
-    def complete(self, node: Node, outputs: tuple[Any, ...]) -> None:
-        """Hand on what `node` returned, and queue the nodes that have now got everything."""
-        self._in_flight.discard(node)
-        for edge, grad in enumerate(outputs):
-            self.deliver(node, edge, grad)
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
+        """Hand on what `node` returned, and queue the nodes that have now got everything.
 
-    def skip(self, node: Node) -> None:
-        """Note that `node` is done without having run."""
+        Args:
+            node: its body has ended.
+            outputs: the gradients for its edges; None where its body did not run.
+        """
         self._in_flight.discard(node)
+        if outputs is not None:
+            for edge, grad in enumerate(outputs):
+                self.deliver(node, edge, grad)
+
+    def discount(self, node: Node) -> None:
+        """Count a node as no longer running, since after a failure nobody collects it."""
+        self._in_flight.discard(node)
+
+    def go_on_from(self, leaf: Node, total: Any) -> None:
+        """Let the gradients of a leaf be added to a sum that was made before."""
+        self.seed(leaf, [total], [False])
+
+    def recheck(self) -> None:
+        """Do nothing: whatever has become of a node is looked at when its turn comes."""
 
     def deliver(self, node: Node, edge: int, grad: Any) -> None:
         """Let one edge deliver a gradient, or an undefined one."""
@@ -189,7 +245,7 @@ class CountedGait:
         if not left:
             self._ready.push(target, target)
 
-    def fix_sum_order(self) -> None:
+    def suspended(self) -> None:
         """From now on sum gradients in an order fixed by the graph, since bodies overlap.
 
         The order is that of a run in which nothing overlaps: newer producers first, unless somebody has set sequence
@@ -263,7 +319,7 @@ class CountedGait:
             self._in_flight.discard(self.node)
         self.node = None
 
-    def check_finished(self) -> None:
+    def finish(self) -> None:
         """Raise if a gradient waits at a node that will never be ready, now that nothing is left to run.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Errands: Jobs whose sender waits for their end on an event loop of its own.
+"""Work in another thread: Jobs, which a device with workers is sent, and those whose sender awaits their end.
 
 The sender never goes on before what runs in the other thread has ended, not even when it is cancelled: no array is
 touched any more after that.
@@ -18,18 +18,64 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
-from .job import Job, worker_died
+from ..errors import DeviceError
+from .eager_task import EagerTask
+from .loops import running_loop
 from .notes import add_note
-from .running import running_loop
-from .stepping import SteppedTask
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
     from .device import Device
 
-__all__ = ["Call", "Errand", "Mailbox", "call_on", "end_of", "send", "submit"]
+__all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "send", "submit", "worker_died"]
+
+
+class Job:
+    """Abstract: a piece of work that is sent to a device, which calls `run()` once, in a thread of its own.
+
+    Args:
+        priority: of what waits, the lowest runs first; equals in the order of their coming.
+    """
+
+    __slots__ = ("priority",)
+
+    def __init__(self, priority: tuple[int, int]) -> None:
+        self.priority = priority
+
+    def run(self) -> asyncio.Future[Any] | None:
+        """Do the work, or its first step: what suspends goes on as a task of the loop that runs in this thread.
+
+        How the work ends is told to who sent it. Does nothing if the work has been withdrawn.
+
+        Returns:
+            That task; None where nothing is left to do.
+
+        Raises:
+            SystemExit, KeyboardInterrupt: the work raised it. Its sender has been told, and the thread is to end.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement run()")
+
+    def refuse(self, error: BaseException) -> None:
+        """Let the work end with `error` without having run, as when the device is closed. Never raises."""
+        raise NotImplementedError(f"{type(self).__name__} must implement refuse(error)")
+
+    def abandon(self, error: BaseException) -> None:
+        """Let work that has suspended end with `error` where it stands, since the thread that ran it is gone."""
+        raise NotImplementedError(f"{type(self).__name__} must implement abandon(error)")
+
+
+def worker_died(device: object, cause: BaseException | None) -> DeviceError:
+    """Return the error of work whose worker's thread has died of `cause`; None where its event loop was stopped."""
+    what = "its event loop was stopped" if cause is None else repr(cause)
+    error = DeviceError(
+        f"the worker of {str(device)!r} died ({what}), and with it all that it ran and that waited for it: later work "
+        "gets a new one"
+    )
+    error.__cause__ = cause
+    return error
 
 
 @final
@@ -167,7 +213,7 @@ class _Sent(Job):
 
 
 @final
-class Call(_Sent):
+class FunctionJob(_Sent):
     """A plain function without arguments, run to its end by a worker, in `context`."""
 
     __slots__ = ("function", "seconds")
@@ -194,7 +240,7 @@ class Call(_Sent):
 
 
 @final
-class Errand(_Sent):
+class CoroutineJob(_Sent):
     """A coroutine, run by a worker that has an event loop, in `context`.
 
     Args:
@@ -218,7 +264,7 @@ class Errand(_Sent):
         self.coroutine = coroutine
         self.name = name
         self.device = device
-        self._task: SteppedTask | None = None
+        self._task: EagerTask | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_cancelled = False
         self._cancel_message: Any = None
@@ -229,7 +275,7 @@ class Errand(_Sent):
             self.coroutine.close()
             return None
         self._loop = asyncio.get_running_loop()
-        task = SteppedTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
+        task = EagerTask(self.coroutine, loop=self._loop, context=self.context, name=self.name, on_end=self._on_end)
         with self._lock:
             self._task = task
         if self._is_cancelled:
@@ -237,10 +283,10 @@ class Errand(_Sent):
         try:
             return None if task.start() else task
         finally:
-            # As in SteppedTask.start().
+            # As in EagerTask.start().
             del task
 
-    def _on_end(self, task: SteppedTask) -> None:
+    def _on_end(self, task: EagerTask) -> None:
         if task.cancelled():
             self.error = task.cancelled_by or asyncio.CancelledError()
         else:
@@ -293,7 +339,7 @@ class Errand(_Sent):
         self._end()
 
 
-async def end_of(job: Any) -> Any:
+async def join(job: Any) -> Any:
     """Return the result of a job that has been submitted, once it has ended; raise what it raised.
 
     Suspends. Cancelled, it cancels the job, and goes on only once that has ended.
@@ -324,7 +370,7 @@ async def end_of(job: Any) -> Any:
     except GeneratorExit:
         # The loop is gone. What suspends can be told to end; what computes is waited for.
         job.lose_sender()
-        if isinstance(job, Call):
+        if isinstance(job, FunctionJob):
             job.block_until_ended()
         raise
     finally:
@@ -338,7 +384,7 @@ async def call_on(device: Device, function: Callable[..., Any], args: Any, kwarg
     context = contextvars.copy_context()
     context.run(_enter, device)
     around = CURRENT_GRAPH_TASK.get()
-    errand = Errand(
+    job = CoroutineJob(
         _called(function, args, kwargs),
         getattr(function, "__qualname__", repr(function)),
         (0 if around is None else -1 - around.reentrant_depth, 0),
@@ -346,25 +392,25 @@ async def call_on(device: Device, function: Callable[..., Any], args: Any, kwarg
         Mailbox(running_loop()),
         device,
     )
-    send(errand, device)
-    return await end_of(errand)
+    send(job, device)
+    return await join(job)
 
 
-def submit(errand: Errand, device: Device) -> None:
-    """Have the worker of a device run an errand; where the device raises, the errand ends with that."""
+def submit(job: CoroutineJob, device: Device) -> None:
+    """Have the worker of a device run a job; where the device raises, the job ends with that."""
     try:
-        device.submit(errand)
+        device.submit(job)
     except Exception as error:
-        errand.refuse(error)
+        job.refuse(error)
 
 
-def send(errand: Errand, device: Device) -> None:
-    """Have an errand run where the device runs its work: by its worker, or here and now."""
+def send(job: CoroutineJob, device: Device) -> None:
+    """Have a job run where the device runs its work: by its worker, or here and now."""
     if device.has_worker and not device.is_here():
-        submit(errand, device)
+        submit(job, device)
     else:
-        errand.device = None
-        errand.run()
+        job.device = None
+        job.run()
 
 
 def _enter(device: Device) -> None:

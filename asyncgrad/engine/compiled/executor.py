@@ -1,32 +1,35 @@
-"""The compiled gait of a GraphTask: one generated function runs the nodes.
+"""CompiledExecutor: one generated function runs the nodes.
 
-It does what the plain gait does, in the same order, and can be left at any step: where the function finds that the
-graph is not the one that it was made from, what has been delivered so far is handed to the plain gait, which goes on
-from there. So nothing is computed twice, and nothing has to be foreseen. What the plain gait would leave to the counted
-one, a NodeTask runs here as it does there, while the function is suspended.
+It does what FastPath does, in the same order, and can be left at any step: where a guard fails, since the graph is not
+the one that the function was made from, what has been delivered so far is handed to a FastPath, which goes on from
+there (deoptimisation). So nothing is computed twice, and nothing has to be foreseen. What FastPath would leave to a
+DependencyExecutor, a NodeTask runs here as it does there, while the function is suspended.
 """
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...errors import GraphError
 from ...graph.heavy import Heavy
 from ...graph.node import LEAF_ORDER, became_special
-from ..execution_order import nodes_below
-from ..gait import Gait, NodeTurn
-from ..plain import PlainGait
-from .careful import changed_edges
+from ..exec_info import nodes_below
+from ..executor import NodeTurn, Stop
+from ..fast_path import FastPath
+from .calls import changed_edges
 from .program import Differs, Line, LineKind, Piece, Place, Program, Slot, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...graph.node import Node
+    from ..executor import Executor
     from ..graph_task import GraphTask
-    from .careful import CarefulTurn
+    from .calls import CarefulTurn
+    from .trace import Slices
 
-__all__ = ["AN_ERROR", "OTHER_GRAPH", "CompiledGait"]
+__all__ = ["AN_ERROR", "OTHER_GRAPH", "CompiledExecutor", "CompilingExecutor"]
 
 #: Why most compiled functions are left.
 OTHER_GRAPH = "another structure, shape or dtype"
@@ -42,10 +45,11 @@ _REASONS: dict[type, str] = {Heavy: "a heavy body", TypeError: "a graph that was
 
 
 @final
-class CompiledGait:
-    """One run of a compiled backward; has the methods of PlainGait.
+class CompiledExecutor:
+    """The executor of a backward that has been compiled: one run of it.
 
     Args:
+        task: the backward.
         program: the compiled backward.
         root: the node to start from.
         grad: what arrives at it.
@@ -64,12 +68,18 @@ class CompiledGait:
         "_has_let_others_see",
         "_results",
         "_root",
+        "_task",
         "_turn",
         "node",
         "program",
     )
 
-    def __init__(self, program: Program, root: Node, grad: Any, ended: Callable[..., None], entry: Any) -> None:
+    leaves_last = True
+
+    def __init__(
+        self, task: GraphTask, program: Program, root: Node, grad: Any, ended: Callable[..., None], entry: Any
+    ) -> None:
+        self._task = task
         self._entry = entry
         self.program = program
         self._root = root
@@ -98,19 +108,19 @@ class CompiledGait:
         place = self._where()
         return 0 if place is None else place.reached_count()
 
-    def run(self, task: GraphTask, deadline: float) -> Gait:
+    def run(self, deadline: float) -> Stop | NodeTurn:
         """Run nodes until none is left, the clock passes `deadline`, or one is to run as a NodeTask.
 
-        Where the graph is another one, the plain gait or the counted one goes on.
+        Where a guard fails, another executor goes on.
         """
-        if self._results is not None:
-            return Gait.DRAINED
+        if self._results is not None or (self._turn is not None and self._turn.is_running):
+            return Stop.DRAINED
+        task = self._task
         coroutine = self._coroutine
         if coroutine is not None:
-            self.look_again(task)
-            if task.plain is not self:
-                del coroutine
-                return task.run_plain(deadline)
+            self._look_again()
+            if task.executor is not self:
+                return Stop.HANDED_OVER
         try:
             if coroutine is None:
                 task.is_watched = self.program.is_careful
@@ -124,22 +134,20 @@ class CompiledGait:
         except StopIteration as end:
             self._results = end.value
             self._end(None)
-            return Gait.DRAINED
+            return Stop.DRAINED
         except BaseException as error:
-            left = self._left(task, error)
+            left = self._left(error)
             if left is None:
                 raise
         else:
             self._became_special = became_special[0]
             self._handed_out = 0 if task.limits is None else task.limits.handed_out
-            return Gait.BREATHE if turn is None else self._begin_turn(task, turn)
+            return Stop.BUDGET_SPENT if turn is None else self._begin_turn(turn)
         finally:
             del coroutine
         if isinstance(left, GraphError):
             raise left
-        # Here, where the exception is gone, and with it the function's names: they would keep gradients that a leaf
-        # is to take over, and be the context of what a body raises.
-        return left if isinstance(left, Gait) else left.run(task, deadline)
+        return left
 
     # What NodeTasks run.
 
@@ -152,13 +160,12 @@ class CompiledGait:
         self._edges = nodes_below(root)
         return self._edges.copy()
 
-    def _begin_turn(self, task: GraphTask, turn: CarefulTurn) -> Gait:
+    def _begin_turn(self, turn: CarefulTurn) -> NodeTurn:
         self._turn = turn
         self.node = turn.node
-        task.turn = NodeTurn(turn.node, turn.grads)
-        return Gait.CAREFUL
+        return NodeTurn(turn.node, turn.grads)
 
-    def end_turn(self, task: GraphTask, outputs: tuple[Any, ...] | None) -> None:
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
         """Take what the node in turn gave; None where its body did not run."""
         turn = self._turn
         assert turn is not None
@@ -167,22 +174,27 @@ class CompiledGait:
         self._has_let_others_see = True
         self.node = None
         if not turn.is_as_expected():
-            self._leave(task, "a hook that changed the graph")
+            self._leave("a hook that changed the graph")
 
-    def let_others_run(self, task: GraphTask) -> None:
+    def suspended(self) -> None:
         """Let the engine go on with the nodes that are ready, if there are any, beside the one that has suspended."""
         assert self._turn is not None
         if self._turn.others:
-            self._leave(task, "a body that waits while others could run")
+            self._leave("a body that waits while others could run")
+            self._task.executor.suspended()
 
-    def discount(self) -> None:
+    def discount(self, node: Node) -> None:
         """Count the node in turn as no longer running."""
         self._turn = None
 
-    def look_again(self, task: GraphTask) -> None:
+    def recheck(self) -> None:
+        """Do nothing: the function looks again when it goes on, and not while a node has its turn."""
+
+    def _look_again(self) -> None:
         """Let the engine go on if others have put a hook on a node that has been reached, or may have one run."""
-        if task.limits is not None and task.limits.handed_out != self._handed_out:
-            self._leave(task, "a hook that asked what is to run")
+        limits = self._task.limits
+        if limits is not None and limits.handed_out != self._handed_out:
+            self._leave("a hook that asked what is to run")
             return
         if became_special[0] == self._became_special:
             return
@@ -190,13 +202,13 @@ class CompiledGait:
         place = self._where()
         assert place is not None
         if place.is_watched_anew():
-            self._leave(task, "a hook was added meanwhile")
+            self._leave("a hook was added meanwhile")
 
-    def finish(self, task: GraphTask) -> None:
+    def finish(self) -> None:
         """Give the leaves, which waited for the end, their gradients."""
         assert self._results is not None
         leaves, grads = self._results
-        task.run_leaves(leaves, grads)
+        self._task.run_leaves(leaves, grads)
         self._results = ([], [])
 
     def clear(self) -> None:
@@ -242,8 +254,12 @@ class CompiledGait:
         line = None if piece is None else self.program.lines[number - 1]
         return None if piece is None or line is None else _Place(piece, line, frame)
 
-    def _left(self, task: GraphTask, error: BaseException) -> PlainGait | Gait | GraphError | None:
-        """Return how to go on from where the function raised `error`, or what to raise; None where that is `error`."""
+    def _left(self, error: BaseException) -> Stop | GraphError | None:
+        """Let another executor go on from where the function raised `error`.
+
+        Returns:
+            HANDED_OVER, or what to raise; None where that is `error`.
+        """
         # A StopIteration leaves a coroutine as the cause of a RuntimeError.
         cause = error.__cause__
         trace = (cause if isinstance(cause, StopIteration) and isinstance(error, RuntimeError) else error).__traceback__
@@ -267,10 +283,10 @@ class CompiledGait:
                 if changed is not None:
                     self.node = place.node()
                     return changed
-            plain = self._continued(task, place)
-            return Gait.COUNT if self._count(task, plain, place) else plain
+            self._count(self._continued(place), place)
+            return Stop.HANDED_OVER
         if is_innermost and place.line.kind is LineKind.EDGE and isinstance(error, (AttributeError, Differs)):
-            # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
+            # A gradient is no array. The slow path makes one of a number, and refuses the rest by name.
             reason = "an undefined gradient" if isinstance(error, Differs) else "a gradient that is no array"
             self._end(reason)
             edge = place.line.edge
@@ -278,41 +294,39 @@ class CompiledGait:
                 None if name is None or index < edge else place.names[name]
                 for index, name in enumerate(place.piece.outputs[place.line.step])
             )
-            return self._continued(task, place).start_counting(task, place.node(), edge, outputs)
+            return self._continued(place).leave(place.node(), edge, outputs)
         self._end(AN_ERROR)
         if place.line.kind is not LineKind.BREAK:
             self.node = place.node()
         return None
 
-    def _leave(self, task: GraphTask, reason: str) -> None:
+    def _leave(self, reason: str) -> None:
         """Let the engine go on from where the function is suspended, be that in the turn of a node or before a step."""
         place = self._where()
         assert place is not None
         turn, self._turn = self._turn, None
-        plain = self._continued(task, place)
+        path = self._continued(place)
         self.close()
         self._end(reason)
         if turn is None:
-            self._count(task, plain, place)
+            self._count(path, place)
             return
         node = turn.node
-        counted = plain.count_from_here(task, [target for target in turn.edges[0] if target is not None])
+        executor = path.hand_over([target for target in turn.edges[0] if target is not None])
         if turn.is_running:
-            counted.node = self.node
-            counted.begin(node)
+            executor.node = self.node
+            executor.begin(node)
         else:
-            counted.node = node
-            task.end_turn(node, turn.outputs)
+            executor.node = node
+            executor.end_turn(node, turn.outputs)
 
-    def _count(self, task: GraphTask, plain: PlainGait, place: _Place) -> bool:
-        """Let the counted gait go on where the plain one cannot: it runs no GraphRoot and no node with a Special."""
-        if not any(node.special is not None for node, *_ in place.reached()):
-            return False
-        plain.count_from_here(task)
-        return True
+    def _count(self, path: FastPath, place: _Place) -> None:
+        """Let the slow path go on where the fast one cannot: that runs no GraphRoot and no node with a Special."""
+        if any(node.special is not None for node, *_ in place.reached()):
+            path.hand_over()
 
-    def _continued(self, task: GraphTask, place: _Place) -> PlainGait:
-        """Make the plain gait that goes on from there the task's."""
+    def _continued(self, place: _Place) -> FastPath:
+        """Make the FastPath that goes on from there the task's executor."""
         heap: list[tuple[int, Node]] = []
         leaves: list[Node] = []
         buffers: dict[Node, Any] = {}
@@ -328,8 +342,75 @@ class CompiledGait:
                 leaves.append(node)
             else:
                 heap.append((node.order, node))
-        plain = task.plain = PlainGait.resumed(heap, buffers, owned, leaves)
-        return plain
+        task = self._task
+        path = task.executor = FastPath.resumed(task, heap, buffers, owned, leaves)
+        return path
+
+
+@final
+class CompilingExecutor:
+    """The executor of a backward whose function has still to be found, or compiled, in slices.
+
+    Nothing of the backward has run before another executor is in its place. Given up in the middle, it leaves nothing
+    behind.
+
+    Args:
+        task: the backward.
+        work: returns what makes the executor, of the task and a gradient: a CompiledExecutor where there is a function.
+        grad: what arrives at the root.
+    """
+
+    __slots__ = ("_grad", "_task", "_work", "node")
+
+    leaves_last = True
+
+    def __init__(self, task: GraphTask, work: Slices[Callable[[GraphTask, Any], Executor]], grad: Any) -> None:
+        self._task = task
+        self._work = work
+        self._grad = grad
+        #: No node runs here.
+        self.node: Node | None = None
+
+    def __len__(self) -> int:
+        """Return how many nodes have been reached and have not run to their end: the root waits."""
+        return 1
+
+    def run(self, deadline: float) -> Stop:
+        """Work until the clock is about to pass `deadline`; at the end hand over to the executor that is found."""
+        try:
+            while perf_counter() + next(self._work) <= deadline:
+                pass
+        except StopIteration as end:
+            make = end.value
+        else:
+            return Stop.BUDGET_SPENT
+        # A leaf takes over an array that nobody else holds.
+        grad, self._grad = self._grad, None
+        self._task.executor = make(self._task, grad)
+        return Stop.HANDED_OVER
+
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
+        """Never called: no node runs here."""
+        raise AssertionError(f"{node.name} had no turn")
+
+    def suspended(self) -> None:
+        """Never called: no node runs here."""
+        raise AssertionError("nothing suspends while a function is sought")
+
+    def discount(self, node: Node) -> None:
+        """Never called: no node runs here."""
+        raise AssertionError(f"{node.name} had no turn")
+
+    def recheck(self) -> None:
+        """Do nothing: whoever goes on looks at what others have changed."""
+
+    def finish(self) -> None:
+        """Do nothing, for there are no gradients of leaves."""
+
+    def clear(self) -> None:
+        """Give up; others may compile the same from now on."""
+        self._grad = None
+        self._work.close()
 
 
 @final

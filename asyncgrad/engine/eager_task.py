@@ -1,4 +1,4 @@
-"""SteppedTask: an asyncio task that runs its first step at once, where it stands.
+"""EagerTask: an asyncio task that runs its first step at once, where it stands.
 
 A coroutine that never suspends then costs a call, and no turn of the loop. asyncio's own tasks can start so
 from Python 3.12 on; this one is written to the protocol that asyncio documents for third-party tasks
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-__all__ = ["SteppedTask"]
+__all__ = ["EagerTask"]
 
 
 @final
-class SteppedTask(asyncio.Future[Any]):
+class EagerTask(asyncio.Future[Any]):
     """Runs a coroutine in `context`, from the constructor's `start()` on, to its end.
 
     Args:
@@ -52,7 +52,7 @@ class SteppedTask(asyncio.Future[Any]):
         loop: asyncio.AbstractEventLoop,
         context: Context,
         name: str,
-        on_end: Callable[[SteppedTask], None] | None = None,
+        on_end: Callable[[EagerTask], None] | None = None,
     ) -> None:
         super().__init__(loop=loop)
         self._coro = coro
@@ -235,7 +235,7 @@ class SteppedTask(asyncio.Future[Any]):
 
     def __repr__(self) -> str:
         state = "pending" if not self.done() else "cancelled" if self.cancelled() else "done"
-        return f"<SteppedTask {self._name!r}, {state}>"
+        return f"<EagerTask {self._name!r}, {state}>"
 
     def set_name(self, value: object) -> None:
         """Change the name."""

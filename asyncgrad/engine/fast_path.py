@@ -1,7 +1,8 @@
-"""The plain gait of a GraphTask: nodes run newest first, and nobody counts what they wait for.
+"""FastPath: nodes run newest first, and nobody counts what they wait for.
 
 Every edge leads to an older node, so the newest node that has been reached has got all its gradients. Leaves
-wait until the end, where nobody can tell.
+wait until the end, where nobody can tell. At the first thing that could tell, or that takes its time (a hook, a user's
+body, an async body, an edge set by hand against the order), a DependencyExecutor goes on: the slow path.
 """
 
 from __future__ import annotations
@@ -15,59 +16,68 @@ from ..graph.heavy import Heavy
 from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER, became_special
 from .body import prefers_worker, run_here
-from .counted import CountedGait
+from .dependency_executor import DependencyExecutor
 from .device import needs_care
-from .gait import Gait
+from .executor import Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..graph.node import Node
     from .graph_task import GraphTask
 
-__all__ = ["PlainGait"]
+__all__ = ["FastPath"]
 
 _NOTHING: tuple[Any, Any] = (None, None)
 
 
 @final
-class PlainGait:
-    """The nodes reached so far, and their gradients.
+class FastPath:
+    """The executor of a backward that nobody watches: the nodes reached so far, and their gradients.
 
     Args:
+        task: the backward.
         root: the node to start from; it must be able to run plainly.
         grad: what arrives at it.
     """
 
-    __slots__ = ("_became_special", "_buffers", "_heap", "_leaves", "_owned", "node")
+    __slots__ = ("_became_special", "_buffers", "_heap", "_leaves", "_owned", "_task", "node")
 
-    def __init__(self, root: Node, grad: Any) -> None:
+    leaves_last = True
+
+    def __init__(self, task: GraphTask, root: Node, grad: Any) -> None:
+        self._task = task
         self._heap: list[tuple[int, Any]] = [(root.order, root)]
         self._buffers: dict[Node, Any] = {root: grad}
         #: Inputs whose sum is an array of our own.
         self._owned: set[Node | tuple[Node, int]] = set()
         self._leaves: list[Node] = []
+        #: How many nodes had become special when those that have been reached were last known not to be.
+        self._became_special = became_special[0]
         #: The node that runs now.
         self.node: Node | None = None
 
     @classmethod
     def resumed(
         cls,
+        task: GraphTask,
         heap: list[tuple[int, Node]],
         buffers: dict[Node, Any],
         owned: set[Node | tuple[Node, int]],
         leaves: list[Node],
-    ) -> PlainGait:
-        """Return a gait that goes on where a compiled function has left off; `heap` in the order of its nodes."""
-        gait = cls.__new__(cls)
-        gait._heap, gait._buffers, gait._owned, gait._leaves = heap, buffers, owned, leaves
-        gait.node = None
-        return gait
+    ) -> FastPath:
+        """Return one that goes on where a compiled function has left off; `heap` in the order of its nodes."""
+        path = cls.__new__(cls)
+        path._task = task
+        path._heap, path._buffers, path._owned, path._leaves = heap, buffers, owned, leaves
+        path._became_special = became_special[0]
+        path.node = None
+        return path
 
     @staticmethod
     def can_start_at(root: Node) -> bool:
-        """Tell whether a backward that starts at `root` may begin in this gait."""
-        # The gait never crosses over to another device: the node of a move is special.
+        """Tell whether a backward that starts at `root` may begin on this path."""
+        # The path never crosses over to another device: the node of a move is special.
         return (
             root.special is None and root.order != LEAF_ORDER and root.shape is not None and not needs_care(root.device)
         )
@@ -76,8 +86,9 @@ class PlainGait:
         """Return how many nodes have been reached and have not run to their end."""
         return len(self._heap) + len(self._leaves) + (self.node is not None)
 
-    def run(self, task: GraphTask, deadline: float) -> Gait:
-        """Run nodes until none is left, the clock passes `deadline`, or one needs the counted gait."""
+    def run(self, deadline: float) -> Stop:
+        """Run nodes until none is left, the clock passes `deadline`, or one needs the slow path."""
+        task = self._task
         heap, buffers, owned = self._heap, self._buffers, self._owned
         release, is_recorded, limits = not task.keep_graph, task.create_graph, task.limits
         # The newest node that the last one reached, and what has arrived at it. Mostly it runs next, and then needs
@@ -101,8 +112,8 @@ class PlainGait:
             try:
                 outputs = run(node, grad, release)
             except Heavy:
-                if (outputs := self._run_heavy(task, node, grad)) is None:
-                    return Gait.COUNT
+                if (outputs := self._run_heavy(node, grad)) is None:
+                    return Stop.HANDED_OVER
             if outputs is None:
                 continue
             # Where all gradients are of the shape and dtype of the node's own, nodes are compared with one another.
@@ -124,25 +135,32 @@ class PlainGait:
                             buffers[consumer] = total
                             continue
                     if consumer is not None:
-                        found = self._deliver(task, node, outputs, consumer, nr, grad, newest, arrived)
+                        found = self._deliver(node, outputs, consumer, nr, grad, newest, arrived)
                         if found is None:
-                            return self._start_counting(task, node, edges, outputs, newest, arrived)
+                            return self._leave(node, edges, outputs, newest, arrived)
                         newest, arrived = found
             except AttributeError:
-                # A gradient is no array. The counted gait makes one of a number, and refuses the rest by name.
-                return self._start_counting(task, node, edges, outputs, newest, arrived)
+                # A gradient is no array. The slow path makes one of a number, and refuses the rest by name.
+                return self._leave(node, edges, outputs, newest, arrived)
             if perf_counter() > deadline:
-                return self._breathe(node, newest, arrived)
+                return self._spend(node, newest, arrived)
         self.node = None
-        return Gait.DRAINED
+        return Stop.DRAINED
 
-    def count_from_here(self, task: GraphTask, rest: list[Node] | None = None) -> CountedGait:
-        """Change gait before any further node; `rest` are the nodes that one which was taken is to deliver to."""
-        return self._count_from_here(task, rest or [])
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
+        """Never called: no node has a turn on this path."""
+        raise AssertionError(f"{node.name} had no turn")
+
+    def suspended(self) -> None:
+        """Never called: nothing suspends on this path."""
+        raise AssertionError("nothing suspends on the fast path")
+
+    def discount(self, node: Node) -> None:
+        """Never called: no node has a turn on this path."""
+        raise AssertionError(f"{node.name} had no turn")
 
     def _deliver(
         self,
-        task: GraphTask,
         node: Node,
         outputs: tuple[Any, ...],
         consumer: Node,
@@ -153,14 +171,15 @@ class PlainGait:
     ) -> tuple[Any, Any] | None:
         """Let a gradient arrive at a node, whatever it is; return the newest node, and what has arrived at it.
 
-        None where the gait is to be changed before that.
+        None where the slow path is to go on before that.
         """
+        task = self._task
         order = consumer.order
         if consumer.special is not None or (node.order >= order != LEAF_ORDER):
             return None
         if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
             if consumer.shape is None:
-                self._add_to_many(task, node, outputs, consumer, input_nr, grad)
+                self._add_to_many(node, outputs, consumer, input_nr, grad)
                 return newest, arrived
             grad = conform(node, _edge(node, outputs, consumer, input_nr, grad), consumer, input_nr, grad)
         if consumer is newest:
@@ -200,20 +219,20 @@ class PlainGait:
             self._buffers[node] = grad
             heappush(self._heap, (node.order, node))
 
-    def look_again(self, task: GraphTask) -> None:
-        """Start to count if a node that has been reached got a hook while the event loop breathed."""
+    def recheck(self) -> None:
+        """Go over to the slow path if a node that has been reached got a hook while the event loop ran others."""
         if became_special[0] != self._became_special and any(node.special is not None for node in self._reached()):
-            self._count_from_here(task, [])
+            self.hand_over()
 
     def go_on_from(self, leaf: Node, total: Any) -> None:
         """Let the gradients of a leaf be added to a sum that was made before."""
         self._buffers[leaf] = total
         self._leaves.append(leaf)
 
-    def finish(self, task: GraphTask) -> None:
-        """Give the leaves, which waited for the end of the gait, their gradients."""
+    def finish(self) -> None:
+        """Give the leaves, which waited for the end, their gradients."""
         buffers, leaves = self._buffers, self._leaves
-        task.run_leaves(leaves, [buffers.pop(leaf) for leaf in reversed(leaves)])
+        self._task.run_leaves(leaves, [buffers.pop(leaf) for leaf in reversed(leaves)])
         leaves.clear()
 
     def clear(self) -> None:
@@ -221,10 +240,9 @@ class PlainGait:
         self._heap, self._buffers, self._leaves, self._owned = [], {}, [], set()
         self.node = None
 
-    def _add_to_many(
-        self, task: GraphTask, producer: Node, outputs: tuple[Any, ...], node: Node, input_nr: int, grad: Any
-    ) -> None:
+    def _add_to_many(self, producer: Node, outputs: tuple[Any, ...], node: Node, input_nr: int, grad: Any) -> None:
         """Let a gradient arrive at a node of several inputs: a list is kept for those."""
+        task = self._task
         metadata = node.input_metadata[input_nr]
         if metadata is not None and (
             getattr(grad, "shape", None) != metadata.shape or grad.dtype is not metadata.dtype
@@ -248,55 +266,57 @@ class PlainGait:
             if not task.create_graph:
                 owned.add((node, input_nr))
 
-    def _start_counting(
-        self, task: GraphTask, node: Node, edges: Iterator[Any], outputs: tuple[Any, ...], newest: Any, arrived: Any
-    ) -> Gait:
-        """Change gait in the middle of `node`: all its gradients but one, and those left in `edges`, were delivered."""
+    def _leave(self, node: Node, edges: Iterator[Any], outputs: tuple[Any, ...], newest: Any, arrived: Any) -> Stop:
+        """Leave in the middle of `node`: all its gradients but one, and those left in `edges`, were delivered."""
         self._put(newest, arrived)
-        return self.start_counting(task, node, min(len(node.next_nodes), len(outputs)) - 1 - len(list(edges)), outputs)
+        return self.leave(node, min(len(node.next_nodes), len(outputs)) - 1 - len(list(edges)), outputs)
 
-    def start_counting(self, task: GraphTask, node: Node, edge: int, outputs: tuple[Any, ...]) -> Gait:
-        """Change gait in the middle of `node`, whose gradients before `edge` have been delivered."""
-        counted = self._count_from_here(task, [target for target in node.next_nodes[edge:] if target is not None])
+    def leave(self, node: Node, edge: int, outputs: tuple[Any, ...]) -> Stop:
+        """Let the slow path go on in the middle of `node`, whose gradients before `edge` have been delivered."""
+        executor = self.hand_over([target for target in node.next_nodes[edge:] if target is not None])
         for index in range(edge, len(outputs)):
-            counted.deliver(node, index, outputs[index])
-        return Gait.COUNT
+            executor.deliver(node, index, outputs[index])
+        return Stop.HANDED_OVER
 
-    def _breathe(self, last: Node, newest: Any, arrived: Any) -> Gait:
+    def _spend(self, last: Node, newest: Any, arrived: Any) -> Stop:
         self._put(newest, arrived)
         self.node = None
         self._became_special = became_special[0]
         last.has_kept_its_thread()
-        return Gait.BREATHE
+        return Stop.BUDGET_SPENT
 
-    def _run_heavy(self, task: GraphTask, node: Node, grad: Any) -> Any:
-        """Run a node that may be heavy; where a worker is to, change gait before it and return None."""
+    def _run_heavy(self, node: Node, grad: Any) -> Any:
+        """Run a node that may be heavy; where a worker is to, let the slow path go on with it, and return None."""
         if not prefers_worker(node, grad):
             outputs = run_here(node, grad)
-            if not task.keep_graph:
+            if not self._task.keep_graph:
                 node.release_variables()
             return outputs
         self._buffers[node] = grad
         heappush(self._heap, (node.order, node))
         self.node = None
-        self._count_from_here(task, [])
+        self.hand_over()
         return None
 
-    def _count_from_here(self, task: GraphTask, rest: list[Node]) -> CountedGait:
-        """Hand what has been delivered to the counted gait; `rest` are the nodes that the last one is to deliver to."""
-        reached = self._reached()
-        counted = task.counted = CountedGait(reached, rest, task.limits, not task.create_graph, task.streams)
+    def hand_over(self, rest: Sequence[Node] = ()) -> DependencyExecutor:
+        """Make a DependencyExecutor the task's, with what has been delivered.
+
+        Args:
+            rest: the nodes that one which was taken has yet to deliver to.
+        """
+        task, reached = self._task, self._reached()
+        executor = task.executor = DependencyExecutor(task, reached, rest)
         for target in reached:
             grads = self._buffers[target]
             if target.shape is not None:
-                counted.seed(target, [grads], [target in self._owned])
+                executor.seed(target, [grads], [target in self._owned])
             else:
                 grads = [None] * target.num_inputs if grads is None else grads
-                counted.seed(target, grads, [(target, nr) in self._owned for nr in range(len(grads))])
+                executor.seed(target, grads, [(target, nr) in self._owned for nr in range(len(grads))])
             if task.streams is not None:
                 task.streams.arrived_before(target, [grads] if target.shape is not None else grads)
         self.clear()
-        return counted
+        return executor
 
     def _reached(self) -> list[Node]:
         return [*(pending for _, pending in self._heap), *self._leaves]

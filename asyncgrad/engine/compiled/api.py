@@ -15,18 +15,18 @@ from ...graph.tracked import Tracked
 from ...graph.values import describe
 from ..device import needs_care
 from ..exec_info import init_to_execute
-from ..plain import PlainGait
 from .cache import CACHE, CompiledStats
-from .description import Cannot
-from .gathering import reason_of
+from .trace import Cannot, reason_of
 
 if TYPE_CHECKING:
-    from ...graph.node import Node
-    from ..graph_task import GraphTask
-    from .gait import CompiledGait
-    from .preparing import CompilingGait
+    from collections.abc import Callable
 
-__all__ = ["COMPILED_AFTER", "compiled_autograd", "compiled_source", "compiled_stats", "first_gait"]
+    from ...graph.node import Node
+    from ..executor import Executor
+    from ..graph_task import GraphTask
+    from .executor import CompiledExecutor, CompilingExecutor
+
+__all__ = ["COMPILED_AFTER", "compiled_autograd", "compiled_source", "compiled_stats", "find_compiled"]
 
 
 def _from_environment() -> int | None:
@@ -116,19 +116,20 @@ def compiled_stats() -> CompiledStats:
     return CACHE.stats()
 
 
-def first_gait(
-    task: GraphTask, grad: Any, input_nr: int, may_be_compiled: bool = True
-) -> CompiledGait | CompilingGait | PlainGait | None:
-    """Return the gait in which a backward begins; None where that is the counted one."""
-    after = COMPILED_AFTER.get()
-    compiled = None if after is None or not may_be_compiled else _find(task, after, grad, input_nr)
-    if compiled is not None:
-        return compiled
-    return PlainGait(task.root, grad) if task.anomaly is None and PlainGait.can_start_at(task.root) else None
+def find_compiled(
+    task: GraphTask, after: int, grad: Any, input_nr: int, otherwise: Callable[[GraphTask, Any], Executor]
+) -> CompiledExecutor | CompilingExecutor | None:
+    """Return the executor of a compiled function for a backward that is about to begin.
 
+    None, with a reason counted, where there is none.
 
-def _find(task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait | CompilingGait | None:
-    """Return the compiled gait for a backward that is about to begin; None, with a reason counted, where none is."""
+    Args:
+        task: the backward.
+        after: how often one like it is to have been seen.
+        grad: what arrives at its root.
+        input_nr: at which of its inputs.
+        otherwise: makes the executor where it turns out that no function is to be had.
+    """
     root = task.root
     if task.create_graph:
         CACHE.miss("create_graph")
@@ -140,7 +141,7 @@ def _find(task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait
     elif task.anomaly is not None:
         CACHE.miss("anomaly mode")
     elif isinstance(root, GraphRoot):
-        return CACHE.find(task, after, None, 0)
+        return CACHE.find(task, after, None, 0, otherwise)
     elif needs_care(root.device):
         CACHE.miss(reason_of(root))
     elif root.order == LEAF_ORDER:
@@ -148,7 +149,7 @@ def _find(task: GraphTask, after: int, grad: Any, input_nr: int) -> CompiledGait
     elif not _fits(grad, root, input_nr):
         CACHE.miss("a gradient that is no array")
     else:
-        return CACHE.find(task, after, grad, input_nr)
+        return CACHE.find(task, after, grad, input_nr, otherwise)
     return None
 
 

@@ -1,0 +1,428 @@
+"""The source of a compiled backward under way: its lines, its local names, where gradients are kept, its guards.
+
+The function itself makes most of the arrays that it hands from step to step. One that it has made, that no name but one
+holds, and that no hook, leaf, result or body was ever given, is its own: where the last formula of a step reads it for
+the last time, the result is written into it. Everything else is never written into: the gradient that the backward
+began with, what was saved, what a body of any kind has returned or has seen.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Mapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, final
+
+from ...graph.heavy import Heavy
+from ...graph.leaf import AccumulateGrad
+from ...graph.metadata import conform
+from ...graph.values import sum_into, sum_to
+from ..body import run_here
+from ..device import needs_care
+from .calls import captured_at, careful, is_for_a_worker, run_measured
+from .program import Differs, Line, LineKind, Place, Slot, pause
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .trace import LeafPlace, Step
+
+__all__ = [
+    "Arrivals",
+    "Buffer",
+    "CARRIED",
+    "FEW_LEAVES",
+    "Names",
+    "Text",
+    "leaf_guards",
+    "limits_guards",
+    "node_guards",
+    "write_results",
+]
+
+
+@final
+class Names:
+    """Gives out names that begin with a letter; a name given back is the next to be given out."""
+
+    __slots__ = ("_free", "_made", "in_use")
+
+    def __init__(self) -> None:
+        self._free: dict[str, list[str]] = {}
+        self._made: dict[str, int] = {}
+        #: What holds something now, in the order in which it was given out.
+        self.in_use: dict[str, None] = {}
+
+    def take(self, letter: str) -> str:
+        """Return a name that holds nothing."""
+        free = self._free.setdefault(letter, [])
+        if free:
+            name = free.pop()
+        else:
+            number = self._made.get(letter, 0)
+            self._made[letter] = number + 1
+            name = f"{letter}{number}"
+        self.in_use[name] = None
+        return name
+
+    def free(self) -> list[str]:
+        """Return the names that hold nothing that is needed, and may still hold what they held last."""
+        return sorted(name for free in self._free.values() for name in free)
+
+    def give_back(self, name: str) -> None:
+        """Take a name whose value is not needed any more."""
+        del self.in_use[name]
+        self._free[name[0]].append(name)
+
+
+#: When something has arrived that arrived before the piece that is being written.
+CARRIED: Place = (-1, 0)
+
+
+@final
+class Arrivals:
+    """The gradients that arrive at the inputs of one node."""
+
+    __slots__ = ("_first", "_owned", "buffers", "letter", "names")
+
+    def __init__(self, inputs: int, letter: str) -> None:
+        self.letter = letter
+        #: By input; None where nothing has arrived.
+        self.names: list[str | None] = [None] * inputs
+        self.buffers: list[Buffer | None] = [None] * inputs
+        self._first: list[Place | None] = [None] * inputs
+        self._owned: list[Place | None] = [None] * inputs
+
+    def expect(self, input_nr: int, names: Names) -> str | None:
+        """Return a name for the first gradient to arrive at an input; None where one has arrived."""
+        if self.names[input_nr] is not None:
+            return None
+        name = self.names[input_nr] = names.take(self.letter)
+        return name
+
+    def arrive(self, input_nr: int, value: str, place: Place, buffer: Buffer, is_large: bool = False) -> str | None:
+        """Let the gradient named `value` arrive, in `buffer`; return the line that does it, if it takes one."""
+        name, held = self.names[input_nr], self.buffers[input_nr]
+        assert name is not None
+        if held is None:
+            self._first[input_nr] = place
+            self.buffers[input_nr] = buffer
+            buffer.holders += 1
+            return None if value == name else f"{name} = {value}"
+        if self._owned[input_nr] is not None:
+            return f"{name} += {value}"
+        self._owned[input_nr] = place
+        self.buffers[input_nr] = total = Buffer(True)
+        total.holders = 1
+        held.holders -= 1
+        if is_large and held.is_new and not held.holders:
+            return f"{name} = sum_into({name}, {value}, out={name})"
+        if is_large and buffer.is_new and not buffer.holders:
+            return f"{name} = sum_into({name}, {value}, out={value})"
+        return f"{name} = {name} + {value}"
+
+    def let_go(self) -> None:
+        """Note that the node has run."""
+        for buffer in self.buffers:
+            if buffer is not None:
+                buffer.holders -= 1
+
+    def show(self) -> None:
+        """Note that others get to see what has arrived."""
+        for buffer in self.buffers:
+            if buffer is not None:
+                buffer.show()
+
+    def name_of_first(self, input_nr: int) -> str | None:
+        """Return the name that waits for the first gradient of an input; None where that has arrived."""
+        return self.names[input_nr] if self._first[input_nr] is None else None
+
+    def arrived(self) -> list[str]:
+        """Return the names of what has arrived."""
+        pairs = zip(self.names, self._first, strict=True)
+        return [name for name, first in pairs if name is not None and first is not None]
+
+    def rename(self, names: Names) -> None:
+        """Give new names to what has arrived, which is carried into another piece."""
+        for input_nr, first in enumerate(self._first):
+            if first is not None:
+                self.names[input_nr] = names.take(self.letter)
+                self._first[input_nr] = CARRIED
+                self._owned[input_nr] = None if self._owned[input_nr] is None else CARRIED
+
+    def slots(self) -> tuple[Slot | None, ...]:
+        """Return where all that was kept."""
+        return tuple(
+            None if name is None or first is None else Slot(name, first, owned)
+            for name, first, owned in zip(self.names, self._first, self._owned, strict=True)
+        )
+
+
+#: Python would take other letters for those that look like them.
+_NOT_IN_NAMES = re.compile(r"^(?=\d|$)|\W", re.ASCII)
+_PLACEHOLDER = re.compile(r"\$(\w+)")
+#: What local names look like, and the parameters.
+_LOCAL = re.compile(
+    r"[nghstlx]\d+|_|task|deadline|limits|captured|whole|leaves|left|grads|state|base|pieces|piece\d+|backward"
+)
+
+
+@final
+class Text:
+    """Lines of source, each with what an error in it means."""
+
+    __slots__ = ("_constants", "_tuples", "lines", "namespace", "step", "text")
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        #: For each line what it belongs to; None for one in which nothing can go wrong.
+        self.lines: list[Line | None] = []
+        self.namespace: dict[str, Any] = {
+            "AccumulateGrad": AccumulateGrad,
+            "Differs": Differs,
+            "Heavy": Heavy,
+            "clock": perf_counter,
+            "captured_at": captured_at,
+            "careful": careful,
+            "conform": conform,
+            "needs_care": needs_care,
+            "is_for_a_worker": is_for_a_worker,
+            "pause": pause,
+            "run_here": run_here,
+            "run_measured": run_measured,
+            "sum_into": sum_into,
+            "sum_to": sum_to,
+        }
+        self._constants = {id(value): name for name, value in self.namespace.items()}
+        #: Equal ones count as one object.
+        self._tuples: dict[Any, Any] = {}
+        #: The step that is being written, counted from the first of its piece.
+        self.step = 0
+
+    def constant(self, name: str, value: Any) -> str:
+        """Return the name of a constant, one for each object; `name` is what it is called if that is free.
+
+        Classes and functions may be called anything at all, so only what is plain in a name is used of it.
+        """
+        if isinstance(value, tuple):
+            value = self._tuples.setdefault(value, value)
+        known = self._constants.get(id(value))
+        if known is None:
+            name = _NOT_IN_NAMES.sub("_", name)
+            known, number = name, 1
+            while not _is_free(known) or known in self.namespace:
+                number += 1
+                known = f"{name}_{number}"
+            self._constants[id(value)] = known
+            self.namespace[known] = value
+        return known
+
+    def dtype(self, dtype: Any) -> str:
+        """Return the name of a dtype."""
+        return self.constant(str(dtype), dtype)
+
+    def filled(self, source: str, names: Mapping[str, str], constants: Mapping[str, Any]) -> str:
+        """Return source with its placeholders filled in: by names, or by those of constants."""
+
+        def name_of(match: re.Match[str]) -> str:
+            key = match[1]
+            known = names.get(key)
+            return self.constant(re.sub(r"^c\d+_", "", key), constants[key]) if known is None else known
+
+        return _PLACEHOLDER.sub(name_of, source)
+
+    def emit(self, line: str, kind: LineKind | None = None, edge: int = -1, leaf: int = -1) -> None:
+        """Add a line to the function."""
+        self.text.append(f"    {line}")
+        self.lines.append(None if kind is None else Line(self.step, kind, edge, leaf))
+
+    def emit_comment(self, comment: str) -> None:
+        """Add a comment, in one line whatever is in it."""
+        self.emit(f"# {comment if comment.isprintable() else ascii(comment)}")
+
+    def emit_head(self, line: str) -> None:
+        """Add the line that begins a function."""
+        self.text.append(line)
+        self.lines.append(None)
+
+    def shorten(self, length: int) -> None:
+        """Take back the lines from number `length` on."""
+        del self.text[length:], self.lines[length:]
+
+
+def _is_free(name: str) -> bool:
+    """Tell whether a name means nothing to Python, and is no local one."""
+    return not (keyword.iskeyword(name) or hasattr(builtins, name) or _LOCAL.fullmatch(name))
+
+
+@final
+class Buffer:
+    """An array of gradients, as far as that is known when the function is written.
+
+    Args:
+        is_new: whether the function has made it.
+    """
+
+    __slots__ = ("holders", "is_new")
+
+    def __init__(self, is_new: bool = False) -> None:
+        self.is_new = is_new
+        #: At how many inputs of nodes it has arrived, of those that have not run.
+        self.holders = 0
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether nobody else needs it than the input where it has arrived, or the line that has just made it."""
+        return self.is_new and self.holders <= 1
+
+    def show(self) -> None:
+        """Note that others get to see it: they may keep it, or a view of it."""
+        self.is_new = False
+
+
+def write_results(
+    text: Text,
+    pool: Names,
+    step: Step,
+    names: dict[str, str],
+    values: Sequence[str | None],
+    arrived: Arrivals,
+) -> list[Buffer]:
+    """Write what computes the gradients of a step; return their arrays.
+
+    Args:
+        text: where to.
+        pool: for the names of arrays that are made on the way.
+        step: whose gradients.
+        names: those of the step.
+        values: for each edge the name of its gradient; None where none is wanted.
+        arrived: what has arrived at the step.
+    """
+    body = step.body
+    assert body is not None
+    results, constants = body.results, body.constants
+    wanted = [edge for edge, value in enumerate(values) if value is not None]
+    reuse = [None] * len(values) if isinstance(results, str) or not body.reuse else body.reuse
+    passed_on = [] if isinstance(results, str) else [edge for edge in wanted if results[edge] == "$g"]
+    if any(reuse[edge] is None and edge not in passed_on for edge in wanted):
+        # A body that may keep what it sees, or return a view of it.
+        arrived.show()
+    if isinstance(results, str):
+        taken = ", ".join(value or "_" for value in values)
+        text.emit(f"{taken}{',' * (len(values) == 1)} = {text.filled(results, names, constants)}", LineKind.BODY)
+        return [Buffer() for _ in values]
+    first = arrived.buffers[0] if arrived.buffers else None
+    is_spare = first is not None and first.is_spare and not passed_on
+    for edge in wanted:
+        if edge in passed_on:
+            continue
+        found, source = reuse[edge], results[edge]
+        if found is not None:
+            # The last one alone, since all others read the gradient too.
+            source = (is_spare and edge == wanted[-1] and found.in_place) or found.source
+        assert source is not None
+        made = [f"t{nr}" for nr in range(0 if found is None else found.names) if f"$t{nr}" in source]
+        temporaries = {name: pool.take("t") for name in made}
+        text.emit(f"{values[edge]} = {text.filled(source, names | temporaries, constants)}", LineKind.BODY)
+        if temporaries:
+            # A leaf takes over an array that it gets alone.
+            text.emit(f"{' = '.join(temporaries.values())} = None")
+        for name in temporaries.values():
+            pool.give_back(name)
+    return [
+        first if edge in passed_on and first is not None else Buffer(reuse[edge] is not None)
+        for edge in range(len(values))
+    ]
+
+
+#: Up to as many leaves are compared one by one; more are kept in a set.
+FEW_LEAVES = 8
+
+
+def node_guards(text: Text, name: str, step: Step, before: str, after: str | None) -> list[str]:
+    """Return what is true of a node that is not the expected one.
+
+    Args:
+        text: for the names of constants.
+        name: of the node.
+        step: what it is to be.
+        before: the node that runs before it, of those that have been reached.
+        after: the one that runs after it.
+    """
+    guards = []
+    body = step.body
+    if step.is_careful:
+        guards.append(f"{name}.special is None")
+        guards.append(f"{name}.special.stream is not None")
+        if step.runs_body:
+            guards += _class_guards(text, name, step)
+    elif body is not None:
+        guards += [text.filled(guard, {"node": name}, body.constants) for guard in body.guards]
+        if not body.fixes_edges:
+            guards += _class_guards(text, name, step)
+    if not step.is_special:
+        guards.append(f"{name}.special is not None")
+    if step.shape is None:
+        metadata = text.constant("metadata", step.metadata)
+        guards += [f"{name}.shape is not None", f"{name}.input_metadata != {metadata}"]
+    else:
+        guards += [f"{name}.shape != {step.shape}", f"{name}.dtype is not {text.dtype(step.metadata[0].dtype)}"]  # type: ignore[union-attr]
+    guards.append(f"{name}.order <= {before}.order")
+    if after is not None:
+        guards.append(f"{name}.order >= {after}.order")
+    return guards + limits_guards(text, name, step.limits)
+
+
+def _class_guards(text: Text, name: str, step: Step) -> list[str]:
+    # Nodes of one plan may be of several classes.
+    kind = step.token[0]
+    if kind is step.node_class:
+        guard = f"{name}.__class__ is not {text.constant(kind.__name__, kind)}"
+    else:
+        guard = f"{name}.plan is not {text.constant(f'plan_of_{step.name}', kind)}"
+    return [guard, f"len({name}.next_nodes) != {len(step.targets)}"]
+
+
+def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str] | None, may_move: bool) -> list[str]:
+    """Return what is true of a node that is not the expected leaf's.
+
+    Args:
+        text: for the names of constants.
+        name: of the node.
+        leaf: what it is to be.
+        others: leaves that have been met before, and are not in the set; None where all edges to leaves have been
+            counted.
+        may_move: whether it may be on another device than what comes before.
+    """
+    guards = [
+        f"{name}.__class__ is not AccumulateGrad",
+        f"{name}.special is {'' if leaf.is_careful else 'not '}None",
+        f"{name}.shape != {leaf.shape}",
+        f"{name}.dtype is not {text.dtype(leaf.dtype)}",
+    ]
+    if leaf.is_careful:
+        guards.append(f"{name}.special.stream is not None")
+    if leaf.is_careful or may_move:
+        guards.append(f"needs_care({name}.device)")
+    if others is None:
+        # One that has been met is not there any more.
+        guards.append(f"left.pop({name}, 0) != {leaf.edges}")
+    else:
+        guards += [f"{name} is {other}" for other in others]
+    return guards + limits_guards(text, name, leaf.limits)
+
+
+def limits_guards(text: Text, name: str, limits: Any) -> list[str]:
+    """Return what is true of a node that a backward with given inputs treats in another way than expected."""
+    if limits is None:
+        return []
+    needed, captures = limits
+    if needed and not captures:
+        return [f"{name} not in whole and not limits.only_runs({name})"]
+    return [
+        f"{name} not in limits",
+        f"limits[{name}].needed is not {needed}",
+        f"limits[{name}].captures != {text.constant('captures', list(captures))}",
+    ]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.engine.remote import FunctionJob
 
 from .heavy import PATIENCE, always, in_threads, large, watched
 

@@ -77,7 +77,7 @@ def test_graphs_in_any_order_are_each_compiled_once(cache):
 
 
 def test_lengths_that_are_seen_too_seldom_are_forgotten(cache, monkeypatch):
-    monkeypatch.setattr("asyncgrad.engine.compiled.cache.MOST_STATES", 8)
+    monkeypatch.setattr("asyncgrad.engine.compiled.cache.MOST_ENTRIES", 8)
 
     def chain(length: int) -> None:
         y = leaf(1.0)
@@ -89,11 +89,11 @@ def test_lengths_that_are_seen_too_seldom_are_forgotten(cache, monkeypatch):
         for length in range(5, 40):
             chain(length)
             chain(length)
-        states = [len(family.states) for family in cache._families.values()]
+        entries = [len(bucket.entries) for bucket in cache._buckets.values()]
         # What has just been seen is remembered.
         chain(39)
 
-    assert max(states) <= 9
+    assert max(entries) <= 9
     assert cache.stats().compilations == 1
 
 

@@ -37,7 +37,7 @@ NAMES = [
     "caf\u00e9",
     "n0",
     "task",
-    "Differs",
+    "GuardFailed",
     "is_elsewhere",
 ]
 

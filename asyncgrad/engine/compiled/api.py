@@ -16,7 +16,7 @@ from ...graph.values import describe
 from ..device import needs_care
 from ..exec_info import init_to_execute
 from .cache import CACHE, CompiledStats
-from .trace import Cannot, reason_of
+from .trace import Unsupported, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,7 +197,7 @@ def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
             found = CACHE.sources(root, limits, 0 if accumulate or wanted is None else len(wanted), input_nr)
             if found:
                 return found[0]
-    except Cannot as cannot:
+    except Unsupported as cannot:
         raise GraphError(f"a backward from {root.name} is left to the engine, because of {cannot}") from None
     raise GraphError(
         f"no backward like one from {root.name} has been compiled so far: run it, on graphs of the same structure, "

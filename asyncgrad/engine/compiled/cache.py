@@ -1,10 +1,9 @@
 """Which backward passes have been seen, and the compiled functions of those that repeat.
 
-Bounded, and shared by all contexts and threads. What is looked up before a graph has been walked is a sketch of it: its
-root, and a few nodes. Sketches that are equal may be of different graphs. A description, made by a walk
-through the graph, settles that before anything is compiled; a compiled function settles it, exactly, while it runs;
-and where one finds another graph, the place where they differ becomes part of the sketch, or, if that is deep down, the
-length of the graph.
+Bounded, and shared by all contexts and threads. What is looked up before a graph has been walked is its shallow key:
+its root, and a few nodes. Different graphs may have equal keys. A trace, made by a walk through the graph, settles that
+before anything is compiled; a compiled function settles it, exactly, while it runs; and where one finds another graph,
+the place where they differ becomes part of the key, or, if that is deep down, the length of the graph.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ...graph.node import LEAF_ORDER
 from .codegen import compile_backward, forget
 from .executor import AN_ERROR, OTHER_GRAPH, CompiledExecutor, CompilingExecutor
-from .trace import CHANGED_MEANWHILE, MOST_NODES, Cannot, Description, at_once, describe, give_sources, token_of
+from .trace import CHANGED_MEANWHILE, MOST_NODES, Trace, Unsupported, at_once, describe, give_sources, token_of
 
 if TYPE_CHECKING:
     from ...graph.node import Node
@@ -28,104 +27,104 @@ if TYPE_CHECKING:
     from ..executor import Executor
     from ..graph_task import GraphTask
     from .program import Program
-    from .trace import Description, Slices
+    from .trace import Slices, Trace
 
-__all__ = ["CACHE", "Cache", "Candidate", "CompiledStats", "Family", "State", "sketch_of"]
+__all__ = ["CACHE", "Cache", "Candidate", "CompiledStats", "Bucket", "Entry", "shallow_key_of"]
 
-#: Nodes in a sketch, the root included.
-SKETCHED = 3
-#: Places that a sketch may have beside them, and how many edges may lead there.
+#: Nodes in a shallow key, the root included.
+NODES_IN_KEY = 3
+#: Places that a key may have beside them, and how many edges may lead there.
 MOST_PATHS = 4
 LONGEST_PATH = 64
-#: Graphs of one state that are remembered and have no function; and states of one family, those with one included.
+#: Graphs of one entry that are remembered and have no function; and entries of one bucket, those with one included.
 MOST_CANDIDATES = 8
-MOST_STATES = 512
+MOST_ENTRIES = 512
 
 
 class Candidate(NamedTuple):
     """A graph that has no function so far, and how often it has been seen."""
 
-    description: Description
+    trace: Trace
     seen: int
 
 
 @final
-class State:
-    """What is known of the graphs of one sketch."""
+class Entry:
+    """What is known of the graphs of one key."""
 
-    __slots__ = ("candidates", "is_busy", "misfits", "programs", "seen", "skipped", "strangers")
+    __slots__ = ("candidates", "guard_failures", "is_busy", "programs", "seen", "skipped", "warm_ups")
 
     def __init__(self) -> None:
-        #: Descriptions and their functions, the one that fitted last in front.
-        self.programs: list[tuple[Description, Program]] = []
+        #: Traces and their functions, the one that fitted last in front.
+        self.programs: list[tuple[Trace, Program]] = []
         #: How often a graph has been seen before one was walked through.
         self.seen = 0
         #: Those that were walked through, the last one in front.
         self.candidates: list[Candidate] = []
         #: How badly the function in front has fitted of late: see MISFIT.
-        self.misfits = 0
+        self.guard_failures = 0
         #: How many walks in a row have found a graph that is not remembered; and backward passes since the last.
-        self.strangers = 0
+        self.warm_ups = 0
         self.skipped = 0
         #: Whether a backward walks through its graph, or compiles it; another one does not, meanwhile.
         self.is_busy = False
 
-    def remember(self, description: Description, seen: int) -> None:
+    def remember(self, trace: Trace, seen: int) -> None:
         """Put a graph in front of the candidates, of which only so many are kept."""
-        known = [one for one in self.candidates if one.description is not description]
-        self.candidates = [Candidate(description, seen), *known][:MOST_CANDIDATES]
+        known = [one for one in self.candidates if one.trace is not trace]
+        self.candidates = [Candidate(trace, seen), *known][:MOST_CANDIDATES]
 
 
 @final
-class Family:
-    """The states of graphs with one root; where `paths` lead tells them apart, and perhaps how long they are."""
+class Bucket:
+    """The entries of graphs with one root; where `paths` lead tells them apart, and perhaps how long they are."""
 
-    __slots__ = ("measures_length", "only", "paths", "states")
+    __slots__ = ("entries", "measures_length", "only", "paths")
 
     def __init__(self) -> None:
         self.paths: list[tuple[int, ...]] = []
         self.measures_length = False
-        #: The one state while there is no path.
-        self.only = State()
-        self.states: dict[Any, State] = {(): self.only}
+        #: The one entry while there is no path.
+        self.only = Entry()
+        self.entries: dict[Any, Entry] = {(): self.only}
 
-    def state_of(self, root: Node, limits: ExecInfos | None) -> State:
-        """Return the state of a graph, made now if it is the first of its kind."""
+    def entry_of(self, root: Node, limits: ExecInfos | None) -> Entry:
+        """Return the entry of a graph, made now if it is the first of its kind."""
         if not self.paths and not self.measures_length:
             return self.only
-        return self._state_at(self._key(partial(_token_at, root, limits), partial(_length, root, limits)))
+        return self._entry_at(self._key(partial(_token_at, root, limits), partial(_length, root, limits)))
 
-    def state_for(self, description: Description) -> State:
-        """Return the state of the graphs that a description is of."""
-        return self._state_at(self._key(description.token_at, lambda: description.length))
+    def entry_for(self, trace: Trace) -> Entry:
+        """Return the entry of the graphs that a trace is of."""
+        return self._entry_at(self._key(trace.token_at, lambda: trace.length))
 
-    def _state_at(self, key: tuple[Any, ...]) -> State:
-        state = self.states.get(key)
-        if state is None:
+    def _entry_at(self, key: tuple[Any, ...]) -> Entry:
+        entry = self.entries.get(key)
+        if entry is None:
             self._make_room()
-            state = self.states[key] = State()
-        return state
+            entry = self.entries[key] = Entry()
+        return entry
 
     def _make_room(self) -> None:
-        """Forget the oldest state that has no function if there are as many as may be."""
-        if len(self.states) < MOST_STATES:
+        """Forget the oldest entry that has no function if there are as many as may be."""
+        if len(self.entries) < MOST_ENTRIES:
             return
-        oldest = next((key for key, state in self.states.items() if not state.programs), None)
+        oldest = next((key for key, entry in self.entries.items() if not entry.programs), None)
         if oldest is not None:
-            del self.states[oldest]
+            del self.entries[oldest]
 
-    def learn(self, description: Description, step: int) -> None:
-        """Tell graphs apart by what follows a step of `description`, too."""
+    def learn(self, trace: Trace, step: int) -> None:
+        """Tell graphs apart by what follows a step of `trace`, too."""
         if self.measures_length and len(self.paths) >= MOST_PATHS:
             return
-        to_step = description.path_to(step)
+        to_step = trace.path_to(step)
         if len(to_step) >= LONGEST_PATH:
             self._measure_length()
         if len(self.paths) >= MOST_PATHS:
             return
-        self._follow(_onward(description, to_step, step))
+        self._follow(_onward(trace, to_step, step))
 
-    def tell_apart(self, one: Description, other: Description, step: int) -> None:
+    def tell_apart(self, one: Trace, other: Trace, step: int) -> None:
         """Tell graphs apart by what tells these two apart, whose steps before this one are alike.
 
         Those of a recurrent network differ in their lengths, whose sequences are not all of one length.
@@ -155,17 +154,17 @@ class Family:
         return (length(), *tokens) if self.measures_length else tokens
 
     def _sort_anew(self) -> None:
-        states, self.states = self.states, {}
-        for state in states.values():
-            for described, program in state.programs:
-                self.state_for(described).programs.append((described, program))
-            for candidate in reversed(state.candidates):
-                self.state_for(candidate.description).remember(*candidate)
+        entries, self.entries = self.entries, {}
+        for entry in entries.values():
+            for described, program in entry.programs:
+                self.entry_for(described).programs.append((described, program))
+            for candidate in reversed(entry.candidates):
+                self.entry_for(candidate.trace).remember(*candidate)
 
 
-def _onward(description: Description, to_step: tuple[int, ...], step: int) -> list[tuple[int, ...]]:
+def _onward(trace: Trace, to_step: tuple[int, ...], step: int) -> list[tuple[int, ...]]:
     """Return the paths to where the edges of a step lead."""
-    targets = description.steps[step].targets
+    targets = trace.steps[step].targets
     return [(*to_step, edge) for edge, target in enumerate(targets) if target is not None]
 
 
@@ -186,7 +185,7 @@ def _length(node: Any, limits: ExecInfos | None) -> int:
 
 
 def _token_at(root: Any, limits: ExecInfos | None, path: tuple[int, ...]) -> Any:
-    """Return what `Description.token_at` does of this backward's description."""
+    """Return what `Trace.token_at` does of this backward's trace."""
     node = root
     for edge in path:
         targets = node.next_nodes
@@ -197,7 +196,9 @@ def _token_at(root: Any, limits: ExecInfos | None, path: tuple[int, ...]) -> Any
     return token_of(node)
 
 
-def sketch_of(root: Node, limits: ExecInfos | None, captures: int, keep_graph: bool, input_nr: int) -> tuple[Any, ...]:
+def shallow_key_of(
+    root: Node, limits: ExecInfos | None, captures: int, keep_graph: bool, input_nr: int
+) -> tuple[Any, ...]:
     """Return what the graph of a backward is told from others by before anybody walks through it."""
     node: Any = root
     limited = None if limits is None else (limits.executed, captures)
@@ -205,7 +206,7 @@ def sketch_of(root: Node, limits: ExecInfos | None, captures: int, keep_graph: b
     if root.shape is None:
         # The function that is picked looks at all nodes but the root.
         found.append(root.input_metadata)
-    for _ in range(SKETCHED):
+    for _ in range(NODES_IN_KEY):
         plan = getattr(node, "plan", None)
         found.append(type(node) if plan is None else plan)
         found.append(node.shape)
@@ -219,13 +220,13 @@ def sketch_of(root: Node, limits: ExecInfos | None, captures: int, keep_graph: b
     return tuple(found)
 
 
-#: How many sketches are remembered, and how many compiled functions.
-MOST_SKETCHES = 1024
+#: How many keys are remembered, and how many compiled functions.
+MOST_KEYS = 1024
 MOST_PROGRAMS = 256
 #: A function that did not fit counts as many against the next try, one that did takes one off. From so many on a walk
 #: through the graph finds the function that fits, or begins to count the sightings of another graph.
-MISFIT = 2
-MOST_MISFITS = 4
+GUARD_FAILURE = 2
+MOST_GUARD_FAILURES = 4
 #: After so many walks in a row through graphs that did not repeat, only one in 64 is walked, and with each further
 #: such walk half as many, down to one in 2,048: a walk takes several times as long as the engine's run.
 PATIENCE = 32
@@ -257,7 +258,7 @@ class CompiledStats(NamedTuple):
 class _Sought(NamedTuple):
     """The backward that a function is looked for."""
 
-    sketch: tuple[Any, ...]
+    shallow_key: tuple[Any, ...]
     root: Node
     limits: ExecInfos | None
     captures: int
@@ -265,24 +266,24 @@ class _Sought(NamedTuple):
     input_nr: int
     after: int
 
-    def is_as_sketched(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Tell whether the graph still looks as it did when the backward began."""
-        return self.sketch == sketch_of(self.root, self.limits, self.captures, self.keep_graph, self.input_nr)
+        return self.shallow_key == shallow_key_of(self.root, self.limits, self.captures, self.keep_graph, self.input_nr)
 
 
 @final
 class Cache:
     """All of it, behind one lock, which is never held for longer than a few looks."""
 
-    __slots__ = ("_compilations", "_families", "_hits", "_lock", "_number", "_programs", "_reasons", "_uses")
+    __slots__ = ("_buckets", "_compilations", "_hits", "_lock", "_number", "_programs", "_reasons", "_uses")
 
     def __init__(self) -> None:
         # A backward that nobody awaits any more ends where the garbage collector finds it, be that in here.
         self._lock = threading.RLock()
         #: The oldest in front.
-        self._families: dict[Any, Family] = {}
+        self._buckets: dict[Any, Bucket] = {}
         #: Each with where it was found.
-        self._programs: dict[Program, Family] = {}
+        self._programs: dict[Program, Bucket] = {}
         self._uses = itertools.count(1).__next__
         self._number = itertools.count(1).__next__
         self._compilations = 0
@@ -315,46 +316,46 @@ class Cache:
             otherwise: makes the executor where it turns out that no function is to be had.
         """
         root, limits = task.root, task.limits
-        sketch = sketch_of(root, limits, len(task.captured), task.keep_graph, input_nr)
+        shallow_key = shallow_key_of(root, limits, len(task.captured), task.keep_graph, input_nr)
         with self._lock:
-            family = self._families.get(sketch)
-            if family is None:
-                family = self._families[sketch] = Family()
-                if len(self._families) > MOST_SKETCHES:
-                    self._forget(self._families.pop(next(iter(self._families))))
-            state = family.state_of(root, limits)
-            if state.programs and state.misfits < MOST_MISFITS:
-                description, program = state.programs[0]
+            bucket = self._buckets.get(shallow_key)
+            if bucket is None:
+                bucket = self._buckets[shallow_key] = Bucket()
+                if len(self._buckets) > MOST_KEYS:
+                    self._forget(self._buckets.pop(next(iter(self._buckets))))
+            entry = bucket.entry_of(root, limits)
+            if entry.programs and entry.guard_failures < MOST_GUARD_FAILURES:
+                trace, program = entry.programs[0]
                 if program.is_measured():
                     self._reasons["a body that is measured"] += 1
                     return None
                 program.last_used = self._uses()
-                return CompiledExecutor(task, program, root, grad, self.ended, (family, state, description, limits))
-            if not self._is_to_be_walked(state, after):
+                return CompiledExecutor(task, program, root, grad, self.ended, (bucket, entry, trace, limits))
+            if not self._is_to_be_walked(entry, after):
                 self._reasons["seen too seldom"] += 1
                 return None
-        sought = _Sought(sketch, root, limits, len(task.captured), task.keep_graph, input_nr, after)
-        return CompilingExecutor(task, self._found_or(sought, family, state, otherwise), grad)
+        sought = _Sought(shallow_key, root, limits, len(task.captured), task.keep_graph, input_nr, after)
+        return CompilingExecutor(task, self._found_or(sought, bucket, entry, otherwise), grad)
 
     def _found_or(
-        self, sought: _Sought, family: Family, state: State, otherwise: Callable[[GraphTask, Any], Executor]
+        self, sought: _Sought, bucket: Bucket, entry: Entry, otherwise: Callable[[GraphTask, Any], Executor]
     ) -> Slices[Callable[[GraphTask, Any], Executor]]:
-        return (yield from self._found(sought, family, state)) or otherwise
+        return (yield from self._found(sought, bucket, entry)) or otherwise
 
     def _found(
-        self, sought: _Sought, family: Family, state: State
+        self, sought: _Sought, bucket: Bucket, entry: Entry
     ) -> Slices[Callable[[GraphTask, Any], CompiledExecutor] | None]:
         """Return what makes the executor of the function that walking and compiling gives; None if there is none."""
         with self._lock:
-            if state.is_busy:
+            if entry.is_busy:
                 self._reasons["another backward compiles it"] += 1
                 return None
-            state.is_busy = True
+            entry.is_busy = True
         try:
-            found = yield from self._walk(sought, family, state)
-        except Cannot as cannot:
+            found = yield from self._walk(sought, bucket, entry)
+        except Unsupported as cannot:
             with self._lock:
-                state.strangers += 1
+                entry.warm_ups += 1
                 self._reasons[str(cannot)] += 1
             return None
         except Exception:
@@ -362,130 +363,131 @@ class Cache:
             raise
         finally:
             # However it ends, be it that whoever did it a little at a time gives up.
-            state.is_busy = False
+            entry.is_busy = False
         if found is None:
             self.miss("seen too seldom")
             return None
-        if not sought.is_as_sketched():
+        if not sought.is_unchanged():
             self.miss(CHANGED_MEANWHILE)
             return None
-        description, program, state = found
+        trace, program, entry = found
         program.last_used = self._uses()
-        entry = (family, state, description, sought.limits)
-        return lambda task, grad: CompiledExecutor(task, program, sought.root, grad, self.ended, entry)
+        where = (bucket, entry, trace, sought.limits)
+        return lambda task, grad: CompiledExecutor(task, program, sought.root, grad, self.ended, where)
 
     def ended(
         self,
-        entry: tuple[Family, State, Description, ExecInfos | None],
+        where: tuple[Bucket, Entry, Trace, ExecInfos | None],
         root: Node,
         reason: str | None = None,
         step: int = -1,
     ) -> None:
         """Note that a function has run to its end, or why it was left, and at which step."""
-        family, state, description, limits = entry
+        bucket, entry, trace, limits = where
         with self._lock:
             if reason is None:
                 self._hits += 1
-                if state.misfits:
-                    state.misfits -= 1
+                if entry.guard_failures:
+                    entry.guard_failures -= 1
                 return
             self._reasons[reason] += 1
             if reason != OTHER_GRAPH:
                 return
-            family.learn(description, step)
-            state = family.state_of(root, limits)
-            if state.programs:
-                state.misfits += MISFIT
+            bucket.learn(trace, step)
+            entry = bucket.entry_of(root, limits)
+            if entry.programs:
+                entry.guard_failures += GUARD_FAILURE
             else:
                 # That was the first of its kind to be seen.
-                state.seen = max(state.seen, 1)
+                entry.seen = max(entry.seen, 1)
 
     def sources(self, root: Node, limits: ExecInfos | None, captures: int, input_nr: int) -> list[str]:
         """Return the source of each function compiled for the graph at an input of `root`."""
-        description, _ = at_once(describe(root, limits, input_nr))
+        trace, _ = at_once(describe(root, limits, input_nr))
         with self._lock:
             known = [
                 one
                 for keep_graph in (False, True)
-                if (family := self._families.get(sketch_of(root, limits, captures, keep_graph, input_nr))) is not None
-                for one in family.state_of(root, limits).programs
+                if (bucket := self._buckets.get(shallow_key_of(root, limits, captures, keep_graph, input_nr)))
+                is not None
+                for one in bucket.entry_of(root, limits).programs
             ]
-        return [program.source for described, program in known if at_once(described.is_like(description))]
+        return [program.source for described, program in known if at_once(described.is_like(trace))]
 
-    def _is_to_be_walked(self, state: State, after: int) -> bool:
-        if not state.programs and not state.candidates and state.seen + 1 < after:
-            state.seen += 1
+    def _is_to_be_walked(self, entry: Entry, after: int) -> bool:
+        if not entry.programs and not entry.candidates and entry.seen + 1 < after:
+            entry.seen += 1
             return False
-        if state.strangers >= PATIENCE:
-            state.skipped += 1
-            if state.skipped < PAUSE << min(state.strangers - PATIENCE, MOST_DOUBLINGS):
+        if entry.warm_ups >= PATIENCE:
+            entry.skipped += 1
+            if entry.skipped < PAUSE << min(entry.warm_ups - PATIENCE, MOST_DOUBLINGS):
                 return False
-            state.skipped = 0
+            entry.skipped = 0
         return True
 
-    def _walk(self, sought: _Sought, family: Family, state: State) -> Slices[tuple[Description, Program, State] | None]:
+    def _walk(self, sought: _Sought, bucket: Bucket, entry: Entry) -> Slices[tuple[Trace, Program, Entry] | None]:
         """Describe the graph; return the function for it, compiled now if it is due, and where that is kept."""
-        description, nodes = yield from describe(sought.root, sought.limits, sought.input_nr)
+        trace, nodes = yield from describe(sought.root, sought.limits, sought.input_nr)
         with self._lock:
-            programs = list(state.programs)
+            programs = list(entry.programs)
         for one in programs:
-            if (yield from one[0].is_like(description)):
+            if (yield from one[0].is_like(trace)):
                 with self._lock:
-                    state = family.state_for(description)
+                    entry = bucket.entry_for(trace)
                     # It may have been dropped meanwhile, and still is of this graph.
-                    if one in state.programs:
-                        state.programs.remove(one)
-                        state.programs.insert(0, one)
-                        state.misfits = MISFIT
-                return *one, state
-        candidate = yield from self._candidate(state, description, family)
+                    if one in entry.programs:
+                        entry.programs.remove(one)
+                        entry.programs.insert(0, one)
+                        entry.guard_failures = GUARD_FAILURE
+                return *one, entry
+        candidate = yield from self._candidate(entry, trace, bucket)
         with self._lock:
             if candidate.seen < sought.after:
-                # There may be another state in the place of that one now.
-                family.state_for(description).remember(candidate.description, candidate.seen + 1)
+                # There may be another entry in the place of that one now.
+                bucket.entry_for(trace).remember(candidate.trace, candidate.seen + 1)
                 return None
-        yield from give_sources(description, nodes, sought.limits)
-        work = compile_backward(description, sought.keep_graph, sought.limits is not None, self._number())
+        yield from give_sources(trace, nodes, sought.limits)
+        work = compile_backward(trace, sought.keep_graph, sought.limits is not None, self._number())
         program = yield from work
         with self._lock:
-            state = family.state_for(description)
-            state.candidates = [one for one in state.candidates if one.description is not candidate.description]
-            state.seen = state.strangers = state.misfits = 0
-            state.programs.insert(0, (description, program))
+            entry = bucket.entry_for(trace)
+            entry.candidates = [one for one in entry.candidates if one.trace is not candidate.trace]
+            entry.seen = entry.warm_ups = entry.guard_failures = 0
+            entry.programs.insert(0, (trace, program))
             self._compilations += 1
             program.last_used = self._uses()
-            self._programs[program] = family
+            self._programs[program] = bucket
             if len(self._programs) > MOST_PROGRAMS:
                 oldest = min(self._programs, key=lambda one: one.last_used)
                 self._drop(oldest, self._programs[oldest])
-        return description, program, state
+        return trace, program, entry
 
-    def _candidate(self, state: State, description: Description, family: Family) -> Slices[Candidate]:
+    def _candidate(self, entry: Entry, trace: Trace, bucket: Bucket) -> Slices[Candidate]:
         """Return what is remembered of a graph that has no function; if nothing is, it is told apart from others."""
         with self._lock:
-            known = list(state.candidates)
+            known = list(entry.candidates)
         for one in known:
-            if (yield from one.description.is_like(description)):
-                state.strangers = 0
+            if (yield from one.trace.is_like(trace)):
+                entry.warm_ups = 0
                 return one
         if not known:
-            state.strangers = 0
-            return Candidate(description, state.seen)
-        step = yield from known[0].description.first_difference(description)
+            entry.warm_ups = 0
+            return Candidate(trace, entry.seen)
+        step = yield from known[0].trace.first_difference(trace)
         with self._lock:
-            state.strangers += 1
-            family.tell_apart(known[0].description, description, step)
-        return Candidate(description, 0)
+            entry.warm_ups += 1
+            bucket.tell_apart(known[0].trace, trace, step)
+        return Candidate(trace, 0)
 
-    def _drop(self, program: Program, family: Family) -> None:
+    def _drop(self, program: Program, bucket: Bucket) -> None:
         del self._programs[program]
         forget(program)
-        for state in family.states.values():
-            state.programs = [known for known in state.programs if known[1] is not program]
+        for entry in bucket.entries.values():
+            entry.programs = [known for known in entry.programs if known[1] is not program]
 
-    def _forget(self, family: Family) -> None:
-        for state in family.states.values():
-            for _, program in state.programs:
+    def _forget(self, bucket: Bucket) -> None:
+        for entry in bucket.entries.values():
+            for _, program in entry.programs:
                 if program in self._programs:
                     del self._programs[program]
                     forget(program)

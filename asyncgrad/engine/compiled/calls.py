@@ -26,7 +26,7 @@ from ...graph.packed import Packed, abandon
 from ..body import prefers_worker, run_here
 from ..dependency_executor import wrong_count
 from ..device import needs_care
-from .program import Waits
+from .program import NeedsAwait
 
 if TYPE_CHECKING:
     from ...graph.node import Node
@@ -190,7 +190,7 @@ def traced_source() -> BodySource:
             "run_traced": run_traced,
             "is_traced": is_traced,
             "prefers_worker": prefers_worker,
-            "Waits": Waits,
+            "NeedsAwait": NeedsAwait,
         },
         names=1,
     )

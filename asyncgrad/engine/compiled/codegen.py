@@ -25,10 +25,10 @@ from ...graph.compiled_args import reuses
 from .emit import (
     CARRIED,
     FEW_LEAVES,
-    Arrivals,
     Buffer,
-    Names,
-    Text,
+    GradLocals,
+    LocalAllocator,
+    SourceBuilder,
     leaf_guards,
     limits_guards,
     node_guards,
@@ -39,7 +39,7 @@ from .program import LineKind, Piece, Program
 if TYPE_CHECKING:
     from ...graph.compiled_args import BodySource
     from .program import Piece, Place
-    from .trace import Description, Slices, Step, Target
+    from .trace import Slices, Step, Target, Trace
 
 __all__ = ["PIECE", "StepWriter", "Writer", "boundaries", "compile_backward", "forget"]
 
@@ -49,15 +49,15 @@ PIECE = 24
 LONGEST_PATTERN = 512
 
 
-def boundaries(description: Description) -> Slices[list[int]]:
+def boundaries(trace: Trace) -> Slices[list[int]]:
     """Return the numbers of the steps at which pieces begin, the first among them, and the number of steps.
 
     Where the steps repeat after a while, so do the boundaries, and such pieces come out alike.
     """
-    count = len(description.steps)
+    count = len(trace.steps)
     if count <= PIECE:
         return [0, count]
-    kinds = yield from _kinds(description.steps)
+    kinds = yield from _kinds(trace.steps)
     begin, end, period = yield from _pattern(kinds)
     # The first two repetitions differ: in them leaves are met for the first time, and their sums begin.
     length = PIECE if period is None else max(1, PIECE // period) * period
@@ -136,7 +136,6 @@ class StepWriter:
         "_names",
         "_pending",
         "arrivals",
-        "description",
         "functions",
         "leaf_arrivals",
         "leaf_ends",
@@ -146,15 +145,16 @@ class StepWriter:
         "node_names",
         "outputs",
         "text",
+        "trace",
     )
 
-    def __init__(self, description: Description, keep_graph: bool, limited: bool) -> None:
-        self.description = description
-        self.text = Text()
+    def __init__(self, trace: Trace, keep_graph: bool, limited: bool) -> None:
+        self.trace = trace
+        self.text = SourceBuilder()
         #: By step and by leaf, all made before the first step is written.
-        self.arrivals: list[Arrivals] = []
-        self.leaf_arrivals: list[Arrivals] = []
-        self.node_names: list[str] = [""] * len(description.steps)
+        self.arrivals: list[GradLocals] = []
+        self.leaf_arrivals: list[GradLocals] = []
+        self.node_names: list[str] = [""] * len(trace.steps)
         self.leaf_names: list[str] = []
         #: Of the function that is being written: the names of its leaves, by number, and when they run.
         self.leaves_here: dict[int, str] = {}
@@ -167,16 +167,16 @@ class StepWriter:
         self.functions: list[tuple[int, int, str, Piece | None]] = []
         self._keep_graph = keep_graph
         self._limited = limited
-        self._names = Names()
+        self._names = LocalAllocator()
         #: The first step of the piece that is being written.
         self._base = 0
         #: The steps that have been reached, in the order in which they will run.
         self._pending: list[int] = []
         self._elements = 0
-        self._is_careful = description.is_careful
+        self._is_careful = trace.is_careful
 
     def _write_step(self, index: int, is_last: bool) -> None:
-        step, text = self.description.steps[index], self.text
+        step, text = self.trace.steps[index], self.text
         self._pending.remove(index)
         text.emit_comment(f"{step.name}, {step.shape if step.shape is not None else f'{len(step.metadata)} inputs'}")
         arrivals = self.arrivals[index]
@@ -241,7 +241,7 @@ class StepWriter:
         text, node = self.text, self.node_names[index]
         self._write_gather(index, step)
         self._hand_over(self.arrivals[index], True)
-        others = sum(self.description.ready_after(one) < index for one in self._pending)
+        others = sum(self.trace.ready_after(one) < index for one in self._pending)
         if not step.runs_body:
             text.emit(f"deadline = await captured_at({node}, grads{_more(others)})", LineKind.CAREFUL, 0)
             return
@@ -256,7 +256,7 @@ class StepWriter:
             text.emit(f"if {undefined}: raise Differs", LineKind.EDGE, 0)
         self._write_deliveries(index, step, values, [Buffer() for _ in values])
 
-    def _hand_over(self, arrivals: Arrivals, may_wait: bool) -> None:
+    def _hand_over(self, arrivals: GradLocals, may_wait: bool) -> None:
         """Write what puts gradients into a list, so that nobody else holds them."""
         arrivals.show()
         names = arrivals.names
@@ -270,7 +270,7 @@ class StepWriter:
 
     def _write_leaves(self, index: int) -> None:
         """Write what runs the leaves that have now got all their gradients, in the order in which they got them."""
-        text, described = self.text, self.description
+        text, described = self.text, self.trace
         step = described.steps[index]
         ready = described.leaves_after(index)
         passed_on = self.arrivals[index].names[0] if step.shape is not None and not step.is_careful else None
@@ -343,7 +343,7 @@ class StepWriter:
 
     def _has_inputs(self, target: Target) -> bool:
         """Tell whether an edge could lead to more than one input there."""
-        return not target.is_leaf and self.description.steps[target.number].shape is None
+        return not target.is_leaf and self.trace.steps[target.number].shape is None
 
     def _known(self, target: Target) -> str | None:
         """Return the name of what an edge leads to, if another one has led there before."""
@@ -356,7 +356,7 @@ class StepWriter:
         text = self.text
         if target.is_leaf:
             name = self.leaves_here[target.number] = self._names.take("l")
-            leaf, may_move = self.description.leaves[target.number], self.description.steps[index].is_special
+            leaf, may_move = self.trace.leaves[target.number], self.trace.steps[index].is_special
             has_set = not self._is_careful and settled > FEW_LEAVES
             if has_set:
                 guards.append(f"{name} in leaves")
@@ -373,9 +373,9 @@ class StepWriter:
         before = self.node_names[self._pending[place - 1]] if place else self.node_names[index]
         after = self.node_names[self._pending[place]] if place < len(self._pending) else None
         self._pending.insert(place, target.number)
-        step = self.description.steps[target.number]
+        step = self.trace.steps[target.number]
         guards += node_guards(text, name, step, before, after)
-        if step.is_careful or self.description.steps[index].is_special:
+        if step.is_careful or self.trace.steps[index].is_special:
             guards.append(f"needs_care({name}.device)")
         return name
 
@@ -443,9 +443,9 @@ class StepWriter:
     def _kind_at(self, target: Target) -> tuple[tuple[int, ...], Any] | None:
         """Return shape and dtype of what is to arrive there; None where anything may."""
         if target.is_leaf:
-            leaf = self.description.leaves[target.number]
+            leaf = self.trace.leaves[target.number]
             return leaf.shape, leaf.dtype
-        metadata = self.description.steps[target.number].metadata[target.input_nr]
+        metadata = self.trace.steps[target.number].metadata[target.input_nr]
         return None if metadata is None else (metadata.shape, metadata.dtype)
 
     def _drop(self, name: str, elements: int) -> None:
@@ -469,7 +469,7 @@ class StepWriter:
         if step.is_careful:
             # Who ran it has looked.
             self._elements = 0
-        if step.is_careful or index + 1 == len(self.description.steps):
+        if step.is_careful or index + 1 == len(self.trace.steps):
             return
         self._elements += ELEMENTS_OF_A_STEP
         if is_last or step.body is None or not step.body.is_short or self._elements >= ELEMENTS_BETWEEN_LOOKS:
@@ -486,25 +486,25 @@ def _more(others: int) -> str:
 
 @final
 class Writer(StepWriter):
-    """Writes one description, from the first step to the last."""
+    """Writes one trace, from the first step to the last."""
 
     __slots__ = ()
 
     def write(self) -> Slices[list[str]]:
         """Write all of it; return the names of the functions of its pieces, in the order in which they run."""
-        for step in self.description.steps:
+        for step in self.trace.steps:
             yield 0.0
-            self.arrivals.append(Arrivals(len(step.metadata), "g"))
-        for _ in self.description.leaves:
+            self.arrivals.append(GradLocals(len(step.metadata), "g"))
+        for _ in self.trace.leaves:
             yield 0.0
-            self.leaf_arrivals.append(Arrivals(1, "h"))
+            self.leaf_arrivals.append(GradLocals(1, "h"))
         self.node_names[0] = self._names.take("n")
-        input_nr = self.description.input_nr
+        input_nr = self.trace.input_nr
         first = self.arrivals[0].expect(input_nr, self._names)
         assert first is not None
         self.arrivals[0].arrive(input_nr, first, CARRIED, Buffer())
         self._pending.append(0)
-        bounds = yield from boundaries(self.description)
+        bounds = yield from boundaries(self.trace)
         if len(bounds) == 2:
             yield from self._write_piece("backward", 0, bounds[1])
             return ["backward"]
@@ -544,7 +544,7 @@ class Writer(StepWriter):
             yield 0.0
             text.step = index - begin
             self._write_step(index, index + 1 == end)
-        if end < len(self.description.steps):
+        if end < len(self.trace.steps):
             text.emit(f"return task, deadline, base + {end - begin}, {', '.join(self._live())}")
         else:
             leaves = self._waiting_leaves()
@@ -555,7 +555,7 @@ class Writer(StepWriter):
 
     def _piece(self, begin: int, end: int) -> Piece:
         """Return what is known of the function that has been written of the steps from `begin` up to `end`."""
-        described = self.description
+        described = self.trace
         steps = [*range(begin, end), *self._pending]
         return Piece(
             {step - begin: self.node_names[step] for step in steps},
@@ -585,7 +585,7 @@ class Writer(StepWriter):
 
     def _rename(self, is_first: bool) -> list[str]:
         """Give new names to all that goes on, the first ones that there are; return them in the order of `_live`."""
-        names = self._names = Names()
+        names = self._names = LocalAllocator()
         for step in self._pending:
             self.node_names[step] = names.take("n")
             self.arrivals[step].rename(names)
@@ -613,24 +613,24 @@ class Writer(StepWriter):
 SECONDS_FOR_A_LINE = 7e-6
 
 
-def compile_backward(description: Description, keep_graph: bool, limited: bool, number: int) -> Slices[Program]:
-    """Return the compiled form of a description.
+def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int) -> Slices[Program]:
+    """Return the compiled form of a trace.
 
     Args:
-        description: what to compile.
+        trace: what to compile.
         keep_graph: whether saved tensors are kept.
         limited: whether the backward has given inputs.
         number: for the name that tracebacks show.
     """
-    writer = Writer(description, keep_graph, limited)
+    writer = Writer(trace, keep_graph, limited)
     row = yield from writer.write()
     text, namespace = writer.text, writer.text.namespace
     plans = set()
-    for step in description.steps:
+    for step in trace.steps:
         yield 0.0
         if step.body is not None and step.body.plan is not None:
             plans.add((step.body.plan, prod(step.shape or ())))
-    program = Program(f"<compiled backward {number}>", text.lines, frozenset(plans), description.is_careful)
+    program = Program(f"<compiled backward {number}>", text.lines, frozenset(plans), trace.is_careful)
     for begin, end, name, piece in writer.functions:
         # One function at a time, which cannot be parted.
         yield (end - begin) * SECONDS_FOR_A_LINE

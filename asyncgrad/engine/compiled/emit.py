@@ -22,7 +22,7 @@ from ...graph.values import sum_into, sum_to
 from ..body import run_here
 from ..device import needs_care
 from .calls import captured_at, careful, is_for_a_worker, run_measured
-from .program import Differs, Line, LineKind, Place, Slot, pause
+from .program import GuardFailed, Line, LineKind, Place, Slot, pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from .trace import LeafPlace, Step
 
 __all__ = [
-    "Arrivals",
+    "GradLocals",
     "Buffer",
     "CARRIED",
     "FEW_LEAVES",
-    "Names",
-    "Text",
+    "LocalAllocator",
+    "SourceBuilder",
     "leaf_guards",
     "limits_guards",
     "node_guards",
@@ -44,7 +44,7 @@ __all__ = [
 
 
 @final
-class Names:
+class LocalAllocator:
     """Gives out names that begin with a letter; a name given back is the next to be given out."""
 
     __slots__ = ("_free", "_made", "in_use")
@@ -82,7 +82,7 @@ CARRIED: Place = (-1, 0)
 
 
 @final
-class Arrivals:
+class GradLocals:
     """The gradients that arrive at the inputs of one node."""
 
     __slots__ = ("_first", "_owned", "buffers", "letter", "names")
@@ -95,7 +95,7 @@ class Arrivals:
         self._first: list[Place | None] = [None] * inputs
         self._owned: list[Place | None] = [None] * inputs
 
-    def expect(self, input_nr: int, names: Names) -> str | None:
+    def expect(self, input_nr: int, names: LocalAllocator) -> str | None:
         """Return a name for the first gradient to arrive at an input; None where one has arrived."""
         if self.names[input_nr] is not None:
             return None
@@ -144,7 +144,7 @@ class Arrivals:
         pairs = zip(self.names, self._first, strict=True)
         return [name for name, first in pairs if name is not None and first is not None]
 
-    def rename(self, names: Names) -> None:
+    def rename(self, names: LocalAllocator) -> None:
         """Give new names to what has arrived, which is carried into another piece."""
         for input_nr, first in enumerate(self._first):
             if first is not None:
@@ -170,7 +170,7 @@ _LOCAL = re.compile(
 
 
 @final
-class Text:
+class SourceBuilder:
     """Lines of source, each with what an error in it means."""
 
     __slots__ = ("_constants", "_tuples", "lines", "namespace", "step", "text")
@@ -181,7 +181,7 @@ class Text:
         self.lines: list[Line | None] = []
         self.namespace: dict[str, Any] = {
             "AccumulateGrad": AccumulateGrad,
-            "Differs": Differs,
+            "GuardFailed": GuardFailed,
             "Heavy": Heavy,
             "clock": perf_counter,
             "captured_at": captured_at,
@@ -283,12 +283,12 @@ class Buffer:
 
 
 def write_results(
-    text: Text,
-    pool: Names,
+    text: SourceBuilder,
+    pool: LocalAllocator,
     step: Step,
     names: dict[str, str],
     values: Sequence[str | None],
-    arrived: Arrivals,
+    arrived: GradLocals,
 ) -> list[Buffer]:
     """Write what computes the gradients of a step; return their arrays.
 
@@ -341,7 +341,7 @@ def write_results(
 FEW_LEAVES = 8
 
 
-def node_guards(text: Text, name: str, step: Step, before: str, after: str | None) -> list[str]:
+def node_guards(text: SourceBuilder, name: str, step: Step, before: str, after: str | None) -> list[str]:
     """Return what is true of a node that is not the expected one.
 
     Args:
@@ -375,7 +375,7 @@ def node_guards(text: Text, name: str, step: Step, before: str, after: str | Non
     return guards + limits_guards(text, name, step.limits)
 
 
-def _class_guards(text: Text, name: str, step: Step) -> list[str]:
+def _class_guards(text: SourceBuilder, name: str, step: Step) -> list[str]:
     # Nodes of one plan may be of several classes.
     kind = step.token[0]
     if kind is step.node_class:
@@ -385,7 +385,7 @@ def _class_guards(text: Text, name: str, step: Step) -> list[str]:
     return [guard, f"len({name}.next_nodes) != {len(step.targets)}"]
 
 
-def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str] | None, may_move: bool) -> list[str]:
+def leaf_guards(text: SourceBuilder, name: str, leaf: LeafPlace, others: list[str] | None, may_move: bool) -> list[str]:
     """Return what is true of a node that is not the expected leaf's.
 
     Args:
@@ -414,7 +414,7 @@ def leaf_guards(text: Text, name: str, leaf: LeafPlace, others: list[str] | None
     return guards + limits_guards(text, name, leaf.limits)
 
 
-def limits_guards(text: Text, name: str, limits: Any) -> list[str]:
+def limits_guards(text: SourceBuilder, name: str, limits: Any) -> list[str]:
     """Return what is true of a node that a backward with given inputs treats in another way than expected."""
     if limits is None:
         return []

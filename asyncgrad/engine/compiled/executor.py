@@ -18,7 +18,7 @@ from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop
 from ..fast_path import FastPath
 from .calls import changed_edges
-from .program import Differs, Line, LineKind, Piece, Place, Program, Slot, Waits
+from .program import GuardFailed, Line, LineKind, NeedsAwait, Piece, Place, Program, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +38,14 @@ AN_ERROR = "an error"
 
 #: What a line that looks at the graph raises where that is another one: of itself, by attributes that are not there,
 #: or by a tuple of another length, or by None in the place of what was saved.
-_OF_ANOTHER_GRAPH = (Differs, Heavy, AttributeError, TypeError, ValueError)
+_OF_ANOTHER_GRAPH = (GuardFailed, Heavy, AttributeError, TypeError, ValueError)
 
 #: What else it may mean. Only None in the place of what was saved is of another type than expected.
-_REASONS: dict[type, str] = {Heavy: "a heavy body", TypeError: "a graph that was released", Waits: "a body that waits"}
+_REASONS: dict[type, str] = {
+    Heavy: "a heavy body",
+    TypeError: "a graph that was released",
+    NeedsAwait: "a body that waits",
+}
 
 
 @final
@@ -274,7 +278,7 @@ class CompiledExecutor:
         if place is None:
             return None
         step = place.line.step + place.names.get("base", 0)
-        kinds = _OF_ANOTHER_GRAPH if place.line.kind is LineKind.GUARD else Waits
+        kinds = _OF_ANOTHER_GRAPH if place.line.kind is LineKind.GUARD else NeedsAwait
         if is_innermost and isinstance(error, kinds):
             reason = _REASONS.get(type(error), OTHER_GRAPH)
             self._end(reason, step)
@@ -285,9 +289,9 @@ class CompiledExecutor:
                     return changed
             self._count(self._continued(place), place)
             return Stop.HANDED_OVER
-        if is_innermost and place.line.kind is LineKind.EDGE and isinstance(error, (AttributeError, Differs)):
+        if is_innermost and place.line.kind is LineKind.EDGE and isinstance(error, (AttributeError, GuardFailed)):
             # A gradient is no array. The slow path makes one of a number, and refuses the rest by name.
-            reason = "an undefined gradient" if isinstance(error, Differs) else "a gradient that is no array"
+            reason = "an undefined gradient" if isinstance(error, GuardFailed) else "a gradient that is no array"
             self._end(reason)
             edge = place.line.edge
             outputs = tuple(

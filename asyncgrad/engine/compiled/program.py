@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, final
 
 from ...graph.heavy import watch_changes
 
-__all__ = ["Differs", "Line", "LineKind", "Piece", "Place", "Program", "Slot", "Waits", "pause"]
+__all__ = ["GuardFailed", "Line", "LineKind", "Piece", "Place", "Program", "Slot", "NeedsAwait", "pause"]
 
 
-class Differs(Exception):
+class GuardFailed(Exception):
     """Raised by a compiled function, and caught at once: the graph is not the one that it was made from."""
 
 
-class Waits(Differs):
+class NeedsAwait(GuardFailed):
     """Raised by a compiled function, and caught at once: a body that was called is one that is to be waited for."""
 
 

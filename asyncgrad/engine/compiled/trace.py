@@ -4,7 +4,7 @@ It is written as generators. Each `yield` is a place where the work may rest, fo
 is yielded is how many seconds the part that follows takes, where that is long, and 0 elsewhere. So the work itself
 knows neither clock nor event loop.
 
-A description holds no node. Two graphs with equal descriptions are run by the same compiled function.
+A trace holds no node. Two graphs with equal traces are run by the same compiled function.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGED_MEANWHILE",
-    "Cannot",
-    "Description",
+    "Unsupported",
+    "Trace",
     "LeafPlace",
     "MOST_NODES",
-    "Sight",
+    "NodeSnapshot",
     "Slices",
     "Step",
     "Target",
@@ -61,7 +61,7 @@ def at_once(work: Generator[float, Any, T]) -> T:
 
 
 @final
-class Cannot(Exception):
+class Unsupported(Exception):
     """Raised where a graph is left to the engine; its argument is the reason that statistics show."""
 
 
@@ -90,7 +90,7 @@ class LeafPlace(NamedTuple):
 
 @final
 class Step:
-    """One node of a description."""
+    """One node of a trace."""
 
     __slots__ = (
         "body",
@@ -138,7 +138,7 @@ class Step:
 
 
 @final
-class Description:
+class Trace:
     """The steps of a backward in the order in which they run, and its leaves in that in which they are reached."""
 
     __slots__ = (
@@ -198,13 +198,13 @@ class Description:
     def _check_input(self, target: Target, index: int) -> None:
         place = target.number, target.input_nr
         if target.number <= index:
-            raise Cannot("an edge leads to a newer node")
+            raise Unsupported("an edge leads to a newer node")
         inputs = self.steps[target.number].metadata
         metadata = inputs[target.input_nr] if target.input_nr < len(inputs) else None
         if target.input_nr >= len(inputs) or (metadata is not None and metadata.was_default_constructed):
-            raise Cannot("a gradient where an output has none")
+            raise Unsupported("a gradient where an output has none")
         if metadata is None and place in self._arrived:
-            raise Cannot("a sum of gradients of unknown shape")
+            raise Unsupported("a sum of gradients of unknown shape")
         self._arrived.add(place)
 
     def take_leaves(self, leaves: Iterable[LeafPlace]) -> Slices[None]:
@@ -253,7 +253,7 @@ class Description:
             path.append(edge)
         return tuple(reversed(path))
 
-    def first_difference(self, other: Description) -> Slices[int]:
+    def first_difference(self, other: Trace) -> Slices[int]:
         """Return the number of the first step that is another one there; the last one of both if there is none."""
         last = 0
         for number, (step, other_step) in enumerate(zip(self.steps, other.steps, strict=False)):
@@ -263,7 +263,7 @@ class Description:
                 break
         return last
 
-    def is_like(self, other: Description) -> Slices[bool]:
+    def is_like(self, other: Trace) -> Slices[bool]:
         """Tell whether the other one is of the same structure, with the same shapes and dtypes."""
         if (len(self.steps), len(self.leaves), self.input_nr) != (len(other.steps), len(other.leaves), other.input_nr):
             return False
@@ -302,7 +302,7 @@ CHANGED_MEANWHILE = "a graph that was changed while it was compiled"
 
 
 @final
-class Sight(NamedTuple):
+class NodeSnapshot(NamedTuple):
     """A node as it was when it was looked at."""
 
     node: Node
@@ -316,7 +316,7 @@ class Sight(NamedTuple):
     wanted: tuple[bool, ...]
 
     @classmethod
-    def of(cls, node: Node, state: Any, limits: ExecInfos | None) -> Sight:
+    def of(cls, node: Node, state: Any, limits: ExecInfos | None) -> NodeSnapshot:
         """Look at a node; `state` is what given inputs make of it."""
         nodes, input_nrs = node.next_nodes, node.input_nrs
         if state is not None and not state[0]:
@@ -334,32 +334,32 @@ class Sight(NamedTuple):
         )
 
 
-def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Slices[tuple[Description, list[Sight]]]:
-    """Return the description of a backward that starts at an input of `root`, and the nodes of its steps.
+def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Slices[tuple[Trace, list[NodeSnapshot]]]:
+    """Return the trace of a backward that starts at an input of `root`, and the nodes of its steps.
 
-    Each node is looked at once. So the description is one of some graph even if this one is changed between two slices.
+    Each node is looked at once. So the trace is one of some graph even if this one is changed between two slices.
 
     Raises:
         Cannot: the graph holds something that a compiled backward cannot carry.
     """
     nodes, leaves = yield from _seen(root, limits)
     numbers = {}
-    for index, sight in enumerate(nodes):
+    for index, snapshot in enumerate(nodes):
         yield 0.0
-        numbers[sight.node] = index
-    description = Description([sight.step for sight in nodes], input_nr)
+        numbers[snapshot.node] = index
+    trace = Trace([snapshot.step for snapshot in nodes], input_nr)
     places: dict[Node, int] = {}
-    for index, sight in enumerate(nodes):
+    for index, snapshot in enumerate(nodes):
         yield 0.0
-        sight.step.targets = tuple(
+        snapshot.step.targets = tuple(
             [
                 None if target is None else _target(target, nr, wanted, leaves, places, numbers)
-                for target, nr, wanted in zip(sight.next_nodes, sight.input_nrs, sight.wanted, strict=True)
+                for target, nr, wanted in zip(snapshot.next_nodes, snapshot.input_nrs, snapshot.wanted, strict=True)
             ]
         )
-        description.take_edges(index)
-    yield from description.take_leaves(leaves[leaf] for leaf in places)
-    return description, nodes
+        trace.take_edges(index)
+    yield from trace.take_leaves(leaves[leaf] for leaf in places)
+    return trace, nodes
 
 
 def _target(
@@ -377,14 +377,14 @@ def _target(
     return Target(False, numbers[target], input_nr, True)
 
 
-def give_sources(description: Description, nodes: list[Sight], limits: ExecInfos | None) -> Slices[None]:
+def give_sources(trace: Trace, nodes: list[NodeSnapshot], limits: ExecInfos | None) -> Slices[None]:
     """Fetch the source of each step from its node.
 
     Raises:
         Cannot: a node has none.
     """
     arriving: dict[int, set[int]] = {}
-    for index, (step, sight) in enumerate(zip(description.steps, nodes, strict=True)):
+    for index, (step, snapshot) in enumerate(zip(trace.steps, nodes, strict=True)):
         yield 0.0
         for target in step.targets:
             if target is not None and target.is_wanted and not target.is_leaf:
@@ -392,9 +392,9 @@ def give_sources(description: Description, nodes: list[Sight], limits: ExecInfos
         inputs = arriving.pop(index, set())
         if step.is_careful or not step.runs_body:
             continue
-        node: Any = sight.node
-        if sight.has_changed():
-            raise Cannot(CHANGED_MEANWHILE)
+        node: Any = snapshot.node
+        if snapshot.has_changed():
+            raise Unsupported(CHANGED_MEANWHILE)
         wanted = None
         if limits is not None:
             wanted = [target is not None and target.is_wanted for target in step.targets]
@@ -404,7 +404,7 @@ def give_sources(description: Description, nodes: list[Sight], limits: ExecInfos
             defined = [input_nr in inputs or step.shape is not None for input_nr in range(len(step.metadata))]
             step.body = node.body_source(wanted, defined)
         if step.body is None:
-            raise Cannot(f"{node.name} cannot be compiled")
+            raise Unsupported(f"{node.name} cannot be compiled")
 
 
 def _limits_of(node: Node, limits: ExecInfos | None) -> Any:
@@ -414,10 +414,10 @@ def _limits_of(node: Node, limits: ExecInfos | None) -> Any:
     return info.needed, tuple((capture.input_nr, capture.result_nr) for capture in info.captures)
 
 
-def _seen(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[Sight], dict[Node, LeafPlace]]]:
+def _seen(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[NodeSnapshot], dict[Node, LeafPlace]]]:
     """Return the nodes that this backward runs or captures at, newest first, and the leaves."""
-    rows: list[list[Sight]] = []
-    row: list[Sight] = []
+    rows: list[list[NodeSnapshot]] = []
+    row: list[NodeSnapshot] = []
     count = 0
     leaves: dict[Node, LeafPlace] = {}
     stack, seen = [root], {root}
@@ -430,38 +430,38 @@ def _seen(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[Sight], dic
             leaves[node] = LeafPlace(node.shape or (), node.dtype, state, node.special is not None, 0)
             continue
         try:
-            sight = Sight.of(node, state, limits)
+            snapshot = NodeSnapshot.of(node, state, limits)
         except Exception as error:
             add_note(error, f"in {node.name} ({place_of(node)}), which was asked what its run depends on")
             raise
-        row.append(sight)
+        row.append(snapshot)
         count += 1
         if count > MOST_NODES:
-            raise Cannot("more nodes than are compiled")
+            raise Unsupported("more nodes than are compiled")
         if len(row) == SORTED_AT_A_TIME:
             row.sort(key=_order)
             rows.append(row)
             row = []
-        for target, is_wanted in zip(sight.next_nodes, sight.wanted, strict=True):
+        for target, is_wanted in zip(snapshot.next_nodes, snapshot.wanted, strict=True):
             if target is None:
                 continue
-            if sight.order >= target.order != LEAF_ORDER:
-                raise Cannot("an edge leads to a newer node")
+            if snapshot.order >= target.order != LEAF_ORDER:
+                raise Unsupported("an edge leads to a newer node")
             if is_wanted and target not in seen:
                 seen.add(target)
                 stack.append(target)
     row.sort(key=_order)
-    nodes: list[Sight] = []
-    for sight in merge(*rows, row, key=_order) if rows else row:
+    nodes: list[NodeSnapshot] = []
+    for snapshot in merge(*rows, row, key=_order) if rows else row:
         yield 0.0
-        if nodes and nodes[-1].order == sight.order:
-            raise Cannot("nodes of one sequence number")
-        nodes.append(sight)
+        if nodes and nodes[-1].order == snapshot.order:
+            raise Unsupported("nodes of one sequence number")
+        nodes.append(snapshot)
     return nodes, leaves
 
 
-def _order(sight: Sight) -> int:
-    return sight.order
+def _order(snapshot: NodeSnapshot) -> int:
+    return snapshot.order
 
 
 def _check(node: Any) -> None:
@@ -470,13 +470,13 @@ def _check(node: Any) -> None:
         return
     special = node.special
     if needs_care(node.device) or (special is not None and special.stream is not None):
-        raise Cannot(reason_of(node))
+        raise Unsupported(reason_of(node))
     for metadata in node.input_metadata:
         # An input that says nothing of its gradients, or that takes none.
         if special is not None and (metadata is None or metadata.was_default_constructed):
             continue
         if getattr(None if metadata is None else metadata.dtype, "isbuiltin", 0) != 1:
-            raise Cannot("a dtype that is not one of NumPy's own")
+            raise Unsupported("a dtype that is not one of NumPy's own")
 
 
 def reason_of(node: Any) -> str:

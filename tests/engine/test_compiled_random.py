@@ -24,7 +24,7 @@ from tests.strategies import Program, programs
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
-    """One cache for all examples of a test: many of their graphs have one sketch, and differ below it.
+    """One cache for all examples of a test: many of their graphs have one shallow key, and differ below it.
 
     Arrays of every size are reused where that is safe.
     """

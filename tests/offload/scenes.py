@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import asyncgrad as ag
+from tests.house import ROOT
 
-__all__ = ["Chain", "files_in", "is_empty"]
+__all__ = ["Chain", "files_in", "is_empty", "run_program"]
 
 
 class Chain:
@@ -53,3 +58,15 @@ def is_empty(directory: Path) -> bool:
 def files_in(directory: Path) -> list[Path]:
     """The files of saved tensors below a directory."""
     return [path for path in directory.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def run_program(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )

@@ -8,10 +8,7 @@ import gc
 import os
 import shutil
 import stat
-import subprocess
-import sys
 import tempfile
-import textwrap
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,10 +21,9 @@ from asyncgrad.errors import StoreError, StoreWarning
 from asyncgrad.graph import DiskStore, save_to_disk
 from asyncgrad.offload.disk import MOST_REMOVED, THREADS
 from tests.engine.heavy import PATIENCE
-from tests.offload.scenes import Chain, files_in, is_empty
+from tests.offload.scenes import Chain, files_in, is_empty, run_program
 
 LINKS = 5
-ROOT = Path(__file__).parent.parent.parent
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs fork, flock and modes, which Windows has not")
 not_root = pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() == 0, reason="root may write everywhere")
@@ -40,18 +36,6 @@ def to(directory: Path, **options: Any) -> Any:
 def modes_below(directory: Path) -> list[int]:
     """Who may do what with the folders and files below a directory."""
     return [stat.S_IMODE(path.stat().st_mode) for path in directory.rglob("*")]
-
-
-def run_program(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("loop", [True, False])

@@ -16,7 +16,7 @@ import pytest
 from asyncgrad.graph import DiskStore, save_to_disk
 from asyncgrad.offload import run_directory
 from tests.house import ROOT
-from tests.offload.scenes import files_in
+from tests.offload.scenes import files_in, run_program
 from tests.small_disk import run_on_small_disk
 
 fcntl = pytest.importorskip("fcntl", reason="needs flock, fork and modes, which Windows has not")
@@ -33,18 +33,6 @@ async def main():
 
 ag.run(main())
 """
-
-
-def run_program(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
 
 
 @pytest.fixture

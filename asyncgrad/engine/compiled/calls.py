@@ -181,10 +181,10 @@ def traced_source() -> BodySource:
         "$s0",
         # At its turn, since hooks may be added until then.
         unpacking=(
-            "if not $is_traced($node): raise Differs",
+            "if not $is_traced($node): raise GuardFailed",
             "if $prefers_worker($node, $grads): raise Heavy",
         ),
-        statements=("$s0 = $run_traced(task, $node, $grads)", "if $s0 is None: raise $Waits"),
+        statements=("$s0 = $run_traced(task, $node, $grads)", "if $s0 is None: raise $NeedsAwait"),
         release=("$node.release_variables()",),
         constants={
             "run_traced": run_traced,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .program import Piece, Place
     from .trace import Slices, Step, Target, Trace
 
-__all__ = ["PIECE", "StepWriter", "Writer", "boundaries", "compile_backward", "forget"]
+__all__ = ["PIECE", "Writer", "boundaries", "compile_backward", "forget"]
 
 #: The most steps in one function.
 PIECE = 24
@@ -124,11 +124,11 @@ ELEMENTS_OF_A_STEP = 512
 LARGE = 2048
 
 
-class StepWriter:
-    """Abstract base of Writer: what it knows while it writes, and how it writes a step."""
+@final
+class Writer:
+    """Writes one trace, from the first step to the last."""
 
     __slots__ = (
-        "_base",
         "_elements",
         "_is_careful",
         "_keep_graph",
@@ -168,8 +168,6 @@ class StepWriter:
         self._keep_graph = keep_graph
         self._limited = limited
         self._names = LocalAllocator()
-        #: The first step of the piece that is being written.
-        self._base = 0
         #: The steps that have been reached, in the order in which they will run.
         self._pending: list[int] = []
         self._elements = 0
@@ -253,7 +251,7 @@ class StepWriter:
         given = [value for value in values if value is not None]
         if given:
             undefined = " or ".join(f"{value} is None" for value in given)
-            text.emit(f"if {undefined}: raise Differs", LineKind.EDGE, 0)
+            text.emit(f"if {undefined}: raise GuardFailed", LineKind.EDGE, 0)
         self._write_deliveries(index, step, values, [Buffer() for _ in values])
 
     def _hand_over(self, arrivals: GradLocals, may_wait: bool) -> None:
@@ -307,7 +305,7 @@ class StepWriter:
         fixes_edges = step.body is not None and step.body.fixes_edges and not self._is_careful
         taken: list[str] = []
         guards: list[str] = []
-        strangers: list[str] = []
+        only_compared: list[str] = []
         late: list[str] = []
         settled = len(self.leaf_names)
         for target in step.targets:
@@ -316,15 +314,15 @@ class StepWriter:
                 if not fixes_edges:
                     name = self._names.take("x")
                     guards.append(f"{name} is not None")
-                    strangers.append(name)
+                    only_compared.append(name)
             elif not target.is_wanted:
                 name = self._names.take("x")
                 guards.append(f"limits.executes({name})")
-                strangers.append(name)
+                only_compared.append(name)
             elif (known := self._known(target)) is not None:
                 name = self._names.take("x")
                 guards.append(f"{name} is not {known}")
-                strangers.append(name)
+                only_compared.append(name)
             else:
                 name = self._meet(index, target, guards, late, settled)
             taken.append(name)
@@ -338,7 +336,7 @@ class StepWriter:
         self._raise_if(guards)
         for line in late:
             text.emit(line)
-        for name in strangers:
+        for name in only_compared:
             self._names.give_back(name)
 
     def _has_inputs(self, target: Target) -> bool:
@@ -381,7 +379,7 @@ class StepWriter:
 
     def _raise_if(self, guards: list[str]) -> None:
         if guards:
-            self.text.emit(f"if {' or '.join(guards)}: raise Differs", LineKind.GUARD)
+            self.text.emit(f"if {' or '.join(guards)}: raise GuardFailed", LineKind.GUARD)
 
     # The gradients.
 
@@ -478,18 +476,6 @@ class StepWriter:
             node = self.node_names[index]
             text.emit(f"if clock() > deadline: {node}.has_kept_its_thread(); deadline = await pause()", LineKind.BREAK)
 
-
-def _more(others: int) -> str:
-    """Return the argument that says how many further nodes are ready."""
-    return f", {others}" if others else ""
-
-
-@final
-class Writer(StepWriter):
-    """Writes one trace, from the first step to the last."""
-
-    __slots__ = ()
-
     def write(self) -> Slices[list[str]]:
         """Write all of it; return the names of the functions of its pieces, in the order in which they run."""
         for step in self.trace.steps:
@@ -532,7 +518,7 @@ class Writer(StepWriter):
         """
         text = self.text
         first_line = len(text.text)
-        self._base, self._elements, self.outputs = begin, 0, {}
+        self._elements, self.outputs = 0, {}
         base = ", base" if name != "backward" else ""
         is_first = not begin
         text.emit_head(f"async def {name}(task, deadline{base}, {', '.join(self._rename(is_first))}):")
@@ -611,6 +597,11 @@ class Writer(StepWriter):
 
 #: How long Python's compiler takes for a line, in seconds.
 SECONDS_FOR_A_LINE = 7e-6
+
+
+def _more(others: int) -> str:
+    """Return the argument that says how many further nodes are ready."""
+    return f", {others}" if others else ""
 
 
 def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int) -> Slices[Program]:

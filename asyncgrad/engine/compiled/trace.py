@@ -175,7 +175,7 @@ class Trace:
         """Take note of where the edges of a step lead, now that it is known; the steps come in their order.
 
         Raises:
-            Cannot: a gradient arrives at an input that says nothing of it, or that takes none.
+            Unsupported: a gradient arrives at an input that says nothing of it, or that takes none.
         """
         step = self.steps[index]
         self.is_careful = self.is_careful or step.is_careful
@@ -340,7 +340,7 @@ def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Slices[
     Each node is looked at once. So the trace is one of some graph even if this one is changed between two slices.
 
     Raises:
-        Cannot: the graph holds something that a compiled backward cannot carry.
+        Unsupported: the graph holds something that a compiled backward cannot carry.
     """
     nodes, leaves = yield from _seen(root, limits)
     numbers = {}
@@ -381,7 +381,7 @@ def give_sources(trace: Trace, nodes: list[NodeSnapshot], limits: ExecInfos | No
     """Fetch the source of each step from its node.
 
     Raises:
-        Cannot: a node has none.
+        Unsupported: a node has none.
     """
     arriving: dict[int, set[int]] = {}
     for index, (step, snapshot) in enumerate(zip(trace.steps, nodes, strict=True)):

@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["check_function", "number", "truth", "whole_number"]
+__all__ = ["check_function", "describe", "number", "truth", "whole_number"]
 
 
 def truth(value: Any, name: str) -> bool:
@@ -28,7 +28,7 @@ def truth(value: Any, name: str) -> bool:
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
         return bool(value)
-    raise ArgumentTypeError(f"{name} is True or False, not {_shown(value)}")
+    raise ArgumentTypeError(f"{name} is True or False, not {describe(value)}")
 
 
 def number(value: Any, name: str, least: float = -math.inf) -> float:
@@ -44,16 +44,16 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
         ArgumentError: it is NaN, infinite, or less than `least`.
     """
     if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise ArgumentTypeError(f"{name} must be a number, not {_shown(value)}")
+        raise ArgumentTypeError(f"{name} must be a number, not {describe(value)}")
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(f"{name} must be a number, not {_shown(value)}") from None
+        raise ArgumentTypeError(f"{name} must be a number, not {describe(value)}") from None
     except OverflowError:
         found = math.inf
     if not (math.isfinite(found) and found >= least):
         allowed = "a finite number" if least == -math.inf else f"a finite number of at least {least:g}"
-        raise ArgumentError(f"{name} must be {allowed}, not {_shown(value)}")
+        raise ArgumentError(f"{name} must be {allowed}, not {describe(value)}")
     return found
 
 
@@ -64,7 +64,7 @@ def whole_number(value: Any, name: str) -> int:
         ArgumentTypeError: it is none.
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise ArgumentTypeError(f"{name} must be an int, not {_shown(value)}")
+        raise ArgumentTypeError(f"{name} must be an int, not {describe(value)}")
     return int(value)
 
 
@@ -88,9 +88,12 @@ def check_function(fn: Any, name: str, *others: Any) -> None:
         hint = f"the two have changed places, write {name}(fn, ...)"
     else:
         hint = f"write {name}(fn, ...) with a function or an async def"
-    raise ArgumentTypeError(f"{name} takes a function as its first argument, not {_shown(fn)}: {hint}")
+    raise ArgumentTypeError(f"{name} takes a function as its first argument, not {describe(fn)}: {hint}")
 
 
-def _shown(value: Any) -> str:
+def describe(value: Any) -> str:
+    """Say what a value is, for an error message."""
     shape = getattr(value, "shape", None)
-    return f"{type(value).__name__} " + (reprlib.repr(value) if shape is None else f"of shape {shape}")
+    if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
+        return f"{type(value).__name__} {reprlib.repr(value)}"
+    return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"

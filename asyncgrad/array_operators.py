@@ -11,9 +11,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError, RequiresGradError
-from .graph.numbers import refuse_sparse
-from .graph.tracked import Tracked
-from .graph.values import raw, refuse_masked
+from .graph.tensor_base import TensorBase
+from .graph.values import raw, refuse_masked, refuse_sparse
 from .ops.arithmetic import add, divide, multiply, negative, positive, power, remainder, subtract
 from .ops.assigning import setitem
 from .ops.extremes import absolute
@@ -24,7 +23,7 @@ from .ops.primitive import RULES
 
 __all__ = ["ArrayOperators"]
 
-T = TypeVar("T", bound=Tracked)
+T = TypeVar("T", bound=TensorBase)
 
 
 def _deferred(other: Any, error: Exception, name: str) -> Any:
@@ -43,7 +42,7 @@ def _asked_first(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def careful(x: Any, y: Any) -> Any:
-        if isinstance(x, Tracked) and isinstance(y, Tracked):
+        if isinstance(x, TensorBase) and isinstance(y, TensorBase):
             return function(x, y)
         for operand in (x, y):
             if getattr(type(operand), "__array_ufunc__", careful) is None:
@@ -96,7 +95,7 @@ _equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.div
 _invert = RULES[np.invert]
 
 
-class ArrayOperators(Tracked):
+class ArrayOperators(TensorBase):
     """Abstract: what Python's syntax asks of an array."""
 
     __slots__ = ()
@@ -299,7 +298,7 @@ class ArrayOperators(Tracked):
         return np.ma.nomask
 
 
-def _compared(tensor: Tracked, result: Any, error: TypeError) -> Any:
+def _compared(tensor: TensorBase, result: Any, error: TypeError) -> Any:
     """Return what NumPy's own comparison said, as a plain tensor."""
     if result is NotImplemented:
         return result

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import truth
+from .arguments import describe, truth
 from .batched import execute_batched
 from .engine.completion import warn
 from .engine.engine import Engine
@@ -25,11 +25,11 @@ from .graph import values
 from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
-from .graph.tracked import Tracked
+from .graph.tensor_base import TensorBase
 
 __all__ = ["backward", "grad"]
 
-Root = Tracked | GradientEdge
+Root = TensorBase | GradientEdge
 
 
 _CYCLE_WARNING = (
@@ -84,7 +84,7 @@ async def backward(
     edges, grads = _start(roots, given, create_graph)
     if wanted is not None:
         for tensor in wanted:
-            if isinstance(tensor, Tracked) and tensor._history() is not None:
+            if isinstance(tensor, TensorBase) and tensor._history() is not None:
                 tensor.retain_grad()  # type: ignore[attr-defined]
     if create_graph:
         warn(_CYCLE_WARNING)
@@ -237,14 +237,14 @@ def _result(
 
 def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
     """Return one tensor or several as a tuple; `role` says in errors what they are."""
-    if isinstance(tensors, Tracked):
+    if isinstance(tensors, TensorBase):
         return (tensors,)
     alone = isinstance(tensors, (GradientEdge, Edge, np.ndarray, str)) or not isinstance(tensors, Iterable)
     roots = (tensors,) if alone else tuple(tensors)
     for index, root in enumerate(roots):
-        if not isinstance(root, (Tracked, GradientEdge)):
+        if not isinstance(root, (TensorBase, GradientEdge)):
             raise GradientTypeError(
-                f"{role} {index} must be a Tensor or a GradientEdge, not {values.describe(root)}: "
+                f"{role} {index} must be a Tensor or a GradientEdge, not {describe(root)}: "
                 "gradients flow through tensors, made by ag.tensor(..., requires_grad=True)"
             )
         if isinstance(root, GradientEdge):
@@ -259,11 +259,10 @@ def _check_edge(where: str, edge: GradientEdge) -> None:
     if node is None:
         raise GraphError(f"{where} is a GradientEdge that leads to no node: {hint}")
     if not isinstance(node, Node):
-        raise GradientTypeError(f"{where} is a GradientEdge to {values.describe(node)}, and not to a Node: {hint}")
+        raise GradientTypeError(f"{where} is a GradientEdge to {describe(node)}, and not to a Node: {hint}")
     if not hasattr(output_nr, "__index__") or isinstance(output_nr, bool):
         raise GradientTypeError(
-            f"{where} is a GradientEdge of {node.name} whose output_nr is {values.describe(output_nr)}, and not an "
-            f"int: {hint}"
+            f"{where} is a GradientEdge of {node.name} whose output_nr is {describe(output_nr)}, and not an int: {hint}"
         )
     if not 0 <= output_nr < node.num_inputs:
         raise GraphError(
@@ -299,13 +298,13 @@ def _one_for_each(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[A
     """
     if given is None:
         return (None,) * len(roots)
-    if isinstance(given, (Tracked, np.ndarray)) or not isinstance(given, Sequence):
+    if isinstance(given, (TensorBase, np.ndarray)) or not isinstance(given, Sequence):
         return (given,)
     if given.__class__ in (list, tuple):
         return given
     is_one = isinstance(given, (str, bytes, bytearray)) or values.is_foreign(given)
-    if not is_one and isinstance(tensors, (Tracked, GradientEdge)):
-        is_one = not any(isinstance(item, (Tracked, np.ndarray)) or values.is_foreign(item) for item in given)
+    if not is_one and isinstance(tensors, (TensorBase, GradientEdge)):
+        is_one = not any(isinstance(item, (TensorBase, np.ndarray)) or values.is_foreign(item) for item in given)
     return (given,) if is_one else given
 
 
@@ -349,10 +348,10 @@ def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> t
 
 def _is_as_expected(gradient: Any, node: Node) -> bool:
     """Tell whether nothing about a gradient needs a closer look, as about nearly every one: False decides nothing."""
-    if node.special is not None:
+    if node.meta is not None:
         return False
     device = node.device
-    if isinstance(gradient, Tracked):
+    if isinstance(gradient, TensorBase):
         array, is_there = gradient._data, device is gradient._device
     else:
         array, is_there = gradient, gradient.__class__ is np.ndarray and (device is None or device.has_host_arrays)
@@ -376,13 +375,13 @@ def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
 
 
 def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
-    if not isinstance(gradient, Tracked):
+    if not isinstance(gradient, TensorBase):
         values.refuse_masked(gradient)
         is_foreign = values.is_foreign(gradient)
         if not (is_foreign or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(
                 f"the gradient of root {index} ({_called(root)}) must be a tensor or an array, not "
-                f"{values.describe(gradient)}: write np.asarray(...)"
+                f"{describe(gradient)}: write np.asarray(...)"
             )
         if not is_foreign:
             gradient = values.on_device(np.asarray(gradient), metadata.device)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .arguments import describe
 from .context import set_grad_enabled
 from .engine.engine import Engine
 from .engine.loops import Pace
 from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .graph import values
-from .graph.tracked import Tracked
+from .graph.tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from .graph.node import Edge, Node
@@ -100,7 +101,7 @@ def _checked(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
 
 
 def _check_batch(index: int, root: Any, batch: Any) -> None:
-    if not isinstance(root, Tracked):
+    if not isinstance(root, TensorBase):
         raise GraphError(
             f"output {index} is edge {root.output_nr} of {root.node.name}, and is_grads_batched=True takes tensors "
             "alone: pass the tensor itself, or call ag.grad once for each row"
@@ -108,10 +109,9 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
     wanted = f"pass an array of shape (rows{''.join(f', {length}' for length in root._data.shape)})"
     if batch is None:
         raise InvalidGradientError(f"is_grads_batched=True needs a batch of gradients for output {index}: {wanted}")
-    if not isinstance(batch, (Tracked, np.ndarray, np.generic, int, float, complex)):
+    if not isinstance(batch, (TensorBase, np.ndarray, np.generic, int, float, complex)):
         raise GradientTypeError(
-            f"the batch of gradients of output {index} must be a tensor or an array, not {values.describe(batch)}: "
-            f"{wanted}"
+            f"the batch of gradients of output {index} must be a tensor or an array, not {describe(batch)}: {wanted}"
         )
     shape = np.shape(values.raw(batch))
     if not shape or shape[1:] != root._data.shape:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 
+from .arguments import describe
 from .context import (
     CURRENT_GRAPH_TASK,
     GRAD_MODE,
@@ -38,13 +39,13 @@ from .function_context import (
     wrapped,
 )
 from .graph import values
-from .graph.compiled_args import CompiledArgs
 from .graph.leaf import gradient_edge
+from .graph.lowering import CompiledArgs
 from .graph.metadata import InputMetadata
 from .graph.naming import number_of
-from .graph.node import Edge, Node, Special
-from .graph.numbers import check_numbers
-from .graph.tracked import Tracked
+from .graph.node import Edge, Node, NodeMeta
+from .graph.tensor_base import TensorBase
+from .graph.values import check_numbers
 from .once_differentiable import without_derivative
 from .saving_node import SavingNode
 
@@ -142,8 +143,8 @@ class Function:
         if cls.forward is Function.forward:
             raise NotImplementedError(f"{cls.__name__} has nothing to apply: give it a static forward(ctx, *args)")
         mode = GRAD_MODE.get()
-        executable = bool(mode) and any(isinstance(value, Tracked) and value._requires_grad() for value in args)
-        edges = [gradient_edge(value) if executable and isinstance(value, Tracked) else None for value in args]
+        executable = bool(mode) and any(isinstance(value, TensorBase) and value._requires_grad() for value in args)
+        edges = [gradient_edge(value) if executable and isinstance(value, TensorBase) else None for value in args]
         watcher: _Used | bool = UNRECORDED.get()
         if mode:
             has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
@@ -192,7 +193,7 @@ def _not_static(function: type[Function], name: str) -> str | None:
     elif callable(method):
         return None
     else:
-        return f"{function.__name__}.{name} is {values.describe(method)}, and not a function"
+        return f"{function.__name__}.{name} is {describe(method)}, and not a function"
     first = "ctx, " if name != "forward" or function.setup_context is Function.setup_context else ""
     return (
         f"{function.__name__}.{name} is {kind}, and a Function has no instances: write @staticmethod above "
@@ -227,7 +228,7 @@ class _Used(Watcher):
     def used(self, *values: Any) -> None:
         """See whether there is one among the arguments of an operation."""
         if not self.is_lost and CURRENT_GRAPH_TASK.get() is self._graph_task:
-            self.is_lost = any(isinstance(value, Tracked) and value._requires_grad() for value in values)
+            self.is_lost = any(isinstance(value, TensorBase) and value._requires_grad() for value in values)
 
     def warn(self, message: str) -> None:
         """Issue a warning at the line that applies the Function."""
@@ -266,7 +267,7 @@ class _Call:
         if self._is_recording and observer is not True:
             # Now, since an async forward ends where the caller's line is no longer on the stack.
             observer.note(self._node)
-        self._ctx.needs_input_grad = tuple(isinstance(value, Tracked) and value._requires_grad() for value in args)
+        self._ctx.needs_input_grad = tuple(isinstance(value, TensorBase) and value._requires_grad() for value in args)
 
     def run(self) -> Any:
         with self._unrecorded():
@@ -338,7 +339,7 @@ class _Call:
         results: list[Any] = []
         check_marks(ctx, self._args, outputs, node if self._executable else None)
         for index, value in enumerate(outputs):
-            if not isinstance(value, Tracked):
+            if not isinstance(value, TensorBase):
                 results.append(value)
                 metadata.append(InputMetadata())
                 continue
@@ -357,7 +358,7 @@ class _Call:
             observer.announce(shown_for(node, results))
         return tuple(results) if isinstance(output, tuple) else results[0]
 
-    def _output(self, value: Tracked, node: Node | None, index: int) -> Tracked:
+    def _output(self, value: TensorBase, node: Node | None, index: int) -> TensorBase:
         ctx = self._ctx
         if is_dirty(ctx, value):
             return dirty_output(value, node, index, self._args)
@@ -376,12 +377,12 @@ class FunctionNode(SavingNode):
         self.function = function
         self._arguments = len(args)
         #: Position of each tensor argument: those have an edge.
-        self._argument_edges = tuple(index for index, value in enumerate(args) if isinstance(value, Tracked))
+        self._argument_edges = tuple(index for index, value in enumerate(args) if isinstance(value, TensorBase))
         self._connect([edges[index] for index in self._argument_edges])
         self.shape = None
         self.dtype = None
-        self.device = next((value._device for value in args if isinstance(value, Tracked)), None)
-        self.special = Special()
+        self.device = next((value._device for value in args if isinstance(value, TensorBase)), None)
+        self.meta = NodeMeta()
         self._metadata: tuple[InputMetadata, ...] = ()
         self.ctx = FunctionContext(self)
         self.is_async = inspect.iscoroutinefunction(_backward_of(function, checked=False))
@@ -448,12 +449,12 @@ class FunctionNode(SavingNode):
                 continue
             if index not in edges:
                 raise InvalidGradientError(
-                    f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward, "
+                    f"{self._returned()} {describe(grad)} for argument {index + 1} of forward, "
                     "which was no tensor: return None there"
                 )
-            if not (isinstance(grad, (Tracked, np.ndarray, np.generic)) or values.is_foreign(grad)):
+            if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_foreign(grad)):
                 raise GradientTypeError(
-                    f"{self._returned()} {values.describe(grad)} for argument {index + 1} of forward: "
+                    f"{self._returned()} {describe(grad)} for argument {index + 1} of forward: "
                     "return a tensor, an array or None"
                 )
         if len(edges) != len(grads):
@@ -465,10 +466,10 @@ class FunctionNode(SavingNode):
 
         A tensor without history is taken at its word.
         """
-        arrays = [index for index, grad in enumerate(grads) if grad is not None and not isinstance(grad, Tracked)]
+        arrays = [index for index, grad in enumerate(grads) if grad is not None and not isinstance(grad, TensorBase)]
         if not arrays:
             return grads
-        edges = [gradient_edge(grad) for grad in given if isinstance(grad, Tracked)] + edges_of(self.ctx)
+        edges = [gradient_edge(grad) for grad in given if isinstance(grad, TensorBase)] + edges_of(self.ctx)
         found = without_derivative(
             [grads[index] for index in arrays],
             edges,

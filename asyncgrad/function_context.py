@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from .arguments import truth
+from .arguments import describe, truth
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from .graph.leaf import gradient_edge
 from .graph.node import Edge, Node
-from .graph.packed import Packed, unpack_all
-from .graph.saved import Saved, output_alias, released, version_of
-from .graph.saved_tensor import unpack_now
-from .graph.tracked import CreationMeta, Tracked
-from .graph.values import describe, wrap
+from .graph.packed import Packed, unpack_all, unpack_now
+from .graph.saved import Saved, output_alias, released_error, version_of
+from .graph.tensor_base import CreationMeta, TensorBase
+from .graph.values import wrap
 from .ops.indexing import part
 from .views.history import check_write, rebase
 from .views.nodes import CopySlices
@@ -160,7 +159,7 @@ def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:
     if node is None:
         raise GraphError("the node of this context is gone, and with it what was saved")
     if ctx._saved is None:
-        raise released(node)
+        raise released_error(node)
     return node, ctx._saved
 
 
@@ -201,12 +200,12 @@ def _attributes(ctx: FunctionContext) -> list[Any]:
 _OWN = frozenset({"_to_save", "_saved", "_loaded", "_dirty", "_non_differentiable"})
 
 
-def _tensors_in(value: Any) -> Iterator[Tracked]:
+def _tensors_in(value: Any) -> Iterator[TensorBase]:
     """Give the tensors in a structure of lists, tuples, sets, dicts and dataclasses."""
     stack, seen = [value], set[int]()
     while stack:
         value = stack.pop()
-        if isinstance(value, Tracked):
+        if isinstance(value, TensorBase):
             yield value
             continue
         if id(value) in seen:
@@ -220,12 +219,12 @@ def _tensors_in(value: Any) -> Iterator[Tracked]:
             stack += [getattr(value, field.name, None) for field in dataclasses.fields(value)]
 
 
-def is_dirty(ctx: FunctionContext, value: Tracked) -> bool:
+def is_dirty(ctx: FunctionContext, value: TensorBase) -> bool:
     """Tell whether forward marked `value` as written into."""
     return _among(value, ctx._dirty)
 
 
-def is_non_differentiable(ctx: FunctionContext, value: Tracked) -> bool:
+def is_non_differentiable(ctx: FunctionContext, value: TensorBase) -> bool:
     """Tell whether forward marked `value`, or the array that it was made of, as having no gradient."""
     return _among(value, ctx._non_differentiable) or _among(value._data, ctx._non_differentiable)
 
@@ -252,7 +251,7 @@ def check_marks(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[A
 def _check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any], node: Node | None) -> None:
     """Raise if what forward says that it wrote into is not returned; warn of what is no argument."""
     for dirty in ctx._dirty:
-        if not isinstance(dirty, Tracked):
+        if not isinstance(dirty, TensorBase):
             raise GradientTypeError(f"mark_dirty takes the tensors that forward wrote into, not {describe(dirty)}")
         where = f"a tensor of shape {dirty._data.shape} is marked dirty, that is written into in place"
         if not _among(dirty, outputs):
@@ -286,14 +285,14 @@ def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Seque
         raise ArgumentTypeError(f"ctx._is_pure_view is True or False, not {describe(declared)}")
     if not declared:
         return
-    tensors = [value for value in inputs if isinstance(value, Tracked)]
+    tensors = [value for value in inputs if isinstance(value, TensorBase)]
     where = "forward set ctx._is_pure_view, that it makes a view of an argument and nothing else"
     if len(tensors) != 1 or len(outputs) != 1:
         raise InPlaceError(
             f"{where}: then it has one tensor argument, and here there are {len(tensors)}, and one output, and here "
             f"there are {len(outputs)}. Leave the mark out"
         )
-    view = outputs[0]._view_meta() if isinstance(outputs[0], Tracked) else None
+    view = outputs[0]._view_meta() if isinstance(outputs[0], TensorBase) else None
     if view is not None and view.base is not _root(tensors[0]):
         raise InPlaceError(
             f"{where}, and it returned a view of a tensor of shape {view.base._data.shape} that is not its argument: "
@@ -301,12 +300,12 @@ def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Seque
         )
 
 
-def _root(tensor: Tracked) -> Tracked:
+def _root(tensor: TensorBase) -> TensorBase:
     view = tensor._view_meta()
     return tensor if view is None else view.base
 
 
-def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked], node: Node | None) -> None:
+def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorBase], node: Node | None) -> None:
     """Take what forward asked to save, now that its outputs have their places in the graph.
 
     Args:
@@ -323,7 +322,7 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, Tracked
         return
     saved: list[Saved | Packed] = []
     for value in to_save:
-        if value is not None and not isinstance(value, (Tracked, np.ndarray)):
+        if value is not None and not isinstance(value, (TensorBase, np.ndarray)):
             raise GradientTypeError(
                 f"save_for_backward takes tensors, arrays and None, not {describe(value)}: keep other values as "
                 "attributes, ctx.value = value"
@@ -350,7 +349,7 @@ def _among(value: Any, items: Sequence[Any]) -> bool:
     return any(value is item for item in items)
 
 
-def dirty_output(value: Tracked, node: Node | None, index: int, inputs: Sequence[Any]) -> Tracked:
+def dirty_output(value: TensorBase, node: Node | None, index: int, inputs: Sequence[Any]) -> TensorBase:
     """Give an argument that forward wrote into its new place in the graph; return it.
 
     Args:
@@ -366,7 +365,7 @@ def dirty_output(value: Tracked, node: Node | None, index: int, inputs: Sequence
         value._bump_version()
         return value
     check_write(value)
-    tensors = [argument for argument in inputs if isinstance(argument, Tracked)]
+    tensors = [argument for argument in inputs if isinstance(argument, TensorBase)]
     # What is no argument is no view either, of which alone the edge is asked for.
     slot = next((edge for edge, argument in enumerate(tensors) if argument is value), 0)
     value._meta = None
@@ -374,7 +373,7 @@ def dirty_output(value: Tracked, node: Node | None, index: int, inputs: Sequence
     return value
 
 
-def own_output(ctx: FunctionContext, value: Tracked, node: Node | None, inputs: Sequence[Any]) -> Tracked:
+def own_output(ctx: FunctionContext, value: TensorBase, node: Node | None, inputs: Sequence[Any]) -> TensorBase:
     """Return an output that may be given a place in the graph: a view of `value` where that has one already.
 
     Nobody but the Function can make the history of a view that forward returns, and so nobody makes it anew; unless
@@ -384,12 +383,12 @@ def own_output(ctx: FunctionContext, value: Tracked, node: Node | None, inputs: 
         source, value = value, output_alias(value)
         # Without a node it has no history, and a view has that of its base.
         if node is not None or not source._requires_grad():
-            value._view = source._making(CreationMeta.IN_CUSTOM_FUNCTION, (part, Ellipsis))
+            value._view = source._view_record(CreationMeta.IN_CUSTOM_FUNCTION, (part, Ellipsis))
     view = value._view_meta()
     if view is not None:
         view.creation = CreationMeta.IN_CUSTOM_FUNCTION
         if ctx._is_pure_view:
-            argument = next(one for one in inputs if isinstance(one, Tracked))._view_meta()
+            argument = next(one for one in inputs if isinstance(one, TensorBase))._view_meta()
             view.creation = CreationMeta.DEFAULT if argument is None else argument.creation
         view.version = version_of(value)
     return value
@@ -400,7 +399,7 @@ def shown_for(node: Node, outputs: Sequence[Any]) -> Node:
 
     That knows the line of the forward call from the node.
     """
-    view = outputs[0]._view_meta() if len(outputs) == 1 and isinstance(outputs[0], Tracked) else None
+    view = outputs[0]._view_meta() if len(outputs) == 1 and isinstance(outputs[0], TensorBase) else None
     slices = None if view is None else view.base._grad_fn
     if not isinstance(slices, CopySlices) or not slices.is_around(node):
         return node
@@ -410,7 +409,7 @@ def shown_for(node: Node, outputs: Sequence[Any]) -> Node:
 
 def together(outputs: Sequence[Any], node: Node) -> None:
     """Note of views among several outputs of one node that none of them may be written into."""
-    made = [value for value in outputs if isinstance(value, Tracked) and value._grad_fn is node]
+    made = [value for value in outputs if isinstance(value, TensorBase) and value._grad_fn is node]
     if len({id(value) for value in made}) > 1:
         for value in made:
             view = value._view_meta()

@@ -6,13 +6,14 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+from .arguments import describe
 from .context import GRAD_MODE, Watcher, watched_no_grad
 from .errors import ArgumentTypeError, GraphError
 from .function_context import FunctionContext, edges_of
 from .graph import values
 from .graph.leaf import gradient_edge
-from .graph.node import Edge, Node, Special
-from .graph.tracked import Tracked
+from .graph.node import Edge, Node, NodeMeta
+from .graph.tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +38,7 @@ class DelayedError(Node):
         self.shape = like.shape
         self.dtype = like.dtype
         self.device = None
-        self.special = Special()
+        self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Raise."""
@@ -58,8 +59,8 @@ def without_derivative(grads: Sequence[Any], edges: Iterable[Edge | None], devic
         return [*grads]
     results = []
     for grad in grads:
-        result = values.wrap(values.raw(grad), grad._device if isinstance(grad, Tracked) else device)
-        if isinstance(result, Tracked):
+        result = values.wrap(values.raw(grad), grad._device if isinstance(grad, TensorBase) else device)
+        if isinstance(result, TensorBase):
             result._grad_fn = DelayedError(message, known, result._data)
             if mode is not True:
                 mode.created(result._grad_fn)
@@ -91,7 +92,7 @@ def once_differentiable(backward: F) -> F:
         return staticmethod(once_differentiable(backward.__func__))  # type: ignore[return-value]
     if inspect.isclass(backward) or not callable(backward):
         raise ArgumentTypeError(
-            f"once_differentiable marks a backward, not {values.describe(backward)}: write @ag.once_differentiable "
+            f"once_differentiable marks a backward, not {describe(backward)}: write @ag.once_differentiable "
             "above `def backward(ctx, ...)`, and @staticmethod above that"
         )
     name = getattr(backward, "__qualname__", type(backward).__name__)
@@ -144,7 +145,7 @@ class _Taken(Watcher):
     def __init__(self, grads: Iterable[Any]) -> None:
         #: Whether recording is on around the backward, under `create_graph`.
         self.is_recorded = bool(GRAD_MODE.get())
-        self.tensors: list[Tracked] = []
+        self.tensors: list[TensorBase] = []
         self.used(*grads)
 
     @property
@@ -155,4 +156,4 @@ class _Taken(Watcher):
     def used(self, *values: Any) -> None:
         """Keep those that require grad."""
         if self.is_recorded:
-            self.tensors += [value for value in values if isinstance(value, Tracked) and value._requires_grad()]
+            self.tensors += [value for value in values if isinstance(value, TensorBase) and value._requires_grad()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from .arguments import truth
+from .arguments import describe, truth
 from .backward import backward
 from .engine.device import Device, device, device_of_new
 from .errors import (
@@ -18,11 +18,18 @@ from .errors import (
     InvalidGradientError,
     RequiresGradError,
 )
-from .graph.callers import calling_function
-from .graph.numbers import is_number_dtype, refuse_sparse
+from .graph.naming import calling_function
 from .graph.saved import version_of
-from .graph.tracked import Tracked, ViewMeta
-from .graph.values import describe, on_device, raw, refuse_masked, refuse_masked_within, register_tensor
+from .graph.tensor_base import TensorBase, ViewMeta
+from .graph.values import (
+    is_number_dtype,
+    on_device,
+    raw,
+    refuse_masked,
+    refuse_masked_within,
+    refuse_sparse,
+    register_tensor,
+)
 from .ops import call_function, call_ufunc
 from .ops.casting import moved
 from .tensor_hooks import ObservedTensor
@@ -128,7 +135,8 @@ class Tensor(ObservedTensor):
         Raises:
             InPlaceError: it was written into, and the view was made where its history cannot be made anew.
         """
-        return self._history()
+        node: Node | None = self._history()
+        return node
 
     @property
     def is_leaf(self) -> bool:
@@ -189,7 +197,7 @@ class Tensor(ObservedTensor):
             return self
         copied: Tensor = moved(self, place.from_host(home.to_host(self._data)), place)
         if copied._grad_fn is not None:
-            copied._grad_fn.leads_to(home)  # type: ignore[attr-defined]
+            copied._grad_fn.leads_to(home)
         return copied
 
     def detach(self) -> Tensor:
@@ -214,7 +222,7 @@ class Tensor(ObservedTensor):
         if meta is not None:
             if node is not None:
                 # Hooks stay with the node that made the tensor, and the gradient is no longer to be kept.
-                node.make_special().retains_grad_hooks.pop(self._output_nr, None)
+                node.make_meta().retains_grad_hooks.pop(self._output_nr, None)
                 meta.hooks = None
             meta.requires_grad = meta.retains_grad = False
         self._grad_fn, self._output_nr = None, 0
@@ -362,7 +370,7 @@ def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires
         )
     if requires_grad is not False and requires_grad is not True:
         requires_grad = truth(requires_grad, "requires_grad")
-    where = data._device if place is None and isinstance(data, Tracked) else device_of_new(place)
+    where = data._device if place is None and isinstance(data, TensorBase) else device_of_new(place)
     return _leaf(on_device(array, where), requires_grad, where)
 
 
@@ -372,7 +380,7 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
     Raises:
         ArgumentError: rows are of different lengths; says where.
     """
-    data = data._device.to_host(data._data) if isinstance(data, Tracked) else data
+    data = data._device.to_host(data._data) if isinstance(data, TensorBase) else data
     _refuse_masked(data)
     try:
         return np.array(data, dtype, copy=copy)

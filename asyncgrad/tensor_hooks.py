@@ -32,7 +32,7 @@ class ObservedTensor(ArrayMethods):
         if node is None or self.retains_grad:
             return
         self._autograd_meta().retains_grad = True
-        node.make_special().retains_grad_hooks[self._output_nr] = weakref.ref(self)
+        node.make_meta().retains_grad_hooks[self._output_nr] = weakref.ref(self)
 
     @property
     def retains_grad(self) -> bool:
@@ -54,7 +54,7 @@ class ObservedTensor(ArrayMethods):
         if meta.hooks is None:
             meta.hooks = HookList()
             if node is not None:
-                node.make_special().tensor_pre_hooks.append((self._output_nr, meta.hooks))
+                node.make_meta().tensor_pre_hooks.append((self._output_nr, meta.hooks))
             else:
                 self._mark_accumulator()
         return meta.hooks.add(hook)
@@ -87,7 +87,7 @@ class ObservedTensor(ArrayMethods):
         meta = self._meta
         accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
         if accumulator is not None:
-            accumulator.make_special()
+            accumulator.make_meta()
 
     def _needs_grad(self, what: str) -> None:
         if not self._requires_grad():

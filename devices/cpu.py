@@ -40,11 +40,11 @@ class Cpu(Device):
 
     def prefers_worker(self, body: Body) -> bool:
         """Tell whether a body is expected to take longer than the threshold."""
-        return self._costs.expected(*body.run_kind()) >= body.threshold
+        return self._costs.expected(*body.cost_key()) >= body.threshold
 
     def run_body(self, body: Body) -> Any:
         """Run a body here and measure that, or, where it is heavy and may leave, return an awaitable of its end."""
-        kind, estimate = body.run_kind()
+        kind, estimate = body.cost_key()
         if body.may_leave and self._costs.expected(kind, estimate) >= body.threshold:
             return body.elsewhere(lambda seconds: self._costs.note(kind, estimate, seconds))
         began = perf_counter()
@@ -53,7 +53,7 @@ class Cpu(Device):
         if not inspect.isawaitable(outputs):
             mean = self._costs.note(kind, estimate, perf_counter() - began)
             if mean is not None and mean < body.threshold / 4:
-                body.is_light()
+                body.note_cheap()
         return outputs
 
 

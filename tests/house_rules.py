@@ -17,7 +17,7 @@ LAYER_OF = {
     "asyncgrad.arguments": "ground",
     "asyncgrad.context": "ground",
     "asyncgrad.graph.values": "ground",
-    "asyncgrad.graph.tracked": "ground",
+    "asyncgrad.graph.tensor_base": "ground",
     "asyncgrad.scheduling": "ground",
     "asyncgrad.graph": "graph",
     "asyncgrad.ops": "forward",

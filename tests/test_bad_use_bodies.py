@@ -69,7 +69,7 @@ def test_a_node_hook_that_returns_the_wrong_thing_is_named(kind, returned, error
     y = x * 2
     hooks = HookList()
     hooks.add(wrong_hook)
-    setattr(y.grad_fn.make_special(), kind, hooks)
+    setattr(y.grad_fn.make_meta(), kind, hooks)
 
     with refused(error, built_in, "wrong_hook", "MultiplyBackward", *parts):
         sync.backward(y.sum())

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph import dropping
-from asyncgrad.graph.dropping import MILESTONE_DISTANCE
+from asyncgrad.graph import dealloc
+from asyncgrad.graph.dealloc import MILESTONE_DISTANCE
 from asyncgrad.scheduling import FULL_COLLECTIONS
 from tests.making import leaf
 
@@ -103,7 +103,7 @@ def test_younger_thresholds_that_are_set_inside_stay():
 
 
 def test_the_block_lasts_until_the_loop_has_freed_what_was_dropped_in_it(run, monkeypatch):
-    monkeypatch.setattr(dropping, "perf_counter", itertools.count().__next__)
+    monkeypatch.setattr(dealloc, "perf_counter", itertools.count().__next__)
 
     async def main() -> None:
         with ag.loop_budget(0):

@@ -19,7 +19,7 @@ from asyncgrad.errors import (
     UnusedInputError,
 )
 from asyncgrad.functional import hessian, hvp, jacobian, jvp, value_and_grad, vhp, vjp
-from asyncgrad.graph.node import Node, Special
+from asyncgrad.graph.node import Node, NodeMeta
 
 ALL = [vjp, jvp, vhp, hvp, jacobian, hessian]
 PRODUCTS = [vjp, jvp, vhp, hvp]
@@ -49,7 +49,7 @@ class AsyncDouble(Node):
         edge = ag.graph.get_gradient_edge(x)
         self._connect([ag.graph.Edge(edge.node, edge.output_nr)])
         self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
-        self.special = Special()
+        self.meta = NodeMeta()
         self.calls = calls
 
     async def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import scheduling
 from asyncgrad.errors import AsyncgradError, GradcheckError, GradientTypeError, InvalidGradientError, RequiresGradError
-from asyncgrad.graph.node import Edge, Node, Special
+from asyncgrad.graph.node import Edge, Node, NodeMeta
 from asyncgrad.testing import gradcheck, gradgradcheck
 
 CHECKS = [gradcheck, gradgradcheck]
@@ -35,7 +35,7 @@ class Custom(Node):
         edges = [ag.graph.get_gradient_edge(x) for x in inputs]
         self._connect([Edge(edge.node, edge.output_nr) for edge in edges])
         self.shape, self.dtype, self.device = like.shape, like.dtype, like.device
-        self.special = Special()
+        self.meta = NodeMeta()
         self.backward = backward
 
     @property

@@ -39,7 +39,7 @@ MODULES = {
         "function.py",
         "graph/__init__.py",
         "graph/node.py",
-        "graph/tracked.py",
+        "graph/tensor_base.py",
         "graph/values.py",
         "nn/__init__.py",
         "ops/__init__.py",

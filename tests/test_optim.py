@@ -87,8 +87,8 @@ def test_a_run_goes_on_from_a_state_dict_as_if_it_had_never_stopped(
     optimizer, params = train(kind, options, np.float64, range(5))
     saved = pickle.loads(pickle.dumps(optimizer.state_dict()))
     others = copy.deepcopy(params)
-    kind_of: Any = kind
-    resumed = kind_of(others, lr=123.0)
+    array_kind: Any = kind
+    resumed = array_kind(others, lr=123.0)
     resumed.load_state_dict(saved)
     take(resumed, others, problem(np.float64)[1], range(5, 8))
 

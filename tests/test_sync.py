@@ -14,7 +14,7 @@ import asyncgrad as ag
 from asyncgrad import functional, sync, testing
 from asyncgrad.context import BLOCKING
 from asyncgrad.errors import BlockingError, GradcheckError
-from asyncgrad.graph.node import Edge, Node, Special
+from asyncgrad.graph.node import Edge, Node, NodeMeta
 
 AWAITABLE = {
     "backward": ag.backward,
@@ -42,7 +42,7 @@ class AsyncDouble(Node):
         edge = ag.graph.get_gradient_edge(x)
         self._connect([Edge(edge.node, edge.output_nr)])
         self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
-        self.special = Special()
+        self.meta = NodeMeta()
 
     async def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         await asyncio.sleep(0)

@@ -8,10 +8,10 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import truth
+from ..arguments import describe, truth
 from ..context import is_grad_enabled
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.values import describe, wrap
+from ..graph.values import wrap
 from .call import Call, Options, is_async
 from .driving import Steps, driven, driven_later
 from .measured import Measured, measured

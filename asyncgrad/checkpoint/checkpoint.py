@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..arguments import truth
+from ..arguments import describe, truth
 from ..context import is_grad_enabled
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.values import describe
 from .call import Call, Options, is_async
 from .deep_calls import called
 from .random_streams import checked_streams

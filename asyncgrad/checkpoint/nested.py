@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import BLOCKING, CURRENT_GRAPH_TASK
 from ..engine.engine import Engine
-from ..graph.grad_change import change_grad, continue_sum, drop_changes, hand_over, sum_so_far
+from ..graph.grad_journal import change_grad, continue_sum, drop_changes, merge_changes, sum_so_far
 from ..graph.leaf import gradient_edge
 from ..graph.node import LEAF_ORDER, Edge
 from .driving import Steps, blocked
 
 if TYPE_CHECKING:
-    from ..graph.grad_change import Change
+    from ..graph.grad_journal import Change
     from ..graph.node import Node
 
 __all__ = ["Nested", "detached"]
@@ -120,7 +120,7 @@ class Nested:
                 else:
                     continue_sum(argument, total, before, given)
         finally:
-            hand_over(given, changes)
+            merge_changes(given, changes)
 
     def _sums(self) -> tuple[dict[Node, tuple[Any, bool]], dict[int, Any]]:
         """Return the sums that go on, and the arguments that are leaves and get their gradients at once."""

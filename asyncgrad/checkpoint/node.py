@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, final
 
+from ..arguments import describe
 from ..context import CURRENT_GRAPH_TASK
 from ..errors import GraphError, InPlaceError
 from ..function import Function
 from ..graph.saved import version_of
-from ..graph.values import describe
 from .driving import Steps, driven, driven_later
 from .structure import filled, refuse_generators, taken_apart
 

@@ -8,8 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import describe
 from ..errors import ArgumentTypeError
-from ..graph.values import describe
 from .structure import RANDOM
 
 __all__ = ["Replay", "Streams", "checked_streams"]

@@ -20,10 +20,10 @@ from ..context import CURRENT_GRAPH_TASK, SAVED_TENSORS_HOOKS
 from ..errors import HookError
 from ..function_context import FunctionContext, save
 from ..graph.creation import announce, observe_nodes
-from ..graph.node import Node, Special
+from ..graph.node import Node, NodeMeta
 from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, version_of
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..saving_node import SavingNode
 from .attempt import Attempt, Holder, only_stops
 from .call import Call, hooks_of_the_user
@@ -65,7 +65,7 @@ class Inputs(SavingNode):
         self.shape = None
         self.dtype = None
         self.device = tensors[0]._device if tensors else None
-        self.special = Special()
+        self.meta = NodeMeta()
         self.ctx = FunctionContext(self)
         self.ctx.save_for_backward(*tensors)
         save(self.ctx, (), {}, self)
@@ -142,7 +142,7 @@ class Frame:
         "waits",
     )
 
-    def __init__(self, call: Call, tensors: Sequence[Tracked], again: Any) -> None:
+    def __init__(self, call: Call, tensors: Sequence[TensorBase], again: Any) -> None:
         keeping = SAVED_TENSORS_HOOKS.get()
         #: The user's hooks that the call was made under.
         self.around = hooks_of_the_user()
@@ -273,10 +273,10 @@ class Keeping:
             frame.operations.note(node)
         for index, saved in enumerate(node.saved_entries() or ()):
             if isinstance(saved, Saved) and saved.tensor is not None:
-                node.make_special()
+                node.make_meta()
                 node.keep_packed(index, Packed(node, saved, saved.tensor, self))
 
-    def keep(self, node: Node, shown: Tracked) -> Holder:
+    def keep(self, node: Node, shown: TensorBase) -> Holder:
         """Return the holder of one more tensor."""
         frame = self.frame
         holder = Holder(frame, len(frame.holders))

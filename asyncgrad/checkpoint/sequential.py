@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.values import describe
 from .call import is_async
 from .checkpoint import checkpoint
 from .driving import Steps, driven, driven_later

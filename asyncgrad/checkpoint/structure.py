@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 
 __all__ = ["Place", "filled", "refuse_generators", "taken_apart"]
 
@@ -28,7 +28,7 @@ def taken_apart(value: Any, tensors: list[Any], streams: list[Any] | None = None
 
     Looks into lists, tuples and dicts, which are copied, and not into other objects.
     """
-    if isinstance(value, Tracked):
+    if isinstance(value, TensorBase):
         tensors.append(value)
         return Place(len(tensors) - 1)
     if streams is not None and isinstance(value, RANDOM):

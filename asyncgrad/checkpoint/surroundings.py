@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.values import describe
 
 if TYPE_CHECKING:
     from .call import Call

@@ -61,14 +61,14 @@ class Body:
         """From how many seconds on a body is to leave."""
         return OFFLOAD_THRESHOLD.get()
 
-    def run_kind(self) -> tuple[Any, float]:
+    def cost_key(self) -> tuple[Any, float]:
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
-        kind: tuple[Any, float] = self.node.run_kind(self.grads)
+        kind: tuple[Any, float] = self.node.cost_key(self.grads)
         return kind
 
-    def is_light(self) -> None:
+    def note_cheap(self) -> None:
         """Say that such bodies have been measured and are short, so that the next need not be looked at."""
-        self.node.is_light()
+        self.node.note_cheap()
 
     async def elsewhere(self, measured: Callable[[float], Any]) -> Any:
         """Run the body on a worker; tell `measured` how many seconds it took. Suspends until it has ended.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import describe
 from ..context import CURRENT_GRAPH_TASK
 from ..errors import GraphError, HookTypeError
-from ..graph import values
 from ..graph.node import Node
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def queue_callback(callback: Callable[[], Any]) -> None:
     task = _running("queue_callback(...)")
     if not callable(callback):
         raise HookTypeError(
-            f"a final callback must be callable without arguments, not {values.describe(callback)}: "
+            f"a final callback must be callable without arguments, not {describe(callback)}: "
             "pass a function or an async def"
         )
     task.complete_with().callbacks.append(callback)
@@ -120,7 +120,7 @@ def will_execute(node: Node) -> bool:
         True
     """
     if not isinstance(node, Node):
-        raise TypeError(f"will_execute takes a node, such as tensor.grad_fn, not {values.describe(node)}")
+        raise TypeError(f"will_execute takes a node, such as tensor.grad_fn, not {describe(node)}")
     return _running("will_execute(node)").will_execute(node)
 
 

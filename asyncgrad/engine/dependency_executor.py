@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError, InvalidGradientError
 from ..graph import values
-from ..graph.heavy import Heavy
+from ..graph.cost import OffloadSignal
 from ..graph.metadata import conform
 from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
@@ -145,7 +145,7 @@ class DependencyExecutor:
         while (turn := self.pop()) is not None:
             node: Any = turn.node
             self.node = node
-            if node.special is not None or is_watched or (node.device is not here and needs_care(node.device)):
+            if node.meta is not None or is_watched or (node.device is not here and needs_care(node.device)):
                 return turn
             here = node.device
             if node.order == LEAF_ORDER:
@@ -157,7 +157,7 @@ class DependencyExecutor:
                 is_whole = whole is None or node in whole
                 run = node.plan.run if is_whole and not is_recorded else task.apply
                 outputs = run(node, grad, release)
-            except Heavy:
+            except OffloadSignal:
                 if prefers_worker(node, grad):
                     return NodeTurn(node, turn.grads if node.shape is None else [grad])
                 outputs = run_here(node, grad)
@@ -169,7 +169,7 @@ class DependencyExecutor:
             del outputs
             if perf_counter() > deadline:
                 self.node = None
-                node.has_kept_its_thread()
+                node.note_slow()
                 return Stop.BUDGET_SPENT
         self.node = None
         return Stop.DRAINED
@@ -223,7 +223,7 @@ class DependencyExecutor:
             self._early.append((node, edge, grad))
             return
         input_nr = node.input_nrs[edge]
-        is_plain = target.special is None and target.shape is not None
+        is_plain = target.meta is None and target.shape is not None
         if grad is not None:
             grad = conform(node, edge, target, input_nr, grad)
         left = self._dependencies.get(target, 0) - 1

@@ -108,9 +108,9 @@ class ExecInfos(dict["Node", ExecInfo]):
 def is_behind(node: Node, horizon: int | None) -> bool:
     """Tell whether no path from a node leads to what is not older than `horizon`.
 
-    What a node leads to is older than the node, unless its edges were set by hand since; then it is special.
+    What a node leads to is older than the node, unless its edges were set by hand since; then it has a NodeMeta.
     """
-    return horizon is not None and node.order > horizon and node.special is None
+    return horizon is not None and node.order > horizon and node.meta is None
 
 
 def as_tensors(captured: list[Any], exec_info: ExecInfos | None) -> list[Any]:
@@ -144,8 +144,8 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
 
 def stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accumulate: bool) -> Iterator[None]:
     """Fill an empty ExecInfos with what `init_to_execute` returns, with a pause after every STEP nodes."""
-    if all(node is not None and node.special is None and node.order != LEAF_ORDER for node, _ in inputs):
-        # Of what is special the order may have been set by hand.
+    if all(node is not None and node.meta is None and node.order != LEAF_ORDER for node, _ in inputs):
+        # Of a node with a NodeMeta the order may have been set by hand.
         exec_info.horizon = max(node.order for node, _ in inputs if node is not None)
     exec_info[root] = ExecInfo()
     for index, (node, input_nr) in enumerate(inputs):
@@ -204,7 +204,7 @@ def _targets_first(root: Node, horizon: int | None) -> Iterator[Node | None]:
                     if not target.next_nodes:
                         reached.add(target)
                     # As in `is_behind`, where a call would take as long as all else here.
-                    elif horizon is None or target.order <= horizon or target.special is not None:
+                    elif horizon is None or target.order <= horizon or target.meta is not None:
                         stack.append(target)
 
 

@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ..graph import values
-from ..graph.heavy import Heavy
+from ..graph.cost import OffloadSignal
 from ..graph.metadata import conform
-from ..graph.node import LEAF_ORDER, became_special
+from ..graph.node import LEAF_ORDER, metas_added
 from .body import prefers_worker, run_here
 from .dependency_executor import DependencyExecutor
 from .device import needs_care
@@ -52,8 +52,8 @@ class FastPath:
         #: Inputs whose sum is an array of our own.
         self._owned: set[Node | tuple[Node, int]] = set()
         self._leaves: list[Node] = []
-        #: How many nodes had become special when those that have been reached were last known not to be.
-        self._became_special = became_special[0]
+        #: How many nodes had got a NodeMeta when those that have been reached were last known not to be.
+        self._became_special = metas_added[0]
         #: The node that runs now.
         self.node: Node | None = None
 
@@ -70,17 +70,15 @@ class FastPath:
         path = cls.__new__(cls)
         path._task = task
         path._heap, path._buffers, path._owned, path._leaves = heap, buffers, owned, leaves
-        path._became_special = became_special[0]
+        path._became_special = metas_added[0]
         path.node = None
         return path
 
     @staticmethod
     def can_start_at(root: Node) -> bool:
         """Tell whether a backward that starts at `root` may begin on this path."""
-        # The path never crosses over to another device: the node of a move is special.
-        return (
-            root.special is None and root.order != LEAF_ORDER and root.shape is not None and not needs_care(root.device)
-        )
+        # The path never crosses over to another device: the node of a move has a NodeMeta.
+        return root.meta is None and root.order != LEAF_ORDER and root.shape is not None and not needs_care(root.device)
 
     def __len__(self) -> int:
         """Return how many nodes have been reached and have not run to their end."""
@@ -111,7 +109,7 @@ class FastPath:
             run = plan.run if is_whole and not is_recorded else task.apply
             try:
                 outputs = run(node, grad, release)
-            except Heavy:
+            except OffloadSignal:
                 if (outputs := self._run_heavy(node, grad)) is None:
                     return Stop.HANDED_OVER
             if outputs is None:
@@ -124,11 +122,11 @@ class FastPath:
                     # Apart, since where nodes of one class come along their slots are found faster: mostly one from an
                     # operation is reached anew, and mostly a leaf has a sum.
                     if newest is None and consumer is not None and consumer not in buffers and is_whole:
-                        if consumer.special is None and consumer.order > order and grad is not None:  # noqa: SIM102
+                        if consumer.meta is None and consumer.order > order and grad is not None:  # noqa: SIM102
                             if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
                                 newest, arrived = consumer, grad
                                 continue
-                    elif consumer in owned and consumer.special is None and grad is not None:  # noqa: SIM102
+                    elif consumer in owned and consumer.meta is None and grad is not None:  # noqa: SIM102
                         if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
                             total = buffers[consumer]
                             total += grad
@@ -175,7 +173,7 @@ class FastPath:
         """
         task = self._task
         order = consumer.order
-        if consumer.special is not None or (node.order >= order != LEAF_ORDER):
+        if consumer.meta is not None or (node.order >= order != LEAF_ORDER):
             return None
         if grad is not None and (grad.shape != consumer.shape or grad.dtype is not consumer.dtype):
             if consumer.shape is None:
@@ -221,7 +219,7 @@ class FastPath:
 
     def recheck(self) -> None:
         """Go over to the slow path if a node that has been reached got a hook while the event loop ran others."""
-        if became_special[0] != self._became_special and any(node.special is not None for node in self._reached()):
+        if metas_added[0] != self._became_special and any(node.meta is not None for node in self._reached()):
             self.hand_over()
 
     def go_on_from(self, leaf: Node, total: Any) -> None:
@@ -281,8 +279,8 @@ class FastPath:
     def _spend(self, last: Node, newest: Any, arrived: Any) -> Stop:
         self._put(newest, arrived)
         self.node = None
-        self._became_special = became_special[0]
-        last.has_kept_its_thread()
+        self._became_special = metas_added[0]
+        last.note_slow()
         return Stop.BUDGET_SPENT
 
     def _run_heavy(self, node: Node, grad: Any) -> Any:

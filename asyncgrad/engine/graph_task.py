@@ -7,8 +7,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError
-from ..graph.grad_change import continue_sum, hand_over, settle_all
-from ..graph.heavy import Heavy
+from ..graph.cost import OffloadSignal
+from ..graph.grad_journal import commit_all, continue_sum, merge_changes
 from ..graph.leaf import AccumulateGrad, accumulate_all
 from .completion import MAKING, Completion
 from .exec_info import ExecInfos, as_tensors, execution_order, nodes_below
@@ -17,7 +17,7 @@ from .streams import TaskStreams, streams_met
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..graph.grad_change import Change, GradChange
+    from ..graph.grad_journal import Change, GradChange
     from ..graph.node import Node
     from .completion import CompletionFuture
     from .executor import Executor
@@ -183,7 +183,7 @@ class GraphTask:
         if not self.capture(node, grads):
             return None
         if not self.create_graph and node.plan.may_be_heavy(node, grad):
-            raise Heavy
+            raise OffloadSignal
         wanted = [target is not None and limits.executes(target) for target in node.next_nodes]
         return node.apply_wanted(grad, wanted)
 
@@ -214,14 +214,14 @@ class GraphTask:
         """Make what this task has done to gradients final, or a part of the task that it runs inside of."""
         outer = self.outer
         if outer is None or not outer.is_running:
-            settle_all(self.changes)
+            commit_all(self.changes)
             return
         if not outer.changes and outer.away is None:
             # Handed over whole: copied, twenty thousand nested levels would take a time quadratic in their number.
             # Not where another thread may be about to add to the very list.
             outer.changes, self.changes = self.changes, outer.changes
             return
-        hand_over(self.changes, outer.changes)
+        merge_changes(self.changes, outer.changes)
 
     def finish(self) -> list[Any]:
         """Return what was captured, now that nothing is left to run; once more does no harm.
@@ -239,7 +239,7 @@ class GraphTask:
         """Take back what this task has done to gradients, and nothing else; for a backward that failed."""
         while self.changes:
             # Where an interrupt comes between, who puts back once more begins with the same change.
-            self.changes[-1].take_back()
+            self.changes[-1].roll_back()
             self.changes.pop()
 
     def fail(self) -> None:

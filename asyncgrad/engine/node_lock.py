@@ -4,7 +4,7 @@ Several backward calls may run one graph at once, from tasks of one loop, from l
 beside a loop. Only nodes that run as NodeTasks are locked: the body of a plain node is a pure function of what it
 saved, so that nobody can tell whether it runs alone.
 
-The lock lies in the node's `Special`. Free, it costs a look under a mutex that is held for nothing else; it neither
+The lock lies in the node's `NodeMeta`. Free, it costs a look under a mutex that is held for nothing else; it neither
 suspends nor allocates. Who finds it taken queues, first come first served, unless waiting could not end:
 
 - A backward called in the body that holds the lock runs through that body's node: it enters.
@@ -31,7 +31,7 @@ from .loops import loop_thread, running_loop
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from ..graph.node import Node, Special
+    from ..graph.node import Node, NodeMeta
     from .graph_task import GraphTask
 
 __all__ = ["acquire", "release", "try_acquire"]
@@ -51,7 +51,7 @@ class _Desk:
         #: Whether a thread is changing the queue of a lock.
         self.is_occupied = False
         #: Locks that were given back in the midst of that, by the same thread.
-        self.late: deque[tuple[Special, GraphTask]] = deque()
+        self.late: deque[tuple[NodeMeta, GraphTask]] = deque()
         #: Who waits, by what they hold up: each body that they run inside of, as a GraphTask and a node of it, and
         #: the thread that they block.
         self.waiting_inside: dict[Hashable, list[Waiter]] = {}
@@ -132,17 +132,17 @@ class Waiter:
             await self._future
 
 
-def try_acquire(special: Special, task: GraphTask) -> bool:
+def try_acquire(meta: NodeMeta, task: GraphTask) -> bool:
     """Take a free lock for `task`; tell whether it was free. Never suspends."""
     with _MUTEX:
         # An interrupt may have come between a body's end and its release; then all of that backward has ended.
-        if special.holder is None or not special.holder.is_running:
-            special.holder = task
+        if meta.holder is None or not meta.holder.is_running:
+            meta.holder = task
             return True
         return False
 
 
-async def acquire(special: Special, node: Node, task: GraphTask) -> None:
+async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
     """Take a lock that was found taken, when it is this task's turn; suspends until then.
 
     Whatever it raises, `release` is to follow: a task that is cancelled may have been given the lock meanwhile.
@@ -152,26 +152,26 @@ async def acquire(special: Special, node: Node, task: GraphTask) -> None:
     """
     waiter = Waiter(task, node, None if BLOCKING.get() else running_loop())
     try:
-        if not _enter(waiter, special):
+        if not _enter(waiter, meta):
             await waiter.wait()
     except BaseException:
-        _leave_queue(waiter, special)
+        _leave_queue(waiter, meta)
         raise
 
 
-def release(special: Special, task: GraphTask) -> None:
+def release(meta: NodeMeta, task: GraphTask) -> None:
     """Give a lock back, if it is this task's, and hand it to the one that has waited longest. Never suspends."""
     with _MUTEX:
-        contention: Any = special.contention
+        contention: Any = meta.contention
         if contention is None:
-            if special.holder is task:
-                special.holder = None
+            if meta.holder is task:
+                meta.holder = None
         elif _DESK.is_occupied:
-            _DESK.late.append((special, task))
+            _DESK.late.append((meta, task))
         else:
             with _at_the_desk():
-                _step_out(special, contention, task)
-                _hand_on(special, contention)
+                _step_out(meta, contention, task)
+                _hand_on(meta, contention)
 
 
 @contextlib.contextmanager
@@ -187,24 +187,24 @@ def _at_the_desk() -> Iterator[None]:
                 release(*_DESK.late.popleft())
 
 
-def _enter(waiter: Waiter, special: Special) -> bool:
+def _enter(waiter: Waiter, meta: NodeMeta) -> bool:
     """Take the lock if it is free or waiting for it could not end, and else queue; tell which."""
     fresh = Contention()
     with _at_the_desk():
         # First of all: from now on whoever gives this lock back comes to the desk.
-        contention: Any = special.contention
+        contention: Any = meta.contention
         if contention is None:
-            contention = special.contention = fresh
+            contention = meta.contention = fresh
         try:
-            for holder in _holders(special):
+            for holder in _holders(meta):
                 if _is_gone(holder, waiter.node):
-                    _step_out(special, contention, holder)
-            _hand_on(special, contention)
-            special.contention = contention
-            if special.holder is None:
-                special.holder = waiter.task
+                    _step_out(meta, contention, holder)
+            _hand_on(meta, contention)
+            meta.contention = contention
+            if meta.holder is None:
+                meta.holder = waiter.task
                 return True
-            cycle = _find_cycle(waiter, special)
+            cycle = _find_cycle(waiter, meta)
             if cycle is Cycle.THROUGH_A_BODY:
                 contention.also_inside[waiter.task] = None
                 return True
@@ -216,37 +216,37 @@ def _enter(waiter: Waiter, special: Special) -> bool:
                 _DESK.waiting_inside.setdefault(held_up, []).append(waiter)
             return False
         finally:
-            _tidy(special, contention)
+            _tidy(meta, contention)
 
 
-def _step_out(special: Special, contention: Any, task: GraphTask) -> None:
+def _step_out(meta: NodeMeta, contention: Any, task: GraphTask) -> None:
     if task in contention.also_inside:
         del contention.also_inside[task]
-    elif special.holder is task:
-        special.holder = contention.also_inside.popitem()[0] if contention.also_inside else None
+    elif meta.holder is task:
+        meta.holder = contention.also_inside.popitem()[0] if contention.also_inside else None
 
 
-def _hand_on(special: Special, contention: Any) -> None:
+def _hand_on(meta: NodeMeta, contention: Any) -> None:
     """Give a lock that is free to the first waiter that can still be woken."""
-    while special.holder is None and contention.waiters:
+    while meta.holder is None and contention.waiters:
         waiter = contention.waiters[0]
         _unqueue(waiter, contention)
         if waiter.wake():
-            special.holder = waiter.task
-    _tidy(special, contention)
+            meta.holder = waiter.task
+    _tidy(meta, contention)
 
 
-def _tidy(special: Special, contention: Any) -> None:
+def _tidy(meta: NodeMeta, contention: Any) -> None:
     if not contention.waiters and not contention.also_inside:
-        special.contention = None
+        meta.contention = None
 
 
-def _leave_queue(waiter: Waiter, special: Special) -> None:
+def _leave_queue(waiter: Waiter, meta: NodeMeta) -> None:
     with _at_the_desk():
-        contention: Any = special.contention
+        contention: Any = meta.contention
         if waiter.is_queued:
             _unqueue(waiter, contention)
-            _tidy(special, contention)
+            _tidy(meta, contention)
 
 
 def _unqueue(waiter: Waiter, contention: Any) -> None:
@@ -269,15 +269,15 @@ def _is_gone(holder: GraphTask, node: Node) -> bool:
     return not holder.is_running or (awake is not None and awake.loop.is_closed())
 
 
-def _holders(special: Special) -> list[GraphTask]:
-    contention: Any = special.contention
-    holders = [] if special.holder is None else [special.holder]
+def _holders(meta: NodeMeta) -> list[GraphTask]:
+    contention: Any = meta.contention
+    holders = [] if meta.holder is None else [meta.holder]
     return holders if contention is None else [*holders, *contention.also_inside]
 
 
-def _holds(special: Special, task: GraphTask) -> bool:
-    contention: Any = special.contention
-    return special.holder is task or (contention is not None and task in contention.also_inside)
+def _holds(meta: NodeMeta, task: GraphTask) -> bool:
+    contention: Any = meta.contention
+    return meta.holder is task or (contention is not None and task in contention.also_inside)
 
 
 def _driver_of(holder: GraphTask) -> int:
@@ -301,15 +301,15 @@ class Cycle(Enum):
     THROUGH_A_THREAD = "a body that has the lock is to go on in the thread that the one that waits blocks"
 
 
-def _find_cycle(waiter: Waiter, special: Special) -> Cycle:
+def _find_cycle(waiter: Waiter, meta: NodeMeta) -> Cycle:
     """Tell whether what `waiter` waits for waits in turn, perhaps by way of others, for `waiter`."""
-    if any(node is waiter.node and _holds(special, task) for task, node in waiter.bodies_around()):
+    if any(node is waiter.node and _holds(meta, task) for task, node in waiter.bodies_around()):
         return Cycle.THROUGH_A_BODY
     around = set(waiter.bodies_around())
     if not around and not waiter.stalled:
         return Cycle.NONE
     found = Cycle.NONE
-    stack = [(holder, waiter.node) for holder in _holders(special)]
+    stack = [(holder, waiter.node) for holder in _holders(meta)]
     seen = set(stack)
     while stack:
         body = stack.pop()
@@ -321,7 +321,7 @@ def _find_cycle(waiter: Waiter, special: Special) -> Cycle:
         # The body is held up by what waits inside of it or blocks its thread, and that by who holds what it waits for.
         for held_up in (body, thread):
             for other in _DESK.waiting_inside.get(held_up, ()):
-                held_by = other.node.special
+                held_by = other.node.meta
                 assert held_by is not None
                 for holder in _holders(held_by):
                     if (holder, other.node) not in seen:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, final
 
+from ..arguments import describe
 from ..context import BLOCKING, CURRENT_NODE, is_kind
 from ..errors import GradientTypeError, HookError, HookTypeError
 from ..graph import values
 from ..graph.anomaly import check_nan
-from ..graph.grad_change import change_grad
+from ..graph.grad_journal import change_grad
 from ..graph.leaf import AccumulateGrad
 from ..graph.metadata import conform
 from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from .body import Body, prefers_worker
 from .dependency_executor import wrong_count
 from .device import has_limit, has_own_way
@@ -29,7 +30,7 @@ from .streams import enter_streams
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..graph.node import Node, Special
+    from ..graph.node import Node, NodeMeta
     from .device import Device
     from .graph_task import GraphTask
     from .task_group import NodeTaskGroup
@@ -66,16 +67,16 @@ class NodeTask:
 
     def may_suspend(self) -> bool:
         """Tell whether the body or a hook is an `async def`, or a hook that packs or unpacks what the node saved."""
-        node, special = self.node, self.node.special
+        node, meta = self.node, self.node.meta
         if node.is_async or node.waits_for_saved():
             return True
         if has_own_way(node.device) and (
             node.device.max_in_flight is not None or is_kind(inspect.iscoroutinefunction, node.device.run_body)
         ):
             return True
-        if special is not None and special.stream is not None and not special.stream.is_free():
+        if meta is not None and meta.stream is not None and not meta.stream.is_free():
             return True
-        return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, special))
+        return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, meta))
 
     def prefers_worker(self) -> bool:
         """Tell whether a worker is to run the body, if the loop that waits for it can go on meanwhile."""
@@ -88,27 +89,27 @@ class NodeTask:
         None where the body is not to run, since this backward only captures here.
         """
         graph_task, node = self.graph_task, self.node
-        special = node.special or node.make_special()
+        meta = node.meta or node.make_meta()
         try:
-            if not try_acquire(special, graph_task):
-                await acquire(special, node, graph_task)
+            if not try_acquire(meta, graph_task):
+                await acquire(meta, node, graph_task)
             CURRENT_NODE.set(node)
-            if special.stream is not None:
-                await self._enter_stream(special.stream)
+            if meta.stream is not None:
+                await self._enter_stream(meta.stream)
             # Nothing comes before most bodies, and two coroutines to find that out would cost as much as they do.
             if (
-                special.tensor_pre_hooks
-                or special.retains_grad_hooks
-                or special.pre_hooks
+                meta.tensor_pre_hooks
+                or meta.retains_grad_hooks
+                or meta.pre_hooks
                 or graph_task.limits is not None
                 or node.order == LEAF_ORDER
-            ) and not await self._run_pre_hooks(special):
+            ) and not await self._run_pre_hooks(meta):
                 return None
             # What the post-hooks see; where there are none, the body is to hold the only reference to its gradients.
-            inputs = self._wrapped(self.grads) if special.post_hooks else ()
+            inputs = self._wrapped(self.grads) if meta.post_hooks else ()
             outputs = await self._run_body()
-            if special.post_hooks:
-                for hook in special.post_hooks.snapshot():
+            if meta.post_hooks:
+                for hook in meta.post_hooks.snapshot():
                     seen = self._wrapped(outputs)
                     result = await self._call(hook, seen, inputs)
                     outputs = tuple(self._checked(result, seen, hook))
@@ -119,7 +120,7 @@ class NodeTask:
                 node.release_variables()
             return outputs
         finally:
-            release(special, graph_task)
+            release(meta, graph_task)
 
     async def _enter_stream(self, stream: Any) -> None:
         """Make the node's stream the current one of this run, once a body may run there; suspends where it may not."""
@@ -129,20 +130,20 @@ class NodeTask:
         if self.graph_task.streams is not None and not self.node.next_nodes:
             self.graph_task.streams.leave(self.node)
 
-    async def _run_pre_hooks(self, special: Special) -> bool:
+    async def _run_pre_hooks(self, meta: NodeMeta) -> bool:
         """Run all that comes before the body, and capture; tell whether the body is to run."""
         graph_task, node, grads = self.graph_task, self.node, self.grads
         needed = graph_task.limits is None or graph_task.limits[node].needed
         # PyTorch captures the raw gradient of a node whose body runs too, and the hooked one otherwise.
         if needed:
             graph_task.capture(node, grads)
-        await self._run_tensor_hooks(special)
-        self._retain_grads(special)
+        await self._run_tensor_hooks(meta)
+        self._retain_grads(meta)
         if not needed:
             graph_task.capture(node, grads)
             return False
-        if special.pre_hooks:
-            for hook in special.pre_hooks.snapshot():
+        if meta.pre_hooks:
+            for hook in meta.pre_hooks.snapshot():
                 seen = self._wrapped(grads)
                 grads[:] = self._checked(await self._call(hook, seen), seen, hook)
         return True
@@ -173,7 +174,7 @@ class NodeTask:
             outputs = run_apart(outputs) if _blocks() else await outputs
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
-                f"{identify(node)} returned {values.describe(outputs)}: "
+                f"{identify(node)} returned {describe(outputs)}: "
                 "apply must return a tuple with a gradient for each input"
             )
         return self._conforming(outputs)
@@ -199,7 +200,7 @@ class NodeTask:
                 group.let_go()
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
-                f"{type(device).__name__}.run_body gave {values.describe(outputs)} for {identify(node)}: "
+                f"{type(device).__name__}.run_body gave {describe(outputs)} for {identify(node)}: "
                 "return body(), a tuple with a gradient for each input, or an awaitable of that"
             )
         return outputs
@@ -216,12 +217,12 @@ class NodeTask:
             for hook, overlap in hooks.snapshot_with_overlap():
                 result = await (self._call(hook, leaf.variable) if overlap else self._call_alone(hook, leaf.variable))
                 if result is not None and result is not leaf.variable:
-                    returned = values.describe(result)
+                    returned = describe(result)
                     raise HookError(f"post-accumulate-grad {self._called(hook)} must return None, not {returned}")
         finally:
             # A hook may have set the gradient to something else: an optimizer that steps within the backward does.
             if change is not None:
-                change.look_again()
+                change.update_after()
 
     def _conforming(self, outputs: Any) -> tuple[Any, ...]:
         """Return what the body returned as the next nodes take it, for post-hooks to see."""
@@ -234,7 +235,7 @@ class NodeTask:
         for target, input_nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
             edge += 1
             value = grad
-            if isinstance(grad, Tracked):
+            if isinstance(grad, TensorBase):
                 if target is not None and grad._device is not target.device:
                     value = _moved(grad, target, input_nr)
                 if not create_graph:
@@ -246,8 +247,8 @@ class NodeTask:
             conforming.append(value)
         return tuple(conforming)
 
-    async def _run_tensor_hooks(self, special: Special) -> None:
-        hook_lists = special.tensor_pre_hooks
+    async def _run_tensor_hooks(self, meta: NodeMeta) -> None:
+        hook_lists = meta.tensor_pre_hooks
         if isinstance(self.node, AccumulateGrad):
             hooks = self.node.variable._autograd_meta().hooks
             hook_lists = [(0, hooks)] if hooks else []
@@ -258,8 +259,8 @@ class NodeTask:
                 result = await self._call(hook, grad)
                 self.grads[input_nr] = self._bare(grad) if result is None else self._replacement(result, grad, hook)
 
-    def _retain_grads(self, special: Special) -> None:
-        for input_nr, reference in special.retains_grad_hooks.items():
+    def _retain_grads(self, meta: NodeMeta) -> None:
+        for input_nr, reference in meta.retains_grad_hooks.items():
             tensor, grad = reference(), self.grads[input_nr]
             if tensor is None or grad is None:
                 continue
@@ -294,7 +295,7 @@ class NodeTask:
             return [self._bare(grad) for grad in before]
         if not isinstance(results, tuple):
             raise HookTypeError(
-                f"{self._called(hook)} must return None or a tuple of gradients, not {values.describe(results)}: "
+                f"{self._called(hook)} must return None or a tuple of gradients, not {describe(results)}: "
                 f"write a tuple of {len(before)}, with None where there is no gradient"
             )
         if len(results) != len(before):
@@ -311,8 +312,8 @@ class NodeTask:
         """Return what a hook returned in place of gradient `old`, if it may stand there."""
         where, device = self._called(hook), self.node.device
         if old is None:
-            raise HookError(f"{where} returned {values.describe(result)} where there was none: return None for it")
-        if isinstance(result, Tracked) and device not in (None, result._device):
+            raise HookError(f"{where} returned {describe(result)} where there was none: return None for it")
+        if isinstance(result, TensorBase) and device not in (None, result._device):
             raise HookError(
                 f"{where} returned a gradient on '{result._device}' for one on '{device}': "
                 f"write return grad.to('{device}')"
@@ -321,10 +322,10 @@ class NodeTask:
         if not hasattr(old, "dtype") and type(result) is type(old):
             return result
         if not hasattr(result, "dtype"):
-            raise HookTypeError(f"{where} must return None or a tensor, not {values.describe(result)}")
+            raise HookTypeError(f"{where} must return None or a tensor, not {describe(result)}")
         if result.shape != old.shape or result.dtype != old.dtype:
             raise HookError(
-                f"{where} returned {values.describe(result)} for a gradient of shape {old.shape} and dtype {old.dtype}"
+                f"{where} returned {describe(result)} for a gradient of shape {old.shape} and dtype {old.dtype}"
             )
         return result
 
@@ -332,7 +333,7 @@ class NodeTask:
         return f"{name_hook(hook)} of {identify(self.node)}"
 
 
-def _moved(grad: Tracked, target: Node, input_nr: int) -> Any:
+def _moved(grad: TensorBase, target: Node, input_nr: int) -> Any:
     """Return a gradient where that of input `input_nr` of `target` is to live."""
     metadata = target.input_metadata[input_nr]
     place = target.device if metadata is None or metadata.device is None else metadata.device
@@ -352,15 +353,15 @@ def _blocks() -> bool:
     return BLOCKING.get() and not loop_is_running()
 
 
-def _all_hooks(node: Node, special: Special | None) -> list[Callable[..., Any]]:
+def _all_hooks(node: Node, meta: NodeMeta | None) -> list[Callable[..., Any]]:
     lists = []
-    if special is not None:
-        if special.pre_hooks or special.post_hooks or special.tensor_pre_hooks:
-            lists = [special.pre_hooks, special.post_hooks, *(hooks for _, hooks in special.tensor_pre_hooks)]
+    if meta is not None:
+        if meta.pre_hooks or meta.post_hooks or meta.tensor_pre_hooks:
+            lists = [meta.pre_hooks, meta.post_hooks, *(hooks for _, hooks in meta.tensor_pre_hooks)]
         elif node.order != LEAF_ORDER:
             # Most: a body that nobody watches.
             return []
     if isinstance(node, AccumulateGrad):
-        meta = node.variable._autograd_meta()
-        lists += [meta.hooks, meta.post_accumulate_hooks]
+        leaf_meta = node.variable._autograd_meta()
+        lists += [leaf_meta.hooks, leaf_meta.post_accumulate_hooks]
     return [hook for hooks in lists if hooks is not None for hook in hooks.snapshot()]

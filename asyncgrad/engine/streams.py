@@ -317,7 +317,7 @@ class TaskStreams:
         for device, stream in self._caller.items():
             if device not in begins:
                 self._from_elsewhere[device] = stream.record_event()
-        if root.special is None:
+        if root.meta is None:
             # It runs where nothing counts.
             self.begin(root)
 

@@ -9,14 +9,13 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import check_function, truth
+from ..arguments import check_function, describe, truth
 from ..backward import grad
 from ..context import IN_TRANSFORM, Mode, enable_grad, is_grad_enabled
 from ..engine.loops import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.gradient_edges import any_requires_grad
-from ..graph.tracked import CreationMeta
-from ..graph.values import describe
+from ..graph.tensor_base import CreationMeta
 from ..tensor import Tensor, asarray
 
 __all__ = [

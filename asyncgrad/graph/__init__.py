@@ -11,7 +11,6 @@ from ..views import TensorGeometry as TensorGeometry
 from ..views import ViewFunc as ViewFunc
 from ..views import increment_version as increment_version
 from ..views import replay_views as replay_views
-from .compiled_args import CompiledArgs as CompiledArgs
 from .creation import node_creation_hook as node_creation_hook
 from .gradient_edges import any_requires_grad as any_requires_grad
 from .gradient_edges import collect_next_edges as collect_next_edges
@@ -20,16 +19,17 @@ from .gradient_edges import set_gradient_edge as set_gradient_edge
 from .hooks import RemovableHandle as RemovableHandle
 from .leaf import AccumulateGrad as AccumulateGrad
 from .leaf import get_gradient_edge as get_gradient_edge
+from .lowering import CompiledArgs as CompiledArgs
 from .metadata import InputMetadata as InputMetadata
 from .multi_grad import register_multi_grad_hook as register_multi_grad_hook
-from .mutation import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from .node import Edge as Edge
 from .node import GradientEdge as GradientEdge
 from .node import Node as Node
 from .node import TraceableNode as TraceableNode
+from .packed import SavedTensor as SavedTensor
+from .saved_hooks import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from .saved_hooks import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from .saved_hooks import saved_tensors_hooks as saved_tensors_hooks
-from .saved_tensor import SavedTensor as SavedTensor
 
 __all__ = [
     "AccumulateGrad",

@@ -9,12 +9,12 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
-from ..arguments import truth
+from ..arguments import describe, truth
 from ..context import ANOMALY, CURRENT_NODE, Mode
 from ..errors import AnomalyError, ArgumentTypeError
 from .creation import observe_nodes
 from .naming import identify, place_of
-from .values import describe, has_nan
+from .values import has_nan
 
 if TYPE_CHECKING:
     from .node import Node
@@ -170,8 +170,8 @@ def _where(stack: CreationStack | None, told: CreationStack | None) -> str:
 
 
 def _kept(node: Node, key: str) -> Any:
-    special = node.special
-    return None if special is None or special.metadata is None else special.metadata.get(key)
+    meta = node.meta
+    return None if meta is None or meta.metadata is None else meta.metadata.get(key)
 
 
 def check_nan(node: Node, outputs: Sequence[Any]) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, final
 
+from ..arguments import describe
 from ..context import ANOMALY, CURRENT_STREAMS, RECORDING, SAVED_TENSORS_HOOKS, Mode, is_kind, set_observer
 from ..errors import GraphError, HookError, HookTypeError
 from .naming import name_hook
-from .values import describe
 
 if TYPE_CHECKING:
-    from .node import Node
+    from .node_like import NodeLike
 
 __all__ = ["announce", "call_unseen", "is_watched", "node_creation_hook", "observe_nodes", "show"]
 
@@ -42,27 +42,27 @@ class Observer:
         self._streams = streams
         self._hooks = hooks
 
-    def created(self, node: Node) -> None:
+    def created(self, node: NodeLike) -> None:
         """See a node that has its edges and all that it saves."""
         self.note(node)
         self.announce(node)
 
-    def note(self, node: Node) -> None:
+    def note(self, node: NodeLike) -> None:
         """Keep where the node is made, for anomaly mode: called while the user's line is on the stack."""
         if self._anomaly is not None:
             self._anomaly.note(node)
         if self._streams:
             stream = self._streams.get(node.device)
             if stream is not None:
-                node.make_special().stream = stream
+                node.make_meta().stream = stream
 
-    def announce(self, node: Node) -> None:
+    def announce(self, node: NodeLike) -> None:
         """Pack what the node saves, and call the hooks, now that it has all of it."""
         if self._packing is not None:
             self._packing.pack_saved(node)
         self.show(node)
 
-    def show(self, node: Node) -> None:
+    def show(self, node: NodeLike) -> None:
         """Call the hooks."""
         if not self._hooks:
             return
@@ -95,7 +95,7 @@ class Refusal:
 
     __slots__ = ()
 
-    def created(self, node: Node) -> None:
+    def created(self, node: NodeLike) -> None:
         """Raise."""
         raise GraphError(
             f"a node creation hook made a node itself, {node.name}, which would be shown to it in turn: "
@@ -108,7 +108,7 @@ class Refusal:
 _REFUSAL = Refusal()
 
 
-def announce(node: Node) -> None:
+def announce(node: NodeLike) -> None:
     """Show a node that was made, whatever grad mode says, to what looks at new nodes in this context."""
     observer = RECORDING.get()
     if observer is not True:
@@ -121,7 +121,7 @@ def is_watched() -> bool:
     return isinstance(observer, Observer) and observer.is_watched()
 
 
-def call_unseen(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, list[Node]]:
+def call_unseen(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, list[Any]]:
     """Call a function; return its result, and the nodes that it made, for `show`: no creation hook has seen them.
 
     All else that looks at new nodes has. It is for who does not know yet which of them will stand in the graph: a
@@ -136,7 +136,7 @@ def call_unseen(function: Callable[..., Any], *args: Any, **options: Any) -> tup
     return result, made
 
 
-def show(nodes: Iterable[Node]) -> None:
+def show(nodes: Iterable[NodeLike]) -> None:
     """Call the creation hooks for nodes that `call_unseen` returned."""
     for node in nodes:
         RECORDING.get().show(node)

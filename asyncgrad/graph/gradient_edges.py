@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..arguments import describe
 from ..errors import ArgumentTypeError, GraphError, RequiresGradError
-from .edges import checked_edge
 from .leaf import gradient_edge
 from .metadata import InputMetadata
 from .naming import identify
-from .node import Edge, GradientEdge, Node
-from .tracked import Tracked
-from .values import describe
+from .node import Edge, GradientEdge, Node, checked_edge
+from .tensor_base import TensorBase
 
 __all__ = ["any_requires_grad", "collect_next_edges", "create_gradient_edge", "set_gradient_edge"]
 
@@ -33,7 +32,7 @@ def collect_next_edges(*tensors: Any) -> tuple[Edge, ...]:
         ['MultiplyBackward', None, 'AccumulateGrad']
     """
     return tuple(
-        (gradient_edge(value) if isinstance(value, Tracked) else None) or Edge(None, 0) for value in _flat(tensors)
+        (gradient_edge(value) if isinstance(value, TensorBase) else None) or Edge(None, 0) for value in _flat(tensors)
     )
 
 
@@ -51,10 +50,10 @@ def any_requires_grad(*tensors: Any) -> bool:
         >>> ag.graph.any_requires_grad(ag.tensor([1.0]), x), ag.graph.any_requires_grad(None)
         (True, False)
     """
-    return any(isinstance(value, Tracked) and value._requires_grad() for value in _flat(tensors))
+    return any(isinstance(value, TensorBase) and value._requires_grad() for value in _flat(tensors))
 
 
-def set_gradient_edge(tensor: Tracked, edge: Edge | GradientEdge) -> None:
+def set_gradient_edge(tensor: TensorBase, edge: Edge | GradientEdge) -> None:
     """Make `edge` the place of a tensor in the graph: its gradient flows there from now on.
 
     The node that made the tensor before keeps its hooks, and its place for all that was computed from the tensor
@@ -100,7 +99,7 @@ def set_gradient_edge(tensor: Tracked, edge: Edge | GradientEdge) -> None:
     _set(tensor, node, input_nr)
 
 
-def create_gradient_edge(tensor: Tracked, node: Node) -> None:
+def create_gradient_edge(tensor: TensorBase, node: Node) -> None:
     """Make a tensor the next output of a node: the node gets an input for its gradient, which flows there from now on.
 
     Args:
@@ -134,7 +133,7 @@ def create_gradient_edge(tensor: Tracked, node: Node) -> None:
 
 
 def _check_tensor(tensor: Any) -> None:
-    if not isinstance(tensor, Tracked):
+    if not isinstance(tensor, TensorBase):
         raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
     what = f"a tensor of shape {tensor._data.shape} and dtype {tensor._data.dtype}"
     if tensor._data.dtype.kind not in "fc":
@@ -146,11 +145,11 @@ def _check_tensor(tensor: Any) -> None:
         )
 
 
-def _set(tensor: Tracked, node: Node, input_nr: int) -> None:
+def _set(tensor: TensorBase, node: Node, input_nr: int) -> None:
     meta, before = tensor._meta, tensor._grad_fn
     if meta is not None and meta.retains_grad:
-        if before is not None and before.special is not None:
-            before.special.retains_grad_hooks.pop(tensor._output_nr, None)
+        if before is not None and before.meta is not None:
+            before.meta.retains_grad_hooks.pop(tensor._output_nr, None)
         meta.retains_grad = False
     tensor._rebase(node, input_nr)
 

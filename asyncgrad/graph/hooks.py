@@ -6,8 +6,8 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
+from ..arguments import describe
 from ..errors import HookTypeError
-from .values import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,13 +6,13 @@ import weakref
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, final
 
+from ..arguments import describe
 from ..errors import ArgumentTypeError, GraphError, RequiresGradError
-from .compiled_args import BodySource
 from .creation import announce
-from .grad_change import Change, FirstGrads, GradChange, change_grad, may_take
-from .node import LEAF_ORDER, Edge, GradientEdge, Node, Special
-from .tracked import Tracked
-from .values import describe
+from .grad_journal import Change, FirstGrads, GradChange, change_grad, may_take
+from .lowering import BodySource
+from .node import LEAF_ORDER, Edge, GradientEdge, Node, NodeMeta
+from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
-    def __init__(self, variable: Tracked) -> None:
+    def __init__(self, variable: TensorBase) -> None:
         self.variable = variable
         self.next_nodes = ()
         self.input_nrs = ()
@@ -60,13 +60,13 @@ class AccumulateGrad(Node):
         self.shape = variable._data.shape
         self.dtype = variable._data.dtype
         self.device = variable._device
-        self.special: Special | None = None
+        self.meta: NodeMeta | None = None
         meta = variable._autograd_meta()
         if meta.hooks is not None or meta.post_accumulate_hooks is not None:
-            self.special = Special()
+            self.meta = NodeMeta()
         if self.device is not None and self.device.is_asynchronous:
             # At the end of a backward the caller waits for the streams of leaves, the default one included.
-            self.make_special().stream = self.device.current_stream()
+            self.make_meta().stream = self.device.current_stream()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Accumulate; there is nothing further to hand on."""
@@ -76,7 +76,7 @@ class AccumulateGrad(Node):
         finally:
             for change in changes:
                 # No backward can fail any more and take it back.
-                change.settle()
+                change.commit()
         return ()
 
     def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
@@ -124,7 +124,7 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
             leaf.accumulate(grads.pop(), changes, listed)
             continue
         grad = grads.pop()
-        if grad is None or isinstance(grad, Tracked):
+        if grad is None or isinstance(grad, TensorBase):
             leaf.accumulate(grad, changes, listed)
             continue
         if first is None:
@@ -149,7 +149,7 @@ class GraphRoot(Node):
         self.shape = None
         self.dtype = None
         self.device = None
-        self.special = Special()
+        self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the roots' gradients."""
@@ -171,14 +171,14 @@ class Identity(Node):
         self.shape = None
         self.dtype = None
         self.device = None
-        self.special = Special()
+        self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return nothing: there is nowhere to go."""
         return ()
 
 
-def accumulator(leaf: Tracked, meta: Any) -> AccumulateGrad:
+def accumulator(leaf: TensorBase, meta: Any) -> AccumulateGrad:
     """Return the one AccumulateGrad of a leaf that requires grad, made now if no graph holds it."""
     reference = meta.accumulator
     if reference is not None:
@@ -191,7 +191,7 @@ def accumulator(leaf: Tracked, meta: Any) -> AccumulateGrad:
     return node
 
 
-def gradient_edge(tensor: Tracked) -> Edge | None:
+def gradient_edge(tensor: TensorBase) -> Edge | None:
     """Return the edge that the gradient of `tensor` flows along; None where it does not require grad."""
     node = tensor._grad_fn if tensor._view is None else tensor._history()
     if node is not None:
@@ -202,7 +202,7 @@ def gradient_edge(tensor: Tracked) -> Edge | None:
     return Edge(accumulator(tensor, meta), 0)
 
 
-def get_gradient_edge(tensor: Tracked) -> GradientEdge:
+def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
     """Return where the gradient of `tensor` flows: usable as a root or an input of a backward in its place.
 
     Raises:
@@ -215,7 +215,7 @@ def get_gradient_edge(tensor: Tracked) -> GradientEdge:
         >>> ag.graph.get_gradient_edge(x).node.name
         'AccumulateGrad'
     """
-    if not isinstance(tensor, Tracked):
+    if not isinstance(tensor, TensorBase):
         raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
     edge = gradient_edge(tensor)
     if edge is None or edge.node is None:

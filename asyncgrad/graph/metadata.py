@@ -1,4 +1,4 @@
-"""InputMetadata, and the check of what a node returned against it.
+"""InputMetadata, and the checks of the gradients that a node is given and of those that it returns.
 
 Broadcasting, dtype and device are settled here, once, after a node has run, so that no derivative rule
 need think of them.
@@ -6,18 +6,24 @@ need think of them.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import GradientTypeError, InvalidGradientError
+from ..arguments import describe
+from ..context import is_grad_enabled
+from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from . import values
 from .naming import identify, number_of
+from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
-    from .node import Node
+    from collections.abc import Awaitable
 
-__all__ = ["InputMetadata", "conform", "fit"]
+    from .node_like import NodeLike
+
+__all__ = ["InputMetadata", "call_node", "conform", "fit"]
 
 
 class InputMetadata(NamedTuple):
@@ -48,7 +54,7 @@ def fit(value: Any, metadata: InputMetadata) -> Any:
     The sentence is a `str`, which no gradient is.
     """
     if not hasattr(value, "dtype"):
-        return f"{values.describe(value)}, which is no array"
+        return f"{describe(value)}, which is no array"
     if metadata.was_default_constructed:
         return "a gradient where an output has none"
     if value.shape != metadata.shape:
@@ -63,7 +69,7 @@ def fit(value: Any, metadata: InputMetadata) -> Any:
     return value
 
 
-def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: Any) -> Any:
+def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, value: Any) -> Any:
     """Return gradient `index` of `producer` as input `input_nr` of `consumer` takes it.
 
     Sums over broadcast axes (never expands) and casts the dtype.
@@ -76,7 +82,7 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
     """
     is_array = value.__class__ is np.ndarray
     # Nearly every one, without making a metadata for it. (Where a slot has no gradient the node has no dtype.)
-    if is_array and consumer.special is None and value.shape == consumer.shape and value.dtype is consumer.dtype:
+    if is_array and consumer.meta is None and value.shape == consumer.shape and value.dtype is consumer.dtype:
         return value
     metadata = consumer.input_metadata[input_nr]
     if metadata is None or (is_array and value.shape == metadata.shape and value.dtype is metadata.dtype):
@@ -90,7 +96,7 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
         return fitted
     if metadata.was_default_constructed:
         raise InvalidGradientError(
-            f"{identify(producer)} returned {values.describe(value)} for input {index}, "
+            f"{identify(producer)} returned {describe(value)} for input {index}, "
             f"which leads to input {input_nr} of {consumer.name}, the slot of an output that has no gradient: "
             "return None"
         )
@@ -102,3 +108,65 @@ def conform(producer: Node, index: int, consumer: Node, input_nr: int, value: An
         f"{number_of(producer).capitalize()}, device '{producer.device}'."
         + (" Did the rule forget a transpose?" if transposed else "")
     )
+
+
+def call_node(node: NodeLike, grads: tuple[Any, ...]) -> Any:
+    """Run the body of `node` on `grads`; return what `Node.__call__` does.
+
+    The results are as the engine would hand them on: summed to the shapes and cast to the dtypes of the inputs.
+    """
+    inputs = node.input_metadata
+    if len(grads) != len(inputs):
+        raise ArgumentTypeError(
+            f"{identify(node)} takes {values.counted(len(inputs), 'gradient')}, one for each output of its forward "
+            f"call, and was given {len(grads)}: pass None where one is undefined"
+        )
+    recorded = is_grad_enabled()
+    taken = [_taken(node, index, grad, inputs[index]) for index, grad in enumerate(grads)]
+    result = node.apply(tuple(values.wrap(grad, node.device) if recorded else values.raw(grad) for grad in taken))
+    return _awaited(node, result) if inspect.isawaitable(result) else _returned(node, result)
+
+
+def _taken(node: NodeLike, index: int, grad: Any, metadata: InputMetadata | None) -> Any:
+    """Return a gradient as the body takes it, or raise."""
+    if grad is None:
+        return None
+    where = f"gradient {index} of {identify(node)}"
+    if not (isinstance(grad, TensorBase) or (hasattr(grad, "dtype") and hasattr(grad, "shape"))):
+        raise ArgumentTypeError(
+            f"{where} must be a tensor, an array or None, not {describe(grad)}: write np.asarray(...)"
+        )
+    if metadata is None:
+        return grad
+    if metadata.was_default_constructed:
+        raise InvalidGradientError(f"{where} belongs to an output that has none: pass None")
+    fitted: Any = fit(grad, metadata) if grad.shape == metadata.shape else ""
+    if isinstance(fitted, str) or (isinstance(grad, TensorBase) and metadata.device not in (None, grad._device)):
+        raise InvalidGradientError(
+            f"{where} is {describe(grad)}, and the output that it belongs to has shape {metadata.shape}, dtype "
+            f"{metadata.dtype} and device '{metadata.device}': pass one that fits"
+        )
+    return fitted
+
+
+async def _awaited(node: NodeLike, result: Awaitable[Any]) -> Any:
+    return _returned(node, await result)
+
+
+def _returned(node: NodeLike, result: Any) -> Any:
+    if not isinstance(result, (tuple, list)):
+        raise GradientTypeError(
+            f"{identify(node)} returned {describe(result)}: apply must return a tuple with a gradient for each input"
+        )
+    if len(result) != len(node.next_nodes):
+        raise InvalidGradientError(
+            f"{identify(node)} returned {values.counted(len(result), 'gradient')}, and has "
+            f"{values.counted(len(node.next_nodes), 'edge')}: return one for each, None where there is none"
+        )
+    grads = []
+    for index, (target, input_nr, grad) in enumerate(zip(node.next_nodes, node.input_nrs, result, strict=True)):
+        fitting = grad
+        if grad is not None and target is not None:
+            fitting = conform(node, index, target, input_nr, grad)
+        grads.append(values.wrap(fitting, node.device))
+    return grads[0] if len(grads) == 1 else tuple(grads)

@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, final
 
+from ..arguments import describe
 from ..context import CURRENT_GRAPH_TASK, is_kind
 from ..errors import ArgumentError, ArgumentTypeError, HookTypeError, RequiresGradError
-from .tracked import Tracked
-from .values import describe
+from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from .hooks import RemovableHandle
@@ -21,7 +21,7 @@ __all__ = ["MultiGradHandle", "register_multi_grad_hook"]
 
 
 def register_multi_grad_hook(
-    tensors: Iterable[Tracked], fn: Callable[[Any], Any], mode: str = "all"
+    tensors: Iterable[TensorBase], fn: Callable[[Any], Any], mode: str = "all"
 ) -> MultiGradHandle:
     """Call `fn` once in each backward, when it has computed the gradients of `tensors`.
 
@@ -148,7 +148,7 @@ class _All(_Arrivals):
 
     __slots__ = ("_nodes",)
 
-    def __init__(self, tensors: tuple[Tracked, ...]) -> None:
+    def __init__(self, tensors: tuple[TensorBase, ...]) -> None:
         super().__init__()
         self._nodes = tuple(map(_node_finder, tensors))
 
@@ -183,20 +183,20 @@ class _Gathered:
         self.grads: list[Any] = [None] * length
 
 
-def _checked(tensors: Iterable[Tracked], mode: str) -> tuple[Tracked, ...]:
+def _checked(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase, ...]:
     """Return the tensors to observe; with "any", those that require grad.
 
     Raises:
         ArgumentTypeError: they are no tensors, or a lone one.
         RequiresGradError: one does not require grad; with "any", none does.
     """
-    if isinstance(tensors, Tracked) or not isinstance(tensors, Iterable):
+    if isinstance(tensors, TensorBase) or not isinstance(tensors, Iterable):
         raise ArgumentTypeError(
             f"a multi-grad hook takes a sequence of tensors, not {describe(tensors)}: write [t], or t.register_hook(fn)"
         )
     observed = tuple(tensors)
     for index, tensor in enumerate(observed):
-        if not isinstance(tensor, Tracked):
+        if not isinstance(tensor, TensorBase):
             raise ArgumentTypeError(f"tensor {index} of a multi-grad hook must be a Tensor, not {describe(tensor)}")
         if mode == "all" and not tensor._requires_grad():
             raise RequiresGradError(
@@ -237,7 +237,7 @@ async def _dropped(result: Awaitable[Any]) -> None:
     await result
 
 
-def _node_finder(tensor: Tracked) -> Callable[[], Node | None]:
+def _node_finder(tensor: TensorBase) -> Callable[[], Node | None]:
     """Return what finds the node at which the gradient of `tensor` arrives; None where no graph holds one.
 
     It holds nothing: the node holds its hooks, and with them what this returns. A leaf gets another node each time

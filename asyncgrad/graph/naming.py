@@ -1,11 +1,16 @@
-"""What errors and notes call a node and a hook."""
+"""What errors and notes call a node, a hook and a function."""
 
 from __future__ import annotations
 
 import functools
+import sys
+import sysconfig
+from types import FrameType
 from typing import Any
 
-__all__ = ["HIGHEST_NUMBER", "identify", "name_hook", "number_of", "place_of"]
+import numpy as np
+
+__all__ = ["HIGHEST_NUMBER", "calling_function", "identify", "name_hook", "number_of", "place_of", "ufunc_name"]
 
 #: The sequence number of a leaf's AccumulateGrad, which runs ahead of all other nodes, as in PyTorch.
 HIGHEST_NUMBER = 2**64 - 1
@@ -37,3 +42,67 @@ def name_hook(hook: Any) -> str:
     while isinstance(hook, functools.partial):
         hook = hook.func
     return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"
+
+
+#: Where the code of libraries lies; what lies elsewhere is the user's.
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def ufunc_name(ufunc: np.ufunc) -> str:
+    """Return the name of a ufunc with its module, as in scipy.special.erf; it does not know that itself."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        return f"numpy.{name}"
+    modules = [
+        module
+        for module, contents in list(sys.modules.items())
+        if getattr(contents, "__dict__", {}).get(name) is ufunc and not _is_private(module)
+    ]
+    return f"{min(modules, key=len)}.{name}" if modules else name
+
+
+def calling_function(depth: int = 1) -> str | None:
+    """Return the name of the library's function that has led to here; None where the user's own code has.
+
+    Args:
+        depth: how many frames to leave out, the caller's being one.
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)
+    root = "" if frame is None else _root(frame)
+    entries: list[tuple[str, str]] = []
+    while frame is not None and _root(frame) == root and frame.f_code.co_filename.startswith(_LIBRARIES):
+        for name in frame.f_code.co_freevars:
+            # The function that a wrapper stands for.
+            wrapped = frame.f_locals.get(name)
+            entries.append((str(getattr(wrapped, "__module__", "")), getattr(wrapped, "__qualname__", name)))
+        entries.append((str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname))
+        frame = frame.f_back
+    for module, name in reversed(entries):
+        shown = _shortest(module, name.partition(".")[0])
+        # What wraps a function has a name that nobody can look up.
+        if shown is not None:
+            return f"{shown}.{name}"
+    return f"{_public(entries[-1][0])}.{entries[-1][1]}" if entries else None
+
+
+def _shortest(module: str, name: str) -> str | None:
+    """Return the outermost public package that has what is called so in a module: numpy has numpy._core.numeric's."""
+    meant = getattr(sys.modules.get(module), name, None)
+    parts = _public(module).split(".")
+    packages = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    if meant is None:
+        # As of a method whose class lies elsewhere.
+        return next((package for package in reversed(packages) if hasattr(sys.modules.get(package), name)), None)
+    return next((package for package in packages if getattr(sys.modules.get(package), name, None) is meant), None)
+
+
+def _public(module: str) -> str:
+    return ".".join(part for part in module.split(".") if not part.startswith("_"))
+
+
+def _root(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _is_private(module: str) -> bool:
+    return any(part.startswith("_") for part in module.split("."))

@@ -1,51 +1,57 @@
 """Node and Edge: the backward functions of a graph and how gradients flow between them.
 
-A node is slim, since a graph holds one for each operation: its edges are two tuples, what only a few
-nodes have (hooks, metadata, stacks) hangs on `special`, which is None on all others. A node is linked to
-others through slots only, never through closures or frames, so that dropping a deep graph does not recurse.
+A node is slim, since a graph holds one for each operation: its edges are two tuples, and what only a few nodes have
+(hooks, metadata, stacks) is in its NodeMeta, which is None on all others. A node is linked to others through slots
+only, never through closures or frames, so that dropping a deep graph does not recurse.
+
+The edges of a node are fixed once a node leads to it: what that one leads to, and its topological number, never
+change, all of it is older than that one, and a cycle is impossible.
 """
 
 from __future__ import annotations
 
 import inspect
 import itertools
+import operator
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from ..arguments import describe
 from ..context import CURRENT_GRAPH_TASK
-from ..errors import ArgumentError, ArgumentTypeError
-from .compiled_args import Compilable
+from ..errors import ArgumentError, ArgumentTypeError, GraphError, IndexRangeError
+from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
-from .direct_call import call_node
-from .edges import Edge, WithEdges, checked_edge, output_indices
-from .heavy import MayBeHeavy
 from .hooks import HookList, RemovableHandle
-from .metadata import InputMetadata
-from .naming import HIGHEST_NUMBER
-from .on_stream import OnStream
-from .packed import Packed
-from .saved_tensor import SavedTensor, all_saved_by
-from .special import Special
-from .values import describe
+from .metadata import InputMetadata, call_node
+from .naming import HIGHEST_NUMBER, identify
+from .packed import Packed, SavedTensor, all_saved_by
+from .tensor_base import TensorBase
+from .values import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized
 
+    from .hooks import HookList
+    from .lowering import BodySource, CompiledArgs
+    from .metadata import InputMetadata
     from .saved import Saved
 
 __all__ = [
-    "LEAF_ORDER",
-    "MAIN_THREAD",
     "Edge",
     "GradientEdge",
+    "LEAF_ORDER",
+    "MAIN_THREAD",
     "Node",
+    "NodeMeta",
     "THREADS",
-    "Special",
     "TraceableNode",
-    "became_special",
+    "metas_added",
+    "checked_edge",
     "next_order",
+    "output_indices",
 ]
+
 
 #: Sequence numbers count up over the whole process; `order` is their negative, so that a heap of orders
 #: pops the newest node first.
@@ -54,12 +60,12 @@ next_order = itertools.count(0, -1).__next__
 #: Order of AccumulateGrad: ahead of every node.
 LEAF_ORDER = -HIGHEST_NUMBER
 
-#: Held while a node is given its Special.
+#: Held while a node is given its NodeMeta.
 _MAKING_SPECIAL = threading.Lock()
 
-#: How many nodes have become special after they were made: where that has changed, a backward that let others run
+#: How many nodes have got a NodeMeta after they were made: where that has changed, a backward that let others run
 #: looks again for hooks.
-became_special = [0]
+metas_added = [0]
 
 #: The thread that made every node without a `foreign_thread`.
 MAIN_THREAD = threading.main_thread().ident
@@ -67,6 +73,52 @@ MAIN_THREAD = threading.main_thread().ident
 #: The threads that `threading` knows, for the drivers of primitives: while there is one alone, they need not ask which
 #: it is, which would cost 3 % of a small operation. (A thread that only C code knows is so taken for the main one.)
 THREADS: Sized = getattr(threading, "_active", (None, None))
+
+
+@final
+class NodeMeta:
+    """What few nodes have. A node with a NodeMeta takes the engine's slow path."""
+
+    __slots__ = (
+        "contention",
+        "holder",
+        "input_metadata",
+        "metadata",
+        "post_hooks",
+        "pre_hooks",
+        "retains_grad_hooks",
+        "stream",
+        "tensor_pre_hooks",
+    )
+
+    def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
+        #: Of a node with several inputs, or one made by `Node.__init__`; None where the node's own slots say it.
+        self.input_metadata = input_metadata
+        self.metadata: dict[Any, Any] | None = None
+        #: Tensor hooks by input, as (input_nr, hooks of that tensor), in order of first registration.
+        self.tensor_pre_hooks: list[tuple[int, HookList]] = []
+        #: The tensors (weakly) that keep the gradient of an input, by input.
+        self.retains_grad_hooks: dict[int, Any] = {}
+        self.pre_hooks: HookList | None = None
+        self.post_hooks: HookList | None = None
+        #: The current stream of the device where the node was made; None where that was the default one.
+        self.stream: Any = None
+        #: The lock: the GraphTask whose NodeTask is inside, and what there is where several are concerned.
+        self.holder: Any = None
+        self.contention: Any = None
+
+
+class Edge(NamedTuple):
+    """Where a gradient flows: to input `input_nr` of `node`; a None node drops it.
+
+    Example:
+        >>> from asyncgrad.graph import Edge
+        >>> Edge(None, 0).node is None
+        True
+    """
+
+    node: Node | None
+    input_nr: int
 
 
 class GradientEdge(NamedTuple):
@@ -83,7 +135,7 @@ class GradientEdge(NamedTuple):
     output_nr: int
 
 
-class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
+class Node:
     """Abstract: one backward function. It turns the gradients of a forward's outputs into those of its inputs.
 
     A subclass implements `apply`, as a function or an `async def`. Calling a node, `node(*grads)`, runs that alone,
@@ -114,9 +166,12 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
         "device",
         "dtype",
         "foreign_thread",
+        "has_parent",
+        "input_nrs",
+        "meta",
+        "next_nodes",
         "order",
         "shape",
-        "special",
     )
 
     #: Whether `apply` is an `async def`.
@@ -126,19 +181,30 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
     #: Whether what the node keeps for `apply` is nothing but saved tensors and what settles the graph's structure, so
     #: that a trace may pass it in anew. Only a traceable node can say so.
     passes_state_transparently = False
+    #: Whether `apply` must run in the thread of the event loop that the backward is awaited on, however long it takes:
+    #: it may use that loop, or what only that thread may touch. Otherwise a worker thread may run it.
+    stays_on_loop = False
 
+    #: Whether `when_unpacked` tells waiting for what was saved from computing with it. Otherwise `apply` does both.
+    unpacks_apart = False
+
+    #: For each edge, the node it leads to (None drops the gradient) and which of its inputs.
+    next_nodes: tuple[Node | None, ...]
+    input_nrs: tuple[int, ...]
+    #: True once a node that leads here has been made; not there before, to cost nothing.
+    has_parent: bool
     #: Negative sequence number.
     order: int
     #: The thread that made the node; not there where that was the main one.
     foreign_thread: int
     #: Of the single forward output. A node with any other number of outputs has None and `input_metadata`,
-    #: and a Special.
+    #: and a NodeMeta.
     shape: tuple[int, ...] | None
     dtype: Any
     device: Any
     #: None on a *plain* node: one with a single input, whose body is `node.plan.run(node, grad, release)`, a
     #: synchronous function that no user wrote. The engine calls that directly; every other node runs as a NodeTask.
-    special: Special | None
+    meta: NodeMeta | None
 
     def __init__(
         self, edges: Sequence[Edge | None] = (), input_metadata: Sequence[InputMetadata | None] = (None,)
@@ -152,7 +218,7 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
         self.shape = None
         self.dtype = None
         self.device = next((metadata.device for metadata in input_metadata if metadata is not None), None)
-        self.special = Special(tuple(input_metadata))
+        self.meta = NodeMeta(tuple(input_metadata))
         announce(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -201,9 +267,9 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
         """For each forward output, what its gradient must look like."""
-        special = self.special
-        if special is not None and special.input_metadata is not None:
-            return special.input_metadata
+        meta = self.meta
+        if meta is not None and meta.input_metadata is not None:
+            return meta.input_metadata
         return (None if self.shape is None else InputMetadata(self.shape, self.dtype, self.device),)
 
     @property
@@ -223,8 +289,8 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
                 f"the sequence number of {self.name} is from 0 up to {-LEAF_ORDER}, at which a node runs ahead of "
                 f"all others, not {number}"
             )
-        # Where the engine meets a Special it counts, and trusts no order any more.
-        self.make_special()
+        # Where the engine meets a NodeMeta it counts, and trusts no order any more.
+        self.make_meta()
         self.order = -number
 
     @property
@@ -235,23 +301,165 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
     @property
     def metadata(self) -> dict[Any, Any]:
         """A dictionary for users to note things in."""
-        special = self.make_special()
-        if special.metadata is None:
-            special.metadata = {}
-        return special.metadata
+        meta = self.make_meta()
+        if meta.metadata is None:
+            meta.metadata = {}
+        return meta.metadata
 
-    def make_special(self) -> Special:
+    def make_meta(self) -> NodeMeta:
         """Return what few nodes have, made now if this node had none."""
-        special = self.special
-        if special is None:
-            made = Special()
+        meta = self.meta
+        if meta is None:
+            made = NodeMeta()
             # Another thread may have come as far: there is one lock, and one place for hooks.
             with _MAKING_SPECIAL:
-                special = self.special
-                if special is None:
-                    special = self.special = made
-                    became_special[0] += 1
-        return special
+                meta = self.meta
+                if meta is None:
+                    meta = self.meta = made
+                    metas_added[0] += 1
+        return meta
+
+    @property
+    def next_edges(self) -> tuple[Edge, ...]:
+        """For each forward input, where its gradient flows."""
+        return tuple(map(Edge, self.next_nodes, self.input_nrs))
+
+    @property
+    def topological_nr(self) -> int:
+        """The length of the longest path from here: no path leads to a node with as high a number.
+
+        Counted when it is asked for, in a time that grows with the graph.
+        """
+        numbers: dict[Any, int] = {}
+        stack: list[Any] = [self]
+        while stack:
+            node = stack[-1]
+            targets = [target for target in node.next_nodes if target is not None]
+            missing = [target for target in targets if target not in numbers]
+            if missing:
+                stack += missing
+            else:
+                numbers[stack.pop()] = max((numbers[target] + 1 for target in targets), default=0)
+        return numbers[self]
+
+    def is_held(self) -> bool:
+        """Tell whether a node has ever been made that leads to this one; then its edges cannot change any more."""
+        return getattr(self, "has_parent", False)
+
+    def set_next_edge(self, index: int, edge: Edge | None) -> None:
+        """Let the gradient of forward input `index` flow along another edge.
+
+        Args:
+            index: which forward input.
+            edge: an Edge or a GradientEdge; None drops the gradient.
+
+        Raises:
+            GraphError: the node has a parent already, or has no gradient for that input to give.
+
+        Source: Node::set_next_edge of PyTorch.
+        """
+        index = _index(self, index)
+        self._set_edges({index: edge}, len(self.next_nodes))
+
+    def set_next_edges(self, edges: Iterable[Edge | None]) -> None:
+        """Replace all edges: one for each forward input.
+
+        Args:
+            edges: Edges or GradientEdges; None drops a gradient. As many as the body returns gradients; only a node
+                of your own may get another number of them.
+
+        Raises:
+            GraphError: the node has a parent already, or cannot have these edges.
+
+        Source: Node::set_next_edges of PyTorch.
+        """
+        given = dict(enumerate(edges))
+        if len(given) != len(self.next_nodes):
+            self._must_be_own(f"get {counted(len(given), 'edge')} in place of {len(self.next_nodes)}")
+        self._set_edges(given, len(given))
+
+    def add_next_edge(self, edge: Edge | None) -> None:
+        """Add an edge behind the others of a node of your own, whose body returns one more gradient for it.
+
+        Raises:
+            GraphError: the node has a parent already, or an operation made it.
+
+        Source: Node::add_next_edge of PyTorch.
+        """
+        self._must_be_own("get one more edge")
+        count = len(self.next_nodes)
+        self._set_edges({count: edge}, count + 1)
+
+    def add_input_metadata(self, metadata: InputMetadata | TensorBase | None) -> int:
+        """Add an input to a node of your own, for one more forward output; return which input it is.
+
+        Args:
+            metadata: what its gradient must look like: an InputMetadata, or a tensor that it is to fit. None accepts
+                anything; `InputMetadata()` is a slot for an output that has no gradient, and accepts nothing.
+
+        Raises:
+            GraphError: an operation made the node.
+
+        Source: Node::add_input_metadata of PyTorch.
+        """
+        self._must_be_own("get one more input")
+        if isinstance(metadata, TensorBase):
+            metadata = InputMetadata(metadata._data.shape, metadata._data.dtype, metadata._device)
+        elif metadata is not None and not isinstance(metadata, InputMetadata):
+            raise ArgumentTypeError(
+                f"an input is described by an InputMetadata or a tensor, not {describe(metadata)}: "
+                "write InputMetadata(shape, dtype, device), or None for one that accepts anything"
+            )
+        meta = self.meta
+        assert meta is not None
+        inputs = meta.input_metadata
+        assert inputs is not None
+        meta.input_metadata = (*inputs, metadata)
+        if self.device is None and metadata is not None:
+            self.device = metadata.device
+        return len(inputs)
+
+    def computes_output(self, index: int) -> bool:
+        """Tell whether the body can give a gradient for forward input `index`, were an edge to lead on from it."""
+        return True
+
+    def _must_be_own(self, change: str) -> None:
+        if self.meta is None or self.meta.input_metadata is None:
+            raise GraphError(
+                f"{identify(self)} cannot {change}: the operation that made it settles what it takes and returns. "
+                "Put a node of your own, a subclass of ag.extend.Node, before or behind it"
+            )
+
+    def _set_edges(self, changed: dict[int, Edge | None], count: int) -> None:
+        """Set some of the edges, of which there are `count` afterwards, and all that follows from them."""
+        if self.is_held():
+            raise GraphError(
+                f"the edges of {identify(self)} are fixed: a node leads to it, and relies on where this one "
+                "leads. Set edges before any node leads here"
+            )
+        nodes, input_nrs = list(self.next_nodes[:count]), list(self.input_nrs[:count])
+        nodes += [None] * (count - len(nodes))
+        input_nrs += [0] * (count - len(input_nrs))
+        for index, edge in changed.items():
+            nodes[index], input_nrs[index] = checked_edge(edge)
+            if nodes[index] is self:
+                raise GraphError(f"an edge of {identify(self)} cannot lead to the node itself")
+            if nodes[index] is not None and not self.computes_output(index):
+                raise GraphError(
+                    f"{identify(self)} was recorded without a gradient for input {index}, which did not require grad: "
+                    "let that input require grad when the operation is called"
+                )
+        # An edge to a newer node is against the order that the engine's fast path trusts. No node leads here
+        # yet: those that will are newer still, so that path comes here, and sees this, before it runs anything below.
+        self.make_meta()
+        self.connect(tuple(nodes), tuple(input_nrs))
+
+    def connect(self, nodes: tuple[Node | None, ...], input_nrs: tuple[int, ...]) -> None:
+        """Take these for edges, unchecked."""
+        self.next_nodes, self.input_nrs = nodes, input_nrs
+        for node in nodes:
+            if node is not None:
+                node.has_parent = True
 
     def should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
         """Tell whether the gradient of a forward input, or of any of several, flows anywhere.
@@ -296,10 +504,10 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
             >>> x.grad.item()
             6.0
         """
-        special = self.make_special()
-        if special.pre_hooks is None:
-            special.pre_hooks = HookList()
-        return special.pre_hooks.add(hook)
+        meta = self.make_meta()
+        if meta.pre_hooks is None:
+            meta.pre_hooks = HookList()
+        return meta.pre_hooks.add(hook)
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(outputs, grads)` after each run of the body: what it returned, and what it had taken.
@@ -320,10 +528,10 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
             ...     ag.sync.backward(y)
             3.0 1.0
         """
-        special = self.make_special()
-        if special.post_hooks is None:
-            special.post_hooks = HookList()
-        return special.post_hooks.add(hook)
+        meta = self.make_meta()
+        if meta.post_hooks is None:
+            meta.post_hooks = HookList()
+        return meta.post_hooks.add(hook)
 
     def __call__(self, *grads: Any) -> Any:
         """Run the body on gradients of the forward outputs; return those of the inputs, a tuple unless it is one.
@@ -371,6 +579,91 @@ class Node(Compilable, OnStream, WithEdges, MayBeHeavy):
     def will_release_variables(self) -> None:
         """Called before a body that runs for the last time."""
 
+    @property
+    def stream(self) -> Any:
+        """The stream that the body runs on: the current one of the node's device when the node was made.
+
+        None where that was the default stream and the device's work has been done when a call returns, or where the
+        node has no device. A leaf's is that of the operation that used it first.
+
+        Source: the stream in the first InputMetadata of a node in PyTorch.
+        """
+        meta, device = self.meta, self.device
+        if meta is not None and meta.stream is not None:
+            return meta.stream
+        return device.default_stream() if device is not None and device.is_asynchronous else None
+
+    async def when_unpacked(self, grads: tuple[Any, ...]) -> Callable[[], Any]:
+        """Return what does the rest of `apply(grads)`, in any thread, once all that was saved has come."""
+        raise NotImplementedError(f"{type(self).__name__} unpacks_apart, and must implement when_unpacked")
+
+    def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
+        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        return (self.name, type(self), *map(array_kind, grads)), 1e-4
+
+    def note_slow(self) -> None:
+        """Called where the time budget of a backward has been spent in, or just before, a run of this plain node.
+
+        If its arrays are large, every body looks at the sizes of its own from now on.
+        """
+        if size_of(self) >= LARGE:
+            expect_large_arrays()
+
+    def note_cheap(self) -> None:
+        """Called where runs of this kind have been measured, and are short."""
+
+    def compiled_args(self, args: CompiledArgs) -> None:
+        """Collect into `args` all that a run of this node depends on, save the values in its arrays.
+
+        A compiled backward is used again for a graph whose nodes collect the same. Override it, and call `super()`,
+        where the body reads something else, for example a factor: `args.collect(self.factor)`.
+
+        Source: Node::compiled_args of PyTorch.
+        """
+        meta = self.meta
+        args.collect((type(self), self.is_async, self.is_traceable, self.num_outputs))
+        args.collect_metadata(self.input_metadata)
+        args.collect(self.device)
+        args.collect_saved(
+            None
+            if (saved := self.saved_entries()) is None
+            else [entry if isinstance(entry, Packed) else entry.tensor for entry in saved]
+        )
+        if meta is not None:
+            args.collect_hooks(meta.pre_hooks)
+            args.collect_hooks(meta.post_hooks)
+            for input_nr, hooks in meta.tensor_pre_hooks:
+                args.collect(input_nr)
+                args.collect_hooks(hooks)
+            args.collect(tuple(meta.retains_grad_hooks))
+
+    def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> Any:
+        """Return what `apply(grads)` does, with `saved` in place of the tensors that the node has saved.
+
+        Args:
+            grads: as for `apply`.
+            saved: a tensor or array for each entry of `saved_tensors`, in order.
+
+        Raises:
+            NotImplementedError: the node saves tensors, and does not say how to swap them.
+
+        Source: Node::apply_with_saved of PyTorch.
+        """
+        if saved or self.saved_entries():
+            raise NotImplementedError(
+                f"{type(self).__name__} saves tensors, and must implement apply_with_saved(grads, saved)"
+            )
+        return self.apply(grads)
+
+    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
+        """Return this plain node's body as source; None where there is none, and the engine is to run the node.
+
+        Args:
+            wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
+            defined: for each input, whether a gradient arrives there.
+        """
+        return None
+
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
@@ -395,3 +688,63 @@ class TraceableNode(Node):
     __slots__ = ()
 
     is_traceable = True
+
+
+def checked_edge(edge: Any) -> tuple[Node | None, int]:
+    """Return what an edge leads to.
+
+    Raises:
+        ArgumentTypeError: it is no edge.
+        IndexRangeError: its node has no such input.
+    """
+    if edge is None:
+        return None, 0
+    if not isinstance(edge, tuple) or len(edge) != 2 or not isinstance(edge[0], Node | None):
+        raise ArgumentTypeError(
+            f"an edge is an Edge, a GradientEdge or None, not {describe(edge)}: write Edge(node, input_nr), or "
+            "ag.graph.get_gradient_edge(tensor)"
+        )
+    node, input_nr = edge
+    if type(input_nr) is not int:
+        raise ArgumentTypeError(f"the input_nr of an edge is an int, not {describe(input_nr)}: write Edge(node, 0)")
+    if node is not None and not 0 <= input_nr < node.num_inputs:
+        raise IndexRangeError(
+            f"an edge leads to input {input_nr} of {identify(node)}, which has {counted(node.num_inputs, 'input')}"
+        )
+    return node, input_nr
+
+
+def output_indices(node: Node, given: Iterable[Any]) -> Iterator[int]:
+    """Give the indices of edges that ints, pairs `(start, end)`, and sequences of these name.
+
+    Raises:
+        IndexRangeError: the node has no such edge.
+        ArgumentTypeError: something else is among them.
+    """
+    count = len(node.next_nodes)
+    for item in given:
+        if hasattr(item, "__index__"):
+            yield _index(node, item)
+        elif not isinstance(item, Iterable) or isinstance(item, str):
+            raise ArgumentTypeError(
+                f"forward inputs are named by an index or a pair (start, end), not {describe(item)}: "
+                "write should_compute_output(0) or should_compute_output((0, 2))"
+            )
+        elif isinstance(item, tuple) and len(item) == 2 and all(hasattr(bound, "__index__") for bound in item):
+            start, end = map(operator.index, item)
+            if not 0 <= start <= end <= count:
+                raise IndexRangeError(
+                    f"({start}, {end}) is no range among the {counted(count, 'edge')} of {identify(node)}"
+                )
+            yield from range(start, end)
+        else:
+            yield from output_indices(node, item)
+
+
+def _index(node: Node, index: Any) -> int:
+    if not hasattr(index, "__index__") or isinstance(index, bool):
+        raise ArgumentTypeError(f"an edge is named by an int, not {describe(index)}: write node.set_next_edge(0, edge)")
+    count = len(node.next_nodes)
+    if not 0 <= (number := operator.index(index)) < count:
+        raise IndexRangeError(f"{identify(node)} has {counted(count, 'edge')}, and none of them is number {number}")
+    return number

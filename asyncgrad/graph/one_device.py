@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import DeviceError
-from .tracked import Tracked
+from .tensor_base import TensorBase
 
 __all__ = ["check_one_device", "mixed_devices", "several_met"]
 
@@ -14,7 +14,7 @@ __all__ = ["check_one_device", "mixed_devices", "several_met"]
 several_met = [False]
 
 
-def mixed_devices(name: str, first: Tracked, second: Tracked) -> DeviceError:
+def mixed_devices(name: str, first: TensorBase, second: TensorBase) -> DeviceError:
     """Return the error for operands on two devices."""
     return DeviceError(
         f"{name} got tensors on '{first._device}' and on '{second._device}': "
@@ -32,9 +32,9 @@ def check_one_device(name: str, *values: Any) -> None:
         _check(name, values, None)
 
 
-def _check(name: str, values: Iterable[Any], first: Tracked | None) -> Tracked | None:
+def _check(name: str, values: Iterable[Any], first: TensorBase | None) -> TensorBase | None:
     for value in values:
-        if isinstance(value, Tracked):
+        if isinstance(value, TensorBase):
             if first is None:
                 first = value
             elif value._device is not first._device:

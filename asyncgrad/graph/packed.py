@@ -11,24 +11,34 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+from ..arguments import describe
 from ..context import SAVED_TENSORS_HOOKS, is_kind, set_grad_mode
 from ..errors import ChangedTensorError, HookError, HookTypeError
 from .background import background
 from .creation import observe_nodes
-from .memory import SavedMemory
 from .naming import identify, name_hook
 from .read_ahead import claim
-from .saved import Saved, changed, output_alias, unpacked, version_of
-from .tracked import Tracked
-from .values import describe, wrap
+from .saved import (
+    Saved,
+    SavedMemory,
+    changed_error,
+    check_version,
+    output_alias,
+    released_error,
+    unpack_saved,
+    version_of,
+)
+from .tensor_base import TensorBase
+from .values import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from .background import Work
-    from .node import Node
+    from .node_like import NodeLike
+    from .saved import Saved
 
-__all__ = ["Keeper", "PackHooks", "Packed", "abandon", "unpack_all"]
+__all__ = ["Keeper", "PackHooks", "Packed", "SavedTensor", "abandon", "all_saved_by", "unpack_all", "unpack_now"]
 
 
 @final
@@ -82,11 +92,11 @@ class PackHooks:
         """Note the end of a pack."""
         self.running.pop(work, None)
 
-    def pack_saved(self, node: Node) -> None:
-        """Pack all that a new node has saved; it becomes special, since unpacking is no plain work."""
+    def pack_saved(self, node: NodeLike) -> None:
+        """Pack all that a new node has saved; it gets a NodeMeta, since unpacking is no plain work."""
         for index, saved in enumerate(node.saved_entries() or ()):
             if isinstance(saved, Saved) and saved.tensor is not None:
-                node.make_special()
+                node.make_meta()
                 node.keep_packed(index, Packed(node, saved, saved.tensor, self))
 
 
@@ -97,10 +107,10 @@ class Keeper(Protocol):
     def unpacks_async(self) -> bool:
         """Whether what `unpack` returns has to be awaited."""
 
-    def pack_saved(self, node: Node) -> None:
+    def pack_saved(self, node: Any) -> None:
         """See what a new node has saved, and make a Packed of what is to be kept here."""
 
-    def keep(self, node: Node, shown: Tracked) -> Any:
+    def keep(self, node: Any, shown: TensorBase) -> Any:
         """Return what stands for a tensor that `node` saves."""
 
     def unpack(self, kept: Any) -> Any:
@@ -120,7 +130,7 @@ class Packed:
 
     __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_memory", "_shape", "_work", "place")
 
-    def __init__(self, node: Node, saved: Saved, shown: Tracked, hooks: PackHooks | Keeper) -> None:
+    def __init__(self, node: NodeLike, saved: Saved, shown: TensorBase, hooks: PackHooks | Keeper) -> None:
         self._work: Work | None = None
         self._hooks: PackHooks | Keeper = hooks
         self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
@@ -130,7 +140,7 @@ class Packed:
         self._memory = SavedMemory(shown, saved.version)
         self._kept = self._pack(node, shown, hooks) if isinstance(hooks, PackHooks) else hooks.keep(node, shown)
 
-    def _pack(self, node: Node, shown: Tracked, hooks: PackHooks) -> Any:
+    def _pack(self, node: NodeLike, shown: TensorBase, hooks: PackHooks) -> Any:
         hook = hooks.pack
         before = version_of(shown)
         context = contextvars.copy_context()
@@ -195,11 +205,11 @@ class Packed:
         result = self._hooks.unpack(self._kept) if self._work is None else self._call_unpack(work)
         return await result if inspect.isawaitable(result) else result
 
-    async def restore_later(self, result: Awaitable[Any], node: Node) -> Any:
+    async def restore_later(self, result: Awaitable[Any], node: NodeLike) -> Any:
         """Return what `restore` does, once there is a result."""
         return self.restore(await result, node)
 
-    def restore(self, result: Any, node: Node) -> Any:
+    def restore(self, result: Any, node: NodeLike) -> Any:
         """Check what the unpack hook returned; return it with the place in the graph that the saved tensor had.
 
         Raises:
@@ -209,7 +219,7 @@ class Packed:
         """
         tensor = wrap(result, self._device)
         name = f"unpack {name_hook(self._hooks.unpack)} of {identify(node)}"
-        if not isinstance(tensor, Tracked):
+        if not isinstance(tensor, TensorBase):
             raise HookTypeError(
                 f"{name} returned {describe(result)}: return the tensor that was packed, or its array, of shape "
                 f"{self._shape} and dtype {self._dtype}"
@@ -230,7 +240,7 @@ class Packed:
         if version != self._memory.version:
             maker = (node if producer is None and output_nr is not None else producer, output_nr or 0)
             hint = f"{name} brought it back as it is now: let pack copy, t.copy(), or change a copy, t = t.copy()"
-            raise changed(node, tensor, maker, version, self._memory.version, hint)
+            raise changed_error(node, tensor, maker, version, self._memory.version, hint)
         if producer is not None:
             return output_alias(tensor, producer, output_nr or 0)
         if output_nr is not None:
@@ -249,7 +259,7 @@ class Packed:
             work.cancel()
 
 
-def _called_apart(hook: Callable[[Any], Any], shown: Tracked) -> Any:
+def _called_apart(hook: Callable[[Any], Any], shown: TensorBase) -> Any:
     """Call a pack hook, in a context of its own: nothing is recorded there, and nothing packed in turn."""
     set_grad_mode(False)
     SAVED_TENSORS_HOOKS.set(None)
@@ -257,7 +267,7 @@ def _called_apart(hook: Callable[[Any], Any], shown: Tracked) -> Any:
     return hook(shown)
 
 
-async def _packed_later(kept: Awaitable[Any], shown: Tracked, before: int, name: str) -> Any:
+async def _packed_later(kept: Awaitable[Any], shown: TensorBase, before: int, name: str) -> Any:
     result = await kept
     if version_of(shown) != before:
         raise ChangedTensorError(
@@ -269,7 +279,7 @@ async def _packed_later(kept: Awaitable[Any], shown: Tracked, before: int, name:
     return result
 
 
-def _check_unchanged(shown: Tracked, before: int, name: str) -> None:
+def _check_unchanged(shown: TensorBase, before: int, name: str) -> None:
     if version_of(shown) != before:
         raise HookError(
             f"{name} changed its input in place, a tensor of shape {shown._data.shape} and dtype {shown._data.dtype} "
@@ -277,7 +287,7 @@ def _check_unchanged(shown: Tracked, before: int, name: str) -> None:
         )
 
 
-def unpack_all(node: Node, entries: Iterable[Saved | Packed]) -> Any:
+def unpack_all(node: NodeLike, entries: Iterable[Saved | Packed]) -> Any:
     """Return a list of the tensors; or a coroutine that does, where something has to be waited for.
 
     They are unpacked in order; those that are waited for are waited for side by side.
@@ -287,7 +297,7 @@ def unpack_all(node: Node, entries: Iterable[Saved | Packed]) -> Any:
     try:
         for index, entry in enumerate(entries):
             if isinstance(entry, Saved):
-                found.append(unpacked(node, entry))
+                found.append(unpack_saved(node, entry))
                 continue
             result = entry.begin()
             if inspect.isawaitable(result):
@@ -302,7 +312,7 @@ def unpack_all(node: Node, entries: Iterable[Saved | Packed]) -> Any:
     return _together(node, found, waiting) if waiting else found
 
 
-async def _together(node: Node, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
+async def _together(node: NodeLike, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
     names = [f"unpacking saved tensor {index} of {identify(node)}" for index in waiting]
     coroutines = [entry.restore_later(found[index], node) for index, entry in waiting.items()]
     try:
@@ -326,3 +336,119 @@ def abandon(awaitable: Any) -> None:
         for argument in arguments:
             for each in argument if isinstance(argument, list) else (argument,):
                 abandon(each)
+
+
+@final
+class SavedTensor:
+    """One tensor that a node has saved for its backward: an element of `node.saved_tensors`.
+
+    An input is saved as the tensor itself, and an output of the same node as a detached alias, so that it does not
+    keep its own graph alive. That it has not been written into since is checked each time it is unpacked.
+
+    Source: SavedTensor of PyTorch's `grad_fn._raw_saved_self` and the like.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = x * x
+        >>> first, second = y.grad_fn.saved_tensors
+        >>> first.unpack() is x
+        True
+        >>> first.register_hooks(lambda t: t.numpy().tolist(), lambda numbers: ag.tensor(numbers))
+        >>> ag.sync.backward(y.sum())
+        >>> x.grad.tolist()
+        [2.0, 4.0]
+    """
+
+    __slots__ = ("_index", "_node")
+
+    def __init__(self, node: NodeLike, index: int) -> None:
+        self._node = node
+        self._index = index
+
+    def unpack(self) -> Any:
+        """Return the tensor, with its place in the graph; None where None was saved.
+
+        Raises:
+            ReleasedGraphError: a backward has released it.
+            ChangedTensorError: it was written into since, and no hook has kept a copy.
+            HookError: its hooks have something to wait for, or returned what does not fit.
+        """
+        return unpack_now(self._node, [self._entry()], "await saved.load()")[0]
+
+    async def load(self) -> Any:
+        """Return what `unpack` does; suspends where the hooks have something to wait for."""
+        found = unpack_all(self._node, [self._entry()])
+        return (await found if inspect.isawaitable(found) else found)[0]
+
+    def register_hooks(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+        """Let `pack(tensor)` store the tensor in place of the node, and `unpack(stored)` bring it back.
+
+        `pack` is called once, now, with a detached alias, with recording off; `unpack` in each backward through the
+        node. A write since is an error where `unpack` returns the memory that was packed, and none where it returns a
+        copy. Either may be an `async def`, as in `ag.graph.saved_tensors_hooks`.
+
+        Args:
+            pack: returns anything; it may not write into the tensor.
+            unpack: returns a tensor or an array of the same shape and dtype.
+
+        Raises:
+            HookTypeError: one of them cannot be called.
+            HookError: it has hooks already, or is None; or `pack` wrote into the tensor.
+            ReleasedGraphError: a backward has released it.
+            ChangedTensorError: it was written into since it was saved.
+
+        Source: SavedTensor.register_hooks of PyTorch.
+        """
+        node, index, entry = self._node, self._index, self._entry()
+        hooks = PackHooks(pack, unpack)
+        if isinstance(entry, Packed):
+            raise HookError(
+                f"saved tensor {index} of {identify(node)} has hooks already, and they have taken it: set them once"
+            )
+        if entry.tensor is None:
+            raise HookError(f"saved tensor {index} of {identify(node)} is None: there is nothing to pack")
+        check_version(node, entry.tensor, entry.version)
+        packed = Packed(node, entry, output_alias(entry.tensor), hooks)
+        node.make_meta()
+        node.keep_packed(index, packed)
+
+    def _entry(self) -> Saved | Packed:
+        entries = self._node.saved_entries()
+        if entries is None:
+            raise released_error(self._node)
+        entry: Saved | Packed = entries[self._index]
+        return entry
+
+    def __repr__(self) -> str:
+        return f"<SavedTensor {self._index} of {identify(self._node)}>"
+
+
+def all_saved_by(node: NodeLike) -> tuple[SavedTensor, ...]:
+    """Return a SavedTensor for each tensor that a node has saved; see Node.saved_tensors."""
+    entries = node.saved_entries()
+    if entries is None:
+        raise released_error(node)
+    return tuple(SavedTensor(node, index) for index in range(len(entries)))
+
+
+def unpack_now(node: NodeLike, entries: Iterable[Saved | Packed], instead: str) -> list[Any]:
+    """Return the tensors of saved entries where nothing can be waited for.
+
+    Raises:
+        HookError: there is something to wait for; it names what to write `instead`.
+    """
+    tensors = []
+    for entry in entries:
+        if isinstance(entry, Packed):
+            result = None if entry.may_wait() else entry.begin()
+            if entry.may_wait() or inspect.isawaitable(result):
+                abandon(result)
+                raise HookError(
+                    f"a saved tensor of {identify(node)} has an async pack or unpack hook, which is to be waited for: "
+                    f"write {instead}"
+                )
+            tensors.append(entry.restore(result, node))
+        else:
+            tensors.append(unpack_saved(node, entry))
+    return tensors

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..context import CURRENT_GRAPH_TASK, CURRENT_NODE
 
 if TYPE_CHECKING:
-    from .node import Node
-    from .packed import Packed
+    from .node_like import NodeLike
+
 
 __all__ = ["NO_ROOM", "claim"]
 
@@ -21,7 +21,7 @@ NO_ROOM = object()
 OVERTAKEN = 4
 
 
-def claim(packed: Packed) -> Any:
+def claim(packed: Prefetchable) -> Any:
     """Note that the backward that runs unpacks `packed` now; return what its prefetch hook gave.
 
     The hooks of what comes next are called. Outside of a backward nothing comes next.
@@ -33,6 +33,17 @@ def claim(packed: Packed) -> Any:
     if ahead is None:
         ahead = graph_task.read_ahead = ReadAhead(graph_task, CURRENT_NODE.get())
     return ahead.claim(packed)
+
+
+class Prefetchable(Protocol):
+    """A saved tensor that can be fetched ahead of need: see Packed."""
+
+    @property
+    def ahead(self) -> int:
+        """How many tensors may be fetched and not unpacked when this one comes next."""
+
+    def prefetch(self) -> Any:
+        """Return what the prefetch hook does."""
 
 
 @final
@@ -49,24 +60,24 @@ class ReadAhead:
 
     __slots__ = ("_asked", "_lock", "_shares", "_upcoming")
 
-    def __init__(self, graph_task: Any, node: Node | None) -> None:
+    def __init__(self, graph_task: Any, node: NodeLike | None) -> None:
         #: Bodies may run in several threads, and one thread may be interrupted in here by the garbage collector.
         self._lock = threading.RLock()
-        order: list[Node] = graph_task.execution_order()
+        order: list[NodeLike] = graph_task.execution_order()
         start = next((place for place, each in enumerate(order) if each is node), 0)
         #: With the place in the order of each.
-        self._upcoming: dict[Packed, int] = {}
+        self._upcoming: dict[Prefetchable, int] = {}
         for upcoming in order[start:]:
-            if upcoming.special is not None:
+            if upcoming.meta is not None:
                 for packed in upcoming.needed_packed():
                     if packed.ahead:
                         self._upcoming[packed] = len(self._upcoming)
         #: What has been asked for and not unpacked, with its place and what the hook returned; in order.
-        self._asked: dict[Packed, tuple[int, Any]] = {}
+        self._asked: dict[Prefetchable, tuple[int, Any]] = {}
         #: How many of those share what the hook returned, by its id: together they count as one.
         self._shares: Counter[int] = Counter()
 
-    def claim(self, packed: Packed) -> Any:
+    def claim(self, packed: Prefetchable) -> Any:
         """Return what the prefetch hook of `packed` gave, and forget it; ask for what comes next."""
         with self._lock:
             place = self._upcoming.pop(packed, None)
@@ -97,7 +108,7 @@ class ReadAhead:
                 asked[packed] = position, given
                 self._shares[id(given)] += 1
 
-    def _forget(self, packed: Packed) -> tuple[int, Any]:
+    def _forget(self, packed: Prefetchable) -> tuple[int, Any]:
         place, given = self._asked.pop(packed, (-1, None))
         shares = self._shares[id(given)] - 1
         if shares > 0:

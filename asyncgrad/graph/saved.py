@@ -1,27 +1,32 @@
-"""What nodes save for their backward: version checks and the errors for what is gone or changed."""
+"""What nodes save for their backward: entries, the check of versions, the errors for what is gone or changed."""
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import ChangedTensorError, ReleasedGraphError
 from .naming import identify
-from .tracked import Tracked
+from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .node import Node
+    from .node_like import NodeLike
+    from .tensor_base import TensorBase
 
 __all__ = [
     "Saved",
-    "changed",
+    "SavedMemory",
+    "changed_error",
     "check_version",
-    "detached",
+    "detached_error",
     "output_alias",
-    "released",
-    "unpacked",
+    "released_error",
+    "unpack_saved",
     "version_of",
     "versions_of",
     "with_versions",
@@ -31,16 +36,16 @@ __all__ = [
 class Saved(NamedTuple):
     """A saved tensor: an input itself, or a detached alias of output `output_nr` (no cycle through the node)."""
 
-    tensor: Tracked | None
+    tensor: TensorBase | None
     version: int = 0
     output_nr: int | None = None
-    #: What had made the tensor, where it is no output.
-    producer: Node | None = None
-    #: Where it is a leaf that requires grad.
-    accumulator: Node | None = None
+    #: The Node that had made the tensor, where it is no output.
+    producer: Any = None
+    #: The AccumulateGrad of a leaf that requires grad.
+    accumulator: Any = None
 
     @property
-    def place(self) -> tuple[int | None, Node | None, Node | None]:
+    def place(self) -> tuple[int | None, Any, Any]:
         """Which output of the node that saved it the tensor is, or of its producer; its producer; its accumulator."""
         output_nr = self.output_nr
         if output_nr is None and self.tensor is not None and self.producer is not None:
@@ -48,14 +53,14 @@ class Saved(NamedTuple):
         return output_nr, self.producer, self.accumulator
 
 
-def version_of(tensor: Tracked) -> int:
+def version_of(tensor: TensorBase) -> int:
     """Return how many in-place writes the tensor's memory has seen."""
     return 0 if tensor._counter is None else tensor._counter.value
 
 
 def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
     """Return the version of each thing saved, that of what is no tensor being 0; None where all are 0."""
-    versions = tuple([version_of(value) if isinstance(value, Tracked) else 0 for value in saved])
+    versions = tuple([version_of(value) if isinstance(value, TensorBase) else 0 for value in saved])
     return versions if any(versions) else None
 
 
@@ -76,7 +81,7 @@ def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> t
     return kept
 
 
-def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
+def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> None:
     """Raise unless the memory of a saved tensor is as it was when `node` saved it.
 
     Raises:
@@ -85,11 +90,11 @@ def check_version(node: Node, tensor: Tracked, saved_version: int) -> None:
     version = version_of(tensor)
     if version != saved_version:
         hint = "Change a copy instead: t = t.copy(); t += ..."
-        raise changed(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
+        raise changed_error(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
 
 
-def changed(
-    node: Node, tensor: Tracked, place: tuple[Node | None, int], version: int, saved_version: int, hint: str
+def changed_error(
+    node: NodeLike, tensor: TensorBase, place: tuple[NodeLike | None, int], version: int, saved_version: int, hint: str
 ) -> ChangedTensorError:
     """Return the error for a saved tensor that was written into since.
 
@@ -110,7 +115,7 @@ def changed(
     )
 
 
-def detached(node: Node, tensor: Tracked) -> ChangedTensorError:
+def detached_error(node: NodeLike, tensor: TensorBase) -> ChangedTensorError:
     """Return the error for a saved tensor that has another history since, where that of the forward call is needed."""
     now = tensor._grad_fn
     happened = (
@@ -125,7 +130,7 @@ def detached(node: Node, tensor: Tracked) -> ChangedTensorError:
     )
 
 
-def released(node: Node) -> ReleasedGraphError:
+def released_error(node: NodeLike) -> ReleasedGraphError:
     """Return the error for a backward through a node that has let go of its saved tensors."""
     return ReleasedGraphError(
         f"{identify(node)} has released its saved tensors: a backward has run through it "
@@ -134,7 +139,7 @@ def released(node: Node) -> ReleasedGraphError:
     )
 
 
-def output_alias(output: Tracked, grad_fn: Node | None = None, output_nr: int = 0) -> Tracked:
+def output_alias(output: TensorBase, grad_fn: NodeLike | None = None, output_nr: int = 0) -> TensorBase:
     """Return a tensor on the memory of `output`, version counter shared, with another place in the graph.
 
     A node saves its own output through a detached alias, since the output itself refers to the node.
@@ -144,7 +149,7 @@ def output_alias(output: Tracked, grad_fn: Node | None = None, output_nr: int = 
     return alias
 
 
-def unpacked(node: Node, saved: Saved) -> Any:
+def unpack_saved(node: NodeLike, saved: Saved) -> Any:
     """Return a saved tensor, an output of the node with its place in the graph.
 
     Raises:
@@ -157,5 +162,54 @@ def unpacked(node: Node, saved: Saved) -> Any:
     if saved.output_nr is not None:
         return output_alias(tensor, node, saved.output_nr)
     if tensor._grad_fn is not saved.producer and GRAD_MODE.get():
-        raise detached(node, tensor)
+        raise detached_error(node, tensor)
     return tensor
+
+
+@final
+class SavedMemory:
+    """Where a tensor lay when it was saved, and at which version.
+
+    What has its version counter lies there, and so does what lies in the same place of the same allocation: a hook may
+    have kept the bare array.
+
+    Args:
+        tensor: what is saved.
+        version: at which it is.
+    """
+
+    __slots__ = ("_bounds", "_counter", "_owner", "version")
+
+    def __init__(self, tensor: TensorBase, version: int) -> None:
+        self.version = version
+        self._counter = tensor._shared_version()
+        data = tensor._data
+        #: Weak: a hook that has copied the tensor lets go of its array. Only NumPy's say whose memory they lie in.
+        self._owner = weakref.ref(_owner(data)) if isinstance(data, np.ndarray) else None
+        self._bounds = _bounds(data) if isinstance(data, np.ndarray) else (0, 0)
+
+    def version_in(self, tensor: TensorBase) -> int:
+        """Return the version that this memory has now, where `tensor` lies in it; that of the save anywhere else."""
+        counter = self._counter
+        if counter.value == self.version or not (tensor._counter is counter or self._holds(tensor._data)):
+            return self.version
+        return counter.value
+
+    def _holds(self, array: Any) -> bool:
+        if self._owner is None or not isinstance(array, np.ndarray) or self._owner() is not _owner(array):
+            return False
+        (first, last), (low, high) = _bounds(array), self._bounds
+        return first < high and low < last
+
+
+def _owner(array: Any) -> Any:
+    """Return the array that an array is, at last, a view of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _bounds(array: Any) -> tuple[int, int]:
+    """Return the address of the first byte of an array, and that after its last."""
+    found: tuple[int, int] = np.lib.array_utils.byte_bounds(array)
+    return found

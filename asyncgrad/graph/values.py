@@ -7,15 +7,18 @@ operators and NumPy functions that each of these answers to.
 
 from __future__ import annotations
 
-import reprlib
+import decimal
+import fractions
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from ..arguments import describe
 from ..context import DEFAULT_DEVICE
 from ..errors import ArgumentTypeError
-from .tracked import Tracked
+from .tensor_base import TensorBase
 
 __all__ = [
     "add",
@@ -23,21 +26,23 @@ __all__ = [
     "as_array",
     "beside",
     "cast",
+    "check_numbers",
     "clone",
     "clone_like",
     "counted",
-    "describe",
     "empty_beside",
     "has_nan",
-    "move",
-    "number",
     "interface_of",
     "is_foreign",
+    "is_number_dtype",
+    "move",
+    "number",
     "on_device",
     "on_host",
     "raw",
     "refuse_masked",
     "refuse_masked_within",
+    "refuse_sparse",
     "register_tensor",
     "result_array",
     "sum_into",
@@ -47,12 +52,11 @@ __all__ = [
     "zeros_beside",
 ]
 
-
 #: The class that `wrap` makes and the device it takes where none is known; set when `Tensor` registers itself.
-_registered: list[Any] = [Tracked, None]
+_registered: list[Any] = [TensorBase, None]
 
 
-def register_tensor(tensor_class: type[Tracked], default_device: Any) -> None:
+def register_tensor(tensor_class: type[TensorBase], default_device: Any) -> None:
     """Make `tensor_class` what `wrap` makes; `Tensor` calls this once."""
     _registered[:] = tensor_class, default_device
 
@@ -72,7 +76,7 @@ def wrap(value: Any, device: Any) -> Any:
 
 def move(value: Any, source: Any, target: Any) -> Any:
     """Return a gradient of device `source` as one of device `target`; recorded where it is a tensor."""
-    if isinstance(value, Tracked):
+    if isinstance(value, TensorBase):
         return value.to(target)  # type: ignore[attr-defined]
     return target.from_host(source.to_host(as_array(value)))
 
@@ -81,7 +85,7 @@ def is_foreign(value: Any) -> bool:
     """Tell whether this is an array of another type than NumPy's that answers to NumPy's functions."""
     return (
         hasattr(type(value), "__array_function__")
-        and not isinstance(value, (np.ndarray, Tracked))
+        and not isinstance(value, (np.ndarray, TensorBase))
         and hasattr(value, "dtype")
     )
 
@@ -286,17 +290,90 @@ def has_nan(value: Any) -> bool:
 
 def raw(value: Any) -> Any:
     """Return the bare array under a tensor; anything else as it is."""
-    return value._data if isinstance(value, Tracked) else value
-
-
-def describe(value: Any) -> str:
-    """Say what a value is, for an error message."""
-    shape = getattr(value, "shape", None)
-    if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
-        return f"{type(value).__name__} {reprlib.repr(value)}"
-    return f"{type(value).__name__} of shape {shape} and dtype {value.dtype}"
+    return value._data if isinstance(value, TensorBase) else value
 
 
 def counted(number: int, what: str) -> str:
     """Say how many there are, for an error message."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def is_number_dtype(dtype: Any) -> bool:
+    """Tell whether elements of a dtype are numbers: truth values, integers, floating or complex numbers."""
+    # Packages define floating numbers of few bits, which NumPy counts as voids of a type of their own.
+    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
+
+
+def check_numbers(
+    name: str,
+    dtype: Any,
+    operands: Iterable[Any] = (),
+    *,
+    instead: str = "pass numbers, and dtypes of numbers, or call the function on t.numpy(), without history",
+) -> None:
+    """Raise if a result of that dtype cannot be a tensor.
+
+    Args:
+        name: of the function that gives it.
+        dtype: of the result.
+        operands: what the function was called with.
+        instead: what to write where none of these is the cause.
+
+    Raises:
+        ArgumentTypeError: the elements are no numbers.
+    """
+    if is_number_dtype(dtype):
+        return
+    cause = next(filter(_is_no_number, operands), None)
+    if cause is None:
+        raise ArgumentTypeError(
+            f"{name} of a tensor would give an array of dtype {dtype}, and a tensor holds numbers: {instead}"
+        )
+    raise ArgumentTypeError(
+        f"{name} of a tensor and {describe(cause)} would give an array of dtype {dtype}, and a tensor holds numbers: "
+        f"{_instead(cause)}"
+    )
+
+
+def refuse_sparse(name: str, operands: Iterable[Any], error: Exception) -> None:
+    """Raise a better error than the one that a function has raised if a sparse matrix is among its operands.
+
+    Args:
+        name: of the function.
+        operands: what it was called with.
+        error: what it raised, of which a sparse matrix beside a tensor seldom is named as the cause.
+
+    Raises:
+        ArgumentTypeError: there is a sparse matrix.
+    """
+    for operand in operands:
+        if isinstance(operand, (list, tuple)):
+            refuse_sparse(name, operand, error)
+        elif _is_sparse(operand) and ".toarray()" not in str(error):
+            raise ArgumentTypeError(f"{name} of a tensor and {describe(operand)}: {_instead(operand)}") from error
+
+
+def _is_no_number(operand: Any) -> bool:
+    if isinstance(operand, (TensorBase, bool, int, float, complex, np.dtype, type)) or operand is None:
+        return False
+    if _is_sparse(operand):
+        return True
+    try:
+        return not is_number_dtype(np.asarray(operand).dtype)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
+def _is_sparse(operand: Any) -> bool:
+    return hasattr(operand, "toarray") and hasattr(operand, "nnz")
+
+
+def _instead(cause: Any) -> str:
+    """Return what to write instead."""
+    if _is_sparse(cause):
+        return f"sparse matrices are not supported beside tensors, so write {type(cause).__name__}.toarray() for it"
+    if isinstance(cause, (fractions.Fraction, decimal.Decimal)):
+        return f"write float(...) of the {type(cause).__name__}"
+    if getattr(getattr(cause, "dtype", None), "kind", "O") == "O":
+        return "pass numbers, such as array.astype(float)"
+    return "pass numbers"

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import ArgumentError, ArgumentTypeError, MissingDerivativeError
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array
 
 __all__ = [
@@ -30,7 +30,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 def array_of(value: Any) -> Any:
     """Return the bare array under a tensor, and anything else as an array."""
-    return value._data if isinstance(value, Tracked) else as_array(value)
+    return value._data if isinstance(value, TensorBase) else as_array(value)
 
 
 def constant(function: str, name: str, value: Any) -> Any:
@@ -86,7 +86,7 @@ def real_floating(function: str, name: str, array: Any) -> Any:
 
 def records(value: Any) -> bool:
     """Tell whether a call on `value` is recorded: it requires grad, and grad mode is on."""
-    return isinstance(value, Tracked) and value._requires_grad() and GRAD_MODE.get()
+    return isinstance(value, TensorBase) and value._requires_grad() and GRAD_MODE.get()
 
 
 def kept(array: Any, like: Any) -> Any:

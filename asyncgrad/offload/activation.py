@@ -10,7 +10,7 @@ from ..errors import ChangedTensorError
 from ..graph.saved import output_alias, version_of
 
 if TYPE_CHECKING:
-    from ..graph.tracked import Tracked, VersionCounter
+    from ..graph.tensor_base import TensorBase, VersionCounter
     from .layout import Layout
     from .offload import Offload
     from .reading import Reading
@@ -61,7 +61,7 @@ class Activation:
 
     __slots__ = ("__weakref__", "_counter", "_version", "entry", "offload", "root")
 
-    def __init__(self, tensor: Tracked, entry: Entry, offload: Offload, root: weakref.ref[Any]) -> None:
+    def __init__(self, tensor: TensorBase, entry: Entry, offload: Offload, root: weakref.ref[Any]) -> None:
         self.entry = entry
         self.offload = offload
         #: The array that owns the memory, weakly: as long as it lives, its address stands for it alone.
@@ -88,12 +88,12 @@ class Staying:
 
     __slots__ = ("_tensor", "_version")
 
-    def __init__(self, tensor: Tracked) -> None:
+    def __init__(self, tensor: TensorBase) -> None:
         # Detached, so that it keeps no graph alive: the node has the tensor's place.
         self._tensor = output_alias(tensor)
         self._version = version_of(tensor)
 
-    def value(self) -> Tracked:
+    def value(self) -> TensorBase:
         """Return the tensor.
 
         Raises:
@@ -113,7 +113,7 @@ def _changed(described: str, saved: int, now: int) -> ChangedTensorError:
     )
 
 
-def is_parameter(tensor: Tracked) -> bool:
+def is_parameter(tensor: TensorBase) -> bool:
     """Tell whether a tensor is a leaf that requires grad, or a view of one: who holds it holds its memory anyway."""
     view = tensor._view_meta()
     base = tensor if view is None else view.base

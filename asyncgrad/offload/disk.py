@@ -17,8 +17,8 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError, StoreError
-from ..graph.values import describe
 from .checksum import Checksum
 from .forking import begin_anew_in_children
 from .reading import store_error

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.packed import PackHooks
 from ..graph.saved_hooks import SavedTensorsMode
-from ..graph.values import describe
 from .checksum import CheckedStore
 from .disk import DiskStore, check_directory
 from .offload import Offload

@@ -25,7 +25,7 @@ from .reading import Reading, store_error, wake
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..graph.tracked import Tracked
+    from ..graph.tensor_base import TensorBase
     from .store import Store
 
 __all__ = ["Offload"]
@@ -118,7 +118,7 @@ class Offload:
 
     # What the hooks do.
 
-    def pack(self, tensor: Tracked) -> Activation | Staying:
+    def pack(self, tensor: TensorBase) -> Activation | Staying:
         """Begin to store a tensor that a node saves; wait while too much is under way.
 
         Raises:

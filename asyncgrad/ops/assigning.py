@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import describe
 from ..errors import ArgumentTypeError
 from ..graph.one_device import check_one_device
-from ..graph.tracked import Tracked
-from ..graph.values import as_array, describe, is_foreign, raw, refuse_masked
+from ..graph.tensor_base import TensorBase
+from ..graph.values import as_array, is_foreign, raw, refuse_masked
 from ..views.writing import copy_into, copy_into_part, plainly
 from .axes import array_like, axis_index
 from .dispatch import METHODS
@@ -90,7 +91,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
             items = (*items, Ellipsis)
         copy_into_part(a, items, (part, (items,)), value)
         return
-    if isinstance(value, Tracked):
+    if isinstance(value, TensorBase):
         extra = value._data.ndim - a._data[index].ndim
         value = reshape(value, value._data.shape[extra:]) if extra > 0 else value
     write_at_index(assign_, operator.setitem, a, index, value)
@@ -160,7 +161,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 def _needs_array(target: Any, name: str) -> None:
-    if not isinstance(target, (Tracked, np.ndarray)):
+    if not isinstance(target, (TensorBase, np.ndarray)):
         raise ArgumentTypeError(f"{name} writes into a tensor or an array, not {describe(target)}")
 
 
@@ -178,7 +179,7 @@ def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
     Raises:
         TypeError: they cannot be cast to the dtype of the target, as in NumPy.
     """
-    if not isinstance(values, (Tracked, np.ndarray, np.generic)) and not is_foreign(values):
+    if not isinstance(values, (TensorBase, np.ndarray, np.generic)) and not is_foreign(values):
         # NumPy makes numbers and lists arrays of that dtype, which refuses complex numbers that are to be real.
         values = np.asarray(values, target.dtype)
     elif not np.can_cast(raw(values).dtype, target.dtype, casting):

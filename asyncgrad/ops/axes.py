@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from ..graph.numbers import check_numbers
-from ..graph.tracked import Tracked
-from ..graph.values import as_array, beside, raw
+from ..graph.tensor_base import TensorBase
+from ..graph.values import as_array, beside, check_numbers, raw
 
 __all__ = [
     "array_beside",
@@ -46,13 +45,13 @@ _NUMPYS = (np.ndarray, np.generic)
 
 def array_like(value: Any) -> Any:
     """Return a tensor or an array as it is, and anything else as an array."""
-    return value if value.__class__ is np.ndarray or isinstance(value, Tracked) else as_array(value)
+    return value if value.__class__ is np.ndarray or isinstance(value, TensorBase) else as_array(value)
 
 
 def array_beside(value: Any, other: Any) -> Any:
     """Return `value` as an array, and where `other` is a tensor as a tensor, so that the result is one too."""
     value = array_like(value)
-    if isinstance(other, Tracked) and not isinstance(value, Tracked):
+    if isinstance(other, TensorBase) and not isinstance(value, TensorBase):
         check_numbers("a function", value.dtype, (value,))
         return type(other)(beside(value, other._data), None, 0, other._device)
     return value
@@ -60,7 +59,7 @@ def array_beside(value: Any, other: Any) -> Any:
 
 def arrays_together(values: Sequence[Any]) -> list[Any]:
     """Return all values as tensors if one of them is a tensor, else as arrays."""
-    template = next((value for value in values if isinstance(value, Tracked)), None)
+    template = next((value for value in values if isinstance(value, TensorBase)), None)
     return [array_beside(value, template) for value in values]
 
 
@@ -148,7 +147,7 @@ def _laid(result: Any, make: Callable[[Any], Any]) -> Any:
     if empty.strides == array.strides:
         return result
     np.copyto(empty, array)
-    if not isinstance(result, Tracked):
+    if not isinstance(result, TensorBase):
         return empty
     # No node has saved it, and it is no view: it may as well have been made so.
     result._data = empty

@@ -9,8 +9,8 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..errors import DeviceError
 from ..graph.leaf import accumulator
-from ..graph.numbers import check_numbers
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
+from ..graph.values import check_numbers
 from ..views.nodes import copy_of
 from .primitive import RULES
 
@@ -62,7 +62,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
     """Return the elements of `x` in another dtype."""
     if device not in (None, "cpu"):
         raise DeviceError(f"astype does not move a tensor to {device!r}: write x.astype(dtype).to({device!r})")
-    return cast(x, dtype, copy=copy) if isinstance(x, Tracked) else x.astype(dtype, copy=copy)
+    return cast(x, dtype, copy=copy) if isinstance(x, TensorBase) else x.astype(dtype, copy=copy)
 
 
 _new = object.__new__

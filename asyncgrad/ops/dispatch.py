@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingDerivativeError
-from ..graph.callers import ufunc_name
+from ..graph.naming import ufunc_name
 from ..graph.one_device import check_one_device, several_met
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..graph.values import raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, plainly, write, write_by
 from .axes import laid_by_ufunc
@@ -119,7 +119,7 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     results: Any = values
     if any(is_recorded(one, *inputs) for one in outs):
         with np.errstate(all="ignore"):
-            results = rule(*(masked(mask, value, 1) if isinstance(value, Tracked) else value for value in inputs))
+            results = rule(*(masked(mask, value, 1) if isinstance(value, TensorBase) else value for value in inputs))
         results = results if isinstance(results, tuple) else (results,)
     for one, result, value in zip(outs, results, values, strict=True):
         copy_into(one, result, mask, functools.partial(_copy_known, value))

@@ -11,11 +11,10 @@ from ..context import GRAD_MODE
 from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import THREADS, Edge, Node, next_order
-from ..graph.numbers import refuse_sparse
 from ..graph.one_device import mixed_devices
 from ..graph.saved import versions_of
-from ..graph.tracked import Tracked
-from ..graph.values import refuse_masked
+from ..graph.tensor_base import TensorBase
+from ..graph.values import refuse_masked, refuse_sparse
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, plainly, run_writer, write_by
 from .primitive import Primitive
@@ -37,7 +36,7 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
             raise TypeError(f"an array of shape {target.shape} cannot be written into by {type(other).__name__}")
 
     def operator(out: Any, other: Any) -> Any:
-        if not isinstance(other, Tracked):
+        if not isinstance(other, TensorBase):
             refuse_masked(other)
         elif other._device is not out._device:
             raise mixed_devices(bare.__name__, out, other)
@@ -66,7 +65,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         kind = data.dtype.kind
         if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
             return carefully(out, other)
-        beside = other if isinstance(other, Tracked) else None
+        beside = other if isinstance(other, TensorBase) else None
         if beside is None and isinstance(other, np.ndarray):
             refuse_masked(other)
         requires = out._memory_requires_grad()
@@ -113,10 +112,10 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
 
 
 #: Operands that NumPy takes without asking them first.
-_KNOWN = (Tracked, float, int, np.ndarray, np.generic, complex)
+_KNOWN = (TensorBase, float, int, np.ndarray, np.generic, complex)
 
 
-def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tracked, index: Any, value: Any) -> None:
+def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: TensorBase, index: Any, value: Any) -> None:
     """Have `writer(array, index, value)` write into the array of `out`, recorded as a call of a primitive.
 
     Args:
@@ -131,7 +130,7 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tracke
     """
     check_write(out)
     edge, key = None, 5 if out._memory_requires_grad() else 1
-    if isinstance(value, Tracked):
+    if isinstance(value, TensorBase):
         if value._device is not out._device:
             raise mixed_devices(primitive.name, out, value)
         edge = gradient_edge(value)
@@ -147,7 +146,7 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tracke
     rebase(out, node)
 
 
-def _node(plan: Any, before: Node | None, beside: Edge | None, out: Tracked) -> PrimitiveNode:
+def _node(plan: Any, before: Node | None, beside: Edge | None, out: TensorBase) -> PrimitiveNode:
     """Return the node of a write into `out`, whose grad_fn was `before`; its other operand has the edge `beside`."""
     node: PrimitiveNode = next_class()()
     second, input_nr = (None, 0) if beside is None else beside
@@ -158,5 +157,5 @@ def _node(plan: Any, before: Node | None, beside: Edge | None, out: Tracked) -> 
     data = out._data
     node.plan = plan
     node.shape, node.dtype, node.device = data.shape, data.dtype, out._device
-    node.special = None
+    node.meta = None
     return node

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.one_device import check_one_device
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
 from .axes import array_beside, array_like, axis_index, in_rows, laid_like
 from .dispatch import write
@@ -147,7 +147,7 @@ def raw_index(index: Any) -> Any:
         return tuple(raw_index(item) for item in index)
     if index.__class__ in _BASIC:
         return index
-    if isinstance(index, (Tracked, np.ndarray)) or is_foreign(index):
+    if isinstance(index, (TensorBase, np.ndarray)) or is_foreign(index):
         refuse_masked(index)
         array = raw(index)
         if array.ndim == 0 and array.dtype.kind in "biu":
@@ -332,7 +332,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     together = np.stack([np.broadcast_to(array_beside(choice, a), shape) for choice in arrays])
     places = np.broadcast_to(number, shape)
     result = pick(together, (places, *grid_along(places, shape, -1)))
-    if isinstance(choices, (Tracked, np.ndarray)):
+    if isinstance(choices, (TensorBase, np.ndarray)):
         # Joining has made it one of this machine's byte order.
         result = result.astype(raw(choices).dtype, copy=False)
     return result if out is None else write(out, result)

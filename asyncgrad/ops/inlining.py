@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..graph.compiled_args import Kind
+from ..graph.lowering import Kind
 
 __all__ = ["Inlined", "applied", "inlined", "kind_of_result"]
 

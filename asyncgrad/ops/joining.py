@@ -10,10 +10,9 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
-from ..graph.numbers import check_numbers
 from ..graph.one_device import mixed_devices
-from ..graph.tracked import Tracked
-from ..graph.values import as_array
+from ..graph.tensor_base import TensorBase
+from ..graph.values import as_array, check_numbers
 from .axes import array_like, axis_index
 from .dispatch import write
 from .indexing import part
@@ -56,11 +55,11 @@ class JoinNode(SelfPlannedNode):
 
     __slots__ = ("_axis", "_bounds")
 
-    def __init__(self, arrays: Sequence[Any], out: Tracked, axis: int, bounds: Sequence[int] | None) -> None:
-        edges = [gradient_edge(array) if isinstance(array, Tracked) else None for array in arrays]
+    def __init__(self, arrays: Sequence[Any], out: TensorBase, axis: int, bounds: Sequence[int] | None) -> None:
+        edges = [gradient_edge(array) if isinstance(array, TensorBase) else None for array in arrays]
         self._connect(edges)
         self.shape, self.dtype, self.device = out._data.shape, out._data.dtype, out._device
-        self.special = None
+        self.meta = None
         self._axis = axis
         self._bounds = bounds
 
@@ -91,10 +90,10 @@ class JoinNode(SelfPlannedNode):
 
 def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] | None, out: Any) -> Any:
     """Return joined data as a tensor with its history; as it is where none of the arrays is a tensor."""
-    template: Tracked | None = None
+    template: TensorBase | None = None
     requires_grad = False
     for array in arrays:
-        if isinstance(array, Tracked):
+        if isinstance(array, TensorBase):
             if template is None:
                 template = array
             elif array._device is not template._device:
@@ -115,7 +114,7 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
 
 
 def _raw(arrays: Sequence[Any]) -> list[Any]:
-    return [array._data if isinstance(array, Tracked) else as_array(array) for array in arrays]
+    return [array._data if isinstance(array, TensorBase) else as_array(array) for array in arrays]
 
 
 def concatenate(

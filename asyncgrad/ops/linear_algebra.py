@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from .arithmetic import multiply
 from .axes import array_like, axis_index, in_rows
 from .contractions import tensordot
@@ -80,7 +80,7 @@ product = matmul_.call
 
 def matmul(x1: Any, x2: Any, /) -> Any:
     """Return the matrix product, of stacks of matrices too."""
-    if isinstance(x1, Tracked) and isinstance(x2, Tracked):
+    if isinstance(x1, TensorBase) and isinstance(x2, TensorBase):
         return product(x1, x2)
     return product(array_like(x1), array_like(x2))
 

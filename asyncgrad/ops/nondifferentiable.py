@@ -9,10 +9,9 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import MissingDerivativeError
-from ..graph.numbers import check_numbers
 from ..graph.one_device import mixed_devices
-from ..graph.tracked import Tracked
-from ..graph.values import as_array, is_foreign, refuse_masked
+from ..graph.tensor_base import TensorBase
+from ..graph.values import as_array, check_numbers, is_foreign, refuse_masked
 from .primitive import RULES
 
 __all__ = ["NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
@@ -120,7 +119,7 @@ class NonDifferentiable:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; wrap arrays and NumPy scalars, and return anything else as it is."""
-        tensors: list[Tracked] = []
+        tensors: list[TensorBase] = []
         raw = [_bare(value, tensors) for value in args]
         if kwargs:
             kwargs = {name: _bare(value, tensors) for name, value in kwargs.items()}
@@ -137,9 +136,9 @@ class NonDifferentiable:
         return f"<non-differentiable {self.function.__name__}>"
 
 
-def _bare(value: Any, tensors: list[Tracked]) -> Any:
+def _bare(value: Any, tensors: list[TensorBase]) -> Any:
     """Return `value` with its Tensors, also in nested lists and tuples, replaced by their arrays; note them."""
-    if isinstance(value, Tracked):
+    if isinstance(value, TensorBase):
         tensors.append(value)
         return value._data
     kind = value.__class__
@@ -150,7 +149,7 @@ def _bare(value: Any, tensors: list[Tracked]) -> Any:
     return value
 
 
-def _wrapped(result: Any, template: Tracked, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _wrapped(result: Any, template: TensorBase, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     if result.__class__ is np.ndarray or isinstance(result, (np.ndarray, np.generic)) or is_foreign(result):
         if result.dtype.kind not in "biufc":
             check_numbers(function.__name__, result.dtype, args)
@@ -172,7 +171,7 @@ def full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
     Raises:
         MissingDerivativeError: `fill_value` requires grad, and its gradient would be lost.
     """
-    if isinstance(fill_value, Tracked) and fill_value._requires_grad() and GRAD_MODE.get():
+    if isinstance(fill_value, TensorBase) and fill_value._requires_grad() and GRAD_MODE.get():
         raise MissingDerivativeError(
             "numpy.full_like(a, t) would lose the history of t, which requires grad: "
             "write np.broadcast_to(t, a.shape), or pass t.numpy() as the fill_value"

@@ -32,18 +32,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
-from ..graph.heavy import (
+from ..graph.cost import (
     LARGE,
-    Heavy,
+    OffloadSignal,
+    array_kind,
     estimated_seconds,
-    kind_of,
     least_volume,
     size_of,
     watch_changes,
     when_large_arrays_come,
 )
 from ..graph.saved import version_of, with_versions
-from ..graph.tracked import VersionCounter
+from ..graph.tensor_base import VersionCounter
 from .expressions import Expression, as_expression, call_of, keeps_dtype
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Plan:
         self.gather, self.run_here = self._generate()
         #: What the engine calls: see the top of this file.
         self.run: Callable[..., Any] = self.run_here
-        #: From how many elements on `run` raises Heavy, or from which product of sizes on where the primitive is
+        #: From how many elements on `run` raises OffloadSignal, or from which product of sizes where the primitive is
         #: superlinear; None where it never does.
         self._watched_from: int | None = None
         #: Up to how many elements calls have been measured and found short.
@@ -185,7 +185,7 @@ class Plan:
             self.run = self._generate(elements)[1]
 
     def could_be_heavy(self, elements: int, saved: Mapping[int, Any]) -> bool:
-        """Tell whether runs might raise Heavy, now or later, for the number of their elements alone.
+        """Tell whether runs might raise OffloadSignal, now or later, for the number of their elements alone.
 
         Args:
             elements: of the gradient.
@@ -197,7 +197,7 @@ class Plan:
         return None in kinds or prod([elements, *(prod(kind[0]) for kind in kinds)]) >= least_volume(1 + len(kinds))
 
     def heavy_where(self, grad: str, names: Sequence[str], size_of: str) -> str:
-        """Return what is true wherever a run on saved values of any size raises Heavy, as source.
+        """Return what is true wherever a run on saved values of any size raises OffloadSignal, as source.
 
         Args:
             grad: the name of the gradient.
@@ -226,17 +226,17 @@ class Plan:
         return limit is not None and limit <= elements < LARGE and not self.primitive.superlinear
 
     def may_be_heavy(self, node: Any, g: Any) -> bool:
-        """Tell whether `run` would raise Heavy."""
+        """Tell whether `run` would raise OffloadSignal."""
         limit = self._watched_from
         if limit is None or g is None or node.saved is None:
             return False
         return prod(self._sizes(g, node.saved)) >= limit
 
-    def run_kind(self, g: Any, saved: Sequence[Any]) -> tuple[Any, float]:
+    def cost_key(self, g: Any, saved: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs on these values have in common that take about as long, and an estimate of how long."""
         formulas = sum(call is not None for call in self.calls)
         seconds = estimated_seconds(self._sizes(g, saved), formulas, self.primitive.superlinear)
-        return (self, *map(kind_of, (g, *saved))), seconds
+        return (self, *map(array_kind, (g, *saved))), seconds
 
     def _sizes(self, g: Any, saved: Sequence[Any]) -> list[int]:
         """Return the sizes that tell how heavy a run is."""
@@ -271,7 +271,7 @@ class Plan:
         """Write and compile `gather`, which fetches what to save, and `run`, the node's body.
 
         Args:
-            watched_from: from how many elements on `run` raises Heavy, if it does.
+            watched_from: from how many elements on `run` raises OffloadSignal, if it does.
         """
         primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
@@ -302,7 +302,7 @@ class Plan:
         if names:
             lines.append(f"    {_commas(names)} = saved")
         if watched_from is not None:
-            lines.append(f"    if {self._is_large('g', names, 'size_of', watched_from)}: raise Heavy")
+            lines.append(f"    if {self._is_large('g', names, 'size_of', watched_from)}: raise OffloadSignal")
         if unchanged:
             # A version can fall again, where a failed backward takes back what it did to a `.grad` that was saved.
             condition = f"saved.__class__ is tuple and {' and '.join(unchanged)}"
@@ -315,7 +315,9 @@ class Plan:
             lines.append(f"    return ({_commas(results)})")
         namespace: dict[str, Any] = {"new": object.__new__, "version_of": version_of, "conjugate": conjugate}
         namespace["with_versions"] = with_versions
-        namespace.update(Heavy=Heavy, VersionCounter=VersionCounter, size_of=size_of, run_carefully=run_carefully)
+        namespace.update(
+            OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_carefully=run_carefully
+        )
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
         return namespace["gather"] if names else None, namespace["run"]

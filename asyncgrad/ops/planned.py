@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from ..graph.compiled_args import BodySource, CompiledArgs, Kind, Reuse, reuses
-from ..graph.heavy import size_of
+from ..graph.cost import size_of
+from ..graph.lowering import BodySource, CompiledArgs, Kind, Reuse, reuses
 from ..graph.node import TraceableNode
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from .inlining import inlined, kind_of_result
 from .reusing import FUNCTIONS, is_number, numbers_only, reused
 
@@ -40,7 +40,7 @@ class PlannedNode(TraceableNode):
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect the plan, the output's shape and dtype, and what was saved."""
         args.collect_exactly(self.plan, self.input_nrs, self.shape, self.dtype, self.device)
-        if self.special is not None:
+        if self.meta is not None:
             super().compiled_args(args)
         else:
             args.collect_saved(self.saved)
@@ -51,7 +51,7 @@ class PlannedNode(TraceableNode):
         if g is None:
             return self.plan.no_edges
         given = iter(saved)
-        as_tensors = isinstance(g, Tracked)
+        as_tensors = isinstance(g, TensorBase)
         values = [
             value if not slot.is_tensor else _as(next(given), as_tensors)
             for slot, value in zip(self.plan.slots, self.saved or (None,) * len(self.plan.slots), strict=True)
@@ -61,7 +61,7 @@ class PlannedNode(TraceableNode):
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the formulas of the plan, written into one another where they are expressions."""
         plan = self.plan
-        if self.special is not None or self.shape is None:
+        if self.meta is not None or self.shape is None:
             return None
         names = [f"$s{index}" for index in range(len(plan.slots))]
         # A holomorphic derivative multiplies by its conjugate.
@@ -184,7 +184,7 @@ class PlannedNode(TraceableNode):
 
 
 def _as(value: Any, as_tensor: bool) -> Any:
-    return value if as_tensor or not isinstance(value, Tracked) else value._data
+    return value if as_tensor or not isinstance(value, TensorBase) else value._data
 
 
 def _parameters(formula: Any) -> tuple[str, ...]:

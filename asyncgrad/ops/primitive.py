@@ -20,13 +20,14 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
+from ..arguments import describe
 from ..context import GRAD_MODE
 from ..errors import ArgumentTypeError
 from ..graph.leaf import accumulator
 from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
-from ..graph.tracked import Tracked
-from ..graph.values import describe, result_array
+from ..graph.tensor_base import TensorBase
+from ..graph.values import result_array
 from .plan import Plan
 from .primitive_node import next_class
 from .recording import generate_call
@@ -177,7 +178,7 @@ class Primitive:
 _DRIVER_NAMES: dict[str, Any] = {
     "_MAIN_THREAD": MAIN_THREAD,
     "_THREADS": THREADS,
-    "_Tracked": Tracked,
+    "_Tracked": TensorBase,
     "_accumulator": accumulator,
     "_as_array": result_array,
     "_get_ident": threading.get_ident,

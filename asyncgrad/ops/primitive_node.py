@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_GRAPH_TASK
-from ..graph.dropping import MILESTONE_DISTANCE, take_apart
-from ..graph.heavy import size_of
+from ..graph.cost import size_of
+from ..graph.dealloc import MILESTONE_DISTANCE, take_apart
 from ..graph.node import LEAF_ORDER
 from ..graph.packed import Packed, unpack_all
-from ..graph.saved import Saved, check_version, detached, output_alias, released, with_versions
-from ..graph.tracked import Tracked
+from ..graph.saved import Saved, check_version, detached_error, output_alias, released_error, with_versions
+from ..graph.tensor_base import TensorBase
 from .planned import PlannedNode
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PrimitiveNode(PlannedNode):
             return self._apply_unpacked(grad, wanted, packed, unpacked)
         if wanted is not None:
             return self.apply_wanted(grad, wanted)
-        return self.apply_carefully(grad) if isinstance(grad, Tracked) else self.plan.run_here(self, grad)
+        return self.apply_carefully(grad) if isinstance(grad, TensorBase) else self.plan.run_here(self, grad)
 
     unpacks_apart = True
 
@@ -120,7 +120,7 @@ class PrimitiveNode(PlannedNode):
     def _apply_unpacked(
         self, g: Any, wanted: Sequence[bool] | None, packed: dict[int, Packed], unpacked: list[Any]
     ) -> tuple[Any, ...]:
-        as_tensors = isinstance(g, Tracked)
+        as_tensors = isinstance(g, TensorBase)
         values = self._values(as_tensors)
         for index, tensor in zip(packed, unpacked, strict=True):
             values[index] = tensor if as_tensors else tensor._data
@@ -130,18 +130,18 @@ class PrimitiveNode(PlannedNode):
         """Return the gradients of the wanted arguments only; the work for the others is not done."""
         if g is None:
             return self.plan.no_edges
-        return self.plan.compute(g, self._values(isinstance(g, Tracked)), wanted)
+        return self.plan.compute(g, self._values(isinstance(g, TensorBase)), wanted)
 
     def apply_carefully(self, g: Any) -> tuple[Any, ...]:
         """Do what the generated function leaves out: undefined gradients, tensors, released nodes."""
         if g is None:
             return self.plan.no_edges
-        return self.plan.compute(g, self._values(isinstance(g, Tracked)))
+        return self.plan.compute(g, self._values(isinstance(g, TensorBase)))
 
     def _values(self, as_tensors: bool) -> list[Any]:
         saved = self.saved
         if saved is None:
-            raise released(self)
+            raise released_error(self)
         self.check_versions()
         values = list(saved)
         for index in self.plan.tensor_slots:
@@ -153,26 +153,26 @@ class PrimitiveNode(PlannedNode):
             elif self.plan.slots[index].owner == "out":
                 values[index] = output_alias(tensor, self)
             elif self._has_lost_history(self.plan.slots[index].owner, tensor):
-                raise detached(self, tensor)
+                raise detached_error(self, tensor)
         return values
 
-    def _has_lost_history(self, owner: str, tensor: Tracked) -> bool:
+    def _has_lost_history(self, owner: str, tensor: TensorBase) -> bool:
         """Tell whether a saved argument was taken out of the graph since, so that its use would go unrecorded."""
         names = self.plan.primitive.tensor_names
         producer = self.next_nodes[names.index(owner)] if owner in names else None
         return producer is not None and producer.order != LEAF_ORDER and tensor._grad_fn is not producer
 
-    def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
+    def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
         saved = self.saved
-        return self.plan.run_kind(grads[0], () if saved is None else saved)
+        return self.plan.cost_key(grads[0], () if saved is None else saved)
 
-    def has_kept_its_thread(self) -> None:
+    def note_slow(self) -> None:
         """Have such runs measured from now on."""
-        super().has_kept_its_thread()
+        super().note_slow()
         self.plan.watch(size_of(self))
 
-    def is_light(self) -> None:
+    def note_cheap(self) -> None:
         """Have such runs measured no longer."""
         self.plan.found_light(size_of(self))
 
@@ -180,7 +180,7 @@ class PrimitiveNode(PlannedNode):
         """Raise if a saved tensor was changed in place since."""
         saved = self.saved
         if saved is None:
-            raise released(self)
+            raise released_error(self)
         versions = self.versions
         for count, index in enumerate(self.plan.tensor_slots):
             if type(saved[index]) is not Packed:

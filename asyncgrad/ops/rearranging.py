@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingDerivativeError
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..graph.values import on_host, raw
 from .axes import array_beside, array_like, axis_tuple
 from .indexing import put, take
@@ -189,7 +189,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if mode == "constant":
         values = kwargs.pop("constant_values", 0)
         _no_more(mode, kwargs)
-        if isinstance(values, Tracked) and values._requires_grad():
+        if isinstance(values, TensorBase) and values._requires_grad():
             raise MissingDerivativeError(
                 "numpy.pad gives no gradient to constant_values, and these require grad: pass constant_values.numpy(), "
                 "or lay them beside the array with np.concatenate"

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..graph.numbers import check_numbers
-from ..graph.tracked import CreationMeta, VersionCounter
+from ..graph.tensor_base import CreationMeta, VersionCounter
+from ..graph.values import check_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,14 +166,14 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
         "        _counter = _template._counter",
         "        if _counter is None: _counter = _template._counter = _VersionCounter()",
         "        _out._counter = _counter",
-        "        _making = _template._view",
-        # What Tracked._making returns, spelled out: a call would cost as much as all the rest.
-        "        if _making is None:",
+        "        _record = _template._view",
+        # What TensorBase._view_record returns, spelled out: a call would cost as much as all the rest.
+        "        if _record is None:",
         f"            _out._view = _template, None, _counter.value, _DEFAULT if _mode else _NO_GRAD, {step}",
-        "        elif _making.__class__ is tuple:",
-        f"            _out._view = _making[0], _making, _counter.value, _making[3] if _mode else _NO_GRAD, {step}",
+        "        elif _record.__class__ is tuple:",
+        f"            _out._view = _record[0], _record, _counter.value, _record[3] if _mode else _NO_GRAD, {step}",
         "        else:",
-        f"            _out._view = _template._making(_DEFAULT if _mode else _NO_GRAD, ({step},))",
+        f"            _out._view = _template._view_record(_DEFAULT if _mode else _NO_GRAD, ({step},))",
     ]
 
 
@@ -263,7 +263,7 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
         "    if _shape == _known: _shape = _known",
         "    else: _plan.shape = _shape",
         "    _node.shape, _node.dtype, _node.device = _shape, _dtype, _device",
-        "    _node.special = None",
+        "    _node.meta = None",
         # In two steps, since a slot that is called in one is looked up like a method first.
         "    _gather = _plan.gather",
         f"    _node.saved = () if _gather is None else _gather({values}_out)",

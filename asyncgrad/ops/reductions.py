@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..graph.values import raw
 from .axes import (
     array_beside,
@@ -84,7 +84,7 @@ def sum(
 
 def _initial(value: Any, result: Any) -> Any:
     """Return what a reduction begins with in the dtype of its result, as NumPy has it."""
-    return value if isinstance(value, Tracked) else np.asarray(value).astype(result.dtype)[()]
+    return value if isinstance(value, TensorBase) else np.asarray(value).astype(result.dtype)[()]
 
 
 RULES[np.sum] = sum

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ..graph.compiled_args import Kind
+from ..graph.lowering import Kind
 from .inlining import applied, inlined
 
 __all__ = ["FUNCTIONS", "Reused", "is_number", "numbers_only", "reused"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..graph.compiled_args import BodySource
-from ..graph.heavy import LARGE, Heavy, estimated_seconds, large_arrays_met, size_of
+from ..graph.cost import LARGE, OffloadSignal, estimated_seconds, large_arrays_met, size_of
+from ..graph.lowering import BodySource
 from ..graph.node import Node, TraceableNode
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class SelfPlannedNode(TraceableNode):
             Heavy: it may take long.
         """
         if large_arrays_met[0] and node.may_be_heavy(node, grad):
-            raise Heavy
+            raise OffloadSignal
         grads = node.apply_carefully(grad)
         if release:
             node.release_variables()
@@ -58,9 +58,9 @@ class SelfPlannedNode(TraceableNode):
         """Tell whether a run reads large arrays where all its gradients are there."""
         return sum(prod(metadata.shape) for metadata in self.input_metadata if metadata is not None) >= LARGE
 
-    def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
+    def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
-        return super().run_kind(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
+        return super().cost_key(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
 
     def apply_carefully(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradient of each array, from that of the result, or the list of those of several results."""
@@ -68,7 +68,7 @@ class SelfPlannedNode(TraceableNode):
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return a call of the body."""
-        if self.special is not None:
+        if self.meta is not None:
             return None
         given = "$g" if self.shape is not None else "$grads"
         releases = type(self).release_variables is not Node.release_variables

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, is_foreign
 from .axes import array_like, arrays_together, axis_index, axis_tuple, inverse_permutation
 from .primitive import RULES, derivative, primitive
@@ -98,7 +98,7 @@ RULES[np.ravel] = ravel
 
 
 def _raw(a: Any) -> Any:
-    return a._data if isinstance(a, Tracked) else a
+    return a._data if isinstance(a, TensorBase) else a
 
 
 def _order_of(a: Any) -> str:

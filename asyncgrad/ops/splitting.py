@@ -13,11 +13,11 @@ from typing import Any, final
 import numpy as np
 
 from ..context import GRAD_MODE
-from ..graph.compiled_args import BodySource
 from ..graph.leaf import gradient_edge
+from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
-from ..graph.tracked import CreationMeta, Tracked
+from ..graph.tensor_base import CreationMeta, TensorBase
 from .self_planned import SelfPlannedNode
 
 __all__ = ["SplitNode", "cut"]
@@ -45,7 +45,7 @@ class SplitNode(SelfPlannedNode):
         self.order = next_order()
         if len(THREADS) > 1:
             self._note_thread()
-        self.shape = self.dtype = self.special = None
+        self.shape = self.dtype = self.meta = None
         self.device = device
         self._metadata = metadata
         self._axis = axis
@@ -84,7 +84,7 @@ class SplitNode(SelfPlannedNode):
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the joining of the gradients; of all of them, or what the body does about those that are undefined."""
-        if self.special is not None or not all(defined):
+        if self.meta is not None or not all(defined):
             return super().body_source(wanted, defined)
         if wanted is not None and not wanted[0]:
             return BodySource((None,))
@@ -97,10 +97,10 @@ class SplitNode(SelfPlannedNode):
 
 def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     """Return views of what lies between `bounds`, which rise from 0 to the length of `axis`, not negative."""
-    data = array._data if isinstance(array, Tracked) else array
+    data = array._data if isinstance(array, TensorBase) else array
     before = (slice(None),) * axis
     pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
-    if not isinstance(array, Tracked):
+    if not isinstance(array, TensorBase):
         return pieces
     device, make = array._device, array.__class__
     mode = GRAD_MODE.get()
@@ -113,7 +113,7 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
         if mode is not True:
             mode.created(node)
     # None of them can be written into, so that none has to be made again.
-    making = array._making(_MULTI_OUTPUT if mode else _NO_GRAD)
+    record = array._view_record(_MULTI_OUTPUT if mode else _NO_GRAD)
     counter = array._counter
     results = []
     for index, piece in enumerate(pieces):
@@ -121,7 +121,7 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
         result = _new(make)
         result._data, result._device, result._meta = piece, device, None
         result._grad_fn, result._output_nr = node, 0 if node is None else index
-        result._counter, result._view = counter, making
+        result._counter, result._view = counter, record
         results.append(result)
     return results
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import number, truth
+from ..arguments import describe, number, truth
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.mutation import keep_saved
-from ..graph.values import describe
+from ..graph.saved_hooks import keep_saved
 from ..tensor import Tensor
 
 __all__ = ["Optimizer", "check_range"]

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from ..arguments import describe
 from ..backward import grad
 from ..context import enable_grad
 from ..engine.loops import Pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
-from ..graph.node import Edge, Node, Special
-from ..graph.values import describe
+from ..graph.node import Edge, Node, NodeMeta
 from ..tensor import Tensor, asarray
 
 __all__ = ["JacobianCheck", "Tolerance", "as_tuple", "copies", "outputs_of", "requiring"]
@@ -55,7 +55,7 @@ class _Undefined(Node):
         assert output.grad_fn is not None
         self._connect((Edge(output.grad_fn, output.output_nr),))
         self.shape, self.dtype, self.device = output.shape, output.dtype, output.device
-        self.special = Special()
+        self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[None]:
         """Return no gradient, whatever arrives."""

@@ -14,7 +14,7 @@ from ..errors import InPlaceError
 from ..graph.values import interface_of, is_foreign
 
 if TYPE_CHECKING:
-    from ..graph.tracked import Making, Tracked, ViewMeta
+    from ..graph.tensor_base import TensorBase, ViewMeta, ViewRecord
 
 __all__ = [
     "Place",
@@ -137,13 +137,13 @@ class ViewFunc(NamedTuple):
     def of(cls, view: ViewMeta, *further: Any) -> ViewFunc | None:
         """Return what leads to a view, and to a view of that by `further` steps; None where a step is not known."""
         steps = [*reversed(further)]
-        making: Making | None = view.making
-        while making is not None:
-            _, before, _, _, function, *arguments = making
+        record: ViewRecord | None = view.record
+        while record is not None:
+            _, before, _, _, function, *arguments = record
             if function is None:
                 return None
             steps.append((function, tuple(arguments)))
-            making = before
+            record = before
         return cls(tuple(reversed(steps)))
 
 
@@ -305,7 +305,7 @@ def overlaps(array: Any) -> bool:
     return bool((near[1:] - near[:-1] < array.itemsize).any())
 
 
-def place_of(view: Tracked, meta: ViewMeta) -> Place:
+def place_of(view: TensorBase, meta: ViewMeta) -> Place:
     """Return where a view lies in its base, in the way that this context and the view's device reach it."""
     array, whole = view._data, meta.base._data
     known = meta.geometries
@@ -315,7 +315,7 @@ def place_of(view: Tracked, meta: ViewMeta) -> Place:
     return _replayed(place, ViewFunc.of(meta)) if replays(view._device) else place
 
 
-def place_of_part(of: Tracked, meta: ViewMeta | None, part: Any, step: Any) -> Place:
+def place_of_part(of: TensorBase, meta: ViewMeta | None, part: Any, step: Any) -> Place:
     """Return where a part of `of`, which is a view where it has `meta`, lies in the base of that.
 
     Args:

@@ -7,7 +7,7 @@ from ..errors import InPlaceError
 from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import Node
-from ..graph.tracked import CreationMeta, Tracked, ViewMeta
+from ..graph.tensor_base import CreationMeta, TensorBase, ViewMeta
 from .geometry import Place, Replay, overlaps, place_of
 from .nodes import AsStridedNode, CopySlices
 
@@ -43,7 +43,7 @@ _ADVICE = {
 }
 
 
-def refused(view: Tracked, meta: ViewMeta, happened: str) -> InPlaceError:
+def refused(view: TensorBase, meta: ViewMeta, happened: str) -> InPlaceError:
     """Return the error for a view whose history cannot follow a write, for how the view was made."""
     node = view._grad_fn
     what = f"a view of shape {view._data.shape}"
@@ -52,7 +52,7 @@ def refused(view: Tracked, meta: ViewMeta, happened: str) -> InPlaceError:
     return InPlaceError(f"{what} was made {_MADE[meta.creation]}, and {happened}. {_ADVICE[meta.creation]}")
 
 
-def check_write(out: Tracked) -> None:
+def check_write(out: TensorBase) -> None:
     """Raise if a write into `out` cannot be recorded.
 
     The grad_fn of a view may be out of date afterwards.
@@ -93,7 +93,7 @@ def check_write(out: Tracked) -> None:
         meta.is_distinct = True
 
 
-def regenerate(view: Tracked, meta: ViewMeta) -> None:
+def regenerate(view: TensorBase, meta: ViewMeta) -> None:
     """Make the grad_fn of a view anew, after its memory was written into.
 
     Raises:
@@ -122,7 +122,7 @@ def regenerate(view: Tracked, meta: ViewMeta) -> None:
         announce(node)
 
 
-def rebase(out: Tracked, node: Node, output_nr: int = 0, slot: int = 0, *, is_whole: bool = True) -> None:
+def rebase(out: TensorBase, node: Node, output_nr: int = 0, slot: int = 0, *, is_whole: bool = True) -> None:
     """Give a tensor that was written into its new place in the graph: output `output_nr` of `node`.
 
     For a view it is its base that gets one, a CopySlices around the node, and the view's own is made anew when it is
@@ -143,7 +143,7 @@ def rebase(out: Tracked, node: Node, output_nr: int = 0, slot: int = 0, *, is_wh
         rebase_view(meta.base, place_of(out, meta), node, slot, is_whole=is_whole)
 
 
-def rebase_view(base: Tracked, place: Place, node: Node, slot: int = 0, *, is_whole: bool = True) -> None:
+def rebase_view(base: TensorBase, place: Place, node: Node, slot: int = 0, *, is_whole: bool = True) -> None:
     """Give a base a CopySlices around the node of a write into a part of it."""
     before = base._grad_fn
     edge = gradient_edge(base) if before is None else (before, base._output_nr)

@@ -13,10 +13,10 @@ from ..errors import InvalidGradientError
 from ..graph import values
 from ..graph.metadata import InputMetadata, fit
 from ..graph.naming import identify
-from ..graph.node import THREADS, Edge, Node, Special, next_order
+from ..graph.node import THREADS, Edge, Node, NodeMeta, next_order
 from ..graph.packed import Packed
-from ..graph.saved import Saved, released
-from ..graph.tracked import Tracked
+from ..graph.saved import Saved, released_error
+from ..graph.tensor_base import TensorBase
 from ..ops.self_planned import SelfPlannedNode
 from .geometry import Place, Slice
 from .strided import part_at, put_at, replace_at
@@ -38,7 +38,7 @@ class AsStridedNode(SelfPlannedNode):
 
     __slots__ = ("_place",)
 
-    def __init__(self, edge: Edge, view: Tracked, place: Slice) -> None:
+    def __init__(self, edge: Edge, view: TensorBase, place: Slice) -> None:
         # Spelled out, since a chain of writes into a view makes one for each.
         node, input_nr = edge
         assert node is not None
@@ -49,7 +49,7 @@ class AsStridedNode(SelfPlannedNode):
             self._note_thread()
         data = view._data
         self.shape, self.dtype, self.device = data.shape, data.dtype, view._device
-        self.special = None
+        self.meta = None
         self._place = place
 
     @property
@@ -99,10 +99,10 @@ class CopyBackwards(SelfPlannedNode):
     #: Where the source lives, if that is another device.
     _home: Any
 
-    def __init__(self, edge: Edge | None, source: Edge | None, out: Tracked, where: Any = None) -> None:
+    def __init__(self, edge: Edge | None, source: Edge | None, out: TensorBase, where: Any = None) -> None:
         self._connect((edge, source))
         self.shape, self.dtype, self.device = out._data.shape, out._data.dtype, out._device
-        self.special = self._home = None
+        self.meta = self._home = None
         self._where = where
 
     def leads_to(self, home: Any) -> None:
@@ -111,7 +111,7 @@ class CopyBackwards(SelfPlannedNode):
         The node is no plain one any more: the next may have to run in another thread.
         """
         self._home = home
-        self.make_special()
+        self.make_meta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the old value and of the source, as far as the backward that runs needs them."""
@@ -152,7 +152,7 @@ def copy_of(source: Node, input_nr: int, data: Any, device: Any) -> CopyBackward
     if len(THREADS) > 1:
         node._note_thread()
     node.shape, node.dtype, node.device = data.shape, data.dtype, device
-    node.special = node._home = node._where = None
+    node.meta = node._home = node._where = None
     return node
 
 
@@ -185,7 +185,7 @@ class CopySlices(SelfPlannedNode):
     __slots__ = ("_fn", "_place", "_slot", "is_async")
 
     def __init__(
-        self, edge: tuple[Node | None, int] | None, base: Tracked, place: Place, fn: Node, slot: int = 0
+        self, edge: tuple[Node | None, int] | None, base: TensorBase, place: Place, fn: Node, slot: int = 0
     ) -> None:
         node, input_nr = (None, 0) if edge is None else edge
         nodes, input_nrs = fn.next_nodes, fn.input_nrs
@@ -195,7 +195,7 @@ class CopySlices(SelfPlannedNode):
             self._note_thread()
         data = base._data
         self.shape, self.dtype, self.device = data.shape, data.dtype, base._device
-        self.special = None if _runs_by_plan(fn) else Special()
+        self.meta = None if _runs_by_plan(fn) else NodeMeta()
         self.is_async = fn.is_async
         self._fn: Any = fn
         self._slot = slot
@@ -234,7 +234,7 @@ class CopySlices(SelfPlannedNode):
         part = part_at(g, self._place)
         if wanted is not None:
             results = fn.apply_wanted(part, wanted)
-        elif isinstance(part, Tracked):
+        elif isinstance(part, TensorBase):
             results = fn.apply_carefully(part)
         else:
             results = fn.plan.run_here(fn, part)
@@ -253,7 +253,7 @@ class CopySlices(SelfPlannedNode):
         view = self._place.view
         if first.shape != view.shape or first.dtype is not view.dtype:
             first = self._fitted(first)
-        if isinstance(g, Tracked):
+        if isinstance(g, TensorBase):
             return (replace_at(g, first, self._place), *others)
         return (self._place.replaced(g, values.raw(first)), *others)
 
@@ -277,7 +277,7 @@ class CopySlices(SelfPlannedNode):
 
     def keep_packed(self, index: int, packed: Packed) -> None:
         """Keep what a hook has packed where the write's own node had saved it."""
-        self._fn.make_special()
+        self._fn.make_meta()
         self._fn.keep_packed(index, packed)
 
     def _mend(self, exec_info: Any, wants_base: bool) -> None:
@@ -295,7 +295,7 @@ class CopySlices(SelfPlannedNode):
     def _checked_fn(self) -> Any:
         fn = self._fn
         if fn is None:
-            raise released(self)
+            raise released_error(self)
         return fn
 
     def release_variables(self) -> None:
@@ -305,4 +305,4 @@ class CopySlices(SelfPlannedNode):
 
 def _runs_by_plan(fn: Node) -> bool:
     """Tell no of a Function's node, which has no plan, and of one whose saved tensors were packed."""
-    return fn.special is None and hasattr(fn, "plan")
+    return fn.meta is None and hasattr(fn, "plan")

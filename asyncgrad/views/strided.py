@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.tracked import Tracked
+from ..graph.tensor_base import TensorBase
 from ..ops.primitive import derivative, primitive
 from .geometry import Place, Replay, Slice
 
@@ -64,4 +64,4 @@ put_at, replace_at = put_strided_.call, replace_part_.call
 
 def part_at(a: Any, place: Place) -> Any:
     """Return the view that lies at a place in an array like the base, tensor or not."""
-    return as_strided_.call(a, place) if isinstance(a, Tracked) and not isinstance(place, Replay) else place.read(a)
+    return as_strided_.call(a, place) if isinstance(a, TensorBase) and not isinstance(place, Replay) else place.read(a)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..arguments import describe
 from ..errors import ArgumentTypeError
-from ..graph.tracked import Tracked
-from ..graph.values import describe
+from ..graph.tensor_base import TensorBase
 
 __all__ = ["increment_version"]
 
 
-def increment_version(tensors: Tracked | Iterable[Tracked]) -> None:
+def increment_version(tensors: TensorBase | Iterable[TensorBase]) -> None:
     """Count a write into a tensor's memory that was made where nobody could see it, through an ndarray say.
 
     Whoever saved the tensor, its base or a view of it for a backward notices.
@@ -33,9 +33,9 @@ def increment_version(tensors: Tracked | Iterable[Tracked]) -> None:
         >>> x._version
         1
     """
-    found: list[Any] = [tensors] if isinstance(tensors, Tracked) or not isinstance(tensors, Iterable) else [*tensors]
+    found: list[Any] = [tensors] if isinstance(tensors, TensorBase) or not isinstance(tensors, Iterable) else [*tensors]
     for tensor in found:
-        if not isinstance(tensor, Tracked):
+        if not isinstance(tensor, TensorBase):
             raise ArgumentTypeError(
                 f"only a tensor has a version, not {describe(tensor)}: write increment_version(t), or "
                 "increment_version([t, u])"

@@ -11,10 +11,10 @@ from ..context import GRAD_MODE, SAVED_TENSORS_KEEPER
 from ..errors import ArgumentError, InPlaceError
 from ..graph.creation import announce, call_unseen, is_watched, show
 from ..graph.leaf import gradient_edge
-from ..graph.mutation import keep_saved
 from ..graph.node import Edge, Node
 from ..graph.saved import versions_of
-from ..graph.tracked import Tracked
+from ..graph.saved_hooks import keep_saved
+from ..graph.tensor_base import TensorBase
 from ..graph.values import interface_of, raw
 from .geometry import place_of_part
 from .history import check_write, rebase, rebase_view
@@ -47,9 +47,9 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     mode = GRAD_MODE.get()
     if not mode and mode is not False:
         mode.used(out, *sources)
-    if not isinstance(out, Tracked):
+    if not isinstance(out, TensorBase):
         for source in sources:
-            if isinstance(source, Tracked) and source._requires_grad() and mode:
+            if isinstance(source, TensorBase) and source._requires_grad() and mode:
                 made_by = "a leaf" if source._grad_fn is None else f"made by {source._grad_fn.name}"
                 raise InPlaceError(
                     f"writing into an ndarray from a tensor of shape {source._data.shape} that requires grad "
@@ -63,7 +63,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     if not mode or out._data.dtype.kind not in "fc":
         return False
     return out._memory_requires_grad() or any(
-        isinstance(source, Tracked) and source._requires_grad() for source in sources
+        isinstance(source, TensorBase) and source._requires_grad() for source in sources
     )
 
 
@@ -75,7 +75,7 @@ def plainly(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
     """
     if is_recorded(out, *others):
         return False
-    if not isinstance(out, Tracked):
+    if not isinstance(out, TensorBase):
         writer(out, *map(raw, others))
         return True
     run_writer(writer, out, *others)
@@ -83,7 +83,7 @@ def plainly(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
     return True
 
 
-def run_writer(writer: Callable[..., Any], out: Tracked, *others: Any) -> None:
+def run_writer(writer: Callable[..., Any], out: TensorBase, *others: Any) -> None:
     """Call `writer` on the array of `out` and those of the others."""
     try:
         writer(out._data, *map(raw, others))
@@ -105,7 +105,7 @@ def write_by(out: Any, function: Callable[..., Any], inputs: Sequence[Any], ufun
     Raises:
         InPlaceError: the write cannot be recorded.
     """
-    is_tensor = isinstance(out, Tracked)
+    is_tensor = isinstance(out, TensorBase)
     if ufunc is not None and is_tensor and plainly(lambda target, *arrays: ufunc(*arrays, out=target), out, *inputs):
         return out
     inputs = before_write(out, inputs)
@@ -135,7 +135,7 @@ def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
         show(unseen)
         return out
     node = _node_of_write(out, result)
-    if isinstance(result, Tracked):
+    if isinstance(result, TensorBase):
         _keep_old_values(result._grad_fn, out)
     if out._view is not None and node not in unseen and is_watched():
         # It has been shown as a node that stands in the graph.
@@ -148,10 +148,10 @@ def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
     return out
 
 
-def _node_of_write(out: Tracked, result: Any) -> Node | None:
+def _node_of_write(out: TensorBase, result: Any) -> Node | None:
     """Return the node of a result if it can become that of `out`; None where a copy has to be recorded."""
     check_write(out)
-    node: Node | None = result._grad_fn if isinstance(result, Tracked) else None
+    node: Node | None = result._grad_fn if isinstance(result, TensorBase) else None
     if (
         node is None
         or node.shape is None
@@ -166,7 +166,7 @@ def _node_of_write(out: Tracked, result: Any) -> Node | None:
     return node
 
 
-def _keep_old_values(node: Any, out: Tracked) -> None:
+def _keep_old_values(node: Any, out: TensorBase) -> None:
     """Have a node that saved `out`, or another tensor on its memory, keep the value from before the write."""
     saved = getattr(node, "saved", None)
     if not saved:
@@ -181,9 +181,9 @@ def _keep_old_values(node: Any, out: Tracked) -> None:
     node.saved, node.versions = tuple(kept), versions_of(kept[index] for index in slots)
 
 
-def changes_with(saved: Any, out: Tracked) -> bool:
+def changes_with(saved: Any, out: TensorBase) -> bool:
     """Tell whether a write into `out` changes what a node has saved, which then has to be copied first."""
-    if not isinstance(saved, Tracked) or _is_asking_leaf(saved):
+    if not isinstance(saved, TensorBase) or _is_asking_leaf(saved):
         return False
     return saved is out or (saved._counter is not None and saved._counter is out._counter)
 
@@ -195,19 +195,19 @@ def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Se
     then: a copy takes its place. So it does `always` where that is asked for, if the operation is recorded at all.
     """
     mode = GRAD_MODE.get()
-    if not isinstance(out, Tracked) or (not always and (mode is True or not mode)):
+    if not isinstance(out, TensorBase) or (not always and (mode is True or not mode)):
         return inputs
-    if not any(isinstance(value, Tracked) and value._requires_grad() for value in inputs):
+    if not any(isinstance(value, TensorBase) and value._requires_grad() for value in inputs):
         return inputs
     return [old_value(value) if changes_with(value, out) else value for value in inputs]
 
 
-def _is_asking_leaf(tensor: Tracked) -> bool:
+def _is_asking_leaf(tensor: TensorBase) -> bool:
     """Tell whether a tensor is a leaf that requires grad, and so cannot stand elsewhere."""
     return tensor._meta is not None and tensor._meta.requires_grad
 
 
-def old_value(tensor: Tracked) -> Tracked:
+def old_value(tensor: TensorBase) -> TensorBase:
     """Return a tensor with the value and the history that `tensor` has now, on memory of its own."""
     return type(tensor)(tensor._data.copy(order="K"), tensor._history(), tensor._output_nr, tensor._device)
 
@@ -241,7 +241,7 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
     return out
 
 
-def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
+def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
     """Copy anybody's array or tensor into the part of `out` that a basic index leads to; recorded.
 
     Args:
@@ -257,7 +257,7 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
     array = out._data[index]
     meta = out._view_meta()
     base = out if meta is None else meta.base
-    is_there = isinstance(source, Tracked) and source._counter is out._counter and _is_same(source._data, array)
+    is_there = isinstance(source, TensorBase) and source._counter is out._counter and _is_same(source._data, array)
     if is_there and _base_of(source) is base and source._requires_grad():
         # What Python does at the end of `t[index] += x`: the view has been written into already. What shares memory and
         # is no such view, as t.detach() gives it or no_grad, has another history.
@@ -266,7 +266,7 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
     place = place_of_part(out, meta, array, step)
     edge, source_edge = gradient_edge(base), _edge_of(source, array.ndim)
     try:
-        array[...] = source._data if isinstance(source, Tracked) else source
+        array[...] = source._data if isinstance(source, TensorBase) else source
     except AFTER_WRITING:
         out._bump_version()
         raise
@@ -275,7 +275,7 @@ def copy_into_part(out: Tracked, index: Any, step: Any, source: Any) -> None:
     rebase_view(base, place, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
 
 
-def _base_of(tensor: Tracked) -> Tracked:
+def _base_of(tensor: TensorBase) -> TensorBase:
     """Return the tensor that a view was made of, and any other as it is."""
     meta = tensor._view_meta()
     return tensor if meta is None else meta.base
@@ -289,7 +289,7 @@ def _is_same(array: Any, other: Any) -> bool:
 
 def _edge_of(source: Any, ndim: int) -> Edge | None:
     """Return the edge of what is copied to an array of `ndim` axes; NumPy drops axes of length 1 in front."""
-    if not isinstance(source, Tracked):
+    if not isinstance(source, TensorBase):
         return None
     if source._data.ndim > ndim and source._requires_grad():
         source = np.reshape(source, source._data.shape[source._data.ndim - ndim :])  # type: ignore[call-overload]

@@ -312,4 +312,4 @@ def test_an_error_of_the_function_in_the_forward_comes_out_as_it_is(use_reentran
         ag.checkpoint(fails, leaf(1.0), use_reentrant=use_reentrant)
     assert ag.is_grad_enabled()
     y = np.exp(leaf(1.0))
-    assert y.grad_fn.special is None
+    assert y.grad_fn.meta is None

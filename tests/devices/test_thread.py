@@ -411,7 +411,7 @@ def test_a_loop_that_ends_in_mid_backward_frees_its_work_everywhere(run):
     assert task.cancelled()
     assert held[0].cancelled
     assert x.grad is None
-    assert out.grad_fn.special.holder is None
+    assert out.grad_fn.meta.holder is None
 
     async def goes_on():
         y, good = on(T0, lambda grad: None)

@@ -164,5 +164,5 @@ def is_at_rest(*roots: Any) -> bool:
     desk = node_lock._DESK
     if desk.waiting_inside or desk.late or desk.is_occupied:
         return False
-    specials = [node.special for node in nodes_of(*roots) if node.special is not None]
-    return all(special.holder is None and special.contention is None for special in specials)
+    specials = [node.meta for node in nodes_of(*roots) if node.meta is not None]
+    return all(meta.holder is None and meta.contention is None for meta in specials)

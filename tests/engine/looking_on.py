@@ -17,7 +17,7 @@ from asyncgrad.engine.compiled import api, codegen
 from asyncgrad.engine.compiled.api import COMPILED_AFTER
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.engine.compiled.program import Program
-from asyncgrad.graph import Edge, Node, compiled_args
+from asyncgrad.graph import Edge, Node, lowering
 from tests.engine.bodies import awaiting, calling, loop_budget, split
 
 __all__ = [
@@ -63,7 +63,7 @@ def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
 
 def reuse_arrays_of_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have compiled functions write into small arrays, too."""
-    monkeypatch.setattr(compiled_args, "REUSED_FROM", 1)
+    monkeypatch.setattr(lowering, "REUSED_FROM", 1)
     monkeypatch.setattr(codegen, "LARGE", 1)
 
 

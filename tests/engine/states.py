@@ -63,12 +63,12 @@ def graph_state(nodes: Iterable[Node]) -> list[Any]:
     """Take down the hooks of each node, and that its lock is free."""
     states = []
     for node in nodes:
-        special = node.special
-        if special is None:
+        meta = node.meta
+        if meta is None:
             states.append(None)
             continue
-        lists = [special.pre_hooks, special.post_hooks, *[hooks for _, hooks in special.tensor_pre_hooks]]
+        lists = [meta.pre_hooks, meta.post_hooks, *[hooks for _, hooks in meta.tensor_pre_hooks]]
         hooks = [None if each is None else each.snapshot() for each in lists]
-        is_held = special.holder is not None and special.holder.is_running
-        states.append([hooks, sorted(special.retains_grad_hooks), is_held, special.contention])
+        is_held = meta.holder is not None and meta.holder.is_running
+        states.append([hooks, sorted(meta.retains_grad_hooks), is_held, meta.contention])
     return states

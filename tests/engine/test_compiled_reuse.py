@@ -17,8 +17,8 @@ from asyncgrad import sync
 from asyncgrad.engine.compiled import codegen
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.errors import ReleasedGraphError
-from asyncgrad.graph import compiled_args, values
-from asyncgrad.graph.grad_change import FirstGrads
+from asyncgrad.graph import lowering, values
+from asyncgrad.graph.grad_journal import FirstGrads
 from tests.engine.bodies import loop_budget
 from tests.engine.looking_on import bits, compiled_after, fresh_cache, reuse_arrays_of_every_size
 
@@ -90,16 +90,14 @@ def laid_out(array: Any, how: str) -> Any:
 
 
 @pytest.mark.usefixtures("as_measured")
-@pytest.mark.parametrize(
-    ("size", "reused"), [(compiled_args.REUSED_FROM, True), (compiled_args.REUSED_FROM - 1, False)]
-)
+@pytest.mark.parametrize(("size", "reused"), [(lowering.REUSED_FROM, True), (lowering.REUSED_FROM - 1, False)])
 def test_arrays_are_reused_from_that_size_on_from_which_it_pays(size, reused):
     assert ("out=" in source_of(chain, leaf(size))) is reused
 
 
 @pytest.mark.usefixtures("as_measured")
 def test_an_array_that_is_reused_is_let_go_of_by_its_other_names():
-    assert compiled_args.REUSED_FROM >= codegen.LARGE
+    assert lowering.REUSED_FROM >= codegen.LARGE
 
 
 def test_the_last_formula_of_a_step_writes_into_the_gradient_that_it_reads_last():

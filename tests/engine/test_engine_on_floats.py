@@ -163,12 +163,12 @@ def test_hooks_see_floats_and_may_replace_them(run):
     x = Keep()
     middle = Scale((x, 2.0))
     root = Scale((middle, 3.0))
-    special = middle.make_special()
-    special.pre_hooks, special.post_hooks = HookList(), HookList()
+    meta = middle.make_meta()
+    meta.pre_hooks, meta.post_hooks = HookList(), HookList()
     seen: list[Any] = []
-    special.pre_hooks.add(lambda grads: (grads[0] + 1.0,))
-    special.post_hooks.add(lambda inputs, outputs: seen.append((inputs, outputs)))
-    special.post_hooks.add(lambda inputs, outputs: (inputs[0] * 100.0,))
+    meta.pre_hooks.add(lambda grads: (grads[0] + 1.0,))
+    meta.post_hooks.add(lambda inputs, outputs: seen.append((inputs, outputs)))
+    meta.post_hooks.add(lambda inputs, outputs: (inputs[0] * 100.0,))
 
     run(execute((root, 1.0)))
 

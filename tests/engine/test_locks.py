@@ -264,21 +264,21 @@ class Task:
 def test_one_that_is_given_the_lock_and_cancelled_before_it_runs_gives_it_back(run):
     async def main():
         out = calling(leaf(1.0), lambda grad: None)
-        node, special = out.grad_fn, out.grad_fn.special
+        node, meta = out.grad_fn, out.grad_fn.meta
         first, second, third = (Task(asyncio.get_running_loop()) for _ in range(3))
-        assert try_acquire(special, first)
-        assert not try_acquire(special, second)
-        waits = [asyncio.ensure_future(acquire(special, node, task)) for task in (second, third)]
+        assert try_acquire(meta, first)
+        assert not try_acquire(meta, second)
+        waits = [asyncio.ensure_future(acquire(meta, node, task)) for task in (second, third)]
         await asyncio.sleep(0)
-        release(special, first)
-        assert special.holder is second
+        release(meta, first)
+        assert meta.holder is second
         waits[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits[0]
-        release(special, second)
+        release(meta, second)
         await waits[1]
-        assert special.holder is third
-        release(special, third)
+        assert meta.holder is third
+        release(meta, third)
         assert is_at_rest(out)
 
     run(main())
@@ -286,24 +286,24 @@ def test_one_that_is_given_the_lock_and_cancelled_before_it_runs_gives_it_back(r
 
 def test_giving_back_what_one_has_not_got_changes_nothing():
     out = calling(leaf(1.0), lambda grad: None)
-    special, holder = out.grad_fn.special, Task()
-    assert try_acquire(special, holder)
-    release(special, Task())
-    assert special.holder is holder
-    release(special, holder)
-    release(special, holder)
+    meta, holder = out.grad_fn.meta, Task()
+    assert try_acquire(meta, holder)
+    release(meta, Task())
+    assert meta.holder is holder
+    release(meta, holder)
+    release(meta, holder)
     assert is_at_rest(out)
 
 
 def test_a_free_lock_is_taken_and_given_back_without_any_allocation():
     out = calling(leaf(1.0), lambda grad: None)
-    special, task = out.grad_fn.special, Task()
+    meta, task = out.grad_fn.meta, Task()
 
     def many() -> int:
         before = sys.getallocatedblocks()
         for _ in range(10_000):
-            try_acquire(special, task)
-            release(special, task)
+            try_acquire(meta, task)
+            release(meta, task)
         return sys.getallocatedblocks() - before
 
     many()

@@ -311,7 +311,7 @@ def test_a_waiter_whose_loop_was_closed_is_passed_over(kind):
         thread = threading.Thread(target=wait_on_a_loop_that_is_closed)
         thread.start()
         thread.join()
-        assert len(out.grad_fn.special.contention.waiters) == 1
+        assert len(out.grad_fn.meta.contention.waiters) == 1
         last = asyncio.ensure_future(ag.backward(out, retain_graph=True))
         await settle()
         held.let_go.set()
@@ -340,7 +340,7 @@ def test_a_lock_whose_holder_s_loop_was_closed_is_free(kind):
     task._log_destroy_pending = False
     for _ in range(10):
         loop.run_until_complete(asyncio.sleep(0))
-    assert out.grad_fn.special.holder is not None
+    assert out.grad_fn.meta.holder is not None
     loop.close()
 
     sync.backward(out, retain_graph=True)
@@ -357,19 +357,19 @@ def test_what_the_garbage_collector_gives_back_in_the_midst_of_a_queue_is_given_
 
     async def main():
         out = calling(leaf(1.0), lambda grad: None)
-        special = out.grad_fn.special
+        meta = out.grad_fn.meta
 
         class Abandoned:
             outer = awake = away = None
             is_running = True
 
         abandoned = Abandoned()
-        assert try_acquire(special, abandoned)
+        assert try_acquire(meta, abandoned)
         find_cycle = node_lock._find_cycle
 
-        def collects(waiter, special):
-            release(special, abandoned)
-            return find_cycle(waiter, special)
+        def collects(waiter, meta):
+            release(meta, abandoned)
+            return find_cycle(waiter, meta)
 
         monkeypatch.setattr(node_lock, "_find_cycle", collects)
         async with asyncio.timeout(60):

@@ -113,10 +113,10 @@ class Story(Node):
 def test_a_node_is_released_after_its_post_hooks_and_before_the_next_node_runs(run):
     x = leaf(2.0)
     node = Story(ag.graph.get_gradient_edge(x))
-    special = node.make_special()
-    special.pre_hooks, special.post_hooks = HookList(), HookList()
-    special.pre_hooks.add(lambda grads: node.story.append("pre-hook"))
-    special.post_hooks.add(lambda inputs, outputs: node.story.append("post-hook"))
+    meta = node.make_meta()
+    meta.pre_hooks, meta.post_hooks = HookList(), HookList()
+    meta.pre_hooks.add(lambda grads: node.story.append("pre-hook"))
+    meta.post_hooks.add(lambda inputs, outputs: node.story.append("post-hook"))
     x.register_hook(lambda grad: node.story.append("next"))
 
     run(ag.backward(GradientEdge(node, 0)))
@@ -139,8 +139,8 @@ def test_a_node_whose_body_or_hook_failed_is_not_released(run):
         raise ValueError("hook")
 
     node = Story(ag.graph.get_gradient_edge(x))
-    node.make_special().post_hooks = HookList()
-    handle = node.make_special().post_hooks.add(fail)
+    node.make_meta().post_hooks = HookList()
+    handle = node.make_meta().post_hooks.add(fail)
     with pytest.raises(ValueError, match="hook"):
         run(ag.backward(GradientEdge(node, 0)))
     assert "release" not in node.story

@@ -195,13 +195,13 @@ def test_one_that_waits_for_another_thread_can_be_cancelled():
         for _ in range(3):
             task = asyncio.ensure_future(ag.backward(out, retain_graph=True))
             await settle()
-            assert out.grad_fn.special.contention is not None
+            assert out.grad_fn.meta.contention is not None
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
         last = asyncio.ensure_future(ag.backward(out, np.full(1, 10.0), retain_graph=True))
         await settle()
-        assert out.grad_fn.special.contention is not None
+        assert out.grad_fn.meta.contention is not None
         let_go.set()
         await last
 
@@ -233,7 +233,7 @@ def test_the_lock_of_a_holder_that_fails_goes_to_a_thread_that_waits(way):
         way(out, 10.0, retain_graph=True)()
 
     def lets_go_once_somebody_waits():
-        while out.grad_fn.special.contention is None:
+        while out.grad_fn.meta.contention is None:
             pass
         let_go.set()
 
@@ -305,19 +305,19 @@ def test_two_threads_that_first_ask_for_what_few_nodes_have_get_the_same(monkeyp
     """Were it made twice, they would hold two locks of one node. One thread overtakes the other in mid-making."""
     node: Node = np.multiply(leaf(1.0), 2.0).grad_fn
     got: list[Any] = []
-    special = node_module.Special
+    meta = node_module.NodeMeta
 
     def overtaken() -> Any:
         monkeypatch.undo()
-        thread = threading.Thread(target=lambda: got.append(node.make_special()))
+        thread = threading.Thread(target=lambda: got.append(node.make_meta()))
         thread.start()
         thread.join()
-        return special()
+        return meta()
 
-    monkeypatch.setattr(node_module, "Special", overtaken)
-    got.append(node.make_special())
+    monkeypatch.setattr(node_module, "NodeMeta", overtaken)
+    got.append(node.make_meta())
     assert len(got) == 2
-    assert got[0] is got[1] is node.special
+    assert got[0] is got[1] is node.meta
 
 
 def test_a_held_body_in_one_loop_does_not_hold_up_the_loop_that_waits(run):

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.graph.heavy import LARGE
+from asyncgrad.graph.cost import LARGE
 
 from .bodies import calling, leaf
 from .heavy import MANY, PATIENCE, always, large, on_workers, watched

@@ -192,7 +192,7 @@ def test_a_node_made_outside_keeps_nothing_and_stays_plain():
         pass
     node = (leaf(1.0) * 2).grad_fn
 
-    assert node.special is None
+    assert node.meta is None
 
 
 def test_a_node_made_in_a_backward_has_for_its_parent_the_node_whose_body_ran():
@@ -211,7 +211,7 @@ def test_grad_mode_and_creation_hooks_nest_with_it():
         off = x * 2
         with ag.graph.node_creation_hook(lambda node: seen.append("traceback_" in node.metadata)), ag.enable_grad():
             x * 2
-    with ag.graph.node_creation_hook(lambda node: seen.append(node.special)):
+    with ag.graph.node_creation_hook(lambda node: seen.append(node.meta)):
         x * 2
 
     assert not off.requires_grad

@@ -82,7 +82,7 @@ def test_looking_at_what_is_saved_leaves_the_node_plain():
     y = leaf(1.0) * leaf(2.0)
     y.grad_fn.saved_tensors[0].unpack()
 
-    assert y.grad_fn.special is None
+    assert y.grad_fn.meta is None
 
 
 def test_a_saved_tensor_names_its_node():

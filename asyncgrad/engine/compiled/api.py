@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, final
 
+from ...arguments import describe
 from ...context import Mode
 from ...errors import ArgumentError, ArgumentTypeError, GraphError
 from ...graph.leaf import GraphRoot, gradient_edge
 from ...graph.node import LEAF_ORDER, Edge, GradientEdge
-from ...graph.tracked import Tracked
-from ...graph.values import describe
+from ...graph.tensor_base import TensorBase
 from ..device import needs_care
 from ..exec_info import init_to_execute
 from .cache import CACHE, CompiledStats
@@ -134,7 +134,7 @@ def find_compiled(
     if task.create_graph:
         CACHE.miss("create_graph")
     elif task.streams is not None and task.streams.is_called_on_one:
-        # Otherwise streams make a difference to nodes that have one alone, and those are special.
+        # Otherwise streams make a difference to nodes that have one alone, and those have a NodeMeta.
         CACHE.miss("streams")
     elif task.sums is not None:
         CACHE.miss("sums that go on")
@@ -206,7 +206,7 @@ def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
 
 
 def _listed(tensors: Any) -> list[Any]:
-    if isinstance(tensors, (Tracked, GradientEdge)):
+    if isinstance(tensors, (TensorBase, GradientEdge)):
         return [tensors]
     if not isinstance(tensors, Sequence) or isinstance(tensors, str) or not tensors:
         raise ArgumentTypeError(f"give a tensor or GradientEdge, or a sequence of them, not {describe(tensors)}")
@@ -216,7 +216,7 @@ def _listed(tensors: Any) -> list[Any]:
 def _edge_of(tensor: Any) -> Edge:
     if isinstance(tensor, GradientEdge):
         return Edge(*tensor)
-    edge = gradient_edge(tensor) if isinstance(tensor, Tracked) else None
+    edge = gradient_edge(tensor) if isinstance(tensor, TensorBase) else None
     if edge is None:
         raise GraphError(f"{describe(tensor)} has no graph: pass a tensor that requires grad")
     return edge

@@ -210,7 +210,7 @@ def shallow_key_of(
         plan = getattr(node, "plan", None)
         found.append(type(node) if plan is None else plan)
         found.append(node.shape)
-        found.append(node.special is None)
+        found.append(node.meta is None)
         for target in node.next_nodes:
             if target is not None:
                 node = target

@@ -18,9 +18,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakSet
 
+from ...arguments import describe
 from ...errors import GradientTypeError, GraphError
 from ...graph import values
-from ...graph.compiled_args import BodySource
+from ...graph.lowering import BodySource
 from ...graph.naming import identify
 from ...graph.packed import Packed, abandon
 from ..body import prefers_worker, run_here
@@ -136,15 +137,15 @@ def _written_by(node: Any) -> type:
 
 
 def is_traced(node: Any) -> bool:
-    """Tell whether a node that has a Special may be called as it is: traceable, and watched by nobody."""
-    special = node.special
+    """Tell whether a node that has a NodeMeta may be called as it is: traceable, and watched by nobody."""
+    meta = node.meta
     return (
-        special is not None
+        meta is not None
         and node.is_traceable
         and not node.is_async
-        and not (special.pre_hooks or special.post_hooks or special.tensor_pre_hooks or special.retains_grad_hooks)
-        and special.holder is None
-        and special.stream is None
+        and not (meta.pre_hooks or meta.post_hooks or meta.tensor_pre_hooks or meta.retains_grad_hooks)
+        and meta.holder is None
+        and meta.stream is None
         and not needs_care(node.device)
         and not any(isinstance(entry, Packed) for entry in node.saved_entries() or ())
         and not (_WAITING and _written_by(node) in _WAITING)
@@ -167,8 +168,7 @@ def run_traced(task: GraphTask, node: Any, grads: list[Any]) -> list[Any] | None
         return None
     if not isinstance(outputs, (tuple, list)):
         raise GradientTypeError(
-            f"{identify(node)} returned {values.describe(outputs)}: "
-            "apply must return a tuple with a gradient for each input"
+            f"{identify(node)} returned {describe(outputs)}: apply must return a tuple with a gradient for each input"
         )
     if len(outputs) != len(node.next_nodes):
         raise wrong_count(node, tuple(outputs))
@@ -182,7 +182,7 @@ def traced_source() -> BodySource:
         # At its turn, since hooks may be added until then.
         unpacking=(
             "if not $is_traced($node): raise GuardFailed",
-            "if $prefers_worker($node, $grads): raise Heavy",
+            "if $prefers_worker($node, $grads): raise OffloadSignal",
         ),
         statements=("$s0 = $run_traced(task, $node, $grads)", "if $s0 is None: raise $NeedsAwait"),
         release=("$node.release_variables()",),

@@ -21,7 +21,7 @@ from math import prod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, final
 
-from ...graph.compiled_args import reuses
+from ...graph.lowering import reuses
 from .emit import (
     CARRIED,
     FEW_LEAVES,
@@ -37,7 +37,7 @@ from .emit import (
 from .program import LineKind, Piece, Program
 
 if TYPE_CHECKING:
-    from ...graph.compiled_args import BodySource
+    from ...graph.lowering import BodySource
     from .program import Piece, Place
     from .trace import Slices, Step, Target, Trace
 
@@ -225,7 +225,7 @@ class Writer:
         node, grad = names["node"], names.get("g", names["grads"])
         where, results = body.heavy_where, body.results
         is_large = f"{self.text.filled(where, names, body.constants)} and " if where else ""
-        self.text.emit(f"if {is_large}is_for_a_worker({node}, {grad}): raise Heavy", LineKind.GUARD)
+        self.text.emit(f"if {is_large}is_for_a_worker({node}, {grad}): raise OffloadSignal", LineKind.GUARD)
         measured = f"{'run_here' if self._limited else 'run_measured'}({node}, {grad})"
         if not where or isinstance(results, str):
             return body._replace(results=measured, statements=(), reuse=())

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
-from ...graph.heavy import Heavy
+from ...graph.cost import OffloadSignal
 from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
 from ...graph.values import sum_into, sum_to
@@ -182,7 +182,7 @@ class SourceBuilder:
         self.namespace: dict[str, Any] = {
             "AccumulateGrad": AccumulateGrad,
             "GuardFailed": GuardFailed,
-            "Heavy": Heavy,
+            "OffloadSignal": OffloadSignal,
             "clock": perf_counter,
             "captured_at": captured_at,
             "careful": careful,
@@ -354,8 +354,8 @@ def node_guards(text: SourceBuilder, name: str, step: Step, before: str, after: 
     guards = []
     body = step.body
     if step.is_careful:
-        guards.append(f"{name}.special is None")
-        guards.append(f"{name}.special.stream is not None")
+        guards.append(f"{name}.meta is None")
+        guards.append(f"{name}.meta.stream is not None")
         if step.runs_body:
             guards += _class_guards(text, name, step)
     elif body is not None:
@@ -363,7 +363,7 @@ def node_guards(text: SourceBuilder, name: str, step: Step, before: str, after: 
         if not body.fixes_edges:
             guards += _class_guards(text, name, step)
     if not step.is_special:
-        guards.append(f"{name}.special is not None")
+        guards.append(f"{name}.meta is not None")
     if step.shape is None:
         metadata = text.constant("metadata", step.metadata)
         guards += [f"{name}.shape is not None", f"{name}.input_metadata != {metadata}"]
@@ -398,12 +398,12 @@ def leaf_guards(text: SourceBuilder, name: str, leaf: LeafPlace, others: list[st
     """
     guards = [
         f"{name}.__class__ is not AccumulateGrad",
-        f"{name}.special is {'' if leaf.is_careful else 'not '}None",
+        f"{name}.meta is {'' if leaf.is_careful else 'not '}None",
         f"{name}.shape != {leaf.shape}",
         f"{name}.dtype is not {text.dtype(leaf.dtype)}",
     ]
     if leaf.is_careful:
-        guards.append(f"{name}.special.stream is not None")
+        guards.append(f"{name}.meta.stream is not None")
     if leaf.is_careful or may_move:
         guards.append(f"needs_care({name}.device)")
     if others is None:

@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...errors import GraphError
-from ...graph.heavy import Heavy
-from ...graph.node import LEAF_ORDER, became_special
+from ...graph.cost import OffloadSignal
+from ...graph.node import LEAF_ORDER, metas_added
 from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop
 from ..fast_path import FastPath
@@ -38,11 +38,11 @@ AN_ERROR = "an error"
 
 #: What a line that looks at the graph raises where that is another one: of itself, by attributes that are not there,
 #: or by a tuple of another length, or by None in the place of what was saved.
-_OF_ANOTHER_GRAPH = (GuardFailed, Heavy, AttributeError, TypeError, ValueError)
+_OF_ANOTHER_GRAPH = (GuardFailed, OffloadSignal, AttributeError, TypeError, ValueError)
 
 #: What else it may mean. Only None in the place of what was saved is of another type than expected.
 _REASONS: dict[type, str] = {
-    Heavy: "a heavy body",
+    OffloadSignal: "a heavy body",
     TypeError: "a graph that was released",
     NeedsAwait: "a body that waits",
 }
@@ -91,7 +91,7 @@ class CompiledExecutor:
         self._ended = ended
         self._coroutine: Any = None
         self._results: tuple[list[Node], list[Any]] | None = None
-        #: How many nodes had become special, and how often somebody had asked what is to run, when others ran last.
+        #: How many nodes had got a NodeMeta, and how often somebody had asked what is to run, when others ran last.
         self._became_special = self._handed_out = 0
         #: Where hooks may look on, how many edges lead to each node; and whether any has.
         self._edges: dict[Node, int] = {}
@@ -144,7 +144,7 @@ class CompiledExecutor:
             if left is None:
                 raise
         else:
-            self._became_special = became_special[0]
+            self._became_special = metas_added[0]
             self._handed_out = 0 if task.limits is None else task.limits.handed_out
             return Stop.BUDGET_SPENT if turn is None else self._begin_turn(turn)
         finally:
@@ -200,9 +200,9 @@ class CompiledExecutor:
         if limits is not None and limits.handed_out != self._handed_out:
             self._leave("a hook that asked what is to run")
             return
-        if became_special[0] == self._became_special:
+        if metas_added[0] == self._became_special:
             return
-        self._became_special = became_special[0]
+        self._became_special = metas_added[0]
         place = self._where()
         assert place is not None
         if place.is_watched_anew():
@@ -325,8 +325,8 @@ class CompiledExecutor:
             executor.end_turn(node, turn.outputs)
 
     def _count(self, path: FastPath, place: _Place) -> None:
-        """Let the slow path go on where the fast one cannot: that runs no GraphRoot and no node with a Special."""
-        if any(node.special is not None for node, *_ in place.reached()):
+        """Let the slow path go on where the fast one cannot: that runs no GraphRoot and no node with a NodeMeta."""
+        if any(node.meta is not None for node, *_ in place.reached()):
             path.hand_over()
 
     def _continued(self, place: _Place) -> FastPath:
@@ -450,13 +450,13 @@ class _Place(NamedTuple):
         return found
 
     def is_watched_anew(self) -> bool:
-        """Tell whether a node that has been reached, and that is run by a plain call, has a Special now."""
+        """Tell whether a node that has been reached, and that is run by a plain call, has a NodeMeta now."""
         names, piece = self.names, self.piece
         # Those that the node in turn leads to have been looked at ahead of it.
         at = (self.line.step + 1, -1) if self.line.kind is LineKind.CAREFUL else None
         expected = [names[piece.node_names[step]] for step in self._steps(at) if step not in piece.special_steps]
         expected += [names[piece.leaf_names[leaf]] for leaf in self._leaves(at) if leaf not in piece.special_leaves]
-        return any(node.special is not None for node in expected)
+        return any(node.meta is not None for node in expected)
 
     def _steps(self, at: Place | None = None) -> list[int]:
         """Return the steps that have been reached by then, by now if not given, and have not run."""

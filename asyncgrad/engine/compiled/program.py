@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, NamedTuple, final
 
-from ...graph.heavy import watch_changes
+from ...graph.cost import watch_changes
 
 __all__ = ["GuardFailed", "Line", "LineKind", "Piece", "Place", "Program", "Slot", "NeedsAwait", "pause"]
 
@@ -86,7 +86,7 @@ class Piece(NamedTuple):
     leaf_slots: list[Slot | None]
     #: When they run; None where that is in a later function, or at the end.
     leaf_ends: list[Place | None]
-    #: The steps, and the leaves, that are expected to have a Special.
+    #: The steps, and the leaves, that are expected to have a NodeMeta.
     special_steps: frozenset[int]
     special_leaves: frozenset[int]
 

@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterable
 from heapq import merge
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
-from ...graph.compiled_args import CompiledArgs
 from ...graph.leaf import AccumulateGrad, GraphRoot
+from ...graph.lowering import CompiledArgs
 from ...graph.naming import place_of
 from ...graph.node import LEAF_ORDER
 from ..device import needs_care
@@ -23,7 +23,7 @@ from ..notes import add_note
 from .calls import is_traced, traced_source
 
 if TYPE_CHECKING:
-    from ...graph.compiled_args import BodySource
+    from ...graph.lowering import BodySource
     from ...graph.metadata import InputMetadata
     from ...graph.node import Node
     from ..exec_info import ExecInfos
@@ -113,8 +113,8 @@ class Step:
         self.node_class = type(node)
         self.shape = node.shape
         self.runs_body: bool = limits is None or limits[0]
-        #: Whether it has a Special.
-        self.is_special = node.special is not None
+        #: Whether it has a NodeMeta.
+        self.is_special = node.meta is not None
         #: Whether it is called as it is all the same.
         self.is_traced = self.is_special and self.runs_body and is_traced(node)
         #: Whether a NodeTask runs it, which finds out for itself what hooks there are.
@@ -289,7 +289,7 @@ def _differ(step: Step, other: Step) -> bool:
 def token_of(node: Any) -> tuple[Any, ...]:
     """Return what tells one node from another at a glance."""
     plan = getattr(node, "plan", None)
-    return (type(node) if plan is None else plan), node.shape, node.dtype, node.special is None
+    return (type(node) if plan is None else plan), node.shape, node.dtype, node.meta is None
 
 
 #: Larger graphs are left to the engine: compiling one would take seconds.
@@ -308,7 +308,7 @@ class NodeSnapshot(NamedTuple):
     node: Node
     order: int
     step: Step
-    special: Any
+    meta: Any
     #: Of these as of a tuple that is never changed, for a change puts another one in its place.
     next_nodes: tuple[Node | None, ...]
     input_nrs: tuple[int, ...]
@@ -322,15 +322,13 @@ class NodeSnapshot(NamedTuple):
         if state is not None and not state[0]:
             nodes, input_nrs = (), ()
         wanted = tuple([limits is None or (target is not None and limits.executes(target)) for target in nodes])
-        return cls(node, node.order, Step(node, state), node.special, nodes, input_nrs, wanted)
+        return cls(node, node.order, Step(node, state), node.meta, nodes, input_nrs, wanted)
 
     def has_changed(self) -> bool:
         """Tell whether a node whose body runs has other edges now, or is watched by others."""
         node = self.node
         return (
-            node.special is not self.special
-            or node.next_nodes is not self.next_nodes
-            or node.input_nrs is not self.input_nrs
+            node.meta is not self.meta or node.next_nodes is not self.next_nodes or node.input_nrs is not self.input_nrs
         )
 
 
@@ -427,7 +425,7 @@ def _seen(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[NodeSnapsho
         _check(node)
         state = _limits_of(node, limits)
         if node.order == LEAF_ORDER:
-            leaves[node] = LeafPlace(node.shape or (), node.dtype, state, node.special is not None, 0)
+            leaves[node] = LeafPlace(node.shape or (), node.dtype, state, node.meta is not None, 0)
             continue
         try:
             snapshot = NodeSnapshot.of(node, state, limits)
@@ -468,12 +466,12 @@ def _check(node: Any) -> None:
     """Raise unless a compiled function may run this node, or have it run."""
     if isinstance(node, GraphRoot):
         return
-    special = node.special
-    if needs_care(node.device) or (special is not None and special.stream is not None):
+    meta = node.meta
+    if needs_care(node.device) or (meta is not None and meta.stream is not None):
         raise Unsupported(reason_of(node))
     for metadata in node.input_metadata:
         # An input that says nothing of its gradients, or that takes none.
-        if special is not None and (metadata is None or metadata.was_default_constructed):
+        if meta is not None and (metadata is None or metadata.was_default_constructed):
             continue
         if getattr(None if metadata is None else metadata.dtype, "isbuiltin", 0) != 1:
             raise Unsupported("a dtype that is not one of NumPy's own")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.graph.grad_change import FirstGrads, GradChange, change_grad, settle_all
+from asyncgrad.graph.grad_journal import FirstGrads, GradChange, change_grad, commit_all
 from tests.engine.bodies import address, leaf
 
 #: Numbers whose sums depend on the order.
@@ -60,7 +60,7 @@ def test_any_interleaving_leaves_what_was_not_taken_back(data):
             if action == "add":
                 started.append(change)
             else:
-                change.settle()
+                change.commit()
         elif action == "set":
             new = data.draw(st.sampled_from([None, 5.5]))
             x.grad = None if new is None else ag.tensor([new])
@@ -68,13 +68,13 @@ def test_any_interleaving_leaves_what_was_not_taken_back(data):
         elif started:
             change = started.pop(data.draw(st.integers(0, len(started) - 1)))
             if action == "settle":
-                change.settle()
+                change.commit()
             else:
-                change.take_back()
+                change.roll_back()
                 model.remove(change)
         assert value_of(x) == model.value()
     for change in started:
-        change.settle()
+        change.commit()
 
     assert value_of(x) == model.value()
     assert x._meta.changes == []
@@ -88,12 +88,12 @@ def test_a_change_that_became_part_of_another_is_taken_back_with_it(values, data
     merged = [change.merge_into(outer) for change in inner]
     later = change_grad(x, np.array([2.5]), [], sole=True, listed=True)
 
-    outer.take_back()
+    outer.roll_back()
 
     assert all(merged)
     assert x.grad is before
     assert x.grad.item() == 0.3 + 2.5
-    later.settle()
+    later.commit()
     assert x._meta.changes == []
 
 
@@ -102,11 +102,11 @@ def test_a_change_with_another_in_between_stays_by_itself():
     outer, other, inner = [change_grad(x, np.array([value]), [], sole=True, listed=True) for value in (1.0, 2.0, 4.0)]
 
     assert not inner.merge_into(outer)
-    outer.take_back()
+    outer.roll_back()
     assert x.grad.item() == 6.0
-    inner.take_back()
+    inner.roll_back()
     assert x.grad.item() == 2.0
-    other.settle()
+    other.commit()
 
 
 def test_taking_back_gives_the_same_object_the_same_array_and_the_same_version():
@@ -117,7 +117,7 @@ def test_taking_back_gives_the_same_object_the_same_array_and_the_same_version()
     for listed in (False, True):
         change = change_grad(x, np.array([1.0]), [], sole=False, listed=listed)
         assert before._version == version + 1
-        change.take_back()
+        change.roll_back()
 
         assert x.grad is before
         assert before._data is array
@@ -129,12 +129,12 @@ def test_an_array_that_may_have_to_be_added_again_is_not_written_into():
     first = change_grad(x, np.array([1.0]), [], sole=True, listed=True)
     second_array = np.array([2.0])
     second = change_grad(x, second_array, [], sole=True, listed=True)
-    change_grad(x, np.array([4.0]), [], sole=True, listed=True).settle()
+    change_grad(x, np.array([4.0]), [], sole=True, listed=True).commit()
 
     assert second_array.tolist() == [2.0]
-    first.take_back()
+    first.roll_back()
     assert x.grad.item() == 6.0
-    second.settle()
+    second.commit()
 
 
 def test_whoever_holds_the_gradient_object_sees_an_earlier_change_taken_back():
@@ -143,11 +143,11 @@ def test_whoever_holds_the_gradient_object_sees_an_earlier_change_taken_back():
     held = x.grad
     second = change_grad(x, np.array([2.0]), [], sole=True, listed=True)
 
-    first.take_back()
+    first.roll_back()
 
     assert x.grad is held
     assert held.item() == 2.0
-    second.settle()
+    second.commit()
 
 
 def test_recorded_gradients_are_taken_back_with_their_history():
@@ -158,11 +158,11 @@ def test_recorded_gradients_are_taken_back_with_their_history():
     assert total.item() == 16.0
 
     with ag.no_grad():
-        first.take_back()
+        first.roll_back()
 
     assert x.grad.item() == 10.0
     assert x.grad.requires_grad
-    second.settle()
+    second.commit()
     x.grad = None
 
 
@@ -173,7 +173,7 @@ def test_first_gradients_are_taken_away_again_together():
     assert given == [True, True, True]
     assert [value_of(x) for x in leaves] == [4.0, 4.0, 4.0]
 
-    first.take_back()
+    first.roll_back()
 
     assert [x.grad for x in leaves] == [None, None, None]
 
@@ -182,8 +182,8 @@ def test_first_gradients_that_are_settled_stay():
     x, changes = leaf(1.0), [FirstGrads()]
     assert changes[0].give(x, np.array([4.0]), True)
 
-    settle_all(changes)
-    changes[0].take_back()
+    commit_all(changes)
+    changes[0].roll_back()
 
     assert value_of(x) == 4.0
 
@@ -197,7 +197,7 @@ def test_a_leaf_that_another_backward_has_changed_meanwhile_gets_no_first_gradie
     first = FirstGrads()
     assert not first.give(x, np.array([4.0]), True)
     assert not first.give(y, np.array([4.0]), True)
-    first.take_back()
+    first.roll_back()
 
     assert value_of(x) == 0.5
     assert y.grad is None

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph import dropping
-from asyncgrad.graph.dropping import MILESTONE_DISTANCE
+from asyncgrad.graph import dealloc
+from asyncgrad.graph.dealloc import MILESTONE_DISTANCE
 from tests.engine.bodies import node_by_node, on_a_small_stack
 from tests.making import leaf
 
@@ -37,7 +37,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     Deep graphs that earlier tests have left in cycles are not found in the midst of a test, and dropped on its loop.
     """
     gc.collect()
-    monkeypatch.setattr(dropping, "perf_counter", itertools.count().__next__)
+    monkeypatch.setattr(dealloc, "perf_counter", itertools.count().__next__)
 
 
 def chain(steps: int, step: Any = lambda y, x: y + x) -> tuple[Any, Any]:

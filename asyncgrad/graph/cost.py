@@ -2,7 +2,7 @@
 
 A body that takes long keeps its thread, and an event loop in it, for as long; a worker can have it instead. Whether
 one is heavy may cost nothing where none is. So the bodies of functions whose work grows faster than their arrays (a
-matrix product) look at the sizes of these before they begin, and raise `Heavy`; all others do so only once one
+matrix product) look at the sizes of these before they begin, and raise `OffloadSignal`; all others do so only once one
 on large arrays has used up the time budget of a backward in this process.
 """
 
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
+    "OffloadSignal",
     "LARGE",
     "MANY_PRODUCTS",
-    "Heavy",
-    "MayBeHeavy",
     "estimated_seconds",
     "expect_large_arrays",
-    "kind_of",
-    "least_volume",
+    "array_kind",
     "large_arrays_met",
+    "least_volume",
     "size_of",
     "watch_changes",
     "when_large_arrays_come",
@@ -47,7 +46,7 @@ watch_changes = [0]
 
 
 @final
-class Heavy(Exception):
+class OffloadSignal(Exception):
     """Raised by a plain body before it does anything: it may take long. No error: the engine catches it."""
 
     __slots__ = ()
@@ -83,7 +82,7 @@ def estimated_seconds(sizes: Sequence[int], formulas: int, superlinear: bool) ->
     return max(sizes) * _SECONDS_PER_ELEMENT * formulas
 
 
-def kind_of(value: Any) -> Any:
+def array_kind(value: Any) -> Any:
     """Return what arrays that take about as long have in common: shape and dtype; the type of what is no array."""
     value = getattr(value, "_data", value)
     shape = getattr(value, "shape", None)
@@ -105,40 +104,3 @@ def expect_large_arrays() -> None:
     large_arrays_met[0] = True
     while _on_large_arrays:
         _on_large_arrays.pop()()
-
-
-class MayBeHeavy:
-    """Abstract: what a node says of how long its body takes."""
-
-    __slots__ = ()
-
-    @property
-    def name(self) -> str:
-        """The name that errors and drawings show."""
-        raise NotImplementedError(f"{type(self).__name__} must have a name")
-
-    #: Whether `apply` must run in the thread of the event loop that the backward is awaited on, however long it takes:
-    #: it may use that loop, or what only that thread may touch. Otherwise a worker thread may run it.
-    stays_on_loop = False
-
-    #: Whether `when_unpacked` tells waiting for what was saved from computing with it. Otherwise `apply` does both.
-    unpacks_apart = False
-
-    async def when_unpacked(self, grads: tuple[Any, ...]) -> Callable[[], Any]:
-        """Return what does the rest of `apply(grads)`, in any thread, once all that was saved has come."""
-        raise NotImplementedError(f"{type(self).__name__} unpacks_apart, and must implement when_unpacked")
-
-    def run_kind(self, grads: Sequence[Any]) -> tuple[Any, float]:
-        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
-        return (self.name, type(self), *map(kind_of, grads)), 1e-4
-
-    def has_kept_its_thread(self) -> None:
-        """Called where the time budget of a backward has been spent in, or just before, a run of this plain node.
-
-        If its arrays are large, every body looks at the sizes of its own from now on.
-        """
-        if size_of(self) >= LARGE:
-            expect_large_arrays()
-
-    def is_light(self) -> None:
-        """Called where runs of this kind have been measured, and are short."""

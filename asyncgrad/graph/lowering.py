@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from .packed import Packed
-from .tracked import Tracked
+from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from .hooks import HookList
     from .metadata import InputMetadata
 
-__all__ = ["BodySource", "Compilable", "CompiledArgs", "Kind", "Reuse", "reuses"]
+__all__ = ["BodySource", "CompiledArgs", "Kind", "Reuse", "reuses"]
 
 #: Shape and dtype of a gradient, where they are known before it is.
 Kind = tuple[tuple[int, ...], Any]
@@ -87,12 +87,8 @@ class CompiledArgs:
         self._parts.append(None if not hooks else tuple(id(hook) for hook in hooks.snapshot()))
 
 
-def _saved(entry: Any) -> Any:
-    return entry if isinstance(entry, Packed) else entry.tensor
-
-
 def _token(value: Any) -> Any:
-    if isinstance(value, Tracked):
+    if isinstance(value, TensorBase):
         return ("tensor", value._data.shape, value._data.dtype, value._device)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return ("array", value.shape, value.dtype)
@@ -169,62 +165,3 @@ class BodySource(NamedTuple):
     heavy_where: str = ""
     plan: Any = None
     reuse: tuple[Reuse | None, ...] = ()
-
-
-class Compilable:
-    """Abstract base of Node: how compiled autograd sees one."""
-
-    __slots__ = ()
-
-    is_async: bool
-    is_traceable: bool
-
-    def compiled_args(self, args: CompiledArgs) -> None:
-        """Collect into `args` all that a run of this node depends on, save the values in its arrays.
-
-        A compiled backward is used again for a graph whose nodes collect the same. Override it, and call `super()`,
-        where the body reads something else, for example a factor: `args.collect(self.factor)`.
-
-        Source: Node::compiled_args of PyTorch.
-        """
-        node: Any = self
-        special = node.special
-        args.collect((type(self), self.is_async, self.is_traceable, node.num_outputs))
-        args.collect_metadata(node.input_metadata)
-        args.collect(node.device)
-        args.collect_saved(None if (saved := node.saved_entries()) is None else [_saved(entry) for entry in saved])
-        if special is not None:
-            args.collect_hooks(special.pre_hooks)
-            args.collect_hooks(special.post_hooks)
-            for input_nr, hooks in special.tensor_pre_hooks:
-                args.collect(input_nr)
-                args.collect_hooks(hooks)
-            args.collect(tuple(special.retains_grad_hooks))
-
-    def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> Any:
-        """Return what `apply(grads)` does, with `saved` in place of the tensors that the node has saved.
-
-        Args:
-            grads: as for `apply`.
-            saved: a tensor or array for each entry of `saved_tensors`, in order.
-
-        Raises:
-            NotImplementedError: the node saves tensors, and does not say how to swap them.
-
-        Source: Node::apply_with_saved of PyTorch.
-        """
-        node: Any = self
-        if saved or node.saved_entries():
-            raise NotImplementedError(
-                f"{type(self).__name__} saves tensors, and must implement apply_with_saved(grads, saved)"
-            )
-        return node.apply(grads)
-
-    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
-        """Return this plain node's body as source; None where there is none, and the engine is to run the node.
-
-        Args:
-            wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
-            defined: for each input, whether a gradient arrives there.
-        """
-        return None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..scheduling import FULL_COLLECTIONS, LOOP_BUDGET
 
 if TYPE_CHECKING:
-    from .edges import WithEdges
+    from .node_like import NodeLike
 
 __all__ = ["MILESTONE_DISTANCE", "take_apart"]
 
@@ -55,7 +55,7 @@ class _Remains:
         self._is_holding = FULL_COLLECTIONS.hold_on()
         self._go_on()
 
-    def take(self, nodes: tuple[WithEdges | None, ...]) -> None:
+    def take(self, nodes: tuple[NodeLike | None, ...]) -> None:
         """Take over nodes from one that is being destroyed, if a deep graph hangs on them."""
         if not self._is_freeing:
             if not _is_deep(nodes):
@@ -104,7 +104,7 @@ class _OfThread(threading.local):
 _OF_THREAD = _OfThread()
 
 
-def take_apart(node: WithEdges) -> None:
+def take_apart(node: NodeLike) -> None:
     """Leave what a node leads to, which is being destroyed, to the event loop, if one runs and the graph is deep."""
     loop = asyncio._get_running_loop()
     if loop is None or loop.is_closed():
@@ -119,7 +119,7 @@ def take_apart(node: WithEdges) -> None:
     remains.take(node.next_nodes)
 
 
-def _is_deep(nodes: tuple[WithEdges | None, ...]) -> bool:
+def _is_deep(nodes: tuple[NodeLike | None, ...]) -> bool:
     """Tell whether as many nodes hang on these as lie between two milestones."""
     stack: list[Any] = [node for node in nodes if node is not None]
     reached = set(stack)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ..context import enable_grad
-from . import values
+from ..graph import values
 from .saved import version_of
-from .tracked import Tracked
+from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,9 +26,9 @@ __all__ = [
     "change_grad",
     "continue_sum",
     "drop_changes",
-    "hand_over",
+    "merge_changes",
     "may_take",
-    "settle_all",
+    "commit_all",
     "sum_so_far",
 ]
 
@@ -41,7 +41,7 @@ class GradState(NamedTuple):
     version: int
 
     @classmethod
-    def of(cls, tensor: Tracked) -> GradState:
+    def of(cls, tensor: TensorBase) -> GradState:
         """Note what `tensor` has now."""
         meta = tensor._meta
         if meta is None or meta.grad is None:
@@ -52,7 +52,7 @@ class GradState(NamedTuple):
         """Tell whether the two are one and the same state."""
         return self.grad is other.grad and self.data is other.data and self.version == other.version
 
-    def restore(self, tensor: Tracked) -> None:
+    def restore(self, tensor: TensorBase) -> None:
         """Give `tensor` this gradient, the very same object and array."""
         tensor._autograd_meta().grad = self.grad
         if self.grad is not None:
@@ -69,11 +69,11 @@ class Change:
 
     __slots__ = ()
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Make this change final: its backward has succeeded, or has taken it back."""
         raise NotImplementedError(f"{type(self).__name__} must say how it becomes final")
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Undo this change, and no other: its backward has failed."""
         raise NotImplementedError(f"{type(self).__name__} must say how it is undone")
 
@@ -88,9 +88,9 @@ class FirstGrads(Change):
     __slots__ = ("_tensors",)
 
     def __init__(self) -> None:
-        self._tensors: list[Tracked] = []
+        self._tensors: list[TensorBase] = []
 
-    def give(self, tensor: Tracked, grad: Any, sole: bool) -> bool:
+    def give(self, tensor: TensorBase, grad: Any, sole: bool) -> bool:
         """Give `tensor` an array as its gradient; do nothing and return False where another backward has changed that.
 
         Args:
@@ -107,11 +107,11 @@ class FirstGrads(Change):
             meta.grad = type(tensor)(grad if sole else values.clone_like(grad, tensor._data), None, 0, tensor._device)
         return True
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Forget the leaves: nobody takes their gradients back any more."""
         self._tensors = []
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Take the gradients away again."""
         while self._tensors:
             meta = self._tensors[-1]._autograd_meta()
@@ -132,7 +132,7 @@ class GradChange(Change):
 
     __slots__ = ("_is_listed", "_is_open", "after", "before", "grad", "owner", "retained", "tensor")
 
-    def __init__(self, tensor: Tracked, grad: Any, retained: bool) -> None:
+    def __init__(self, tensor: TensorBase, grad: Any, retained: bool) -> None:
         self.tensor = tensor
         self.grad = grad
         self.retained = retained
@@ -161,13 +161,13 @@ class GradChange(Change):
         """Tell whether nobody has touched the gradient since."""
         return self.after is None or self.after.is_still(GradState.of(self.tensor))
 
-    def look_again(self) -> None:
+    def update_after(self) -> None:
         """Take what hooks have made of the gradient since as part of this change."""
         changes = self.tensor._autograd_meta().changes
         if changes and changes[-1] is self:
             self.after = GradState.of(self.tensor)
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Let no other change that was added later wait for this one."""
         self._is_open = False
         if self._is_listed:
@@ -204,7 +204,7 @@ class GradChange(Change):
             previous = changes[index - 1] if index else None
             return previous if previous is not None and previous._is_open and previous.owner == owner else None
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Undo this change, and no other: its backward has failed.
 
         Where somebody has set the gradient since, that stays.
@@ -221,7 +221,7 @@ class GradChange(Change):
                     self.before.restore(self.tensor)
                     for change in later:
                         change._add_again()
-        self.settle()
+        self.commit()
 
     def _add_again(self) -> None:
         tensor = self.tensor
@@ -233,7 +233,7 @@ class GradChange(Change):
             meta.grad = None
         else:
             _add(tensor, self.grad, False, self.retained)
-            if self.before.grad is None and not self.retained and not isinstance(self.grad, Tracked):
+            if self.before.grad is None and not self.retained and not isinstance(self.grad, TensorBase):
                 # Whoever holds the gradient object sees it change, and is not left with an old one.
                 known._data, meta.grad = meta.grad._data, known
                 known._bump_version()
@@ -241,7 +241,7 @@ class GradChange(Change):
 
 
 def change_grad(
-    tensor: Tracked, grad: Any, changes: list[Change], *, sole: bool, listed: bool, retained: bool = False
+    tensor: TensorBase, grad: Any, changes: list[Change], *, sole: bool, listed: bool, retained: bool = False
 ) -> GradChange:
     """Add `grad` to the gradient of `tensor`; return what can take that back.
 
@@ -271,7 +271,7 @@ def change_grad(
     return change
 
 
-def sum_so_far(tensor: Tracked) -> Any:
+def sum_so_far(tensor: TensorBase) -> Any:
     """Return the array of a leaf's gradient, where it had none before a backward that still runs began to add to it.
 
     What else that adds may then go on from this sum as if it were one with it; None where it may not.
@@ -285,7 +285,7 @@ def sum_so_far(tensor: Tracked) -> Any:
         return meta.grad._data if is_all and meta.grad._grad_fn is None else None
 
 
-def continue_sum(tensor: Tracked, total: Any, before: Any, changes: list[Change]) -> GradChange | None:
+def continue_sum(tensor: TensorBase, total: Any, before: Any, changes: list[Change]) -> GradChange | None:
     """Let `total` take the place of the gradient `before`, of which it is the continuation.
 
     Args:
@@ -311,7 +311,7 @@ def continue_sum(tensor: Tracked, total: Any, before: Any, changes: list[Change]
     return change
 
 
-def hand_over(changes: list[Change], outer: list[Change]) -> None:
+def merge_changes(changes: list[Change], outer: list[Change]) -> None:
     """Make the changes of a backward a part of those of the one that it ran inside of."""
     for change in changes:
         # While that one runs, no leaf gets a gradient without a GradChange.
@@ -322,7 +322,7 @@ def hand_over(changes: list[Change], outer: list[Change]) -> None:
             outer.append(change)
 
 
-def drop_changes(changes: list[Change], tensors: Iterable[Tracked]) -> None:
+def drop_changes(changes: list[Change], tensors: Iterable[TensorBase]) -> None:
     """Make the latest change of each of `tensors` final, ahead of the others: nobody else knows those tensors."""
     wanted = {id(tensor) for tensor in tensors}
     for index in reversed(range(len(changes))):
@@ -331,26 +331,26 @@ def drop_changes(changes: list[Change], tensors: Iterable[Tracked]) -> None:
         change = changes[index]
         if isinstance(change, GradChange) and id(change.tensor) in wanted:
             wanted.discard(id(change.tensor))
-            changes.pop(index).settle()
+            changes.pop(index).commit()
 
 
-def settle_all(changes: list[Change]) -> None:
+def commit_all(changes: list[Change]) -> None:
     """Make all changes of a backward final."""
     try:
         for change in changes:
-            change.settle()
+            change.commit()
     except BaseException:
         # An interrupt. Some are final, and cannot be taken back any more; so all are.
         for change in changes:
-            change.settle()
+            change.commit()
         changes.clear()
         raise
 
 
-def _add(tensor: Tracked, grad: Any, sole: bool, retained: bool) -> None:
+def _add(tensor: TensorBase, grad: Any, sole: bool, retained: bool) -> None:
     meta = tensor._autograd_meta()
     old = meta.grad
-    if isinstance(grad, Tracked):
+    if isinstance(grad, TensorBase):
         if grad._data.dtype != tensor._data.dtype:
             grad = values.cast(grad, tensor._data.dtype)
         if old is not None:
@@ -373,11 +373,11 @@ def _add(tensor: Tracked, grad: Any, sole: bool, retained: bool) -> None:
         old._bump_version()
 
 
-def _tensor(data: Any, like: Tracked) -> Tracked:
+def _tensor(data: Any, like: TensorBase) -> TensorBase:
     return type(like)(data, None, 0, like._device)
 
 
-def _array(total: Any, like: Tracked) -> Any:
+def _array(total: Any, like: TensorBase) -> Any:
     """Return a sum as an array of the dtype of `like`: that of two arrays without axes is a NumPy scalar."""
     if not hasattr(total, "flags") or not total.shape or total.dtype != like._data.dtype:
         return values.clone_like(total, like._data)

@@ -16,11 +16,10 @@ from ..errors import ArgumentTypeError
 if TYPE_CHECKING:
     import weakref
 
-    from .grad_change import GradChange
     from .hooks import HookList
-    from .node import Node
 
-__all__ = ["AutogradMeta", "CreationMeta", "Making", "Tracked", "VersionCounter", "ViewMeta"]
+
+__all__ = ["AutogradMeta", "CreationMeta", "ViewRecord", "TensorBase", "VersionCounter", "ViewMeta"]
 
 
 @final
@@ -50,7 +49,7 @@ class CreationMeta(enum.Enum):
 #: How a view was made, all that every view has: its root base, which is no view itself; how the view was made that it
 #: was made of, None where that was the base; the version of the memory then; whether that forbids something; the view
 #: function, None where it need not or cannot be called again; and further arguments of that. A tuple, as the cheapest.
-Making = tuple["Tracked", "Making | None", int, CreationMeta, Any, *tuple[Any, ...]]
+ViewRecord = tuple["TensorBase", "ViewRecord | None", int, CreationMeta, Any, *tuple[Any, ...]]
 
 
 @final
@@ -58,17 +57,17 @@ class ViewMeta:
     """What a view has once it is written into, or asked for its history after a write.
 
     Args:
-        making: how the view was made.
+        record: how the view was made.
     """
 
-    __slots__ = ("base", "creation", "geometries", "is_distinct", "making", "version")
+    __slots__ = ("base", "creation", "geometries", "is_distinct", "record", "version")
 
-    def __init__(self, making: Making) -> None:
-        self.making = making
-        self.base = making[0]
+    def __init__(self, record: ViewRecord) -> None:
+        self.record = record
+        self.base = record[0]
         #: That of the memory when the view's grad_fn was made. It changes with that.
-        self.version = making[2]
-        self.creation = making[3]
+        self.version = record[2]
+        self.creation = record[3]
         #: Where the view lies in the memory of its base, once that has been asked: see asyncgrad.views.geometry.
         self.geometries: Any = None
         #: Whether no two elements of it, or of its base, are known to share memory: then it may be written into.
@@ -95,8 +94,8 @@ class AutogradMeta:
         self.requires_grad = False
         self.retains_grad = False
         self.grad: Any = None
-        #: What backward passes that may still fail have added to `grad`, in order.
-        self.changes: list[GradChange] = []
+        #: The GradChanges of backward passes that may still fail, in order.
+        self.changes: list[Any] = []
         #: Guards the read-add-write of `grad` between event loops in several threads.
         self.lock = threading.Lock()
         #: Weak: the graph holds the AccumulateGrad, and it holds the tensor.
@@ -106,20 +105,20 @@ class AutogradMeta:
         self.post_accumulate_hooks: HookList | None = None
 
 
-class Tracked:
+class TensorBase:
     """Abstract base of `Tensor`: an array with a place in a graph."""
 
     __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_view")
 
     #: Of a view, how it was made, and once more is asked for, a ViewMeta: see `_view_meta`. None on any other tensor.
-    _view: Making | ViewMeta | None
+    _view: ViewRecord | ViewMeta | None
     #: What made the tensor. That of a view is out of date where its memory was written into since: see `_history`.
-    _grad_fn: Node | None
+    _grad_fn: Any
 
     def __init__(
         self,
         data: Any = None,
-        grad_fn: Node | None = None,
+        grad_fn: Any = None,
         output_nr: int = 0,
         place: Any = None,
         device: Any = None,
@@ -165,7 +164,7 @@ class Tracked:
         view = self._view_meta()
         return view is not None and view.base._requires_grad()
 
-    def _history(self) -> Node | None:
+    def _history(self) -> Any:
         """Return the grad_fn; that of a view is made anew where its memory was written into since.
 
         Raises:
@@ -186,7 +185,7 @@ class Tracked:
         """Make the grad_fn of this view anew; the subclass can, and this one cannot."""
         raise NotImplementedError("to be written by the subclass")
 
-    def _rebase(self, node: Node, output_nr: int) -> None:
+    def _rebase(self, node: Any, output_nr: int) -> None:
         """Take a new place in the graph, as after a write in place.
 
         Hooks stay with the old node, and those added from now on belong to the new one; that the gradient is kept
@@ -197,9 +196,9 @@ class Tracked:
         meta, before = self._meta, self._grad_fn
         if meta is not None:
             meta.hooks = None
-            if meta.retains_grad and before is not None and before.special is not None:
-                keeper = before.special.retains_grad_hooks.pop(self._output_nr, None)
-                node.make_special().retains_grad_hooks[output_nr] = keeper
+            if meta.retains_grad and before is not None and before.meta is not None:
+                keeper = before.meta.retains_grad_hooks.pop(self._output_nr, None)
+                node.make_meta().retains_grad_hooks[output_nr] = keeper
         self._grad_fn, self._output_nr = node, output_nr
         view = self._view_meta()
         if view is not None:
@@ -225,7 +224,7 @@ class Tracked:
             view = self._view = ViewMeta(view)
         return view  # type: ignore[no-any-return]
 
-    def _making(self, creation: CreationMeta, step: tuple[Any, ...] = (None,)) -> Making:
+    def _view_record(self, creation: CreationMeta, step: tuple[Any, ...] = (None,)) -> ViewRecord:
         """Return how a view is made of this tensor now.
 
         Args:
@@ -237,7 +236,7 @@ class Tracked:
             return (self, None, version, creation, *step)
         if creation is CreationMeta.DEFAULT:
             creation = view.creation
-        return (view.base, view.making, version, creation, *step)
+        return (view.base, view.record, version, creation, *step)
 
     def _bump_version(self) -> None:
         self._shared_version().value += 1

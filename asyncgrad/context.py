@@ -9,7 +9,7 @@ import functools
 import inspect
 from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, final, overload
 
 from .arguments import truth
 
@@ -28,10 +28,11 @@ __all__ = [
     "LOOP_BELOW",
     "RECORDING",
     "SAVED_TENSORS_HOOKS",
-    "SAVED_TENSORS_KEEPER",
+    "COPY_ON_WRITE",
     "UNRECORDED",
     "LoopBelow",
     "Mode",
+    "RunningBackward",
     "Watcher",
     "current_node",
     "enable_grad",
@@ -55,6 +56,39 @@ class LoopBelow(NamedTuple):
     loop: int
 
 
+class RunningBackward(Protocol):
+    """What graph, functions and checkpoints may ask of the backward that runs: a GraphTask, seen from below."""
+
+    #: What the backward will unpack, asked for ahead of need; None as long as nothing has been.
+    read_ahead: Any
+    #: What it has done to the gradients of tensors, in order.
+    changes: list[Any]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+
+    @property
+    def reentrant_depth(self) -> int:
+        """How many backward passes it runs inside of."""
+
+    @property
+    def limits(self) -> Any:
+        """The ExecInfos that say which nodes run; None where all do."""
+
+    def will_reach(self, node: Any) -> bool:
+        """Tell whether gradients arrive at a node in this backward, or have."""
+
+    def execution_order(self) -> list[Any]:
+        """Return the nodes in the order in which they run where nothing is waited for."""
+
+    def can_checkpoint(self) -> bool:
+        """Tell whether a reentrant checkpoint may recompute."""
+
+    def complete_with(self) -> Any:
+        """Return its Completion, made now if this is the first to ask."""
+
+
 #: Whether operations record nodes: what UNRECORDED holds, which is false, or what RECORDING holds. So an operation asks
 #: one variable, and a node that nobody looks at costs it no more than to see that this is True.
 GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
@@ -67,9 +101,9 @@ ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
 #: What packs the tensors that new nodes save; None outside of any hooks; a message where they are disabled.
 SAVED_TENSORS_HOOKS: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_hooks", default=None)
 #: What copies saved tensors before they are written into; None where nobody does.
-SAVED_TENSORS_KEEPER: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_keeper", default=None)
-#: The GraphTask whose node, hook or callback runs; None outside of a backward.
-CURRENT_GRAPH_TASK: ContextVar[Any] = ContextVar("asyncgrad_graph_task", default=None)
+COPY_ON_WRITE: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_keeper", default=None)
+#: The backward whose node, hook or callback runs, a GraphTask; None outside of one.
+CURRENT_GRAPH_TASK: ContextVar[RunningBackward | None] = ContextVar("asyncgrad_graph_task", default=None)
 #: The Node whose body or hook runs.
 CURRENT_NODE: ContextVar[Any] = ContextVar("asyncgrad_node", default=None)
 #: By device, the streams that have been made current in this context; a device that is not there has its default one.

@@ -13,7 +13,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.graph import dealloc
-from asyncgrad.graph.dealloc import MILESTONE_DISTANCE
+from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
 from asyncgrad.scheduling import FULL_COLLECTIONS
 from tests.making import leaf
 
@@ -109,7 +109,7 @@ def test_the_block_lasts_until_the_loop_has_freed_what_was_dropped_in_it(run, mo
         with ag.loop_budget(0):
             with ag.no_full_collections():
                 y = leaf(1.0)
-                for _ in range(10 * MILESTONE_DISTANCE):
+                for _ in range(10 * DEALLOCATION_INTERVAL):
                     y = -y
                 del y
             for turns in range(100):  # noqa: B007

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..graph.packed import abandon
 from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
@@ -16,9 +16,24 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from ..graph.node import Node
-    from .task_group import NodeTaskGroup
+    from .remote import Mailbox
 
-__all__ = ["Body", "prefers_worker", "run_here"]
+__all__ = ["Body", "TaskGroupLike", "prefers_worker", "run_here"]
+
+
+class TaskGroupLike(Protocol):
+    """The NodeTasks that run beside one, as far as that one knows them; see NodeTaskGroup."""
+
+    mailbox: Mailbox
+
+    async def result_of(self, job: FunctionJob, is_alone: bool) -> Any:
+        """Wait for the end of `job`, and return its result; where it `is_alone`, no further node starts meanwhile."""
+
+    def hold_up(self) -> None:
+        """Let no further node start, up to `let_go`."""
+
+    def let_go(self) -> None:
+        """Let further nodes start again."""
 
 
 @final
@@ -28,13 +43,13 @@ class Body:
     Args:
         node: whose body it is.
         grads: what has arrived at its inputs.
-        bodies: those that run beside it, on a loop that can wait for it; None where it must run here.
+        group: the NodeTasks that run beside it, on a loop that can wait for it; None where it must run here.
         depth: of the backward; deeper ones are more urgent.
     """
 
     __slots__ = ("_depth", "_group", "_rest", "grads", "node")
 
-    def __init__(self, node: Node, grads: tuple[Any, ...], group: NodeTaskGroup | None = None, depth: int = 0) -> None:
+    def __init__(self, node: Node, grads: tuple[Any, ...], group: TaskGroupLike | None = None, depth: int = 0) -> None:
         self.node = node
         self.grads = grads
         self._group = group

@@ -11,13 +11,10 @@ import concurrent.futures
 import threading
 from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from .loops import loop_is_running
-from .streams import DONE, Event, Stream
-
-if TYPE_CHECKING:
-    from .device import Device
+from .streams import DONE, Event, Stream, StreamOwner
 
 __all__ = ["CallStream"]
 
@@ -26,7 +23,7 @@ _ORDER = threading.RLock()
 
 
 @final
-class _Work:
+class _StreamWork:
     """A call, or somebody who waits for calls.
 
     Args:
@@ -36,13 +33,13 @@ class _Work:
 
     __slots__ = ("_around", "_followers", "_inside", "_is_given_up", "_ready", "has_ended", "waits_for")
 
-    def __init__(self, around: Iterable[_Work], wanted: Iterable[_Work]) -> None:
+    def __init__(self, around: Iterable[_StreamWork], wanted: Iterable[_StreamWork]) -> None:
         self.has_ended = False
         self._is_given_up = False
         self._ready: concurrent.futures.Future[None] | None = None
-        self._followers: list[_Work] = []
+        self._followers: list[_StreamWork] = []
         #: What runs inside of it and has not ended.
-        self._inside: set[_Work] = set()
+        self._inside: set[_StreamWork] = set()
         self._around = {one for one in around if not one.has_ended}
         self.waits_for = {one for one in wanted if not one.has_ended and not one._needs(self._around)}
         for one in self.waits_for:
@@ -50,7 +47,7 @@ class _Work:
         for one in self._around:
             one._inside.add(self)
 
-    def _needs(self, others: set[_Work]) -> bool:
+    def _needs(self, others: set[_StreamWork]) -> bool:
         """Tell whether it is one of `others`, or does not end before one of them has."""
         stack, seen = [self], {self}
         while stack and others:
@@ -101,26 +98,26 @@ class _Work:
 
 
 #: The calls that this context runs inside of, outermost first.
-_AROUND: ContextVar[tuple[_Work, ...]] = ContextVar("asyncgrad_calls_around", default=())
+_AROUND: ContextVar[tuple[_StreamWork, ...]] = ContextVar("asyncgrad_calls_around", default=())
 
 
-async def _until_ready(work: _Work) -> None:
+async def _until_ready(work: _StreamWork) -> None:
     ready = work.ready()
     if ready is not None:
         await asyncio.wrap_future(ready)
 
 
-async def _await_all(work: _Work) -> None:
+async def _await_all(work: _StreamWork) -> None:
     try:
         await _until_ready(work)
     finally:
         work.end()
 
 
-def _wait_for_all(wanted: Iterable[_Work]) -> Awaitable[None]:
+def _wait_for_all(wanted: Iterable[_StreamWork]) -> Awaitable[None]:
     """Wait for calls: on the running loop by an awaitable, elsewhere by standing still."""
     with _ORDER:
-        work = _Work(_AROUND.get(), wanted)
+        work = _StreamWork(_AROUND.get(), wanted)
     if not work.waits_for:
         work.end()
         return DONE
@@ -164,7 +161,7 @@ class CallEvent(Event):
 
     __slots__ = ("works",)
 
-    def __init__(self, stream: Stream, works: frozenset[_Work]) -> None:
+    def __init__(self, stream: Stream, works: frozenset[_StreamWork]) -> None:
         super().__init__(stream)
         self.works = works
 
@@ -203,23 +200,23 @@ class CallStream(Stream):
 
     __slots__ = ("_after", "_works")
 
-    def __init__(self, device: Device, index: int) -> None:
+    def __init__(self, device: StreamOwner, index: int) -> None:
         super().__init__(device, index)
         #: What has been put on the stream and has not ended, as far as a later one does not wait for it.
-        self._works: set[_Work] = set()
+        self._works: set[_StreamWork] = set()
         #: What it is to wait for by events.
-        self._after: set[_Work] = set()
+        self._after: set[_StreamWork] = set()
 
-    def _wanted(self) -> set[_Work]:
+    def _wanted(self) -> set[_StreamWork]:
         """Return what the next call waits for."""
         self._works = {work for work in self._works if not work.has_ended}
         self._after = {work for work in self._after if not work.has_ended}
         return self._works | self._after if self.index else self._after
 
-    def _enter(self) -> _Work:
+    def _enter(self) -> _StreamWork:
         """Put a call on the stream."""
         with _ORDER:
-            work = _Work(_AROUND.get(), self._wanted())
+            work = _StreamWork(_AROUND.get(), self._wanted())
             # Those that it does not wait for, such as the calls around it, are still to be waited for by others.
             self._works = self._works - work.waits_for | {work}
             if self.index:
@@ -251,7 +248,7 @@ class CallStream(Stream):
     def is_free(self) -> bool:
         """Tell whether a node's body need not wait for a call."""
         with _ORDER:
-            work = _Work(_AROUND.get(), self._wanted())
+            work = _StreamWork(_AROUND.get(), self._wanted())
         if work.waits_for:
             work.end()
             return False
@@ -261,5 +258,5 @@ class CallStream(Stream):
     async def until_free(self) -> None:
         """Wait until the calls before have ended; suspends."""
         with _ORDER:
-            work = _Work(_AROUND.get(), self._wanted())
+            work = _StreamWork(_AROUND.get(), self._wanted())
         await _await_all(work)

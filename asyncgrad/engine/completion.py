@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from types import FrameType
 
-    from .graph_task import GraphTask
-
 __all__ = ["MAKING", "Completion", "CompletionFuture", "DelayWarningHandler", "warn"]
 
 #: Whose frames no warning is shown at: they stand between a backward and the line of the user's that waits for it.
@@ -130,7 +128,7 @@ class Completion:
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             self.future.set_exception(error)
 
-    def settle(self, captured: list[Any], has_error: bool) -> None:
+    def resolve(self, captured: list[Any], has_error: bool) -> None:
         """Resolve the future of a backward that had ended, or was about to, when somebody first asked for it."""
         if self.future.done():
             return
@@ -145,10 +143,10 @@ class Completion:
         else:
             self.succeed(captured)
 
-    def close(self, graph_task: GraphTask) -> None:
+    def close(self, captured: list[Any], has_error: bool) -> None:
         """Let go of the callbacks, which may well refer to their backward, and see that the future has resolved."""
         self.callbacks = []
-        self.settle(graph_task.captured_grads, graph_task.has_error)
+        self.resolve(captured, has_error)
 
 
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:

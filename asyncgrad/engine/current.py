@@ -125,7 +125,8 @@ def will_execute(node: Node) -> bool:
 
 
 def _current() -> GraphTask | None:
-    task: GraphTask | None = CURRENT_GRAPH_TASK.get()
+    running: Any = CURRENT_GRAPH_TASK.get()
+    task: GraphTask | None = running
     return task if task is not None and task.is_running else None
 
 

@@ -29,7 +29,7 @@ _MUTEX = threading.RLock()
 
 
 @final
-class _Waiter:
+class _PermitWaiter:
     """Somebody who waits for a permit on a loop."""
 
     __slots__ = ("_future", "_loop", "has_permit")
@@ -69,7 +69,7 @@ class _Limit:
         self.most = 0
         self._taken = 0
         self._next_arrival = itertools.count().__next__
-        self._waiting: list[tuple[tuple[int, int], int, _Waiter]] = []
+        self._waiting: list[tuple[tuple[int, int], int, _PermitWaiter]] = []
 
     def force(self) -> None:
         """Take a permit even where none is free."""
@@ -92,7 +92,7 @@ class _Limit:
                     "blocking backward, and an event loop is running in this thread: await ag.backward(...) in place "
                     "of asyncgrad.sync"
                 )
-            waiter = _Waiter()
+            waiter = _PermitWaiter()
             entry = (priority, self._next_arrival(), waiter)
             heappush(self._waiting, entry)
         try:

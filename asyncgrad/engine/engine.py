@@ -133,7 +133,8 @@ def _new_task(
 ) -> GraphTask:
     root, input_nr, grad = start
     assert root is not None
-    outer: GraphTask | None = CURRENT_GRAPH_TASK.get()
+    running: Any = CURRENT_GRAPH_TASK.get()
+    outer: GraphTask | None = running
     if outer is not None and not outer.is_running:
         # Called in a task that a body started and that has outlived its backward.
         outer = None

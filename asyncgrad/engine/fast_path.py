@@ -41,7 +41,7 @@ class FastPath:
         grad: what arrives at it.
     """
 
-    __slots__ = ("_became_special", "_buffers", "_heap", "_leaves", "_owned", "_task", "node")
+    __slots__ = ("_buffers", "_heap", "_leaves", "_metas_added", "_owned", "_task", "node")
 
     leaves_last = True
 
@@ -53,7 +53,7 @@ class FastPath:
         self._owned: set[Node | tuple[Node, int]] = set()
         self._leaves: list[Node] = []
         #: How many nodes had got a NodeMeta when those that have been reached were last known not to be.
-        self._became_special = metas_added[0]
+        self._metas_added = metas_added[0]
         #: The node that runs now.
         self.node: Node | None = None
 
@@ -70,7 +70,7 @@ class FastPath:
         path = cls.__new__(cls)
         path._task = task
         path._heap, path._buffers, path._owned, path._leaves = heap, buffers, owned, leaves
-        path._became_special = metas_added[0]
+        path._metas_added = metas_added[0]
         path.node = None
         return path
 
@@ -219,7 +219,7 @@ class FastPath:
 
     def recheck(self) -> None:
         """Go over to the slow path if a node that has been reached got a hook while the event loop ran others."""
-        if metas_added[0] != self._became_special and any(node.meta is not None for node in self._reached()):
+        if metas_added[0] != self._metas_added and any(node.meta is not None for node in self._reached()):
             self.hand_over()
 
     def go_on_from(self, leaf: Node, total: Any) -> None:
@@ -279,7 +279,7 @@ class FastPath:
     def _spend(self, last: Node, newest: Any, arrived: Any) -> Stop:
         self._put(newest, arrived)
         self.node = None
-        self._became_special = metas_added[0]
+        self._metas_added = metas_added[0]
         last.note_slow()
         return Stop.BUDGET_SPENT
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from .completion import CompletionFuture
     from .executor import Executor
-    from .remote import CoroutineJob
-    from .task_group import DepthScheduler
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
 
@@ -138,10 +136,10 @@ class GraphTask:
         self.changes: list[Change] = []
         #: Final callbacks, delayed warnings and the completion future; None as long as nobody has any.
         self.completion: Completion | None = None
-        #: The drivers that are about to go on, on the loop that drives this task; None where none does.
-        self.awake: DepthScheduler | None = None
-        #: The nodes that have been sent to their devices' workers; None as long as none has been.
-        self.away: dict[Node, CoroutineJob] | None = None
+        #: The DepthScheduler of the loop that drives this task; None where no loop does.
+        self.awake: Any = None
+        #: The nodes that have been sent to their devices' workers, each with its CoroutineJob; None before the first.
+        self.away: dict[Node, Any] | None = None
         #: The sums in `.grad` that gradients are added to one by one, by leaf.
         self.sums = sums
         self.is_running, self.is_watched = True, False
@@ -257,7 +255,7 @@ class GraphTask:
         self.awake = self.read_ahead = None
         del self.executor
         if self.completion is not None:
-            self.completion.close(self)
+            self.completion.close(self.captured_grads, self.has_error)
 
     # What bodies and hooks may read of it.
 
@@ -368,5 +366,5 @@ class GraphTask:
                 if completion is None:
                     completion = self.completion = Completion()
             if not self.is_running:
-                completion.settle(self.captured_grads, self.has_error)
+                completion.resolve(self.captured_grads, self.has_error)
         return completion

@@ -54,7 +54,7 @@ class _Desk:
         self.late: deque[tuple[NodeMeta, GraphTask]] = deque()
         #: Who waits, by what they hold up: each body that they run inside of, as a GraphTask and a node of it, and
         #: the thread that they block.
-        self.waiting_inside: dict[Hashable, list[Waiter]] = {}
+        self.waiting_inside: dict[Hashable, list[LockWaiter]] = {}
 
 
 _DESK = _Desk()
@@ -70,11 +70,11 @@ class Contention:
         #: GraphTasks that entered although another one was inside, in order. As keys, since a backward may nest
         #: through one node thousands of levels deep.
         self.also_inside: dict[GraphTask, None] = {}
-        self.waiters: deque[Waiter] = deque()
+        self.waiters: deque[LockWaiter] = deque()
 
 
 @final
-class Waiter:
+class LockWaiter:
     """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that blocks."""
 
     __slots__ = ("_future", "_loop", "_woken", "is_queued", "node", "stalled", "task")
@@ -150,7 +150,7 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
     Raises:
         BlockingError: the caller blocks this thread's event loop, and the lock will not be free before that loop runs.
     """
-    waiter = Waiter(task, node, None if BLOCKING.get() else running_loop())
+    waiter = LockWaiter(task, node, None if BLOCKING.get() else running_loop())
     try:
         if not _enter(waiter, meta):
             await waiter.wait()
@@ -187,7 +187,7 @@ def _at_the_desk() -> Iterator[None]:
                 release(*_DESK.late.popleft())
 
 
-def _enter(waiter: Waiter, meta: NodeMeta) -> bool:
+def _enter(waiter: LockWaiter, meta: NodeMeta) -> bool:
     """Take the lock if it is free or waiting for it could not end, and else queue; tell which."""
     fresh = Contention()
     with _at_the_desk():
@@ -241,7 +241,7 @@ def _tidy(meta: NodeMeta, contention: Any) -> None:
         meta.contention = None
 
 
-def _leave_queue(waiter: Waiter, meta: NodeMeta) -> None:
+def _leave_queue(waiter: LockWaiter, meta: NodeMeta) -> None:
     with _at_the_desk():
         contention: Any = meta.contention
         if waiter.is_queued:
@@ -249,7 +249,7 @@ def _leave_queue(waiter: Waiter, meta: NodeMeta) -> None:
             _tidy(meta, contention)
 
 
-def _unqueue(waiter: Waiter, contention: Any) -> None:
+def _unqueue(waiter: LockWaiter, contention: Any) -> None:
     waiter.is_queued = False
     contention.waiters.remove(waiter)
     for held_up in waiter.holds_up():
@@ -301,7 +301,7 @@ class Cycle(Enum):
     THROUGH_A_THREAD = "a body that has the lock is to go on in the thread that the one that waits blocks"
 
 
-def _find_cycle(waiter: Waiter, meta: NodeMeta) -> Cycle:
+def _find_cycle(waiter: LockWaiter, meta: NodeMeta) -> Cycle:
     """Tell whether what `waiter` waits for waits in turn, perhaps by way of others, for `waiter`."""
     if any(node is waiter.node and _holds(meta, task) for task, node in waiter.bodies_around()):
         return Cycle.THROUGH_A_BODY

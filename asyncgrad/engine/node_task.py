@@ -19,7 +19,7 @@ from ..graph.metadata import conform
 from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.tensor_base import TensorBase
-from .body import Body, prefers_worker
+from .body import Body, TaskGroupLike, prefers_worker
 from .dependency_executor import wrong_count
 from .device import has_limit, has_own_way
 from .device_limit import acquire_permit
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ..graph.node import Node, NodeMeta
     from .device import Device
     from .graph_task import GraphTask
-    from .task_group import NodeTaskGroup
 
 __all__ = ["NodeTask"]
 
@@ -46,12 +45,12 @@ class NodeTask:
         graph_task: whose node it is.
         node: the node.
         grads: what has arrived at its inputs; the NodeTask owns the list.
-        bodies: those that run beside it, where any do: a hook may have them wait.
+        group: the NodeTasks that run beside it, where any do: a hook may have them wait.
     """
 
     __slots__ = ("grads", "graph_task", "group", "is_sent", "node")
 
-    def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], group: NodeTaskGroup | None = None) -> None:
+    def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], group: TaskGroupLike | None = None) -> None:
         self.group: Any = group
         #: Whether it runs in the thread of its device's worker, and not in the driver's.
         self.is_sent = False

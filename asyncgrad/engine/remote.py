@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections import deque
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from ..errors import DeviceError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-    from .device import Device
 
 __all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "send", "submit", "worker_died"]
 
@@ -112,7 +111,7 @@ class Mailbox:
             self._ended.popleft().resolve()
 
 
-class _State(enum.Enum):
+class _JobState(enum.Enum):
     """How far a job has come."""
 
     WAITING = enum.auto()
@@ -132,7 +131,7 @@ class _Sent(Job):
         self.error: BaseException | None = None
         self._mailbox = mailbox
         self._lock = threading.Lock()
-        self._state = _State.WAITING
+        self._state = _JobState.WAITING
         #: The thread that runs it, once it has begun.
         self.thread: int | None = None
         #: What the sender awaits, on its loop. Weak: a sender whose loop is closed and forgotten is forgotten too, and
@@ -143,35 +142,35 @@ class _Sent(Job):
 
     def has_ended(self) -> bool:
         """Tell whether nothing of it will run any more."""
-        return self._state is _State.ENDED
+        return self._state is _JobState.ENDED
 
     def is_waiting(self) -> bool:
         """Tell whether nothing of it has run yet."""
-        return self._state is _State.WAITING
+        return self._state is _JobState.WAITING
 
     def _begin(self) -> bool:
         """Tell whether it is to run now: False where it has been withdrawn."""
         with self._lock:
-            if self._state is not _State.WAITING:
+            if self._state is not _JobState.WAITING:
                 return False
             if self._mailbox is not None and self._mailbox.is_abandoned:
-                self._state = _State.ENDED
+                self._state = _JobState.ENDED
                 return False
-            self._state = _State.RUNNING
+            self._state = _JobState.RUNNING
             self.thread = threading.get_ident()
             return True
 
     def withdraw(self) -> bool:
         """Let it never run, if it has not begun; tell whether that is so. The sender need not wait then."""
         with self._lock:
-            if self._state is _State.RUNNING:
+            if self._state is _JobState.RUNNING:
                 return False
-            self._state = _State.ENDED
+            self._state = _JobState.ENDED
             return True
 
     def _end(self) -> None:
         with self._lock:
-            self._state = _State.ENDED
+            self._state = _JobState.ENDED
             blocked = self._blocked
         if blocked is not None:
             blocked.release()
@@ -206,7 +205,7 @@ class _Sent(Job):
         blocked = threading.Lock()
         blocked.acquire()
         with self._lock:
-            if self._state is _State.ENDED:
+            if self._state is _JobState.ENDED:
                 return
             self._blocked = blocked
         blocked.acquire()
@@ -239,6 +238,24 @@ class FunctionJob(_Sent):
         self._end()
 
 
+class JobTarget(Protocol):
+    """A device, as far as jobs are concerned; see Device."""
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether jobs run in threads of the device's own."""
+
+    @property
+    def name(self) -> str:
+        """As it is asked for."""
+
+    def is_here(self) -> bool:
+        """Tell whether this thread is one of the device's own."""
+
+    def submit(self, job: Any) -> None:
+        """Have `job.run()` called once in a thread of the device."""
+
+
 @final
 class CoroutineJob(_Sent):
     """A coroutine, run by a worker that has an event loop, in `context`.
@@ -258,7 +275,7 @@ class CoroutineJob(_Sent):
         priority: tuple[int, int],
         context: Context,
         mailbox: Mailbox | None,
-        device: Device | None = None,
+        device: JobTarget | None = None,
     ) -> None:
         super().__init__(priority, context, mailbox)
         self.coroutine = coroutine
@@ -379,7 +396,7 @@ async def join(job: Any) -> Any:
         del job, cancelled, error
 
 
-async def call_on(device: Device, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call a function, plain or async, in a copy of this context, on the device's worker where it has one."""
     context = contextvars.copy_context()
     context.run(_enter, device)
@@ -396,7 +413,7 @@ async def call_on(device: Device, function: Callable[..., Any], args: Any, kwarg
     return await join(job)
 
 
-def submit(job: CoroutineJob, device: Device) -> None:
+def submit(job: CoroutineJob, device: JobTarget) -> None:
     """Have the worker of a device run a job; where the device raises, the job ends with that."""
     try:
         device.submit(job)
@@ -404,7 +421,7 @@ def submit(job: CoroutineJob, device: Device) -> None:
         job.refuse(error)
 
 
-def send(job: CoroutineJob, device: Device) -> None:
+def send(job: CoroutineJob, device: JobTarget) -> None:
     """Have a job run where the device runs its work: by its worker, or here and now."""
     if device.has_worker and not device.is_here():
         submit(job, device)
@@ -413,7 +430,7 @@ def send(job: CoroutineJob, device: Device) -> None:
         job.run()
 
 
-def _enter(device: Device) -> None:
+def _enter(device: JobTarget) -> None:
     BLOCKING.set(False)
     DEFAULT_DEVICE.set(device)
 

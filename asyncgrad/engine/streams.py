@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 from weakref import WeakSet
 
 from ..context import CURRENT_STREAMS, Mode
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..graph.node import Node
-    from .device import Device
     from .queues import InputBuffer
 
-__all__ = ["DONE", "DeviceStreams", "Event", "Stream", "TaskStreams", "enter_streams", "streams_met"]
+__all__ = ["DONE", "DeviceStreams", "Event", "Stream", "StreamOwner", "TaskStreams", "enter_streams", "streams_met"]
 
 #: Whether any device of this process has been asked for a stream. Where none has, a backward asks for none either.
 streams_met = [False]
@@ -40,6 +39,22 @@ class Done:
 
 
 DONE = Done()
+
+
+class StreamOwner(Protocol):
+    """A device, as its streams see it; see Device."""
+
+    _streams: Any
+
+    @property
+    def name(self) -> str:
+        """As it is asked for."""
+
+    def make_stream(self, index: int) -> Any:
+        """Return a new stream."""
+
+    def default_stream(self) -> Any:
+        """Return the stream that is the current one where no other is."""
 
 
 class Event:
@@ -100,7 +115,7 @@ class Stream(Mode):
 
     __slots__ = ("__weakref__", "device", "index")
 
-    def __init__(self, device: Device, index: int) -> None:
+    def __init__(self, device: StreamOwner, index: int) -> None:
         self.device = device
         self.index = index
 
@@ -204,7 +219,7 @@ class DeviceStreams:
 
     __slots__ = ("_device", "_known", "_made", "default")
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: StreamOwner) -> None:
         self._device = device
         self._made = 0
         self.default = self._made_by_device(0)
@@ -212,7 +227,7 @@ class DeviceStreams:
         self._known = WeakSet([self.default])
 
     @classmethod
-    def of(cls, device: Device) -> DeviceStreams:
+    def of(cls, device: StreamOwner) -> DeviceStreams:
         """Return those of a device, made now if this is the first to ask."""
         streams: DeviceStreams | None = getattr(device, "_streams", None)
         if streams is None:

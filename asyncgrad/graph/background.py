@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
     from contextvars import Context
 
-__all__ = ["Background", "Work", "background", "register_background"]
+__all__ = ["Background", "PendingWork", "background", "register_background"]
 
 
-class Work(Protocol):
+class PendingWork(Protocol):
     """A coroutine that runs in the background."""
 
     is_ended: bool
@@ -41,7 +41,7 @@ class Background(Protocol):
         context: Context,
         name: str,
         on_end: Callable[[Any], object],
-    ) -> Work:
+    ) -> PendingWork:
         """Run a coroutine on the running loop, its first step now; where no loop runs, to its end on one of its own."""
 
     async def together(self, coroutines: Sequence[Coroutine[Any, Any, Any]], names: Sequence[str]) -> list[Any]:

@@ -1,9 +1,9 @@
-"""How a deep graph that nobody refers to any more is destroyed: in slices, where an event loop runs.
+"""How a deep graph that nobody refers to any more is deallocated: in slices, where an event loop runs.
 
-The last reference to a graph of a million nodes takes a third of a second to go, and an event loop would stand still
-for as long. So one of MILESTONE_DISTANCE nodes is a milestone: when that is destroyed, and a deep graph hangs on it,
-what it leads to is not destroyed with it but left to the loop, which goes on to the next milestone in a turn of its
-own. A graph of fewer nodes is gone at once, and so is any graph where no loop runs in the thread.
+To drop the last reference to a graph of a million nodes takes a third of a second, for which an event loop would stand
+still. So one of DEALLOCATION_INTERVAL nodes is a boundary. When a boundary node is deallocated and a deep graph hangs
+on it, the nodes that it leads to are handed to the loop, which deallocates up to the next boundary in a turn of its
+own. A graph of fewer nodes is deallocated at once, and so is any graph where no loop runs in the thread.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ..scheduling import FULL_COLLECTIONS, LOOP_BUDGET
 if TYPE_CHECKING:
     from .node_like import NodeLike
 
-__all__ = ["MILESTONE_DISTANCE", "take_apart"]
+__all__ = ["DEALLOCATION_INTERVAL", "defer_deallocation"]
 
-#: Of so many nodes that are made one after the other, one is a milestone. A prime, so that a graph that repeats itself
+#: Of so many nodes that are made one after the other, one is a boundary. A prime, so that a graph that repeats itself
 #: has one in each of its threads.
-MILESTONE_DISTANCE = 1021
+DEALLOCATION_INTERVAL = 1021
 
 #: A loop that has not turned for as many budgets is one that nobody lets turn.
 _STANDSTILL = 100
 
-#: What part of the time that the rest of a turn took may be spent on remains, where that is more than the budget: to
+#: What part of the time of the rest of a turn may be spent on deallocation, where that is more than the budget: to
 #: free a node takes a seventh of what it takes to make one, so that memory is given back as fast as it is taken.
 _SHARE = 0.25
 
 
 @final
-class _Remains:
-    """What is left of destroyed graphs, on one event loop, which owns it as long as something is left.
+class _DeferredDeallocation:
+    """The nodes of dropped graphs that one event loop has yet to deallocate; the loop owns it as long as there are any.
 
     Args:
         loop: the loop, which runs in this thread.
@@ -78,7 +78,7 @@ class _Remains:
         self._is_freeing = True
         try:
             while parts:
-                # The next milestone below adds to the parts.
+                # The next boundary below adds to the parts.
                 parts.popleft()
                 if perf_counter() > deadline:
                     return
@@ -96,36 +96,36 @@ class _Remains:
 
 @final
 class _OfThread(threading.local):
-    """The remains on the event loop of this thread, if there are any."""
+    """The deferred deallocation on the event loop of this thread, if there is any."""
 
-    remains: weakref.ref[_Remains] | None = None
+    deferred: weakref.ref[_DeferredDeallocation] | None = None
 
 
 _OF_THREAD = _OfThread()
 
 
-def take_apart(node: NodeLike) -> None:
+def defer_deallocation(node: NodeLike) -> None:
     """Leave what a node leads to, which is being destroyed, to the event loop, if one runs and the graph is deep."""
     loop = asyncio._get_running_loop()
     if loop is None or loop.is_closed():
         return
-    reference = _OF_THREAD.remains
-    remains = None if reference is None else reference()
-    if remains is None or remains.loop is not loop:
+    reference = _OF_THREAD.deferred
+    deferred = None if reference is None else reference()
+    if deferred is None or deferred.loop is not loop:
         if not _is_deep(node.next_nodes):
             return
-        remains = _Remains(loop)
-        _OF_THREAD.remains = weakref.ref(remains)
-    remains.take(node.next_nodes)
+        deferred = _DeferredDeallocation(loop)
+        _OF_THREAD.deferred = weakref.ref(deferred)
+    deferred.take(node.next_nodes)
 
 
 def _is_deep(nodes: tuple[NodeLike | None, ...]) -> bool:
-    """Tell whether as many nodes hang on these as lie between two milestones."""
+    """Tell whether as many nodes hang on these as lie between two boundaries."""
     stack: list[Any] = [node for node in nodes if node is not None]
     reached = set(stack)
-    while stack and len(reached) < MILESTONE_DISTANCE:
+    while stack and len(reached) < DEALLOCATION_INTERVAL:
         for target in stack.pop().next_nodes:
             if target is not None and target not in reached:
                 reached.add(target)
                 stack.append(target)
-    return len(reached) >= MILESTONE_DISTANCE
+    return len(reached) >= DEALLOCATION_INTERVAL

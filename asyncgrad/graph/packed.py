@@ -34,11 +34,11 @@ from .values import wrap
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from .background import Work
+    from .background import PendingWork
     from .node_like import NodeLike
     from .saved import Saved
 
-__all__ = ["Keeper", "PackHooks", "Packed", "SavedTensor", "abandon", "all_saved_by", "unpack_all", "unpack_now"]
+__all__ = ["NodePacker", "PackHooks", "Packed", "SavedTensor", "abandon", "all_saved_by", "unpack_all", "unpack_now"]
 
 
 @final
@@ -86,9 +86,9 @@ class PackHooks:
         self.ahead = 0 if prefetch is None else ahead
         self.waits = waits
         #: The packs that have not ended, in the order in which they began.
-        self.running: dict[Work, None] = {}
+        self.running: dict[PendingWork, None] = {}
 
-    def ended(self, work: Work) -> None:
+    def ended(self, work: PendingWork) -> None:
         """Note the end of a pack."""
         self.running.pop(work, None)
 
@@ -100,7 +100,7 @@ class PackHooks:
                 node.keep_packed(index, Packed(node, saved, saved.tensor, self))
 
 
-class Keeper(Protocol):
+class NodePacker(Protocol):
     """What takes PackHooks' place in SAVED_TENSORS_HOOKS where the library itself keeps what nodes save."""
 
     @property
@@ -125,14 +125,14 @@ class Packed:
         node: what saves it.
         saved: how it would be saved without hooks.
         shown: what the pack hook is called with.
-        hooks: PackHooks; or a Keeper, which is no user's and is called where it stands.
+        hooks: PackHooks; or a NodePacker, which is no user's and is called where it stands.
     """
 
     __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_memory", "_shape", "_work", "place")
 
-    def __init__(self, node: NodeLike, saved: Saved, shown: TensorBase, hooks: PackHooks | Keeper) -> None:
-        self._work: Work | None = None
-        self._hooks: PackHooks | Keeper = hooks
+    def __init__(self, node: NodeLike, saved: Saved, shown: TensorBase, hooks: PackHooks | NodePacker) -> None:
+        self._work: PendingWork | None = None
+        self._hooks: PackHooks | NodePacker = hooks
         self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
         #: Which output of the node it is, or of its producer; or its accumulator.
         self.place = saved.place
@@ -195,11 +195,11 @@ class Packed:
         finally:
             del fetched
 
-    def _call_unpack(self, ended: Work) -> Any:
+    def _call_unpack(self, ended: PendingWork) -> Any:
         self._kept, self._work = ended.take(), None
         return self._hooks.unpack(self._kept)
 
-    async def _unpack_after(self, work: Work) -> Any:
+    async def _unpack_after(self, work: PendingWork) -> Any:
         await work.wait()
         # Another backward may have waited for the same.
         result = self._hooks.unpack(self._kept) if self._work is None else self._call_unpack(work)

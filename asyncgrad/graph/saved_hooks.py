@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 from weakref import WeakKeyDictionary, WeakSet
 
 from ..arguments import describe, whole_number
-from ..context import SAVED_TENSORS_HOOKS, SAVED_TENSORS_KEEPER, Mode
+from ..context import COPY_ON_WRITE, SAVED_TENSORS_HOOKS, Mode
 from ..errors import ArgumentError, ArgumentTypeError, ChangedTensorError, HookError
 from .background import background
 from .creation import observe_nodes
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
     from .tensor_base import TensorBase, VersionCounter
 
-__all__ = ["allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "keep_saved", "saved_tensors_hooks"]
+__all__ = [
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "copy_saved_before_write",
+    "saved_tensors_hooks",
+]
 
 
 class SavedTensorsMode(Mode):
@@ -190,7 +195,7 @@ class disable_saved_tensors_hooks(SavedTensorsMode):
 
 
 @final
-class Kept:
+class CopyOnWriteEntry:
     """A saved tensor: the memory that it was saved in, or a copy of that once it is about to be written into."""
 
     __slots__ = ("__weakref__", "is_copy", "tensor", "version")
@@ -230,17 +235,17 @@ class Kept:
 
 
 @final
-class Keeper:
+class CopyOnWrite:
     """The tensors that nodes have saved in a block, by the memory that they lie in."""
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[VersionCounter, WeakSet[Kept]] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[VersionCounter, WeakSet[CopyOnWriteEntry]] = WeakKeyDictionary()
 
-    def pack(self, tensor: TensorBase) -> Kept:
+    def pack(self, tensor: TensorBase) -> CopyOnWriteEntry:
         """Keep a tensor that a node saves."""
-        kept = Kept(tensor)
+        kept = CopyOnWriteEntry(tensor)
         self._kept.setdefault(tensor._shared_version(), WeakSet()).add(kept)
         return kept
 
@@ -251,9 +256,9 @@ class Keeper:
             kept.copy(copies)
 
 
-def keep_saved(out: TensorBase) -> None:
+def copy_saved_before_write(out: TensorBase) -> None:
     """Copy what nodes have saved of a tensor's memory, where the context asks for that: a write into it follows."""
-    keeper = SAVED_TENSORS_KEEPER.get()
+    keeper = COPY_ON_WRITE.get()
     if keeper is not None and out._counter is not None:
         keeper.before_write(out._counter)
 
@@ -288,11 +293,11 @@ class allow_mutation_on_saved_tensors(SavedTensorsMode):
     __slots__ = ()
 
     def _get(self) -> Any:
-        return super()._get(), SAVED_TENSORS_KEEPER.get()
+        return super()._get(), COPY_ON_WRITE.get()
 
     def _set(self, value: Any, /) -> None:
         hooks, keeper = value
-        SAVED_TENSORS_KEEPER.set(keeper)
+        COPY_ON_WRITE.set(keeper)
         super()._set(hooks)
 
     def _before(self) -> Any:
@@ -301,8 +306,8 @@ class allow_mutation_on_saved_tensors(SavedTensorsMode):
 
     def _value(self) -> Any:
         # A block in a block copies what the outer one has kept, too.
-        keeper = SAVED_TENSORS_KEEPER.get() or Keeper()
-        return PackHooks(keeper.pack, Kept.value), keeper
+        keeper = COPY_ON_WRITE.get() or CopyOnWrite()
+        return PackHooks(keeper.pack, CopyOnWriteEntry.value), keeper
 
     def _clone(self) -> Mode:
         return allow_mutation_on_saved_tensors()

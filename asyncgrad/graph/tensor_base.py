@@ -1,4 +1,4 @@
-"""Tracked: the state of a tensor as the graph sees it, without any mathematics.
+"""TensorBase: the state of a tensor as the graph sees it, without any mathematics.
 
 Graph, engine and derivative rules know this class alone; `Tensor` is its one final subclass and adds
 what users call. A tensor that takes no part in a graph is its array and a few empty slots; everything

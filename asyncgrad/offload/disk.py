@@ -19,9 +19,9 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError, StoreError
+from .activation import store_error
 from .checksum import Checksum
 from .forking import begin_anew_in_children
-from .reading import store_error
 from .run_directory import SUFFIX, RunDirectory, remove_leftovers
 
 __all__ = ["DiskStore", "check_directory"]

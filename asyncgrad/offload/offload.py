@@ -17,10 +17,9 @@ from ..context import BLOCKING
 from ..engine.loops import LoopThread
 from ..errors import StoreError, StoreWarning
 from ..graph.read_ahead import NO_ROOM
-from .activation import Activation, Entry, Place, Staying, is_parameter
+from .activation import Activation, KeptInMemory, Location, Reading, StoredArray, is_parameter, store_error, wake
 from .forking import begin_anew_in_children
 from .layout import Layout, root_of
-from .reading import Reading, store_error, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,8 +80,8 @@ class Offload:
         self._next_number = itertools.count().__next__
         #: What was saved and is still needed, by the memory that it lies in.
         self._known: weakref.WeakValueDictionary[Any, Activation] = weakref.WeakValueDictionary()
-        self._queue: deque[Entry] = deque()
-        self._writing: set[Entry] = set()
+        self._queue: deque[StoredArray] = deque()
+        self._writing: set[StoredArray] = set()
         self._finalizer: Any = None
         self._begin()
         begin_anew_in_children(self)
@@ -108,8 +107,8 @@ class Offload:
         """Part from the parent's thread, in a child process: what was not written yet stays in memory."""
         self._finalizer.detach()
         for entry in (*self._queue, *self._writing):
-            if entry.place is not Place.GONE:
-                entry.place = Place.KEPT
+            if entry.place is not Location.GONE:
+                entry.place = Location.KEPT
         self._queue.clear()
         self._writing.clear()
         # What the parent has stored it may also delete.
@@ -118,7 +117,7 @@ class Offload:
 
     # What the hooks do.
 
-    def pack(self, tensor: TensorBase) -> Activation | Staying:
+    def pack(self, tensor: TensorBase) -> Activation | KeptInMemory:
         """Begin to store a tensor that a node saves; wait while too much is under way.
 
         Raises:
@@ -126,33 +125,33 @@ class Offload:
         """
         array = tensor._data
         if not Layout.can_hold(array) or array.nbytes < self._min_bytes or is_parameter(tensor):
-            return Staying(tensor)
+            return KeptInMemory(tensor)
         layout, root = Layout(array), root_of(array)
         if layout.nbytes < self._min_bytes or layout.nbytes > root.nbytes:
-            return Staying(tensor)
+            return KeptInMemory(tensor)
         counter = tensor._shared_version()
         address = array.__array_interface__["data"][0]
         memory = (id(root), address, array.shape, array.strides, array.dtype, id(counter), counter.value)
         known = self._known.get(memory)
-        if known is not None and known.root() is root and known.entry.place is not Place.KEPT:
+        if known is not None and known.root() is root and known.entry.place is not Location.KEPT:
             return known
         number = self._next_number()
-        entry = Entry(number, f"{self._token}-{number}", array, layout)
-        activation = Activation(tensor, entry, self, weakref.ref(root))
+        entry = StoredArray(number, f"{self._token}-{number}", array, layout)
+        activation = Activation(tensor, entry, self.let_go, weakref.ref(root))
         self._queue_up(entry)
         self._known[memory] = activation
         return activation
 
-    def prefetch(self, kept: Activation | Staying) -> Any:
+    def prefetch(self, kept: Activation | KeptInMemory) -> Any:
         """Begin to read what is in the store; return what holds it, None where it stays in memory.
 
         What is still in memory is kept there until it has been used.
         """
-        if isinstance(kept, Staying):
+        if isinstance(kept, KeptInMemory):
             return None
         entry = kept.entry
         with self._changed:
-            if entry.place is Place.KEPT:
+            if entry.place is Location.KEPT:
                 return None
             reading = entry.under_way()
             if reading is not None:
@@ -166,21 +165,21 @@ class Offload:
             reading.end(entry.array, None)
             return reading
 
-    def waits(self, kept: Activation | Staying) -> bool:
+    def waits(self, kept: Activation | KeptInMemory) -> bool:
         """Tell whether unpacking has to wait for the store, and may be awaited."""
-        if isinstance(kept, Staying) or kept.entry.place is not Place.STORED or _may_block():
+        if isinstance(kept, KeptInMemory) or kept.entry.place is not Location.STORED or _may_block():
             return False
         reading = kept.entry.under_way()
         return reading is None or not reading.is_ended
 
-    def unpack(self, kept: Activation | Staying) -> Any:
+    def unpack(self, kept: Activation | KeptInMemory) -> Any:
         """Return the tensor or its array, or a coroutine of it; in a thread without a running loop, wait for it.
 
         Raises:
             ChangedTensorError: it was written into since it was saved.
             StoreError: the store has failed.
         """
-        if isinstance(kept, Staying):
+        if isinstance(kept, KeptInMemory):
             return kept.value()
         kept.check_unchanged()
         entry = kept.entry
@@ -190,7 +189,7 @@ class Offload:
             if array is None:
                 reading = entry.under_way() or self._read(entry)
         if array is not None:
-            if entry.place is Place.KEPT and (failure := self._take_failure()) is not None:
+            if entry.place is Location.KEPT and (failure := self._take_failure()) is not None:
                 warnings.warn(str(failure), StoreWarning, stacklevel=2)
             return array
         if reading.is_ended:
@@ -199,12 +198,12 @@ class Offload:
 
     # Writing.
 
-    def _queue_up(self, entry: Entry) -> None:
+    def _queue_up(self, entry: StoredArray) -> None:
         with self._changed:
             while self._pending and self._pending + entry.nbytes > self._max_pending and self._failure is None:
                 self._wait_for_room()
             self.raise_failure()
-            entry.place = Place.QUEUED
+            entry.place = Location.QUEUED
             self._pending += entry.nbytes
             self._queue.append(entry)
             self._write_more()
@@ -225,22 +224,22 @@ class Offload:
         room, or for the end of all writes.
         """
         is_urgent = self._short_of_room > 0 or bool(self._settling)
-        put_off: list[Entry] = []
+        put_off: list[StoredArray] = []
         while self._queue and len(self._writing) < WRITERS:
             entry = self._queue.popleft()
-            if entry.is_wanted and not is_urgent and entry.place is Place.QUEUED:
+            if entry.is_wanted and not is_urgent and entry.place is Location.QUEUED:
                 put_off.append(entry)
-            elif entry.place is Place.QUEUED:
-                entry.place = Place.WRITING
+            elif entry.place is Location.QUEUED:
+                entry.place = Location.WRITING
                 self._writing.add(entry)
                 if not self._thread.submit(self._write(entry, entry.array)):
                     self._end_write(entry, RuntimeError("no thread can run it"))
         self._queue.extendleft(reversed(put_off))
 
-    async def _write(self, entry: Entry, array: Any) -> None:
+    async def _write(self, entry: StoredArray, array: Any) -> None:
         error: BaseException | None = None
         with self._changed:
-            entry.is_put = entry.place is Place.WRITING
+            entry.is_put = entry.place is Location.WRITING
         try:
             if entry.is_put:
                 await self._store.put(entry.key, entry.layout.read(array))
@@ -253,13 +252,13 @@ class Offload:
             self._end_write(entry, error)
             del error
 
-    def _end_write(self, entry: Entry, error: BaseException | None) -> None:
+    def _end_write(self, entry: StoredArray, error: BaseException | None) -> None:
         with self._changed:
-            was_needed = entry.place is not Place.GONE
+            was_needed = entry.place is not Location.GONE
             if was_needed and error is None:
-                entry.place, entry.array = Place.STORED, None
+                entry.place, entry.array = Location.STORED, None
             elif was_needed:
-                entry.place = Place.KEPT
+                entry.place = Location.KEPT
                 # Of what was queued before an error was told, nothing new is to be told.
                 if self._failure is None and isinstance(error, Exception) and entry.number >= self._told:
                     what = f"a saved tensor of {entry.layout.described()} could not be put into {self._store!r}"
@@ -320,14 +319,14 @@ class Offload:
 
     # Reading.
 
-    def _read(self, entry: Entry) -> Reading:
+    def _read(self, entry: StoredArray) -> Reading:
         """Begin to read. The caller holds the lock."""
         reading = self._reading(entry)
         if not self._thread.submit(self._fetch(reading)):
             self._end_read(reading, None, RuntimeError("no thread can run it"))
         return reading
 
-    def _reading(self, entry: Entry) -> Reading:
+    def _reading(self, entry: StoredArray) -> Reading:
         reading = Reading(entry, self._changed, self._room)
         entry.reading = weakref.ref(reading)
         return reading
@@ -357,20 +356,20 @@ class Offload:
 
     # Deleting.
 
-    def let_go(self, entry: Entry) -> None:
+    def let_go(self, entry: StoredArray) -> None:
         """Delete an entry that nobody needs any more, or do not even write it."""
         with self._changed:
-            place, entry.place = entry.place, Place.GONE
+            place, entry.place = entry.place, Location.GONE
             entry.array = None
-            if place is Place.QUEUED:
+            if place is Location.QUEUED:
                 self._pending -= entry.nbytes
                 self._notify()
-        if place is Place.STORED:
+        if place is Location.STORED:
             self._delete(entry)
-        elif place is Place.WRITING and entry.is_put and self._release is not None and not self._release(entry.key):
+        elif place is Location.WRITING and entry.is_put and self._release is not None and not self._release(entry.key):
             self._wait_for_end(entry)
 
-    def _wait_for_end(self, entry: Entry) -> None:
+    def _wait_for_end(self, entry: StoredArray) -> None:
         """Wait until an entry that is being written has been written, and deleted: nothing is to be left behind.
 
         The garbage collector may call this anywhere, also in the thread that writes, and at the end of the process.
@@ -381,7 +380,7 @@ class Offload:
             while entry in self._writing and self._thread.is_alive() and not sys.is_finalizing():
                 self._changed.wait(1.0)
 
-    def _delete(self, entry: Entry) -> None:
+    def _delete(self, entry: StoredArray) -> None:
         # A child process has what its parent wrote to read, not to delete.
         if not entry.key.startswith(self._token):
             return

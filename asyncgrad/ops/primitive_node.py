@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_GRAPH_TASK
 from ..graph.cost import size_of
-from ..graph.dealloc import MILESTONE_DISTANCE, take_apart
+from ..graph.dealloc import DEALLOCATION_INTERVAL, defer_deallocation
 from ..graph.node import LEAF_ORDER
 from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, check_version, detached_error, output_alias, released_error, with_versions
@@ -228,17 +228,17 @@ class CallNode(PrimitiveNode):
 
 
 @final
-class MilestoneNode(PrimitiveNode):
+class BoundaryNode(PrimitiveNode):
     """A recorded call of a primitive at which the destruction of a deep graph makes a pause.
 
-    One of MILESTONE_DISTANCE nodes is such. It differs from a CallNode in nothing else.
+    One of DEALLOCATION_INTERVAL nodes is such. It differs from a CallNode in nothing else.
     """
 
     __slots__ = ()
 
     def __del__(self) -> None:
-        take_apart(self)
+        defer_deallocation(self)
 
 
-#: Returns the class of the next node of a call: of MILESTONE_DISTANCE in a row, one is a milestone.
-next_class = itertools.cycle((*(CallNode,) * (MILESTONE_DISTANCE - 1), MilestoneNode)).__next__
+#: Returns the class of the next node of a call: of DEALLOCATION_INTERVAL in a row, one is a boundary.
+next_class = itertools.cycle((*(CallNode,) * (DEALLOCATION_INTERVAL - 1), BoundaryNode)).__next__

@@ -4,11 +4,11 @@ Generated for each primitive since this is the hottest path there is: a driver t
 costs as much again as what it does. For `np.multiply` it reads, without the names in front::
 
     def call(x, y):
-        if isinstance(x, Tracked):
+        if isinstance(x, TensorBase):
             template, raw_x, key = x, x._data, 1
         else:
             template, raw_x, key = None, x, 0
-        if isinstance(y, Tracked):
+        if isinstance(y, TensorBase):
             if template is None:
                 template = y
             elif y._device is not template._device:
@@ -197,7 +197,7 @@ def _find_edges(
         lines += [
             f"    {node} = None",
             "    if True:" if is_operator and index == 0 else f"    if _raw_{tensor} is not {tensor}:",
-            # A view whose memory was written into since may have to be given its grad_fn anew. See Tracked._history.
+            # A view whose memory was written into since may have to be given its grad_fn anew. See TensorBase._history.
             f"        if {tensor}._view is not None and {tensor}._counter.value: {tensor}._refresh()",
             f"        {node} = {tensor}._grad_fn",
             f"        if {node} is not None:",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import describe, number, truth
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.saved_hooks import keep_saved
+from ..graph.saved_hooks import copy_saved_before_write
 from ..tensor import Tensor
 
 __all__ = ["Optimizer", "check_range"]
@@ -144,7 +144,7 @@ class Optimizer(ABC):
                 state = self.state.get(param)
                 if state is None:
                     state = self.state[param] = {}
-                keep_saved(param)
+                copy_saved_before_write(param)
                 self._update(param._data, grad._data, state, group)
                 param._bump_version()
 

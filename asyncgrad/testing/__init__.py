@@ -11,8 +11,8 @@ from .gradient_check import gradgradcheck as gradgradcheck
 from .memory_store import MemoryStore as MemoryStore
 from .schedule_loop import ScheduleLoop as ScheduleLoop
 from .simulated import SimulatedAccelerator as SimulatedAccelerator
-from .simulated_array import SimulatedArray as SimulatedArray
-from .simulated_stream import SimulatedClock as SimulatedClock
+from .simulated import SimulatedArray as SimulatedArray
+from .simulated import SimulatedClock as SimulatedClock
 from .store_laws import STORE_LAWS as STORE_LAWS
 from .store_laws import check_store as check_store
 

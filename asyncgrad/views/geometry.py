@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Place",
-    "Replay",
+    "ViewReplay",
     "Slice",
     "TensorGeometry",
     "ViewFunc",
@@ -241,7 +241,7 @@ class Slice(NamedTuple):
         return total
 
 
-class Replay(NamedTuple):
+class ViewReplay(NamedTuple):
     """A view as what its functions make of its base."""
 
     func: ViewFunc
@@ -275,7 +275,7 @@ class Replay(NamedTuple):
 
 
 #: Where a view lies in its base, as a node keeps it.
-Place = Slice | Replay
+Place = Slice | ViewReplay
 
 
 def _address(array: Any) -> int:
@@ -330,10 +330,10 @@ def place_of_part(of: TensorBase, meta: ViewMeta | None, part: Any, step: Any) -
     return _replayed(place, ViewFunc((step,)) if meta is None else ViewFunc.of(meta, step))
 
 
-def _replayed(place: Slice, func: ViewFunc | None) -> Replay:
+def _replayed(place: Slice, func: ViewFunc | None) -> ViewReplay:
     if func is None:
         raise InPlaceError(
             f"a view of shape {place.view.shape} was made by a function that cannot be called again on another base: "
             "reach views by strides, `with ag.graph.replay_views(False):`"
         )
-    return Replay(func, place.base, place.view, place)
+    return ViewReplay(func, place.base, place.view, place)

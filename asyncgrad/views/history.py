@@ -8,7 +8,7 @@ from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import Node
 from ..graph.tensor_base import CreationMeta, TensorBase, ViewMeta
-from .geometry import Place, Replay, overlaps, place_of
+from .geometry import Place, ViewReplay, overlaps, place_of
 from .nodes import AsStridedNode, CopySlices
 
 __all__ = ["check_write", "rebase", "rebase_view", "regenerate"]
@@ -112,7 +112,7 @@ def regenerate(view: TensorBase, meta: ViewMeta) -> None:
         view._grad_fn, view._output_nr, meta.version = None, 0, view._shared_version().value
         return
     place = place_of(view, meta)
-    if isinstance(place, Replay):
+    if isinstance(place, ViewReplay):
         with enable_grad():
             again = place.func(base)
         view._rebase(again._grad_fn, again._output_nr)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph.tensor_base import TensorBase
 from ..ops.primitive import derivative, primitive
-from .geometry import Place, Replay, Slice
+from .geometry import Place, Slice, ViewReplay
 
 __all__ = ["as_strided_", "part_at", "put_at", "replace_at"]
 
@@ -64,4 +64,6 @@ put_at, replace_at = put_strided_.call, replace_part_.call
 
 def part_at(a: Any, place: Place) -> Any:
     """Return the view that lies at a place in an array like the base, tensor or not."""
-    return as_strided_.call(a, place) if isinstance(a, TensorBase) and not isinstance(place, Replay) else place.read(a)
+    return (
+        as_strided_.call(a, place) if isinstance(a, TensorBase) and not isinstance(place, ViewReplay) else place.read(a)
+    )

@@ -244,7 +244,7 @@ def test_a_holder_in_another_thread_that_needs_the_blocked_loop_goes_through(mon
     mine, theirs = leaf(1.0), leaf(1.0)
     thread_holds, loop_blocks = threading.Event(), threading.Event()
     errors: list[BaseException] = []
-    wait = node_lock.Waiter.wait
+    wait = node_lock.LockWaiter.wait
 
     async def watched(waiter):
         loop_blocks.set()
@@ -279,7 +279,7 @@ def test_a_holder_in_another_thread_that_needs_the_blocked_loop_goes_through(mon
         thread = threading.Thread(target=in_thread)
         thread.start()
         assert thread_holds.wait(60)
-        monkeypatch.setattr(node_lock.Waiter, "wait", watched)
+        monkeypatch.setattr(node_lock.LockWaiter, "wait", watched)
         sync.backward(of_thread, np.ones(1), retain_graph=True)
         thread.join()
         waits.let_go.set()

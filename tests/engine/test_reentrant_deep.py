@@ -282,17 +282,18 @@ def test_a_thread_of_the_user_s_below_may_start_a_loop(run, depth):
 
 @pytest.mark.parametrize("depth", [3, 40])
 def test_an_interrupt_while_a_deeper_thread_is_waited_for_ends_the_backward_after_that(depth):
-    w, came, over, main = leaf(1.0), [], [], threading.get_ident()
+    w, came, over, main = leaf(1.0), threading.Event(), [], threading.get_ident()
 
     def interrupted(number, frame):
-        came.append(number)
+        came.set()
         raise KeyboardInterrupt
 
     def deepest():
-        signal.pthread_kill(main, signal.SIGINT)
         # In the main thread itself, the interrupt comes right here; from elsewhere, once the waiting is over.
-        while not came:
-            pass
+        signal.pthread_kill(main, signal.SIGINT)
+        # Python does not see one that comes right before the main thread begins to wait.
+        while not came.wait(1.0):
+            signal.pthread_kill(main, signal.SIGINT)
         over.append(True)
 
     before = signal.signal(signal.SIGINT, interrupted)

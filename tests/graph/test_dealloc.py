@@ -13,11 +13,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.graph import dealloc
-from asyncgrad.graph.dealloc import MILESTONE_DISTANCE
+from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
 from tests.engine.bodies import node_by_node, on_a_small_stack
 from tests.making import leaf
 
-DEEP = 20 * MILESTONE_DISTANCE
+DEEP = 20 * DEALLOCATION_INTERVAL
 
 #: Steps of a chain: how many nodes each makes, and how many tensors these save.
 STEPS: dict[str, tuple[int, int, Any]] = {
@@ -103,7 +103,7 @@ def test_a_deep_graph_is_destroyed_over_many_turns_of_the_loop(run):
         assert max(before - after for before, after in itertools.pairwise(counts)) <= 2
         return len(counts)
 
-    assert run(main()) >= DEEP // MILESTONE_DISTANCE
+    assert run(main()) >= DEEP // DEALLOCATION_INTERVAL
 
 
 def test_so_is_one_that_has_been_run(run):
@@ -120,7 +120,7 @@ def test_so_is_one_that_has_been_run(run):
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_those_are_milestones(run, place):
+def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_those_are_boundaries(run, place):
     async def main() -> None:
         references = []
         x = y = leaf(1e-9)
@@ -139,7 +139,7 @@ def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_those_are_milest
 
 def test_what_is_not_deep_is_gone_at_once(run):
     async def main() -> None:
-        for _ in range(3 * MILESTONE_DISTANCE // 500):
+        for _ in range(3 * DEALLOCATION_INTERVAL // 500):
             _, y = chain(500)
             references = below(y, 1)
             del y

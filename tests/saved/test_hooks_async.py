@@ -693,7 +693,7 @@ def test_a_plain_unpack_that_turns_out_to_be_awaitable_says_to_load():
 
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 def test_release_drops_what_was_packed(run: Any, kind: str):
-    class Kept:
+    class CopyOnWriteEntry:
         def __init__(self, array: Any) -> None:
             self.array = array
 
@@ -701,7 +701,7 @@ def test_release_drops_what_was_packed(run: Any, kind: str):
         alive: list[weakref.ref[Any]] = []
 
         def pack(tensor: Any) -> Any:
-            kept = Kept(tensor.numpy().copy())
+            kept = CopyOnWriteEntry(tensor.numpy().copy())
             alive.append(weakref.ref(kept))
             return kept
 

@@ -333,24 +333,24 @@ def test_the_error_of_main_comes_before_those_that_nobody_awaited():
 
 
 def test_what_was_explored_is_not_kept():
-    class Kept:
+    class CopyOnWriteEntry:
         alive = 0
 
         def __init__(self):
-            Kept.alive += 1
+            CopyOnWriteEntry.alive += 1
 
         def __del__(self):
-            Kept.alive -= 1
+            CopyOnWriteEntry.alive -= 1
 
     async def main():
-        kept = Kept()
+        kept = CopyOnWriteEntry()
         await asyncio.gather(asyncio.sleep(0), asyncio.to_thread(int))
         return kept
 
     explore(main, seeds=20)
     gc.collect()
 
-    assert Kept.alive == 0
+    assert CopyOnWriteEntry.alive == 0
 
 
 def test_a_backward_breathes_after_each_node_or_never_by_the_seed():

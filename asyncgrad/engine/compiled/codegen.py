@@ -474,7 +474,7 @@ class Writer:
             self._elements = 0
             text.step += 1
             node = self.node_names[index]
-            text.emit(f"if clock() > deadline: {node}.has_kept_its_thread(); deadline = await pause()", LineKind.BREAK)
+            text.emit(f"if clock() > deadline: {node}.note_slow(); deadline = await pause()", LineKind.BREAK)
 
     def write(self) -> Slices[list[str]]:
         """Write all of it; return the names of the functions of its pieces, in the order in which they run."""

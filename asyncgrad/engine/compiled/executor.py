@@ -62,7 +62,6 @@ class CompiledExecutor:
     """
 
     __slots__ = (
-        "_became_special",
         "_coroutine",
         "_edges",
         "_ended",
@@ -70,6 +69,7 @@ class CompiledExecutor:
         "_grad",
         "_handed_out",
         "_has_let_others_see",
+        "_metas_added",
         "_results",
         "_root",
         "_task",
@@ -92,7 +92,7 @@ class CompiledExecutor:
         self._coroutine: Any = None
         self._results: tuple[list[Node], list[Any]] | None = None
         #: How many nodes had got a NodeMeta, and how often somebody had asked what is to run, when others ran last.
-        self._became_special = self._handed_out = 0
+        self._metas_added = self._handed_out = 0
         #: Where hooks may look on, how many edges lead to each node; and whether any has.
         self._edges: dict[Node, int] = {}
         self._has_let_others_see = False
@@ -144,7 +144,7 @@ class CompiledExecutor:
             if left is None:
                 raise
         else:
-            self._became_special = metas_added[0]
+            self._metas_added = metas_added[0]
             self._handed_out = 0 if task.limits is None else task.limits.handed_out
             return Stop.BUDGET_SPENT if turn is None else self._begin_turn(turn)
         finally:
@@ -200,9 +200,9 @@ class CompiledExecutor:
         if limits is not None and limits.handed_out != self._handed_out:
             self._leave("a hook that asked what is to run")
             return
-        if metas_added[0] == self._became_special:
+        if metas_added[0] == self._metas_added:
             return
-        self._became_special = metas_added[0]
+        self._metas_added = metas_added[0]
         place = self._where()
         assert place is not None
         if place.is_watched_anew():
@@ -242,7 +242,7 @@ class CompiledExecutor:
 
     # Where the function stands.
 
-    def _where(self) -> _Place | None:
+    def _where(self) -> _Position | None:
         """Return where the suspended function stands."""
         coroutine = self._coroutine
         while coroutine is not None and getattr(coroutine, "cr_frame", None) is not None:
@@ -253,10 +253,10 @@ class CompiledExecutor:
             coroutine = coroutine.cr_await
         return None
 
-    def _place(self, frame: Any, number: int) -> _Place | None:
+    def _place(self, frame: Any, number: int) -> _Position | None:
         piece = self.program.pieces.get(frame.f_code)
         line = None if piece is None else self.program.lines[number - 1]
-        return None if piece is None or line is None else _Place(piece, line, frame)
+        return None if piece is None or line is None else _Position(piece, line, frame)
 
     def _left(self, error: BaseException) -> Stop | GraphError | None:
         """Let another executor go on from where the function raised `error`.
@@ -324,12 +324,12 @@ class CompiledExecutor:
             executor.node = node
             executor.end_turn(node, turn.outputs)
 
-    def _count(self, path: FastPath, place: _Place) -> None:
+    def _count(self, path: FastPath, place: _Position) -> None:
         """Let the slow path go on where the fast one cannot: that runs no GraphRoot and no node with a NodeMeta."""
         if any(node.meta is not None for node, *_ in place.reached()):
             path.hand_over()
 
-    def _continued(self, place: _Place) -> FastPath:
+    def _continued(self, place: _Position) -> FastPath:
         """Make the FastPath that goes on from there the task's executor."""
         heap: list[tuple[int, Node]] = []
         leaves: list[Node] = []
@@ -418,7 +418,7 @@ class CompilingExecutor:
 
 
 @final
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """A line of a compiled function at which that stands."""
 
     piece: Piece

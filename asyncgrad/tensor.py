@@ -1,23 +1,30 @@
-"""Tensor: an array with a place in a graph; its state and NumPy's protocols, no mathematics."""
+"""Tensor: an array with a place in a graph. State, gradients, and NumPy's interface; the mathematics is in ops/."""
 
 from __future__ import annotations
 
-import copy
-from typing import TYPE_CHECKING, Any, final
+import math
+import operator
+import weakref
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, SupportsIndex, final
 
 import numpy as np
 
 from .arguments import describe, truth
+from .array_operators import compared, deferred, matmul_in_place, operator_of, reflected_operator_of, refusing_deferring
 from .backward import backward
 from .engine.device import Device, device, device_of_new
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
     GradientTypeError,
+    HookError,
     InPlaceError,
     InvalidGradientError,
     RequiresGradError,
 )
+from .graph.hooks import HookList, RemovableHandle
 from .graph.naming import calling_function
 from .graph.saved import version_of
 from .graph.tensor_base import TensorBase, ViewMeta
@@ -30,9 +37,21 @@ from .graph.values import (
     refuse_sparse,
     register_tensor,
 )
-from .ops import call_function, call_ufunc
-from .ops.casting import moved
-from .tensor_hooks import ObservedTensor
+from .ops.arithmetic import add, conjugate, divide, imag, multiply, negative, positive, power, real, remainder, subtract
+from .ops.assigning import put, setitem
+from .ops.casting import cast, moved
+from .ops.cumulative import cumprod, cumsum
+from .ops.diagonals import diagonal, trace
+from .ops.dispatch import call_function, call_ufunc, write_by
+from .ops.extremes import absolute, clip
+from .ops.in_place import in_place, written_by
+from .ops.indexing import choose, compress, getitem, part, partition, sort, take
+from .ops.linear_algebra import dot, matmul
+from .ops.primitive import RULES
+from .ops.rearranging import repeat
+from .ops.reductions import max, mean, min, prod, std, sum, var
+from .ops.shaping import copy, matrix_transpose, ravel, reshape, squeeze, swapaxes, transpose
+from .ops.windows import as_strided
 from .views.history import regenerate
 
 if TYPE_CHECKING:
@@ -42,11 +61,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Tensor", "asarray", "tensor"]
 
+_equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.divmod]
+_invert = RULES[np.invert]
+
 _CPU = device("cpu")
 
 
 @final
-class Tensor(ObservedTensor):
+class Tensor(TensorBase):
     """A NumPy array that remembers how it was computed, so that gradients can flow back through it.
 
     NumPy's functions, operators and methods work on it with NumPy's meaning, dtypes and broadcasting. Made by
@@ -270,6 +292,80 @@ class Tensor(ObservedTensor):
         """
         await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
 
+    # What watches the gradient.
+
+    def retain_grad(self) -> None:
+        """Keep this tensor's gradient in `.grad`, though it is no leaf. Leaves always do.
+
+        Raises:
+            RequiresGradError: it does not require grad.
+        """
+        self._needs_grad("retain_grad()")
+        node = self._history()
+        if node is None or self.retains_grad:
+            return
+        self._autograd_meta().retains_grad = True
+        node.make_meta().retains_grad_hooks[self._output_nr] = weakref.ref(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether a backward keeps this non-leaf's gradient."""
+        return self._meta is not None and self._meta.retains_grad
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        """Call `hook(grad)` whenever a backward has computed this tensor's gradient, before it is used.
+
+        Args:
+            hook: a function or an `async def`. It may return another gradient of the same shape and dtype.
+
+        Raises:
+            RequiresGradError: this tensor does not require grad.
+        """
+        self._needs_grad("register_hook()")
+        node = self._history()
+        meta = self._autograd_meta()
+        if meta.hooks is None:
+            meta.hooks = HookList()
+            if node is not None:
+                node.make_meta().tensor_pre_hooks.append((self._output_nr, meta.hooks))
+            else:
+                self._mark_accumulator()
+        return meta.hooks.add(hook)
+
+    def register_post_accumulate_grad_hook(
+        self, hook: Callable[[Any], Any], *, overlap: bool = True
+    ) -> RemovableHandle:
+        """Call `hook(self)` whenever a backward has added to this leaf's `.grad`.
+
+        Args:
+            hook: a function or an `async def`, returning None.
+            overlap: whether the rest of the backward goes on while an async hook waits, and waits for it only at its
+                end; False starts no further node before the hook has ended.
+
+        Raises:
+            HookError: this tensor is no leaf.
+        """
+        overlap = truth(overlap, "overlap")
+        self._needs_grad("register_post_accumulate_grad_hook()")
+        node = self._history()
+        if node is not None:
+            raise HookError(f"a post-accumulate-grad hook belongs on a leaf, and {node.name} made this tensor")
+        meta = self._autograd_meta()
+        if meta.post_accumulate_hooks is None:
+            meta.post_accumulate_hooks = HookList()
+            self._mark_accumulator()
+        return meta.post_accumulate_hooks.add(hook, overlap=overlap)
+
+    def _mark_accumulator(self) -> None:
+        meta = self._meta
+        accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
+        if accumulator is not None:
+            accumulator.make_meta()
+
+    def _needs_grad(self, what: str) -> None:
+        if not self._requires_grad():
+            raise RequiresGradError(f"{what} needs a tensor that requires grad: call .requires_grad_() on it first")
+
     # NumPy's protocols.
 
     __array_priority__ = 1000.0
@@ -307,6 +403,501 @@ class Tensor(ObservedTensor):
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()
 
+    # About the array.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        return self._data.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype of the elements."""
+        return self._data.dtype  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return self._data.ndim  # type: ignore[no-any-return]
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return self._data.size  # type: ignore[no-any-return]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes that one element takes."""
+        return self._data.itemsize  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all elements take together."""
+        return self._data.nbytes  # type: ignore[no-any-return]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, along each axis."""
+        return self._data.strides  # type: ignore[no-any-return]
+
+    @property
+    def flags(self) -> Any:
+        """How the elements lie in memory, and whether they can be written to."""
+        return self._data.flags
+
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python numbers, without history."""
+        return self._data.tolist()
+
+    # The same elements otherwise.
+
+    @property
+    def T(self) -> Tensor:
+        """A view with the axes in reverse order."""
+        return transpose(self)  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Tensor:
+        """A view with the last two axes in each other's place."""
+        return matrix_transpose(self)  # type: ignore[no-any-return]
+
+    @property
+    def real(self) -> Tensor:
+        """The real part, a view."""
+        return real(self)  # type: ignore[no-any-return]
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        real(self)[...] = value
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part, a view; zeros for a real dtype, which cannot be written."""
+        return imag(self)  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self._data.dtype.kind != "c":
+            raise ArgumentTypeError(
+                f"a tensor of dtype {self._data.dtype} has no imaginary part to write into: make it complex first, "
+                "t = t.astype(complex)"
+            )
+        imag(self)[...] = value
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
+        """Return the elements in another shape, given as one tuple or as several numbers."""
+        if not shape:
+            raise ArgumentTypeError("reshape needs a shape: t.reshape(()) is the one of an array without axes")
+        return reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)  # type: ignore[no-any-return]
+
+    def ravel(self, order: str = "C") -> Tensor:
+        """Return the elements in one row; a view where that can be."""
+        return ravel(self, order)  # type: ignore[no-any-return]
+
+    def flatten(self, order: str = "C") -> Tensor:
+        """Return a copy of the elements in one row."""
+        flat = ravel(self, order)
+        return flat if flat._view is None else copy(flat)  # type: ignore[no-any-return]
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """Return a view with the axes in another order, given as one tuple or as several numbers."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], SupportsIndex) else axes or None
+        return transpose(self, order)  # type: ignore[no-any-return]
+
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+        """Return a view with two axes in each other's place."""
+        return swapaxes(self, axis1, axis2)  # type: ignore[no-any-return]
+
+    def squeeze(self, axis: Any = None) -> Tensor:
+        """Return a view without the axes of length 1, or without those named."""
+        return squeeze(self, axis)  # type: ignore[no-any-return]
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+        """Return a read-only view of the diagonals of the matrices that two axes make."""
+        return diagonal(self, offset, axis1, axis2)  # type: ignore[no-any-return]
+
+    def as_strided(self, shape: Any, strides: Any) -> Tensor:
+        """Return a view that begins where this tensor does, with a shape, and with strides in bytes.
+
+        What np.lib.stride_tricks.as_strided is for an ndarray; that cannot be called on a tensor that requires grad.
+        It may not reach outside of this tensor's memory. Writes into elements that share memory are refused.
+        """
+        return as_strided(self, shape, strides)  # type: ignore[no-any-return]
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> Tensor:
+        """Return each element along an axis several times."""
+        return repeat(self, repeats, axis)  # type: ignore[no-any-return]
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Tensor:
+        """Return the elements in another dtype; the gradient comes back in this one."""
+        return cast(self, dtype, order, casting, copy)  # type: ignore[no-any-return]
+
+    def copy(self, order: str = "C") -> Tensor:
+        """Return a copy, through which gradients flow."""
+        return copy(self, order)  # type: ignore[no-any-return]
+
+    def clone(self) -> Tensor:
+        """Return a copy laid out in memory as this tensor is, through which gradients flow."""
+        return copy(self)  # type: ignore[no-any-return]
+
+    # Parts.
+
+    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tensor:
+        """Return the elements at indices along an axis; None counts them in one row."""
+        return take(self, indices, axis, out, mode)  # type: ignore[no-any-return]
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
+        """Return the elements along an axis where a row of conditions holds."""
+        return compress(condition, self, axis, out)  # type: ignore[no-any-return]
+
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        """Return for each element that one of the choices which it names."""
+        return choose(self, choices, out, mode)
+
+    def nonzero(self) -> tuple[Tensor, ...]:
+        """Return the indices of the elements that are not 0, one array for each axis."""
+        return call_function(np.nonzero, (self,), {})  # type: ignore[no-any-return]
+
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+        """Return where to insert values into these sorted elements to keep them sorted."""
+        return call_function(np.searchsorted, (self, v, side, sorter), {})  # type: ignore[no-any-return]
+
+    def argsort(self, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
+        """Return the indices that would sort the elements along an axis."""
+        return call_function(np.argsort, (self, axis, kind, order), {"stable": stable})  # type: ignore[no-any-return]
+
+    def argpartition(self, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Tensor:
+        """Return the indices that would partition the elements along an axis."""
+        return call_function(np.argpartition, (self, kth, axis, kind, order), {})  # type: ignore[no-any-return]
+
+    # In place.
+
+    def fill(self, value: Any) -> None:
+        """Set all elements to one value."""
+        self[...] = value
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
+        """Sort the elements along an axis, in place; np.sort gives a sorted copy."""
+        write_by(self, sort, (self, axis, kind, order), stable=stable)
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """Partition the elements along an axis, in place; np.partition gives a copy."""
+        write_by(self, partition, (self, kth, axis, kind, order))
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Write values, repeated where they are too few, at indices into the elements taken as one row, in place."""
+        put(self, indices, values, mode)
+
+    # Reductions.
+
+    def sum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = 0,
+        where: Any = True,
+    ) -> Tensor:
+        """Return the sum over axes; None takes all."""
+        return sum(self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
+
+    def mean(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+    ) -> Tensor:
+        """Return the mean over axes; None takes all."""
+        return mean(self, axis, dtype, out, keepdims, where=where)  # type: ignore[no-any-return]
+
+    def prod(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = 1,
+        where: Any = True,
+    ) -> Tensor:
+        """Return the product over axes; None takes all."""
+        return prod(self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
+
+    def var(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **more: Any
+    ) -> Tensor:
+        """Return the variance over axes; `where`, `mean` and `correction` are NumPy's too."""
+        return var(self, axis, dtype, out, ddof, keepdims, **more)  # type: ignore[no-any-return]
+
+    def std(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **more: Any
+    ) -> Tensor:
+        """Return the standard deviation over axes; `where`, `mean` and `correction` are NumPy's too."""
+        return std(self, axis, dtype, out, ddof, keepdims, **more)  # type: ignore[no-any-return]
+
+    def max(
+        self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+    ) -> Tensor:
+        """Return the largest element along axes; equal ones share the gradient evenly."""
+        return max(self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
+
+    def min(
+        self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+    ) -> Tensor:
+        """Return the smallest element along axes; equal ones share the gradient evenly."""
+        return min(self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
+
+    def argmax(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Tensor:
+        """Return the index of the largest element along an axis."""
+        return call_function(np.argmax, (self, axis), {"out": out, "keepdims": keepdims})  # type: ignore[no-any-return]
+
+    def argmin(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Tensor:
+        """Return the index of the smallest element along an axis."""
+        return call_function(np.argmin, (self, axis), {"out": out, "keepdims": keepdims})  # type: ignore[no-any-return]
+
+    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
+        """Return whether one element at least is not 0."""
+        options = {"out": out, "keepdims": keepdims, "where": where}
+        return call_function(np.any, (self, axis), options)  # type: ignore[no-any-return]
+
+    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
+        """Return whether no element is 0."""
+        options = {"out": out, "keepdims": keepdims, "where": where}
+        return call_function(np.all, (self, axis), options)  # type: ignore[no-any-return]
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
+        """Return the running sum along an axis."""
+        return cumsum(self, axis, dtype, out)  # type: ignore[no-any-return]
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
+        """Return the running product along an axis."""
+        return cumprod(self, axis, dtype, out)  # type: ignore[no-any-return]
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Tensor:
+        """Return the sums of the diagonals."""
+        return trace(self, offset, axis1, axis2, dtype, out)  # type: ignore[no-any-return]
+
+    # Elementwise, and products.
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Tensor:
+        """Return the elements kept between two bounds."""
+        return clip(self, min, max, out, **kwargs)  # type: ignore[no-any-return]
+
+    def round(self, decimals: int = 0, out: Any = None) -> Tensor:
+        """Return the elements rounded; no gradient flows."""
+        return call_function(np.round, (self, decimals), {"out": out})  # type: ignore[no-any-return]
+
+    def conj(self) -> Tensor:
+        """Return the complex conjugates; of real numbers the tensor itself."""
+        return conjugate(self) if self._data.dtype.kind == "c" else self
+
+    def conjugate(self) -> Tensor:
+        """Return the complex conjugates; of real numbers the tensor itself."""
+        return conjugate(self) if self._data.dtype.kind == "c" else self
+
+    def dot(self, b: Any, out: Any = None) -> Tensor:
+        """Return the sum of products over the last axis and the last but one (or the only one) of `b`."""
+        return dot(self, b, out)  # type: ignore[no-any-return]
+
+    # Operators.
+
+    # Made by a function each, since they differ in nothing but what they call, and cost no more so. The first few are
+    # the drivers of primitives themselves, since they are called most.
+
+    __add__ = add.operator(deferred)
+    __radd__ = reflected_operator_of(add.call)
+    __iadd__ = in_place(add, operator.iadd)
+
+    __sub__ = subtract.operator(deferred)
+    __rsub__ = reflected_operator_of(subtract.call)
+    __isub__ = in_place(subtract, operator.isub)
+
+    __mul__ = multiply.operator(deferred)
+    __rmul__ = reflected_operator_of(multiply.call)
+    __imul__ = in_place(multiply, operator.imul)
+
+    __truediv__ = divide.operator(deferred)
+    __rtruediv__ = reflected_operator_of(divide.call)
+    __itruediv__ = in_place(divide, operator.itruediv)
+
+    __floordiv__ = operator_of(RULES[np.floor_divide])
+    __rfloordiv__ = reflected_operator_of(RULES[np.floor_divide])
+    __ifloordiv__ = written_by(RULES[np.floor_divide], operator.ifloordiv)
+
+    __mod__ = operator_of(remainder.call)
+    __rmod__ = reflected_operator_of(remainder.call)
+    __imod__ = in_place(remainder, operator.imod)
+
+    __pow__ = operator_of(refusing_deferring(power.call))
+    __rpow__ = reflected_operator_of(refusing_deferring(power.call))
+    __ipow__ = written_by(refusing_deferring(power.call), operator.ipow)
+
+    __matmul__ = operator_of(refusing_deferring(matmul))
+    __rmatmul__ = reflected_operator_of(refusing_deferring(matmul))
+    __imatmul__ = written_by(refusing_deferring(matmul_in_place), operator.imatmul)
+
+    __and__ = operator_of(RULES[np.bitwise_and])
+    __rand__ = reflected_operator_of(RULES[np.bitwise_and])
+    __iand__ = written_by(RULES[np.bitwise_and], operator.iand)
+
+    __or__ = operator_of(RULES[np.bitwise_or])
+    __ror__ = reflected_operator_of(RULES[np.bitwise_or])
+    __ior__ = written_by(RULES[np.bitwise_or], operator.ior)
+
+    __xor__ = operator_of(RULES[np.bitwise_xor])
+    __rxor__ = reflected_operator_of(RULES[np.bitwise_xor])
+    __ixor__ = written_by(RULES[np.bitwise_xor], operator.ixor)
+
+    __lshift__ = operator_of(RULES[np.left_shift])
+    __rlshift__ = reflected_operator_of(RULES[np.left_shift])
+    __ilshift__ = written_by(RULES[np.left_shift], operator.ilshift)
+
+    __rshift__ = operator_of(RULES[np.right_shift])
+    __rrshift__ = reflected_operator_of(RULES[np.right_shift])
+    __irshift__ = written_by(RULES[np.right_shift], operator.irshift)
+
+    __lt__ = operator_of(RULES[np.less])
+    __le__ = operator_of(RULES[np.less_equal])
+    __gt__ = operator_of(RULES[np.greater])
+    __ge__ = operator_of(RULES[np.greater_equal])
+
+    def __eq__(self, other: object) -> Any:
+        try:
+            return _equal(self, other)
+        except TypeError as error:
+            # NumPy answers for what it cannot compare, such as a string: no element is equal to it.
+            return compared(self, self._data.__eq__(raw(other)), error)
+
+    def __ne__(self, other: object) -> Any:
+        try:
+            return _not_equal(self, other)
+        except TypeError as error:
+            return compared(self, self._data.__ne__(raw(other)), error)
+
+    # Its elements can change, and == gives an array: sets and dicts tell tensors apart by identity.
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        try:
+            return _divmod(self, other)  # type: ignore[no-any-return]
+        except Exception as error:
+            return deferred(other, error, "divmod")  # type: ignore[no-any-return]
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        try:
+            return _divmod(other, self)  # type: ignore[no-any-return]
+        except Exception as error:
+            return deferred(other, error, "divmod")  # type: ignore[no-any-return]
+
+    def __neg__(self) -> Tensor:
+        return negative.call(self)  # type: ignore[no-any-return]
+
+    def __pos__(self) -> Tensor:
+        return positive.call(self)  # type: ignore[no-any-return]
+
+    def __abs__(self) -> Tensor:
+        return absolute.call(self)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Tensor:
+        return _invert(self)  # type: ignore[no-any-return]
+
+    # As a container.
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return getitem(self, index)  # type: ignore[no-any-return]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        setitem(self, index, value)
+
+    def __len__(self) -> int:
+        if self._data.ndim == 0:
+            raise TypeError("len() of unsized object: a tensor without axes has one element, t.item()")
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._data.ndim == 0:
+            raise TypeError("a tensor without axes cannot be iterated over: t.item() is its one element")
+        return (part(self, index) for index in range(len(self._data)))
+
+    def __contains__(self, value: object) -> bool:
+        return bool(np.any(self._data == raw(value)))
+
+    # As a Python number, or bytes. Only a truth value says too little of a number for its history to be missed.
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._number())
+
+    def __float__(self) -> float:
+        return float(self._number())
+
+    def __complex__(self) -> complex:
+        return complex(self._number())
+
+    def __index__(self) -> int:
+        return self._number().__index__()  # type: ignore[no-any-return]
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return round(self._only_element("round()", "t.round()"), ndigits)
+
+    def __trunc__(self) -> int:
+        return math.trunc(self._only_element("math.trunc()", "np.trunc(t)"))  # type: ignore[no-any-return]
+
+    def __bytes__(self) -> bytes:
+        self._needs_no_grad("bytes", "t.numpy()")
+        return bytes(self._data)
+
+    def __format__(self, spec: str) -> str:
+        # Text is for people to read, and no gradient flows through it: what requires grad is formatted too.
+        if self._data.ndim == 0:
+            return format(self._data.item(), spec)
+        if spec:
+            raise ArgumentTypeError(
+                f"the format {spec!r} is for one number, and this tensor has shape {self._data.shape}: format its "
+                f'elements, as in [f"{{number:{spec}}}" for number in t.ravel().tolist()], or write f"{{t}}"'
+            )
+        return str(self)
+
+    def _number(self) -> Any:
+        """Return the array, for Python to make a number of."""
+        self._needs_no_grad("a Python number", "t.item()")
+        return self._data
+
+    def _only_element(self, function: str, instead: str) -> Any:
+        """Return the one element as a Python number, for a function that takes no arrays."""
+        if self._data.ndim:
+            raise ArgumentTypeError(
+                f"{function} takes one number, and this tensor has shape {self._data.shape}: write {instead}"
+            )
+        return self._number().item()
+
+    def _needs_no_grad(
+        self,
+        made: str,
+        instead: str,
+        otherwise: str = "NumPy's functions, not those of math, to compute with it",
+        function: str | None = None,
+    ) -> None:
+        """Raise if this tensor requires grad: what is to be made of it, by a `function` if known, has no history.
+
+        Raises:
+            RequiresGradError: says what to write `instead` to drop the history, and `otherwise`.
+        """
+        if self._requires_grad():
+            converts = "converting" if function is None else f"{function} has no derivative rule, and converting"
+            raise RequiresGradError(
+                f"{converts} a tensor of shape {self._data.shape} that requires grad to {made} would drop its history "
+                f"in silence: write {instead} or t.detach() if that is meant, and {otherwise}"
+            )
+
+    @property
+    def _mask(self) -> Any:
+        """What numpy.ma asks for when it computes with the bare `_data` of something that is no masked array."""
+        self._needs_no_grad("a masked array", "t.numpy()")
+        return np.ma.nomask
+
     # Copies.
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -316,7 +907,7 @@ class Tensor(ObservedTensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         self._needs_no_history("deep-copied")
         copied = _leaf(self._data.copy(order="K"), self._requires_grad(), self._device)
-        copied.grad = copy.deepcopy(self.grad, memo)
+        copied.grad = deepcopy(self.grad, memo)
         return copied
 
     def __copy__(self) -> Tensor:
@@ -348,9 +939,6 @@ class Tensor(ObservedTensor):
             elif self._requires_grad():
                 parts.append("requires_grad=True")
         return f"tensor({', '.join(parts)})"
-
-    def __hash__(self) -> int:
-        return id(self)
 
 
 register_tensor(Tensor, _CPU)

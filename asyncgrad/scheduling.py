@@ -9,9 +9,11 @@ import contextlib
 import gc
 import os
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, final
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = [
+    "CLOCK",
+    "Clock",
     "FULL_COLLECTIONS",
     "LOOP_BUDGET",
     "OFFLOAD_THRESHOLD",
@@ -84,6 +88,10 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
+#: Returns the time, in seconds from an arbitrary point.
+Clock: TypeAlias = Callable[[], float]
+#: What a loop budget is measured by. Read once where a budget begins to count, and handed down from there.
+CLOCK: ContextVar[Clock] = ContextVar("asyncgrad_clock", default=perf_counter)
 #: Seconds for which a backward may run before it lets the event loop breathe.
 LOOP_BUDGET: ContextVar[float] = ContextVar(
     "asyncgrad_loop_budget", default=_from_environment("ASYNCGRAD_LOOP_BUDGET_MS", 1, float) / 1000

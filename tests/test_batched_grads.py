@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from asyncgrad.errors import (
     UnusedInputError,
 )
 from asyncgrad.graph import GradientEdge, get_gradient_edge
+from tests.clocks import TickingClock, hand_in
 from tests.engine.bodies import awaiting, calling, leaf, loop_budget
 
 
@@ -318,9 +318,7 @@ def test_a_cancelled_batch_runs_no_further_row(run):
     assert len(calls) == 2
 
 
-def test_the_loop_breathes_between_rows(run, monkeypatch):
-    clock = itertools.count(step=1000.0)
-    monkeypatch.setattr("asyncgrad.engine.loops.perf_counter", lambda: next(clock))
+def test_the_loop_breathes_between_rows(run):
     x = leaf(1.0, 2.0)
     y = x * x
     order: list[str] = []
@@ -328,7 +326,7 @@ def test_the_loop_breathes_between_rows(run, monkeypatch):
 
     async def main() -> None:
         asyncio.get_running_loop().call_soon(order.append, "loop")
-        with loop_budget(500.0):
+        with hand_in(TickingClock(1000.0)), loop_budget(500.0):
             await batched(y, [x], np.ones((3, 2)))
 
     run(main())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph import dealloc
 from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
 from asyncgrad.scheduling import FULL_COLLECTIONS
+from tests.clocks import TickingClock, hand_in
 from tests.making import leaf
 
 
@@ -102,11 +101,9 @@ def test_younger_thresholds_that_are_set_inside_stay():
     assert gc.get_threshold() == (500, 5, 10)
 
 
-def test_the_block_lasts_until_the_loop_has_freed_what_was_dropped_in_it(run, monkeypatch):
-    monkeypatch.setattr(dealloc, "perf_counter", itertools.count().__next__)
-
+def test_the_block_lasts_until_the_loop_has_freed_what_was_dropped_in_it(run):
     async def main() -> None:
-        with ag.loop_budget(0):
+        with hand_in(TickingClock()), ag.loop_budget(0):
             with ag.no_full_collections():
                 y = leaf(1.0)
                 for _ in range(10 * DEALLOCATION_INTERVAL):

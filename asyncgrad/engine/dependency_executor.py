@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..graph.node import Node
+    from ..scheduling import Clock
     from .graph_task import GraphTask
 
 __all__ = ["DependencyExecutor", "wrong_count"]
@@ -96,12 +97,12 @@ class DependencyExecutor:
         #: gradient. None once all are counted.
         self._early: list[tuple[Node, int, Any]] | None = []
 
-    def count(self, deadline: float = inf) -> bool:
-        """Go on to count edges until the clock passes `deadline`; tell whether all have been."""
+    def count(self, deadline: float = inf, clock: Clock = perf_counter) -> bool:
+        """Go on to count edges until `clock` passes `deadline`; tell whether all have been."""
         if self._early is None:
             return True
         for _ in self._counting:
-            if perf_counter() > deadline:
+            if clock() > deadline:
                 return False
         early, self._early = self._early, None
         for node, edge, grad in early:
@@ -133,9 +134,9 @@ class DependencyExecutor:
         if not self._dependencies.get(node):
             self._ready.push(node, node)
 
-    def run(self, deadline: float) -> Stop | NodeTurn:
-        """Run ready nodes until none is ready, the clock passes `deadline`, or one needs more than a plain call."""
-        if not self.count(deadline):
+    def run(self, deadline: float, clock: Clock = perf_counter) -> Stop | NodeTurn:
+        """Run ready nodes until none is ready, `clock` passes `deadline`, or one needs more than a plain call."""
+        if not self.count(deadline, clock):
             return Stop.BUDGET_SPENT
         task = self._task
         release, is_recorded, is_watched = not task.keep_graph, task.create_graph, task.anomaly is not None
@@ -167,7 +168,7 @@ class DependencyExecutor:
             self.end_turn(node, outputs)
             # A leaf takes over an array that nobody else holds: do not be the one who does.
             del outputs
-            if perf_counter() > deadline:
+            if clock() > deadline:
                 self.node = None
                 node.note_slow()
                 return Stop.BUDGET_SPENT

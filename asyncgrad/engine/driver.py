@@ -7,14 +7,13 @@ import inspect
 import threading
 from contextlib import nullcontext
 from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
-from ..scheduling import LOOP_BUDGET
+from ..scheduling import CLOCK, LOOP_BUDGET
 from .device import device_here, is_elsewhere
 from .executor import NodeTurn, Stop
 from .loops import NESTED_ON_ONE_STACK, loop_is_running, on_a_new_stack, run_apart, running_loop, yield_to_loop
@@ -39,30 +38,30 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         graph_task: the task.
         turn: of a node that a blocking driver has left, since it may suspend.
     """
-    budget = LOOP_BUDGET.get()
+    budget, clock = LOOP_BUDGET.get(), CLOCK.get()
     in_context = graph_task.context.run
     group: NodeTaskGroup | None = None
-    deadline = perf_counter() + budget
+    deadline = clock() + budget
     try:
         while True:
             if group is not None and group.is_held_up():
                 step: Stop | NodeTurn | None = None
                 await group.wait()
-                deadline = perf_counter() + budget
+                deadline = clock() + budget
             else:
-                step, turn = turn or in_context(graph_task.executor.run, deadline), None
+                step, turn = turn or in_context(graph_task.executor.run, deadline, clock), None
                 if step is Stop.DRAINED:
                     if group is None or not group.running:
                         break
                     await group.wait()
-                    deadline = perf_counter() + budget
+                    deadline = clock() + budget
                 elif isinstance(step, NodeTurn):
                     group = group or NodeTaskGroup(graph_task, running_loop())
                     group.start(step)
             if group is not None:
                 group.collect()
             # Bodies that do not suspend spend the budget too.
-            if step is Stop.BUDGET_SPENT or perf_counter() > deadline:
+            if step is Stop.BUDGET_SPENT or clock() > deadline:
                 if group is None:
                     await yield_to_loop()
                 else:
@@ -70,7 +69,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                     # One may have failed meanwhile, and then no further node is to start.
                     group.collect()
                 graph_task.executor.recheck()
-                deadline = perf_counter() + budget
+                deadline = clock() + budget
         captured: list[Any] = in_context(graph_task.finish)
         if graph_task.completion is None and group is None:
             return captured

@@ -7,10 +7,12 @@ backward begins with; one that cannot go on puts another in its place and says H
 from __future__ import annotations
 
 import enum
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ..graph.node import Node
+    from ..scheduling import Clock
 
 __all__ = ["Executor", "NodeTurn", "Stop"]
 
@@ -48,8 +50,8 @@ class Executor(Protocol):
 
     def __len__(self) -> int: ...
 
-    def run(self, deadline: float) -> Stop | NodeTurn:
-        """Run ready nodes until none is ready, the clock passes `deadline`, or one needs more than a plain call."""
+    def run(self, deadline: float, clock: Clock = perf_counter) -> Stop | NodeTurn:
+        """Run ready nodes until none is ready, `clock` passes `deadline`, or one needs more than a plain call."""
 
     def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
         """Take what a node in its turn gave: its gradients, or None where its body did not run."""

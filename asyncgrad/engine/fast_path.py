@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..graph.node import Node
+    from ..scheduling import Clock
     from .graph_task import GraphTask
 
 __all__ = ["FastPath"]
@@ -84,8 +85,8 @@ class FastPath:
         """Return how many nodes have been reached and have not run to their end."""
         return len(self._heap) + len(self._leaves) + (self.node is not None)
 
-    def run(self, deadline: float) -> Stop:
-        """Run nodes until none is left, the clock passes `deadline`, or one needs the slow path."""
+    def run(self, deadline: float, clock: Clock = perf_counter) -> Stop:
+        """Run nodes until none is left, `clock` passes `deadline`, or one needs the slow path."""
         task = self._task
         heap, buffers, owned = self._heap, self._buffers, self._owned
         release, is_recorded, limits = not task.keep_graph, task.create_graph, task.limits
@@ -140,7 +141,7 @@ class FastPath:
             except AttributeError:
                 # A gradient is no array. The slow path makes one of a number, and refuses the rest by name.
                 return self._leave(node, edges, outputs, newest, arrived)
-            if perf_counter() > deadline:
+            if clock() > deadline:
                 return self._spend(node, newest, arrived)
         self.node = None
         return Stop.DRAINED

@@ -12,13 +12,12 @@ from collections.abc import Awaitable, Coroutine
 from contextvars import Context
 from importlib.util import find_spec
 from threading import get_ident
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ..arguments import truth
 from ..context import BLOCKING, LOOP_BELOW, LoopBelow
 from ..errors import ArgumentTypeError, BlockingError, GraphError
-from ..scheduling import LOOP_BUDGET
+from ..scheduling import CLOCK, LOOP_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -311,14 +310,15 @@ async def yield_to_loop() -> None:
 class Pace:
     """Lets the event loop breathe between pieces of work that are short, many, and do not suspend themselves."""
 
-    __slots__ = ("_deadline",)
+    __slots__ = ("_clock", "_deadline")
 
     def __init__(self) -> None:
-        self._deadline = perf_counter() + LOOP_BUDGET.get()
+        self._clock = CLOCK.get()
+        self._deadline = self._clock() + LOOP_BUDGET.get()
 
     async def keep(self) -> None:
         """Suspend if the time budget is spent; never in a blocking call."""
-        if perf_counter() < self._deadline or BLOCKING.get():
+        if self._clock() < self._deadline or BLOCKING.get():
             return
         await yield_to_loop()
-        self._deadline = perf_counter() + LOOP_BUDGET.get()
+        self._deadline = self._clock() + LOOP_BUDGET.get()

@@ -13,10 +13,9 @@ import threading
 import weakref
 from collections import deque
 from contextvars import Context
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
-from ..scheduling import FULL_COLLECTIONS, LOOP_BUDGET
+from ..scheduling import CLOCK, FULL_COLLECTIONS, LOOP_BUDGET
 
 if TYPE_CHECKING:
     from .node_like import NodeLike
@@ -43,14 +42,14 @@ class _DeferredDeallocation:
         loop: the loop, which runs in this thread.
     """
 
-    __slots__ = ("__weakref__", "_budget", "_is_freeing", "_is_holding", "_last", "_parts", "loop")
+    __slots__ = ("__weakref__", "_budget", "_clock", "_is_freeing", "_is_holding", "_last", "_parts", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._budget = LOOP_BUDGET.get()
+        self._budget, self._clock = LOOP_BUDGET.get(), CLOCK.get()
         self._parts: deque[Any] = deque()
         self._is_freeing = False
-        self._last = perf_counter()
+        self._last = self._clock()
         # Once more for what is left: it may be a million objects.
         self._is_holding = FULL_COLLECTIONS.hold_on()
         self._go_on()
@@ -60,16 +59,16 @@ class _DeferredDeallocation:
         if not self._is_freeing:
             if not _is_deep(nodes):
                 return
-            if perf_counter() - self._last > _STANDSTILL * self._budget:
+            if self._clock() - self._last > _STANDSTILL * self._budget:
                 # Who never lets the loop turn would be left without memory.
                 self._free(float("inf"))
         self._parts.append(nodes)
 
     def free_some(self) -> None:
         """Destroy what the time budget is enough for; the rest in a later turn."""
-        now = perf_counter()
+        now = self._clock()
         self._free(now + max(self._budget, (now - self._last) * _SHARE))
-        self._last = perf_counter()
+        self._last = self._clock()
         if self._parts:
             self._go_on()
 
@@ -80,7 +79,7 @@ class _DeferredDeallocation:
             while parts:
                 # The next boundary below adds to the parts.
                 parts.popleft()
-                if perf_counter() > deadline:
+                if self._clock() > deadline:
                     return
         finally:
             self._is_freeing = False

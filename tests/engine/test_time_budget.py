@@ -11,27 +11,16 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import dependency_executor, driver, fast_path
+from asyncgrad.engine import driver
+from tests.clocks import TickingClock, hand_in
 from tests.engine.bodies import awaiting, calling, leaf, loop_budget, node_by_node
 
 
-class Clock:
-    """A clock that ticks when it is read: a node, a body, a turn of the driver cost a tick or two."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 1.0
-        return self.now
-
-
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    made = Clock()
-    for module in (driver, dependency_executor, fast_path):
-        monkeypatch.setattr(module, "perf_counter", made)
-    with node_by_node():
+def clock() -> Iterator[TickingClock]:
+    """A clock of which a node, a body, a turn of the driver take a tick or two."""
+    made = TickingClock()
+    with hand_in(made), node_by_node():
         yield made
 
 

@@ -7,13 +7,14 @@ import gc
 import itertools
 import tracemalloc
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph import dealloc
 from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
+from tests.clocks import TickingClock, hand_in
 from tests.engine.bodies import node_by_node, on_a_small_stack
 from tests.making import leaf
 
@@ -31,13 +32,14 @@ SAVED = 232
 
 
 @pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clock() -> Iterator[None]:
     """A clock that goes on whenever it is looked at: with a budget of 0, each stretch has a turn of its own.
 
     Deep graphs that earlier tests have left in cycles are not found in the midst of a test, and dropped on its loop.
     """
     gc.collect()
-    monkeypatch.setattr(dealloc, "perf_counter", itertools.count().__next__)
+    with hand_in(TickingClock()):
+        yield
 
 
 def chain(steps: int, step: Any = lambda y, x: y + x) -> tuple[Any, Any]:

@@ -184,7 +184,7 @@ def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
         ...         y = np.square(x).sum()
         ...         ag.sync.backward(y)
         >>> print(ag.engine.compiled_source(y).splitlines()[0])
-        async def backward(task, deadline, n0, g0):
+        async def backward(task, clock, deadline, n0, g0):
     """
     edges = [_edge_of(tensor) for tensor in _listed(tensors)]
     root = edges[0].node if len(edges) == 1 else GraphRoot(edges, [None] * len(edges))

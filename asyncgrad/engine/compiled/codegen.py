@@ -521,7 +521,7 @@ class Writer:
         self._elements, self.outputs = 0, {}
         base = ", base" if name != "backward" else ""
         is_first = not begin
-        text.emit_head(f"async def {name}(task, deadline{base}, {', '.join(self._rename(is_first))}):")
+        text.emit_head(f"async def {name}(task, clock, deadline{base}, {', '.join(self._rename(is_first))}):")
         if is_first and self._is_careful:
             text.emit("left = task.executor.count_edges(n0)")
         if self._limited:
@@ -531,7 +531,7 @@ class Writer:
             text.step = index - begin
             self._write_step(index, index + 1 == end)
         if end < len(self.trace.steps):
-            text.emit(f"return task, deadline, base + {end - begin}, {', '.join(self._live())}")
+            text.emit(f"return task, clock, deadline, base + {end - begin}, {', '.join(self._live())}")
         else:
             leaves = self._waiting_leaves()
             grads = [str(self.leaf_arrivals[leaf].names[0]) for leaf in reversed(leaves)]
@@ -585,8 +585,8 @@ class Writer:
         """Write the function that calls the others in a row, each with what the one before has left."""
         text = self.text
         begin = len(text.text)
-        text.emit_head("async def backward(task, deadline, n0, g0):")
-        text.emit(f"state = {row[0]}(task, deadline, 0, n0, g0)")
+        text.emit_head("async def backward(task, clock, deadline, n0, g0):")
+        text.emit(f"state = {row[0]}(task, clock, deadline, 0, n0, g0)")
         again = [(name, len(list(alike))) for name, alike in groupby(row[1:])]
         text.emit(f"# {', '.join(name if times == 1 else f'{times} times {name}' for name, times in again)}")
         text.emit("for piece in pieces:")

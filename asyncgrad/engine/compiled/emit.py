@@ -12,7 +12,6 @@ import builtins
 import keyword
 import re
 from collections.abc import Mapping
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ...graph.cost import OffloadSignal
@@ -165,7 +164,7 @@ _NOT_IN_NAMES = re.compile(r"^(?=\d|$)|\W", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
 #: What local names look like, and the parameters.
 _LOCAL = re.compile(
-    r"[nghstlx]\d+|_|task|deadline|limits|captured|whole|leaves|left|grads|state|base|pieces|piece\d+|backward"
+    r"[nghstlx]\d+|_|task|clock|deadline|limits|captured|whole|leaves|left|grads|state|base|pieces|piece\d+|backward"
 )
 
 
@@ -183,7 +182,6 @@ class SourceBuilder:
             "AccumulateGrad": AccumulateGrad,
             "GuardFailed": GuardFailed,
             "OffloadSignal": OffloadSignal,
-            "clock": perf_counter,
             "captured_at": captured_at,
             "careful": careful,
             "conform": conform,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...graph.node import Node
+    from ...scheduling import Clock
     from ..executor import Executor
     from ..graph_task import GraphTask
     from .calls import CarefulTurn
@@ -112,8 +113,8 @@ class CompiledExecutor:
         place = self._where()
         return 0 if place is None else place.reached_count()
 
-    def run(self, deadline: float) -> Stop | NodeTurn:
-        """Run nodes until none is left, the clock passes `deadline`, or one is to run as a NodeTask.
+    def run(self, deadline: float, clock: Clock = perf_counter) -> Stop | NodeTurn:
+        """Run nodes until none is left, `clock` passes `deadline`, or one is to run as a NodeTask.
 
         Where a guard fails, another executor goes on.
         """
@@ -129,7 +130,7 @@ class CompiledExecutor:
             if coroutine is None:
                 task.is_watched = self.program.is_careful
                 grad, self._grad = self._grad, None
-                coroutine = self._coroutine = self.program.run(task, deadline, self._root, grad)
+                coroutine = self._coroutine = self.program.run(task, clock, deadline, self._root, grad)
                 del grad
                 turn = coroutine.send(None)
             else:
@@ -379,10 +380,10 @@ class CompilingExecutor:
         """Return how many nodes have been reached and have not run to their end: the root waits."""
         return 1
 
-    def run(self, deadline: float) -> Stop:
-        """Work until the clock is about to pass `deadline`; at the end hand over to the executor that is found."""
+    def run(self, deadline: float, clock: Clock = perf_counter) -> Stop:
+        """Work until `clock` is about to pass `deadline`; at the end hand over to the executor that is found."""
         try:
-            while perf_counter() + next(self._work) <= deadline:
+            while clock() + next(self._work) <= deadline:
                 pass
         except StopIteration as end:
             make = end.value

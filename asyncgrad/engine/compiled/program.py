@@ -123,7 +123,7 @@ class Program:
         plans: frozenset[tuple[Any, int]] = frozenset(),
         is_careful: bool = False,
     ) -> None:
-        #: The coroutine function: of the GraphTask, a deadline, the root and its gradient. It returns the
+        #: The coroutine function: of the GraphTask, a clock, a deadline, the root and its gradient. It returns the
         #: AccumulateGrads and, in reverse, their gradients.
         self.run: Callable[..., Any] = None  # type: ignore[assignment]
         #: The lines of the source.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -14,13 +13,10 @@ if TYPE_CHECKING:
     from .hooks import HookList
     from .metadata import InputMetadata
 
-__all__ = ["BodySource", "CompiledArgs", "Kind", "Reuse", "reuses"]
+__all__ = ["BodySource", "CompiledArgs", "Kind"]
 
 #: Shape and dtype of a gradient, where they are known before it is.
 Kind = tuple[tuple[int, ...], Any]
-
-#: From how many elements on arrays are reused. Below, what looks whether they may be costs as much as a new array.
-REUSED_FROM = 4096
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -104,28 +100,6 @@ def _token(value: Any) -> Any:
     return value
 
 
-def reuses(shape: Sequence[int]) -> bool:
-    """Tell whether arrays of a shape are large enough to be reused."""
-    return prod(shape) >= REUSED_FROM
-
-
-class Reuse(NamedTuple):
-    """A gradient's expression that makes few arrays: it writes into those that are not needed any more.
-
-    What it gives is a new array, which nobody else has, or that of `$g`.
-
-    Args:
-        source: an expression as in the `results` of BodySource, with `$t0`, `$t1` and so on as names for arrays that
-            it makes and writes into again; they are to be cleared after it.
-        in_place: one that also writes into the array of `$g`, once nobody else needs that; None where there is none.
-        names: how many of `$t0`, `$t1` and so on there are.
-    """
-
-    source: str
-    in_place: str | None
-    names: int
-
-
 class BodySource(NamedTuple):
     """A node's body as source, for a compiled backward to hold.
 
@@ -148,7 +122,6 @@ class BodySource(NamedTuple):
             that stays is run as the engine runs it, so that it is measured.
         heavy_where: a cheap expression that is true wherever a run takes so long; empty where there is none.
         plan: what says, in this process and from now on, whether shorter runs take long too; None where nothing does.
-        reuse: for each edge, where its result is sure to be a new array, how that is computed; nothing on small arrays.
     """
 
     results: tuple[str | None, ...] | str
@@ -164,4 +137,3 @@ class BodySource(NamedTuple):
     may_be_heavy: bool = False
     heavy_where: str = ""
     plan: Any = None
-    reuse: tuple[Reuse | None, ...] = ()

@@ -45,7 +45,6 @@ __all__ = [
     "refuse_sparse",
     "register_tensor",
     "result_array",
-    "sum_into",
     "sum_to",
     "wrap",
     "zeros",
@@ -196,16 +195,6 @@ def add_into(total: Any, value: Any) -> Any:
     """Add `value` into `total`, which the caller owns; return the sum (the same array where it is one)."""
     total += value
     return total
-
-
-def sum_into(first: Any, second: Any, out: Any) -> Any:
-    """Return the sum of two gradients of one shape and dtype, in `out`, one of them, where a new one would lie alike.
-
-    The caller owns `out`.
-    """
-    if first.__class__ is second.__class__ is np.ndarray and out.flags.c_contiguous:
-        return np.add(first, second, out=out)
-    return first + second
 
 
 def sum_to(value: Any, shape: tuple[int, ...]) -> Any:

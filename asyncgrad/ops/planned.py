@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ..graph.cost import size_of
-from ..graph.lowering import BodySource, CompiledArgs, Kind, Reuse, reuses
+from ..graph.lowering import BodySource, CompiledArgs, Kind
 from ..graph.node import TraceableNode
 from ..graph.tensor_base import TensorBase
 from .inlining import inlined, kind_of_result
-from .reusing import FUNCTIONS, is_number, numbers_only, reused
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -67,17 +66,14 @@ class PlannedNode(TraceableNode):
         # A holomorphic derivative multiplies by its conjugate.
         grad, wrapped = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
         owned_by = re.sub(r"\W", "_", f"plan_of_{plan.primitive.name}")  # the function may be a lambda
-        is_large = reuses(self.shape) and not plan.conjugates
-        constants = {owned_by: plan, "conjugate": np.conjugate, "size_of": size_of, **(FUNCTIONS if is_large else {})}
+        constants = {owned_by: plan, "conjugate": np.conjugate, "size_of": size_of}
         results: list[str | None] = []
         kinds: list[Kind | None] = []
-        reuse: list[Reuse | None] = []
         is_short = True
         for edge, call in enumerate(plan.calls):
             if call is None or (wanted is not None and not wanted[edge]):
                 results.append(None)
                 kinds.append(None)
-                reuse.append(None)
                 continue
             formula, taken = call
             arguments = {
@@ -89,7 +85,6 @@ class PlannedNode(TraceableNode):
                 constants[f"f{edge}"] = formula
                 results.append(wrapped.format(f"$f{edge}({', '.join([grad, *arguments.values()])})"))
                 kinds.append(None)
-                reuse.append(None)
                 is_short = False
                 continue
             constants.update((f"c{edge}_{name}", value) for name, value in found.constants.items())
@@ -99,7 +94,6 @@ class PlannedNode(TraceableNode):
             known[parameters[0]] = (self.shape, self.dtype)
             kind = kind_of_result(formula, tuple(known.items()))
             kinds.append(kind)
-            reuse.append(self._reuse(edge, known, arguments, results[-1]) if is_large else None)
             is_short = is_short and kind is not None
         elements = prod(self.shape)
         return BodySource(
@@ -116,40 +110,7 @@ class PlannedNode(TraceableNode):
             plan.could_be_heavy(elements, self._kinds(range(len(plan.slots)))),
             plan.heavy_where("$g", names, "$size_of"),
             None if elements < SURELY_SHORT and plan.is_ours else plan,
-            tuple(reuse),
         )
-
-    def _reuse(
-        self, edge: int, kinds: Mapping[str, Kind | None], arguments: Mapping[str, str], otherwise: str | None
-    ) -> Reuse | None:
-        """Return the formula of an edge as one that reuses arrays; None where it is not sure to give a new one.
-
-        Args:
-            edge: whose formula.
-            kinds: of its parameters.
-            arguments: what is written for each of the others.
-            otherwise: the formula's source where nothing is reused.
-        """
-        call, has_host_arrays = self.plan.calls[edge], getattr(self.device, "has_host_arrays", True)
-        if call is None or otherwise is None or not has_host_arrays:
-            return None
-        values = dict(zip(arguments, call[1], strict=True))
-        # Of a graph that was released nothing is known, and the function will say so.
-        saved = self.saved or (None,) * len(self.plan.slots)
-        numbers = [name for name, index in values.items() if kinds[name] is None and is_number(saved[index])]
-        known = tuple((name, 1.0 if name in numbers else kind) for name, kind in kinds.items())
-        sources: list[str | None] = []
-        names = 0
-        for takes_gradient in (False, True):
-            found = reused(call[0], known, takes_gradient)
-            if found is None:
-                sources.append(None)
-                continue
-            source = _written(call[0], edge, "$g", tuple(arguments.items()), (known, takes_gradient))
-            checked = [arguments[name] for name in numbers]
-            sources.append(numbers_only(source, otherwise, checked) if numbers else source)
-            names = max(names, found.names)
-        return None if sources[0] is None else Reuse(sources[0], sources[1], names)
 
     def _check(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the statement that checks the versions of what was saved."""
@@ -193,25 +154,12 @@ def _parameters(formula: Any) -> tuple[str, ...]:
 
 
 @functools.lru_cache(4096)
-def _written(
-    formula: Any, edge: int, grad: str, arguments: tuple[tuple[str, str], ...], reusing: tuple[Any, bool] | None = None
-) -> str:
-    """Return a formula that is an expression as source.
-
-    Args:
-        formula: the function.
-        edge: which it belongs to.
-        grad: how its first parameter is written.
-        arguments: how the others are.
-        reusing: what to give to `reused`, if that is asked for.
-    """
+def _written(formula: Any, edge: int, grad: str, arguments: tuple[tuple[str, str], ...]) -> str:
     found = inlined(formula)
     assert found is not None
     names = {name: f"$c{edge}_{name}" for name in found.constants}
     names[_parameters(formula)[0]] = grad
-    again = None if reusing is None else reused(formula, *reusing)
-    expression = found.expression if again is None else again.expression
-    return ast.unparse(_Renaming({**names, **dict(arguments)}).visit(copy.deepcopy(expression)))
+    return ast.unparse(_Renaming({**names, **dict(arguments)}).visit(copy.deepcopy(found.expression)))
 
 
 @final

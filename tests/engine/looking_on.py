@@ -13,11 +13,11 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.context import CURRENT_NODE
-from asyncgrad.engine.compiled import api, codegen
+from asyncgrad.engine.compiled import api
 from asyncgrad.engine.compiled.api import COMPILED_AFTER
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.engine.compiled.program import Program
-from asyncgrad.graph import Edge, Node, lowering
+from asyncgrad.graph import Edge, Node
 from tests.engine.bodies import awaiting, calling, loop_budget, split
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "bits",
     "compiled_after",
     "fresh_cache",
-    "reuse_arrays_of_every_size",
     "seen",
     "started",
     "told",
@@ -59,12 +58,6 @@ def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
     monkeypatch.setattr(api, "CACHE", made)
     monkeypatch.setattr(Program, "is_measured", lambda program: False)
     return made
-
-
-def reuse_arrays_of_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have compiled functions write into small arrays, too."""
-    monkeypatch.setattr(lowering, "REUSED_FROM", 1)
-    monkeypatch.setattr(codegen, "LARGE", 1)
 
 
 class Scene:

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.engine.compiled import codegen
 from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.bodies import loop_budget
 from tests.engine.hooking import as_kind, register
 from tests.engine.looking_on import bits as bits_of
 from tests.engine.looking_on import compiled_after as compiled
-from tests.engine.looking_on import fresh_cache, reuse_arrays_of_every_size
+from tests.engine.looking_on import fresh_cache
 from tests.strategies import Program, programs
 
 
@@ -26,9 +27,9 @@ from tests.strategies import Program, programs
 def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
     """One cache for all examples of a test: many of their graphs have one shallow key, and differ below it.
 
-    Arrays of every size are reused where that is safe.
+    Arrays of every size are let go of as soon as they are not needed.
     """
-    reuse_arrays_of_every_size(monkeypatch)
+    monkeypatch.setattr(codegen, "LARGE", 1)
     return fresh_cache(monkeypatch)
 
 

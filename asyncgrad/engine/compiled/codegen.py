@@ -21,11 +21,9 @@ from math import prod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, final
 
-from ...graph.lowering import reuses
 from .emit import (
     CARRIED,
     FEW_LEAVES,
-    Buffer,
     GradLocals,
     LocalAllocator,
     SourceBuilder,
@@ -188,7 +186,6 @@ class Writer:
         else:
             for input_nr, result_nr in () if step.limits is None else step.limits[1]:
                 text.emit(f"captured[{result_nr}] = {arrivals.names[input_nr]}", LineKind.BODY)
-                arrivals.show()
             if step.body is not None:
                 self._write_body(index, step, names)
         self._let_go(index, step)
@@ -212,11 +209,11 @@ class Writer:
         for line in body.statements:
             text.emit(text.filled(line, names, constants), LineKind.BODY)
         values = self._names_of_results(step, names)
-        buffers = write_results(text, self._names, step, names, values, self.arrivals[index])
+        write_results(text, step, names, values)
         if not self._keep_graph:
             for line in body.release:
                 text.emit(text.filled(line, names, constants), LineKind.BODY)
-        self._write_deliveries(index, step, values, buffers)
+        self._write_deliveries(index, step, values)
         for name in saved.values():
             self._names.give_back(name)
 
@@ -228,9 +225,9 @@ class Writer:
         self.text.emit(f"if {is_large}is_for_a_worker({node}, {grad}): raise OffloadSignal", LineKind.GUARD)
         measured = f"{'run_here' if self._limited else 'run_measured'}({node}, {grad})"
         if not where or isinstance(results, str):
-            return body._replace(results=measured, statements=(), reuse=())
+            return body._replace(results=measured, statements=())
         # What is small is not measured, which takes as long.
-        return body._replace(results=f"{measured} if {where} else ({', '.join(map(str, results))},)", reuse=())
+        return body._replace(results=f"{measured} if {where} else ({', '.join(map(str, results))},)")
 
     # What others may look on at.
 
@@ -252,11 +249,10 @@ class Writer:
         if given:
             undefined = " or ".join(f"{value} is None" for value in given)
             text.emit(f"if {undefined}: raise GuardFailed", LineKind.EDGE, 0)
-        self._write_deliveries(index, step, values, [Buffer() for _ in values])
+        self._write_deliveries(index, step, values)
 
     def _hand_over(self, arrivals: GradLocals, may_wait: bool) -> None:
         """Write what puts gradients into a list, so that nobody else holds them."""
-        arrivals.show()
         names = arrivals.names
         free = self._names.free() if may_wait else []
         if free:
@@ -285,7 +281,6 @@ class Writer:
             self.leaf_ends[leaf] = (text.step, edge)
             self.leaves_run.add(leaf)
             self._hand_over(arrived, place.is_careful)
-            arrived.let_go()
             if place.is_careful:
                 has_body = place.limits is None or place.limits[0]
                 run = "_, deadline = await careful" if has_body else "deadline = await captured_at"
@@ -399,14 +394,14 @@ class Writer:
             values.append(value or self._names.take("t"))
         return values
 
-    def _write_deliveries(self, index: int, step: Step, values: list[str | None], buffers: list[Buffer]) -> None:
+    def _write_deliveries(self, index: int, step: Step, values: list[str | None]) -> None:
         """Write what adds the gradients to those of the next nodes."""
         text, body = self.text, step.body
         before = tuple(values)
         for edge, (target, name) in enumerate(zip(step.targets, before, strict=True)):
             if target is None or name is None:
                 continue
-            value, buffer = name, buffers[edge]
+            value = name
             place = self.leaf_arrivals[target.number] if target.is_leaf else self.arrivals[target.number]
             is_temporary = value[0] == "t"
             owner = self.leaf_names[target.number] if target.is_leaf else self.node_names[target.number]
@@ -430,8 +425,7 @@ class Writer:
                     value = place.name_of_first(target.input_nr) or self._names.take("t")
                     is_temporary = value[0] == "t"
                 text.emit(f"{value} = {call}", LineKind.BODY)
-            is_large = wanted is not None and reuses(wanted[0])
-            line = place.arrive(target.input_nr, value, (text.step, edge), buffer, is_large)
+            line = place.arrive(target.input_nr, value, (text.step, edge))
             if line is not None:
                 text.emit(line, LineKind.BODY)
             if is_temporary:
@@ -452,7 +446,6 @@ class Writer:
 
     def _let_go(self, index: int, step: Step) -> None:
         """Give back the names of what a step that has run was given."""
-        self.arrivals[index].let_go()
         for name, metadata in zip(self.arrivals[index].names, step.metadata, strict=True):
             size = 0 if metadata is None else prod(metadata.shape)
             self._elements += size
@@ -488,7 +481,7 @@ class Writer:
         input_nr = self.trace.input_nr
         first = self.arrivals[0].expect(input_nr, self._names)
         assert first is not None
-        self.arrivals[0].arrive(input_nr, first, CARRIED, Buffer())
+        self.arrivals[0].arrive(input_nr, first, CARRIED)
         self._pending.append(0)
         bounds = yield from boundaries(self.trace)
         if len(bounds) == 2:

@@ -1,10 +1,4 @@
-"""The source of a compiled backward under way: its lines, its local names, where gradients are kept, its guards.
-
-The function itself makes most of the arrays that it hands from step to step. One that it has made, that no name but one
-holds, and that no hook, leaf, result or body was ever given, is its own: where the last formula of a step reads it for
-the last time, the result is written into it. Everything else is never written into: the gradient that the backward
-began with, what was saved, what a body of any kind has returned or has seen.
-"""
+"""The source of a compiled backward under way: its lines, its local names, where gradients are kept, its guards."""
 
 from __future__ import annotations
 
@@ -17,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...graph.cost import OffloadSignal
 from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
-from ...graph.values import sum_into, sum_to
+from ...graph.values import sum_to
 from ..body import run_here
 from ..device import needs_care
 from .calls import captured_at, careful, is_for_a_worker, run_measured
@@ -30,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GradLocals",
-    "Buffer",
     "CARRIED",
     "FEW_LEAVES",
     "LocalAllocator",
@@ -46,13 +39,11 @@ __all__ = [
 class LocalAllocator:
     """Gives out names that begin with a letter; a name given back is the next to be given out."""
 
-    __slots__ = ("_free", "_made", "in_use")
+    __slots__ = ("_free", "_made")
 
     def __init__(self) -> None:
         self._free: dict[str, list[str]] = {}
         self._made: dict[str, int] = {}
-        #: What holds something now, in the order in which it was given out.
-        self.in_use: dict[str, None] = {}
 
     def take(self, letter: str) -> str:
         """Return a name that holds nothing."""
@@ -63,7 +54,6 @@ class LocalAllocator:
             number = self._made.get(letter, 0)
             self._made[letter] = number + 1
             name = f"{letter}{number}"
-        self.in_use[name] = None
         return name
 
     def free(self) -> list[str]:
@@ -72,7 +62,6 @@ class LocalAllocator:
 
     def give_back(self, name: str) -> None:
         """Take a name whose value is not needed any more."""
-        del self.in_use[name]
         self._free[name[0]].append(name)
 
 
@@ -84,13 +73,12 @@ CARRIED: Place = (-1, 0)
 class GradLocals:
     """The gradients that arrive at the inputs of one node."""
 
-    __slots__ = ("_first", "_owned", "buffers", "letter", "names")
+    __slots__ = ("_first", "_owned", "letter", "names")
 
     def __init__(self, inputs: int, letter: str) -> None:
         self.letter = letter
         #: By input; None where nothing has arrived.
         self.names: list[str | None] = [None] * inputs
-        self.buffers: list[Buffer | None] = [None] * inputs
         self._first: list[Place | None] = [None] * inputs
         self._owned: list[Place | None] = [None] * inputs
 
@@ -101,38 +89,17 @@ class GradLocals:
         name = self.names[input_nr] = names.take(self.letter)
         return name
 
-    def arrive(self, input_nr: int, value: str, place: Place, buffer: Buffer, is_large: bool = False) -> str | None:
-        """Let the gradient named `value` arrive, in `buffer`; return the line that does it, if it takes one."""
-        name, held = self.names[input_nr], self.buffers[input_nr]
+    def arrive(self, input_nr: int, value: str, place: Place) -> str | None:
+        """Let the gradient named `value` arrive; return the line that does it, if it takes one."""
+        name = self.names[input_nr]
         assert name is not None
-        if held is None:
+        if self._first[input_nr] is None:
             self._first[input_nr] = place
-            self.buffers[input_nr] = buffer
-            buffer.holders += 1
             return None if value == name else f"{name} = {value}"
         if self._owned[input_nr] is not None:
             return f"{name} += {value}"
         self._owned[input_nr] = place
-        self.buffers[input_nr] = total = Buffer(True)
-        total.holders = 1
-        held.holders -= 1
-        if is_large and held.is_new and not held.holders:
-            return f"{name} = sum_into({name}, {value}, out={name})"
-        if is_large and buffer.is_new and not buffer.holders:
-            return f"{name} = sum_into({name}, {value}, out={value})"
         return f"{name} = {name} + {value}"
-
-    def let_go(self) -> None:
-        """Note that the node has run."""
-        for buffer in self.buffers:
-            if buffer is not None:
-                buffer.holders -= 1
-
-    def show(self) -> None:
-        """Note that others get to see what has arrived."""
-        for buffer in self.buffers:
-            if buffer is not None:
-                buffer.show()
 
     def name_of_first(self, input_nr: int) -> str | None:
         """Return the name that waits for the first gradient of an input; None where that has arrived."""
@@ -190,7 +157,6 @@ class SourceBuilder:
             "pause": pause,
             "run_here": run_here,
             "run_measured": run_measured,
-            "sum_into": sum_into,
             "sum_to": sum_to,
         }
         self._constants = {id(value): name for name, value in self.namespace.items()}
@@ -255,84 +221,27 @@ def _is_free(name: str) -> bool:
     return not (keyword.iskeyword(name) or hasattr(builtins, name) or _LOCAL.fullmatch(name))
 
 
-@final
-class Buffer:
-    """An array of gradients, as far as that is known when the function is written.
-
-    Args:
-        is_new: whether the function has made it.
-    """
-
-    __slots__ = ("holders", "is_new")
-
-    def __init__(self, is_new: bool = False) -> None:
-        self.is_new = is_new
-        #: At how many inputs of nodes it has arrived, of those that have not run.
-        self.holders = 0
-
-    @property
-    def is_spare(self) -> bool:
-        """Whether nobody else needs it than the input where it has arrived, or the line that has just made it."""
-        return self.is_new and self.holders <= 1
-
-    def show(self) -> None:
-        """Note that others get to see it: they may keep it, or a view of it."""
-        self.is_new = False
-
-
-def write_results(
-    text: SourceBuilder,
-    pool: LocalAllocator,
-    step: Step,
-    names: dict[str, str],
-    values: Sequence[str | None],
-    arrived: GradLocals,
-) -> list[Buffer]:
-    """Write what computes the gradients of a step; return their arrays.
+def write_results(text: SourceBuilder, step: Step, names: dict[str, str], values: Sequence[str | None]) -> None:
+    """Write what computes the gradients of a step.
 
     Args:
         text: where to.
-        pool: for the names of arrays that are made on the way.
         step: whose gradients.
         names: those of the step.
         values: for each edge the name of its gradient; None where none is wanted.
-        arrived: what has arrived at the step.
     """
     body = step.body
     assert body is not None
     results, constants = body.results, body.constants
-    wanted = [edge for edge, value in enumerate(values) if value is not None]
-    reuse = [None] * len(values) if isinstance(results, str) or not body.reuse else body.reuse
-    passed_on = [] if isinstance(results, str) else [edge for edge in wanted if results[edge] == "$g"]
-    if any(reuse[edge] is None and edge not in passed_on for edge in wanted):
-        # A body that may keep what it sees, or return a view of it.
-        arrived.show()
     if isinstance(results, str):
         taken = ", ".join(value or "_" for value in values)
         text.emit(f"{taken}{',' * (len(values) == 1)} = {text.filled(results, names, constants)}", LineKind.BODY)
-        return [Buffer() for _ in values]
-    first = arrived.buffers[0] if arrived.buffers else None
-    is_spare = first is not None and first.is_spare and not passed_on
-    for edge in wanted:
-        if edge in passed_on:
-            continue
-        found, source = reuse[edge], results[edge]
-        if found is not None:
-            # The last one alone, since all others read the gradient too.
-            source = (is_spare and edge == wanted[-1] and found.in_place) or found.source
-        assert source is not None
-        made = [f"t{nr}" for nr in range(0 if found is None else found.names) if f"$t{nr}" in source]
-        temporaries = {name: pool.take("t") for name in made}
-        text.emit(f"{values[edge]} = {text.filled(source, names | temporaries, constants)}", LineKind.BODY)
-        if temporaries:
-            # A leaf takes over an array that it gets alone.
-            text.emit(f"{' = '.join(temporaries.values())} = None")
-        for name in temporaries.values():
-            pool.give_back(name)
-    return [
-        first if edge in passed_on and first is not None else Buffer(reuse[edge] is not None)
-        for edge in range(len(values))
-    ]
+        return
+    for value, source in zip(values, results, strict=True):
+        # A gradient that is handed on keeps its name.
+        if value is not None and source != "$g":
+            assert source is not None
+            text.emit(f"{value} = {text.filled(source, names, constants)}", LineKind.BODY)
 
 
 #: Up to as many leaves are compared one by one; more are kept in a set.

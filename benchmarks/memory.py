@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.checkpoint.schedule import Kind, binomial_schedule
+from asyncgrad.checkpoint.schedule import ActionKind, binomial_schedule
 
 from . import checkpoint
 from .checkpoint import KINDS, asyncgrad_model, floor, problem, torch_model
@@ -65,21 +65,21 @@ def chain_by_hand(x: Array, *weights: Array) -> Any:
     state: Any = x
     inside: Any = None
 
-    def run(kind: Kind, step: int) -> None:
+    def run(kind: ActionKind, step: int) -> None:
         nonlocal state, inside
-        if kind is Kind.KEEP:
+        if kind is ActionKind.KEEP:
             kept[step] = state
-        elif kind is Kind.RESTORE:
+        elif kind is ActionKind.RESTORE:
             state = kept[step]
-        elif kind is Kind.DROP:
+        elif kind is ActionKind.DROP:
             del kept[step]
         else:
             w, v = pairs[step]
             inside = np.tanh(state @ w)
-            if kind is Kind.ADVANCE:
+            if kind is ActionKind.ADVANCE:
                 state, inside = state + inside @ v, None
 
-    def pullback(g: Any, kind: Kind, step: int) -> list[Array]:
+    def pullback(g: Any, kind: ActionKind, step: int) -> list[Array]:
         nonlocal state, inside
         found: list[Array] = []
         while True:
@@ -92,14 +92,14 @@ def chain_by_hand(x: Array, *weights: Array) -> Any:
             state = inside = None
             del dinside
             for kind, step in actions:
-                if kind is Kind.REVERSE:
+                if kind is ActionKind.REVERSE:
                     break
                 run(kind, step)
             else:
                 return [g, *reversed(found)]
 
     for kind, step in actions:
-        if kind is Kind.REVERSE:
+        if kind is ActionKind.REVERSE:
             break
         run(kind, step)
     result = state + inside @ pairs[-1][1]

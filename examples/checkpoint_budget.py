@@ -1,8 +1,8 @@
-"""A gradient under a budget: so many bytes, whatever the model's steps are like.
+"""A gradient computed within a number of bytes, by `ag.checkpoint_chain(..., memory_budget=...)`.
 
-A signal runs through a pyramid: narrow steps, and a few wide ones that take most of the time and memory. The first run
-measures them, and for each budget a dynamic programme finds which states to keep, which steps to record early, and
-which to run again. A budget below what any order of steps needs is refused, and the error names the least.
+The model is a chain of narrow steps, with a few wide ones that take most of the time and memory. The first run measures
+the steps. For each budget, dynamic programming then finds which states to keep, which steps to record early, and which
+to run again. A budget below what every order of steps needs raises an error, which names the least.
 
     python examples/checkpoint_budget.py
 """
@@ -32,7 +32,7 @@ def step(width: int, runs: list[int], x: Any) -> Any:
 
 
 async def gradient(run: Callable[[Any], Any]) -> tuple[np.ndarray, float, float]:
-    """Return the gradient of what comes out, the peak in MB, and the seconds."""
+    """Return the gradient of x, the peak memory in MB, and the seconds taken."""
     x = ag.tensor(np.linspace(-1, 1, POINTS), requires_grad=True)
     tracemalloc.start()
     begin = perf_counter()
@@ -47,13 +47,14 @@ async def gradient(run: Callable[[Any], Any]) -> tuple[np.ndarray, float, float]
 
 
 def one_by_one(steps: list[Callable[[Any], Any]], x: Any) -> Any:
+    """Call the steps one after the other."""
     for one in steps:
         x = one(x)
     return x
 
 
 async def main() -> None:
-    """Run plainly, then within ever smaller budgets, down to the least that there is."""
+    """Run without a budget, then within smaller and smaller ones, down to the least."""
     runs = [0]
     steps: list[Callable[[Any], Any]] = [functools.partial(step, width, runs) for width in WIDTHS]
     expected, peak, taken = await gradient(lambda x: one_by_one(steps, x))
@@ -61,7 +62,7 @@ async def main() -> None:
     with_least = _least(steps)
     for budget in (32_000_000, 16_000_000, 9_000_000, with_least):
         chain = functools.partial(ag.checkpoint_chain, steps, memory_budget=budget)
-        # The first run with a budget also finds the order of the steps.
+        # The first run with a budget also finds the schedule for it.
         await gradient(chain)
         runs[0] = 0
         found, peak, taken = await gradient(chain)
@@ -71,7 +72,7 @@ async def main() -> None:
 
 
 def _least(steps: list[Callable[[Any], Any]]) -> int:
-    """Ask for too little, and read what the error says."""
+    """Return the least budget, which the error for a smaller one names."""
     try:
         ag.checkpoint_chain(steps, ag.tensor(np.zeros(POINTS), requires_grad=True), memory_budget=1)
     except ValueError as error:

@@ -1,7 +1,8 @@
-"""How deep may a model be? The peak memory of a training step against its depth, without and with checkpoints.
+"""The peak memory of a training step against the depth of the model, without and with checkpoints.
 
-Without, every layer's intermediate results wait for the backward. Checkpointed, a layer keeps its input alone; a chain
-keeps a number of states that grows as the logarithm of the depth. The gradients are the same, bit by bit.
+Without checkpoints, the intermediate results of every layer are kept for the backward. With `ag.checkpoint`, each layer
+keeps only its input. `ag.checkpoint_chain` keeps a number of states that grows as the logarithm of the depth. The
+gradients are bitwise the same.
 
     python examples/reentrant_checkpoint.py [--picture depth.png]
 """
@@ -22,24 +23,27 @@ WIDTH, BATCH = 64, 512
 
 
 def layer(weights: tuple[Any, Any], x: Any) -> Any:
-    """Return a residual layer of the state: three arrays of its size are made on the way."""
+    """Return the output of a residual layer; its operations make several arrays of the size of x."""
     inner, outer = weights
     return x + np.tanh(np.tanh(x @ inner) @ outer)
 
 
 def plain(layers: list[Callable[[Any], Any]], x: Any) -> Any:
+    """Call the layers one after the other."""
     for one in layers:
         x = one(x)
     return x
 
 
 def checkpointed(layers: list[Callable[[Any], Any]], x: Any) -> Any:
+    """Checkpoint each layer."""
     for one in layers:
         x = ag.checkpoint(one, x)
     return x
 
 
 def chained(layers: list[Callable[[Any], Any]], x: Any) -> Any:
+    """Checkpoint all layers as one chain."""
     return ag.checkpoint_chain(layers, x, snapshots="log")
 
 
@@ -78,7 +82,7 @@ def draw(path: str, depths: list[int], peaks: dict[str, list[float]]) -> None:
 
 
 async def main(depths: list[int], picture: str | None = None) -> None:
-    """Measure each way at each depth, and say that the gradients are the same."""
+    """Measure each way at each depth, and check that the gradients are the same."""
     peaks: dict[str, list[float]] = {name: [] for name in WAYS}
     print("layers  " + "  ".join(f"{name:>23}" for name in WAYS))
     for depth in depths:

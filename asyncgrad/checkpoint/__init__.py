@@ -2,6 +2,6 @@
 
 from .chain import checkpoint_chain as checkpoint_chain
 from .checkpoint import checkpoint as checkpoint
-from .sequential import checkpoint_sequential as checkpoint_sequential
+from .checkpoint import checkpoint_sequential as checkpoint_sequential
 
 __all__ = ["checkpoint", "checkpoint_chain", "checkpoint_sequential"]

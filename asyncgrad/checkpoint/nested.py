@@ -1,44 +1,40 @@
-"""The backward inside of a backward: through what was recomputed, to its inputs and to all leaves that it uses."""
+"""The nested backward of a reentrant checkpoint: through a recomputation, to its inputs and to all leaves it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ..context import BLOCKING, CURRENT_GRAPH_TASK
 from ..engine.engine import Engine
-from ..graph.grad_journal import change_grad, continue_sum, drop_changes, merge_changes, sum_so_far
+from ..graph.grad_journal import Change, change_grad, continue_sum, drop_changes, merge_changes, sum_so_far
 from ..graph.leaf import gradient_edge
-from ..graph.node import LEAF_ORDER, Edge
-from .driving import Steps, blocked
+from ..graph.node import LEAF_ORDER, Edge, Node
+from .steps import Steps, run_nested
 
-if TYPE_CHECKING:
-    from ..graph.grad_journal import Change
-    from ..graph.node import Node
-
-__all__ = ["Nested", "detached"]
+__all__ = ["NestedBackward", "detach_as_leaves"]
 
 
-def detached(tensors: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-    """Return leaves on the memory of tensors, which require grad where that is wanted."""
-    aliases = [tensor.detach() for tensor in tensors]
-    return [alias.requires_grad_() if wants else alias for alias, wants in zip(aliases, wanted, strict=True)]
+def detach_as_leaves(tensors: Sequence[Any], requires: Sequence[bool]) -> list[Any]:
+    """Return leaves that share the memory of tensors, and that require grad where `requires` says so."""
+    leaves = [tensor.detach() for tensor in tensors]
+    return [leaf.requires_grad_() if wanted else leaf for leaf, wanted in zip(leaves, requires, strict=True)]
 
 
 @final
-class Nested:
+class NestedBackward:
     """A backward through a recomputation.
 
-    A leaf that a chain of checkpointed calls shares gets one gradient from each. Where a call uses it more than once,
-    its gradients are added, one by one, to the sum that the calls after it have left, and not first to one another: so
-    the sum has the bits that it has without checkpoints, provided that the leaf had no gradient before.
+    A leaf that several checkpointed calls share gets a gradient from each. Where one call uses it several times, the
+    gradients of these uses are added one by one to the sum left by the calls after it, and not first to each other. So
+    the sum is bitwise that of a run without checkpoints, if the leaf had no gradient before.
 
     Args:
-        edges: where it starts.
-        grads: with which gradients: tensors.
-        begin: the order of what was made right before the recomputation.
-        inputs: the leaves that stand for the arguments.
-        arguments: the arguments themselves; None where they are nobody's but the caller's.
+        edges: the edges it starts at.
+        grads: a gradient for each of them: tensors.
+        begin: `next_order()` as it was right before the recomputation: its nodes have smaller orders.
+        inputs: the leaves that stand for the arguments of the computation.
+        arguments: the arguments themselves; None if no leaf of the user's can be among them.
     """
 
     __slots__ = ("_arguments", "_edges", "_grads", "_inputs", "_leads_out", "_uses")
@@ -57,12 +53,12 @@ class Nested:
         self._arguments = arguments
         #: How many edges lead to each leaf.
         self._uses: dict[Node, int] = {}
-        #: Whether an edge leads to a node that is older than the recomputation, and so belongs to another graph, which
-        #: is not to be released.
+        #: Whether an edge leads to a node older than the recomputation. That is part of another graph, whose saved
+        #: tensors must be kept.
         self._leads_out = False
-        self._look(begin)
+        self._traverse(begin)
 
-    def _look(self, begin: int) -> None:
+    def _traverse(self, begin: int) -> None:
         uses = self._uses
         stack = [edge.node for edge in self._edges]
         seen = set(stack)
@@ -83,11 +79,11 @@ class Nested:
                     stack.append(following)
 
     def run(self) -> Steps:
-        """Run it; return the gradients of the arguments."""
+        """Run it; return the gradients of the arguments, None where a leaf has been given its gradient already."""
         outer = CURRENT_GRAPH_TASK.get()
         if outer is not None and not outer.is_running:
             outer = None
-        sums, direct = ({}, {}) if outer is None else self._sums()
+        sums, direct = ({}, {}) if outer is None else self._sums_to_continue()
         nested = Engine.execute(
             self._edges,
             [grad._data for grad in self._grads],
@@ -97,43 +93,48 @@ class Nested:
             sums=sums,
         )
         self._edges = self._grads = ()
-        yield blocked(nested) if BLOCKING.get() else nested
-        found = [tensor.grad for tensor in self._inputs]
+        yield run_nested(nested) if BLOCKING.get() else nested
+        grads = [tensor.grad for tensor in self._inputs]
         if outer is None:
-            return found
-        # The backward around would keep them to its end, to take them back where it fails.
+            return grads
+        # The outer backward keeps its changes to its end, to roll them back if it fails. Nobody else knows these
+        # leaves, and their gradients must not live that long.
         drop_changes(outer.changes, [tensor for tensor in self._inputs if tensor.grad is not None])
-        self._give(direct, found, outer.changes)
-        return found
+        self._accumulate_directly(direct, grads, outer.changes)
+        return grads
 
-    def _give(self, direct: dict[int, Any], found: list[Any], changes: list[Change]) -> None:
-        """Give arguments that are leaves their gradients now, in place of handing those on."""
-        given: list[Change] = []
+    def _accumulate_directly(self, direct: dict[int, Any], grads: list[Any], changes: list[Change]) -> None:
+        """Give arguments that are leaves their gradients, and put None for them into `grads`."""
+        made: list[Change] = []
         try:
             for index, (argument, before) in direct.items():
-                if found[index] is None:
+                if grads[index] is None:
                     continue
-                total = found[index]._data
-                found[index] = self._inputs[index].grad = None
+                total = grads[index]._data
+                grads[index] = self._inputs[index].grad = None
                 if before is None:
-                    change_grad(argument, total, given, sole=True, listed=True)
+                    change_grad(argument, total, made, sole=True, listed=True)
                 else:
-                    continue_sum(argument, total, before, given)
+                    continue_sum(argument, total, before, made)
         finally:
-            merge_changes(given, changes)
+            merge_changes(made, changes)
 
-    def _sums(self) -> tuple[dict[Node, tuple[Any, bool]], dict[int, Any]]:
-        """Return the sums that go on, and the arguments that are leaves and get their gradients at once."""
+    def _sums_to_continue(self) -> tuple[dict[Node, tuple[Any, bool]], dict[int, Any]]:
+        """Return the sums that the nested backward starts from, and the arguments that get their gradients directly.
+
+        The sums are by node of the leaf, as `Engine.execute` takes them. The arguments are by index, each with the sum
+        it had.
+        """
         sums: dict[Node, tuple[Any, bool]] = {}
         direct: dict[int, Any] = {}
-        own = {id(tensor): index for index, tensor in enumerate(self._inputs)}
-        for leaf, uses in self._uses.items():
-            variable: Any = leaf.variable  # type: ignore[attr-defined]
-            index = own.get(id(variable))
+        index_of = {id(tensor): index for index, tensor in enumerate(self._inputs)}
+        for node, uses in self._uses.items():
+            variable: Any = node.variable  # type: ignore[attr-defined]
+            index = index_of.get(id(variable))
             if index is None:
                 total = sum_so_far(variable) if uses > 1 else None
                 if total is not None:
-                    sums[leaf] = total, True
+                    sums[node] = total, True
                 continue
             if self._arguments is None:
                 continue
@@ -142,13 +143,13 @@ class Nested:
                 continue
             total, meta = sum_so_far(argument), argument._meta
             if total is not None:
-                sums[leaf], direct[index] = (total, False), (argument, total)
+                sums[node], direct[index] = (total, False), (argument, total)
             elif uses > 1 and meta.grad is None and meta.hooks is None and meta.post_accumulate_hooks is None:
                 direct[index] = argument, None
         return sums, direct
 
 
 def _leaf_of(argument: Any) -> Any:
-    """Return the leaf that an argument is, or is an alias of where hooks have kept it; None where it is no leaf."""
+    """Return the leaf that an argument is, or that it is an alias of after saved-tensor hooks; None if it is none."""
     edge = None if argument._grad_fn is not None or argument._view is not None else gradient_edge(argument)
     return None if edge is None else edge.node.variable  # type: ignore[union-attr]

@@ -36,7 +36,7 @@ def test_a_thousand_steps_with_twelve_states_recompute_no_more_than_the_optimum(
 
 
 @pytest.mark.parametrize(("snapshots", "at_most"), [(3, 3), (12, 12), (None, 10), ("log", 10)])
-def test_no_more_states_than_that_are_held(snapshots, at_most):
+def test_a_chain_holds_no_more_states_than_snapshots(snapshots, at_most):
     """Alive at a time: the kept ones, and of the step that runs its input and its output."""
     alive, most = [], 0
 
@@ -54,7 +54,7 @@ def test_no_more_states_than_that_are_held(snapshots, at_most):
     assert most <= at_most + 2
 
 
-def test_a_number_of_bytes_is_kept_to():
+def test_a_chain_keeps_to_its_memory_budget():
     size = 100_000 * 8
 
     def step(x):
@@ -77,7 +77,7 @@ def test_a_number_of_bytes_is_kept_to():
     assert peak(lambda x: ag.checkpoint_chain(steps, x, snapshots=40)) > budget + size
 
 
-def test_the_first_run_measures_and_the_next_ones_know():
+def test_the_first_run_measures_and_later_runs_use_that():
     calls = []
 
     def step(x):

@@ -1,4 +1,4 @@
-"""What holds of both kinds of ag.checkpoint: arguments, results, functions of each sort, the decorator, bad use."""
+"""What holds of both kinds of ag.checkpoint: arguments, results, kinds of functions, the decorator, wrong use."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Layer:
         return np.tanh(x)
 
 
-def test_as_a_decorator_it_keeps_name_and_kind_and_leaves_all_arguments_to_the_function(run):
+def test_the_decorator_keeps_name_and_kind_and_leaves_all_arguments_to_the_function(run):
     assert Layer.method.__doc__ == "Say something."
     assert asyncio.iscoroutinefunction(Layer.later)
     x = leaf(0.5)

@@ -1,4 +1,4 @@
-"""What fails, or is cancelled, in a recomputation leaves nothing half-done; and it can be tried again."""
+"""When a recomputation fails or is cancelled, nothing is left half-done, and the backward can be tried again."""
 
 from __future__ import annotations
 

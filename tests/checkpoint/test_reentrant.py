@@ -1,4 +1,4 @@
-"""The reentrant kind: a backward inside of a backward."""
+"""Reentrant checkpoints: a backward inside a backward."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_backward_that_is_limited_to_inputs_is_refused_and_told_what_to_do(run
     assert run(main()) == np.cos(1.0)
 
 
-def test_also_a_whole_backward_inside_of_a_limited_one_is_refused():
+def test_a_whole_backward_inside_of_a_limited_one_is_refused():
     x = leaf(1.0)
 
     def nests(grad):

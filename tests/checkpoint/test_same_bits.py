@@ -1,4 +1,4 @@
-"""Gradients of checkpointed models have the bits that they have without checkpoints, whatever the kind."""
+"""Gradients of checkpointed models are bitwise those without checkpoints, for each kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def expected(name):
 @each_model
 @each_kind
 @each_function
-def test_of_layers_that_are_checkpointed(run, model, use_reentrant, is_async):
+def test_checkpointed_layers_give_the_same_bits(run, model, use_reentrant, is_async):
     async def main():
         made = MODELS[model]()
         await ag.backward(await checkpointed(made, is_async=is_async, use_reentrant=use_reentrant))
@@ -45,7 +45,7 @@ def test_of_layers_that_are_checkpointed(run, model, use_reentrant, is_async):
 
 @each_model
 @each_kind
-def test_of_a_blocking_backward(model, use_reentrant):
+def test_a_blocking_backward_gives_the_same_bits(model, use_reentrant):
     made = MODELS[model]()
     sync.backward(asyncio.run(checkpointed(made, is_async=False, use_reentrant=use_reentrant)))
 
@@ -55,7 +55,7 @@ def test_of_a_blocking_backward(model, use_reentrant):
 @each_model
 @each_kind
 @pytest.mark.parametrize("segments", [1, 2, 3])
-def test_of_layers_in_segments(model, use_reentrant, segments):
+def test_layers_in_segments_give_the_same_bits(model, use_reentrant, segments):
     from_layers = MODELS[model]()
     end = ag.checkpoint_sequential(from_layers.layers, segments, from_layers.start, use_reentrant=use_reentrant)
     sync.backward(plain(from_layers._replace(layers=[], start=end)))
@@ -66,7 +66,7 @@ def test_of_layers_in_segments(model, use_reentrant, segments):
 @each_model
 @each_function
 @each_chain
-def test_of_a_chain_under_any_budget_and_of_its_second_run(run, model, is_async, budget):
+def test_a_chain_under_any_budget_gives_the_same_bits_and_its_second_run_too(run, model, is_async, budget):
     async def main():
         made = MODELS[model]()
         found = []
@@ -82,7 +82,7 @@ def test_of_a_chain_under_any_budget_and_of_its_second_run(run, model, is_async,
 
 @each_model
 @each_function
-def test_of_ag_grad_through_layers_on_saved_tensor_hooks(run, model, is_async):
+def test_ag_grad_through_layers_that_are_not_reentrant_gives_the_same_bits(run, model, is_async):
     async def main():
         made = MODELS[model]()
         loss = await checkpointed(made, is_async=is_async, use_reentrant=False)
@@ -93,7 +93,7 @@ def test_of_ag_grad_through_layers_on_saved_tensor_hooks(run, model, is_async):
 
 @each_model
 @each_kind
-def test_of_layers_inside_of_layers(run, model, use_reentrant):
+def test_nested_checkpoints_give_the_same_bits(run, model, use_reentrant):
     async def main():
         made = MODELS[model]()
 
@@ -111,7 +111,7 @@ def test_of_layers_inside_of_layers(run, model, use_reentrant):
 
 @each_kind
 @pytest.mark.parametrize("steps", [1, 2, 5])
-def test_of_weights_that_are_arguments_and_shared(use_reentrant, steps):
+def test_weights_that_are_arguments_and_shared_get_the_same_bits(use_reentrant, steps):
     random = np.random.default_rng(0)
     arrays = random.standard_normal((6, 6)), random.standard_normal(6)
 
@@ -136,7 +136,7 @@ def test_of_weights_that_are_arguments_and_shared(use_reentrant, steps):
 
 @each_kind
 @each_function
-def test_of_second_derivatives(run, use_reentrant, is_async):
+def test_second_derivatives_have_the_same_bits(run, use_reentrant, is_async):
     async def main(checkpoint):
         random = np.random.default_rng(0)
         x, w = (ag.tensor(random.standard_normal((3, 3)), requires_grad=True) for _ in range(2))
@@ -164,7 +164,7 @@ def test_of_second_derivatives(run, use_reentrant, is_async):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
-def test_of_second_derivatives_through_a_chain(run):
+def test_second_derivatives_through_a_chain_have_the_same_bits(run):
     async def main(chain):
         x, w = ag.tensor([0.3, 0.4], requires_grad=True), ag.tensor([0.5, 0.6], requires_grad=True)
         steps = [lambda y: np.tanh(y * w) + y] * 4

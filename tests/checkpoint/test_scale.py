@@ -1,4 +1,4 @@
-"""Thousands of checkpoints in one backward, and one inside of another to a depth that memory alone bounds."""
+"""Thousands of checkpoints in one backward, and checkpoints nested to a depth that only memory bounds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def backward(y, blocking):
 
 @each_kind
 @each_way
-def test_five_thousand_segments_in_one_backward(use_reentrant, blocking):
+def test_five_thousand_segments_run_in_one_backward(use_reentrant, blocking):
     calls, x = [], leaf(0.5)
 
     def fn(x):
@@ -50,7 +50,7 @@ def test_five_thousand_segments_in_one_backward(use_reentrant, blocking):
     assert x.grad.item() == plain.grad.item()
 
 
-def test_five_thousand_async_segments_in_one_backward():
+def test_five_thousand_async_segments_run_in_one_backward():
     async def fn(x):
         await asyncio.sleep(0)
         return np.sin(x)
@@ -89,7 +89,7 @@ def test_twenty_thousand_nested_one_inside_another_are_each_recomputed_once(bloc
 
 
 @each_way
-def test_hundreds_nested_of_the_reentrant_kind(blocking):
+def test_hundreds_of_nested_reentrant_checkpoints_run(blocking):
     """Each runs those in it twice, once without recording."""
     calls, x, depth = [], leaf(0.5), 200
 
@@ -105,7 +105,7 @@ def test_hundreds_nested_of_the_reentrant_kind(blocking):
 
 
 @each_way
-def test_twenty_thousand_reentrant_recomputations_one_inside_another(blocking):
+def test_twenty_thousand_reentrant_recomputations_run_one_inside_another(blocking):
     """Each backward inside of a backward makes the next checkpoint; in the forward there is no more than one."""
     deepest, x = [], leaf(0.5)
 
@@ -124,7 +124,7 @@ def test_twenty_thousand_reentrant_recomputations_one_inside_another(blocking):
     assert deepest == [19_999]
 
 
-def test_async_functions_two_thousand_deep():
+def test_async_functions_nested_two_thousand_deep_run():
     calls = []
 
     def nested(depth):

@@ -9,27 +9,27 @@ import math
 import numpy as np
 import pytest
 
-from asyncgrad.checkpoint.schedule import Kind, binomial_schedule, fewest_advances, logarithmic_snapshots
-from asyncgrad.checkpoint.unequal import Sizes, fewest_bytes, peak_bytes, seconds, unequal_schedule
+from asyncgrad.checkpoint.rotor import ChainCosts, fewest_bytes, peak_bytes, rotor_schedule, total_seconds
+from asyncgrad.checkpoint.schedule import ActionKind, binomial_schedule, fewest_advances, logarithmic_snapshots
 
 
 def check(schedule, steps):
     """Follow a schedule; return how many steps are advanced over, and how many states are kept at most."""
     kept, recorded, reversed_, current, advances, most = set(), set(), [], 0, 0, 0
     for kind, step in schedule:
-        if kind is Kind.KEEP:
+        if kind is ActionKind.KEEP:
             assert current == step
             kept.add(step)
-        elif kind is Kind.RESTORE:
+        elif kind is ActionKind.RESTORE:
             assert step in kept
             current = step
-        elif kind is Kind.DROP:
+        elif kind is ActionKind.DROP:
             kept.remove(step)
-        elif kind in (Kind.ADVANCE, Kind.RECORD):
+        elif kind in (ActionKind.ADVANCE, ActionKind.RECORD):
             assert current == step
             current += 1
-            advances += kind is Kind.ADVANCE
-            if kind is Kind.RECORD:
+            advances += kind is ActionKind.ADVANCE
+            if kind is ActionKind.RECORD:
                 recorded.add(step)
         else:
             recorded.remove(step)
@@ -60,7 +60,7 @@ def test_the_binomial_schedule_needs_as_few_advances_as_there_are(snapshots):
         assert most <= snapshots
 
 
-def test_a_thousand_steps_with_twelve_states():
+def test_a_thousand_steps_with_twelve_states_need_3440_advances():
     """β(s, r) = C(s + r, s): 455 < 1000 <= 1820, and so r = 4."""
     advances, most = check(binomial_schedule(1000, 12), 1000)
 
@@ -76,9 +76,9 @@ def test_states_and_repeats_grow_as_the_logarithm():
         assert advances <= steps * power
 
 
-def random_sizes(steps, seed):
+def random_costs(steps, seed):
     random = np.random.default_rng(seed)
-    return Sizes(
+    return ChainCosts(
         tuple(map(int, random.integers(1, 9, steps + 1))),
         tuple(map(int, random.integers(0, 30, steps))),
         tuple(map(int, random.integers(0, 9, steps))),
@@ -89,52 +89,52 @@ def random_sizes(steps, seed):
 @pytest.mark.parametrize("steps", [1, 2, 5, 30, 64, 150])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_schedule_for_unequal_steps_stays_within_its_budget(steps, seed):
-    sizes = random_sizes(steps, seed)
+    costs = random_costs(steps, seed)
     times = []
     for factor in (1.0, 1.2, 2.0, 5.0, 1000.0):
-        budget = int(fewest_bytes(sizes) * factor)
-        schedule = unequal_schedule(sizes, budget)
+        budget = int(fewest_bytes(costs) * factor)
+        schedule = rotor_schedule(costs, budget)
         check(schedule, steps)
-        assert peak_bytes(sizes, schedule) <= budget
-        times.append(seconds(sizes, schedule))
+        assert peak_bytes(costs, schedule) <= budget
+        times.append(total_seconds(costs, schedule))
     assert times == sorted(times, reverse=True)
-    assert times[-1] == pytest.approx(sum(sizes.seconds))
+    assert times[-1] == pytest.approx(sum(costs.seconds))
 
 
-def best(sizes, begin, end, memory):
+def best(costs, begin, end, memory):
     """The least time to reverse a part of a chain, by trying all ways to begin."""
-    states, records, working, times = sizes
+    states, records, working, times = costs
     cost = records[begin] + states[begin + 1]
     step = times[begin]
     if end - begin == 1:
         return step if memory >= cost + working[begin] else math.inf
     found = math.inf
     if memory >= cost + working[begin]:
-        found = step + best(sizes, begin + 1, end, memory - cost)
+        found = step + best(costs, begin + 1, end, memory - cost)
     for middle in range(begin + 1, end):
         passing = max(
             states[one - 1] * (one - 1 > begin) + states[one] + working[one - 1] for one in range(begin + 1, middle + 1)
         )
         if memory < passing:
             continue
-        rest = best(sizes, middle, end, memory - states[middle])
+        rest = best(costs, middle, end, memory - states[middle])
         if rest < math.inf:
-            found = min(found, sum(times[begin:middle]) + rest + best(sizes, begin, middle, memory))
+            found = min(found, sum(times[begin:middle]) + rest + best(costs, begin, middle, memory))
     return found
 
 
 @pytest.mark.parametrize(("steps", "seed"), [*itertools.product([2, 4, 6], range(4))])
 def test_the_schedule_for_unequal_steps_takes_the_least_time(steps, seed):
-    sizes = random_sizes(steps, seed)
-    for budget in range(fewest_bytes(sizes), min(250, 5 * fewest_bytes(sizes)), 3):
-        found = seconds(sizes, unequal_schedule(sizes, budget))
-        assert found <= best(sizes, 0, steps, budget - sizes.states[0]) + 1e-9
+    costs = random_costs(steps, seed)
+    for budget in range(fewest_bytes(costs), min(250, 5 * fewest_bytes(costs)), 3):
+        found = total_seconds(costs, rotor_schedule(costs, budget))
+        assert found <= best(costs, 0, steps, budget - costs.states[0]) + 1e-9
 
 
 def test_a_budget_that_is_too_small_is_refused_and_the_least_is_enough():
-    sizes = random_sizes(20, 0)
-    least = fewest_bytes(sizes)
-    unequal_schedule(sizes, least)
+    costs = random_costs(20, 0)
+    least = fewest_bytes(costs)
+    rotor_schedule(costs, least)
 
     with pytest.raises(ValueError, match=rf"memory_budget={least - 1} is too small .* at least {least} bytes"):
-        unequal_schedule(sizes, least - 1)
+        rotor_schedule(costs, least - 1)

@@ -1,7 +1,7 @@
-"""One text for functions of both kinds: a generator that yields what may have to be awaited, and what drives it.
+"""One source for plain and async functions: a generator that yields what may be awaitable, and what runs it.
 
-What is yielded is sent back as it is where it is no awaitable, and its result otherwise. So a recomputation that has
-nothing to wait for is a call, and one that has is a coroutine.
+A yielded awaitable is awaited and its result sent back; any other value is sent back as it is. So a computation that
+awaits nothing is a plain call, and one that awaits something is a coroutine.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from typing import Any, final
 
 from ..errors import BlockingError
 
-__all__ = ["Guided", "Steps", "blocked", "driven", "driven_later"]
+__all__ = ["ContextAwaitable", "Steps", "run_nested", "run_steps", "run_steps_async"]
 
+#: A generator that `run_steps` or `run_steps_async` runs.
 Steps = Generator[Any, Any, Any]
 
 
-def driven(steps: Steps) -> Any:
-    """Return what the steps return; or a coroutine of that, from the first thing on that has to be awaited."""
+def run_steps(steps: Steps) -> Any:
+    """Run a generator and return its result, or, from the first awaitable it yields on, a coroutine of the result."""
     try:
         step = next(steps)
         while not inspect.isawaitable(step):
             step = steps.send(step)
     except StopIteration as end:
         return end.value
-    return _driven_from(steps, step)
+    return _run_from(steps, step)
 
 
-async def driven_later(steps: Steps) -> Any:
-    """Return what the steps return; nothing runs before this is awaited."""
-    result = driven(steps)
+async def run_steps_async(steps: Steps) -> Any:
+    """Run a generator and return its result; nothing runs before this coroutine is awaited."""
+    result = run_steps(steps)
     return await result if inspect.isawaitable(result) else result
 
 
-async def _driven_from(steps: Steps, step: Any) -> Any:
+async def _run_from(steps: Steps, step: Any) -> Any:
     try:
         while True:
             if inspect.isawaitable(step):
@@ -51,26 +52,33 @@ async def _driven_from(steps: Steps, step: Any) -> Any:
         steps.close()
 
 
-def blocked(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of a coroutine that does not suspend where the caller blocks."""
+def run_nested(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a backward inside a blocking one, which cannot wait for it, and return its result.
+
+    Raises:
+        BlockingError: it suspended.
+    """
     try:
         coroutine.send(None)
     except StopIteration as end:
         return end.value
     coroutine.close()
     raise BlockingError(
-        "a nested backward suspended in a blocking one: await ag.backward(...) in place of asyncgrad.sync"
+        "a nested backward suspended inside a blocking one: write await ag.backward(...) instead of asyncgrad.sync"
     )
 
 
 @final
-class Guided:
-    """An awaitable of what another one gives, each step of which runs in `context`, and inside of `around`.
+class ContextAwaitable:
+    """Wraps an awaitable so that each of its steps runs in `context` and inside `around`.
+
+    asyncio runs every step of a task in the task's own context. A recomputation is awaited by the task of the backward
+    and has to see the context variables of its forward instead.
 
     Args:
         awaitable: what is awaited.
         context: what its steps run in.
-        around: called with a function and its arguments, which it calls.
+        around: called with a function and its arguments; calls the function.
     """
 
     __slots__ = ("_around", "_awaitable", "_context")
@@ -92,19 +100,22 @@ class Guided:
                 return end.value
             try:
                 sent = yield awaited
-                step, arguments = getattr(inner, "send", _only_none(inner)), (sent,)
+                step, arguments = getattr(inner, "send", _send_by_next(inner)), (sent,)
             except GeneratorExit:
                 run(around, _close, inner)
                 raise
             except BaseException as error:
-                step, arguments = getattr(inner, "throw", _raised), (error,)
+                step, arguments = getattr(inner, "throw", _raise), (error,)
 
 
-def _only_none(inner: Any) -> Callable[[Any], Any]:
+# `__await__` may return any iterator; only a generator has `send`, `throw` and `close`.
+
+
+def _send_by_next(inner: Any) -> Callable[[Any], Any]:
     return lambda sent: next(inner)
 
 
-def _raised(error: BaseException) -> Any:
+def _raise(error: BaseException) -> Any:
     raise error
 
 

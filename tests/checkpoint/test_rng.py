@@ -1,4 +1,4 @@
-"""What is drawn at random is drawn again in the recomputation, and the streams around it go on unperturbed."""
+"""A recomputation draws the random numbers that the forward drew, and leaves the streams as it found them."""
 
 from __future__ import annotations
 

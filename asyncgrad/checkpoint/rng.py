@@ -1,4 +1,4 @@
-"""What a recomputation draws at random is what the forward drew, and nobody else's stream is moved by that."""
+"""Random streams: a recomputation draws the numbers that the forward drew, and leaves every stream as it found it."""
 
 from __future__ import annotations
 
@@ -10,69 +10,73 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentTypeError
-from .structure import RANDOM
 
-__all__ = ["Replay", "Streams", "checked_streams"]
+__all__ = ["STREAM_TYPES", "RandomStreams", "StreamReplay", "check_streams"]
+
+#: The types of random streams that are found among arguments.
+STREAM_TYPES = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 
 @final
-class Streams:
-    """NumPy's global stream and some others, and where they were when this was made.
+class RandomStreams:
+    """NumPy's global stream and some others, with the states they have when this is made.
 
     Args:
-        sources: Generators, RandomStates and BitGenerators; the global stream comes by itself.
+        sources: Generators, RandomStates and BitGenerators besides the global stream, which is always included.
     """
 
     __slots__ = ("_sources", "start")
 
     def __init__(self, sources: Iterable[Any]) -> None:
         self._sources = tuple({id(source): source for source in sources}.values())
-        self.start = self.now()
+        self.start = self.states()
 
-    def now(self) -> list[Any]:
-        """Return the states of the streams."""
-        return [_GLOBAL.state(), *map(_state_of, self._sources)]
+    def states(self) -> list[Any]:
+        """Return the current states of the streams."""
+        return [_GLOBAL.state(), *map(_get_state, self._sources)]
 
     def exchange(self, states: list[Any]) -> list[Any]:
-        """Give the streams these states; return those until now."""
-        now = self.now()
-        if now[0] is not states[0]:
+        """Set the states of the streams; return those they had."""
+        before = self.states()
+        if before[0] is not states[0]:
             np.random.set_state(states[0])  # noqa: NPY002
         for source, state in zip(self._sources, states[1:], strict=True):
             _set_state(source, state)
-        return now
+        return before
 
 
 @final
-class Replay:
-    """Runs calls one after the other on streams of their own, and leaves the streams around them as they are.
+class StreamReplay:
+    """Runs calls one after the other on replayed streams; between the calls the streams have their own states.
 
     Args:
-        streams: which.
-        states: where the first call begins.
+        streams: the streams to replay.
+        states: their states at the beginning of the first call.
     """
 
-    __slots__ = ("_streams", "inside")
+    __slots__ = ("_streams", "states")
 
-    def __init__(self, streams: Streams, states: list[Any]) -> None:
+    def __init__(self, streams: RandomStreams, states: list[Any]) -> None:
         self._streams = streams
-        self.inside = states
+        #: The states at the beginning of the next call.
+        self.states = states
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Return what `call(*args)` does."""
-        outside = self._streams.exchange(self.inside)
+        """Return `call(*args)`, called on the replayed streams."""
+        outside = self._streams.exchange(self.states)
         try:
             return call(*args)
         finally:
-            self.inside = self._streams.exchange(outside)
+            self.states = self._streams.exchange(outside)
 
 
 @final
 class GlobalStream:
-    """NumPy's global stream, whose state takes long to read: 0.1 ms, for each of very many that draw nothing from it.
+    """NumPy's global stream, with its state cached.
 
-    So its memory is compared with what it was when the state was last read. The one thing that may change without that,
-    a normal number kept for the next call, does so only where there is one.
+    Reading the state takes 0.1 ms, for every checkpointed call, and most draw nothing from this stream. So the memory
+    of the bit generator is compared with what it was at the last reading. One part of the state is not in that memory:
+    a normal number kept for the next call. It changes alone only where there is one, and then the state is read again.
     """
 
     __slots__ = ("_last",)
@@ -94,34 +98,34 @@ class GlobalStream:
 
 
 def _memory(bits: Any) -> bytes | None:
-    """Return what a Mersenne Twister's state consists of: 624 words and a position."""
+    """Return the memory of a Mersenne Twister, 624 words and a position; None for any other bit generator."""
     return ctypes.string_at(bits.ctypes.state_address, 625 * 4) if type(bits) is np.random.MT19937 else None
 
 
-#: There is one global stream.
+#: A process has one global stream.
 _GLOBAL = GlobalStream()
 
 
-def checked_streams(given: Any) -> tuple[Any, ...]:
-    """Return the streams that a caller named.
+def check_streams(given: Any) -> tuple[Any, ...]:
+    """Return the argument `generators=` as a tuple of streams.
 
     Raises:
-        ArgumentTypeError: one of them is none.
+        ArgumentTypeError: it is not a sequence, or something in it is not a random stream.
     """
-    if isinstance(given, RANDOM):
+    if isinstance(given, STREAM_TYPES):
         return (given,)
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ArgumentTypeError(f"generators takes a sequence of NumPy's Generators, not {describe(given)}")
     streams = tuple(given)
     for stream in streams:
-        if not isinstance(stream, RANDOM):
+        if not isinstance(stream, STREAM_TYPES):
             raise ArgumentTypeError(
-                f"generators takes NumPy's Generators, not {describe(stream)}: make one by np.random.default_rng(seed)"
+                f"generators takes NumPy's Generators, not {describe(stream)}: write np.random.default_rng(seed)"
             )
     return streams
 
 
-def _state_of(source: Any) -> Any:
+def _get_state(source: Any) -> Any:
     if isinstance(source, np.random.RandomState):
         return source.get_state(legacy=False)
     bits = source.bit_generator if isinstance(source, np.random.Generator) else source

@@ -1,4 +1,4 @@
-"""The kind on saved-tensor hooks: recomputed once, as far as is needed, and compared with the forward."""
+"""Checkpoints that are not reentrant: recomputed once, as far as needed, and compared with the forward."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def recomputed(fn, *args, **options):
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_works_with_inputs_and_recomputes_once_for_each_backward(run, is_async):
+def test_backward_passes_limited_to_inputs_work_and_each_recomputes_once(run, is_async):
     calls = []
 
     def fn(x, w):
@@ -163,7 +163,7 @@ def test_a_backward_inside_of_the_function_sees_what_it_saved():
         assert found(lambda fn, x, stop=early_stop: recomputed(fn, x, early_stop=stop)) == found(lambda fn, x: fn(x))
 
 
-def test_mixed_with_the_other_kind():
+def test_both_kinds_may_be_nested_in_one_another():
     def found(outer, inner):
         x, w = leaf(0.3, 0.4), leaf(0.5, 0.6)
 
@@ -222,7 +222,7 @@ def test_other_tensors_than_in_the_forward_are_reported_unless_nobody_is_to_comp
         sync.backward(y.sum())
 
 
-def test_the_comparison_can_be_switched_off():
+def test_determinism_check_none_compares_nothing():
     x = leaf(1.0)
     y = recomputed(switching(np.sin, np.cos), x, determinism_check="none")
     sync.backward(y.sum())

@@ -585,7 +585,7 @@ def test_graphs_of_many_nodes_are_compiled_in_pieces(cache):
 
     assert x.grad.item() == 1.0
     assert cache.stats().hits == 2
-    assert ag.engine.compiled_source(y).count("async def piece") in (2, 3)
+    assert ag.engine.compiled_source(y).count("async def segment") in (2, 3)
 
 
 @pytest.mark.parametrize("layers", range(3, 8))

@@ -145,8 +145,8 @@ def test_the_source_shows_what_a_node_task_runs(cache):
         sync.backward(out)
     source = ag.engine.compiled_source(ALONE["tensor hook"](Scene()))
 
-    assert source.count("await careful(") == 1
-    assert source.index("task.run_leaf(") < source.index("await careful(") < source.rindex("task.run_leaf(")
+    assert source.count("await run_node_task(") == 1
+    assert source.index("task.run_leaf(") < source.index("await run_node_task(") < source.rindex("task.run_leaf(")
 
 
 def test_programs_that_nobody_looks_on_at_are_as_before():
@@ -155,4 +155,4 @@ def test_programs_that_nobody_looks_on_at_are_as_before():
         sync.backward(np.exp(x * 3.0))
 
     assert "left" not in (source := ag.engine.compiled_source(np.exp(x * 3.0)))
-    assert "careful" not in source
+    assert "run_node_task" not in source

@@ -113,27 +113,27 @@ class Bucket:
         if oldest is not None:
             del self.entries[oldest]
 
-    def learn(self, trace: Trace, step: int) -> None:
-        """Tell graphs apart by what follows a step of `trace`, too."""
+    def learn(self, trace: Trace, op: int) -> None:
+        """Tell graphs apart by what follows a op of `trace`, too."""
         if self.measures_length and len(self.paths) >= MOST_PATHS:
             return
-        to_step = trace.path_to(step)
-        if len(to_step) >= LONGEST_PATH:
+        to_op = trace.path_to(op)
+        if len(to_op) >= LONGEST_PATH:
             self._measure_length()
         if len(self.paths) >= MOST_PATHS:
             return
-        self._follow(_onward(trace, to_step, step))
+        self._follow(_onward(trace, to_op, op))
 
-    def tell_apart(self, one: Trace, other: Trace, step: int) -> None:
-        """Tell graphs apart by what tells these two apart, whose steps before this one are alike.
+    def tell_apart(self, one: Trace, other: Trace, op: int) -> None:
+        """Tell graphs apart by what tells these two apart, whose ops before this one are alike.
 
         Those of a recurrent network differ in their lengths, whose sequences are not all of one length.
         """
         if not self.measures_length and one.length != other.length:
             self._measure_length()
             return
-        to_step = one.path_to(step)
-        paths = [path for path in (to_step, *_onward(one, to_step, step)) if one.token_at(path) != other.token_at(path)]
+        to_op = one.path_to(op)
+        paths = [path for path in (to_op, *_onward(one, to_op, op)) if one.token_at(path) != other.token_at(path)]
         self._follow(paths)
 
     def _follow(self, paths: list[tuple[int, ...]]) -> None:
@@ -162,10 +162,10 @@ class Bucket:
                 self.entry_for(candidate.trace).remember(*candidate)
 
 
-def _onward(trace: Trace, to_step: tuple[int, ...], step: int) -> list[tuple[int, ...]]:
-    """Return the paths to where the edges of a step lead."""
-    targets = trace.steps[step].targets
-    return [(*to_step, edge) for edge, target in enumerate(targets) if target is not None]
+def _onward(trace: Trace, to_op: tuple[int, ...], op: int) -> list[tuple[int, ...]]:
+    """Return the paths to where the edges of a op lead."""
+    targets = trace.ops[op].targets
+    return [(*to_op, edge) for edge, target in enumerate(targets) if target is not None]
 
 
 def _length(node: Any, limits: ExecInfos | None) -> int:
@@ -380,9 +380,9 @@ class Cache:
         where: tuple[Bucket, Entry, Trace, ExecInfos | None],
         root: Node,
         reason: str | None = None,
-        step: int = -1,
+        op: int = -1,
     ) -> None:
-        """Note that a function has run to its end, or why it was left, and at which step."""
+        """Note that a function has run to its end, or why it was left, and at which op."""
         bucket, entry, trace, limits = where
         with self._lock:
             if reason is None:
@@ -393,7 +393,7 @@ class Cache:
             self._reasons[reason] += 1
             if reason != OTHER_GRAPH:
                 return
-            bucket.learn(trace, step)
+            bucket.learn(trace, op)
             entry = bucket.entry_of(root, limits)
             if entry.programs:
                 entry.guard_failures += GUARD_FAILURE
@@ -473,10 +473,10 @@ class Cache:
         if not known:
             entry.warm_ups = 0
             return Candidate(trace, entry.seen)
-        step = yield from known[0].trace.first_difference(trace)
+        op = yield from known[0].trace.first_difference(trace)
         with self._lock:
             entry.warm_ups += 1
-            bucket.tell_apart(known[0].trace, trace, step)
+            bucket.tell_apart(known[0].trace, trace, op)
         return Candidate(trace, 0)
 
     def _drop(self, program: Program, bucket: Bucket) -> None:

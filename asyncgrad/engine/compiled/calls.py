@@ -1,4 +1,4 @@
-"""What a compiled function calls for a step that it does not write out: a NodeTask, a traceable body, a worker.
+"""What a compiled function calls for a op that it does not write out: a NodeTask, a traceable body, a worker.
 
 These are all that are more than a plain call: hooks, kept gradients, bodies of users, async bodies, what hooks have
 packed. The function stands still meanwhile and holds no gradient of theirs; the driver runs the node as it runs any
@@ -6,7 +6,7 @@ such.
 
 Such a body is made of differentiable functions alone, takes no decision by values, and reads no state that changes. So
 nobody can tell whether it runs as a NodeTask, behind a lock and in a context of its own, or is called; nor whether it
-is called again, as one is that turns out to return something to wait for. Bodies like that are careful steps from then
+is called again, as one is that turns out to return something to wait for. Bodies like that are NodeTask ops from then
 on.
 """
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ..graph_task import GraphTask
 
 __all__ = [
-    "CarefulTurn",
+    "CompiledTurn",
     "captured_at",
-    "careful",
+    "run_node_task",
     "changed_edges",
     "is_for_a_worker",
     "is_traced",
@@ -57,7 +57,7 @@ def run_measured(node: Any, grad: Any) -> Any:
 
 
 @final
-class CarefulTurn:
+class CompiledTurn:
     """The turn of a node that a compiled function waits for.
 
     Args:
@@ -88,9 +88,9 @@ class CarefulTurn:
 
 
 @types.coroutine
-def careful(node: Node, grads: list[Any], others: int = 0) -> Generator[CarefulTurn, float, tuple[Any, float]]:
+def run_node_task(node: Node, grads: list[Any], others: int = 0) -> Generator[CompiledTurn, float, tuple[Any, float]]:
     """Suspend a compiled function until a node has run; return its gradients, and the next deadline."""
-    turn = CarefulTurn(node, grads, others, True)
+    turn = CompiledTurn(node, grads, others, True)
     deadline = yield turn
     # Nobody else is to hold them: a leaf takes over an array that it gets alone.
     outputs, turn.outputs = turn.outputs, None
@@ -98,9 +98,9 @@ def careful(node: Node, grads: list[Any], others: int = 0) -> Generator[CarefulT
 
 
 @types.coroutine
-def captured_at(node: Node, grads: list[Any], others: int = 0) -> Generator[CarefulTurn, float, float]:
+def captured_at(node: Node, grads: list[Any], others: int = 0) -> Generator[CompiledTurn, float, float]:
     """Suspend a compiled function until what is captured at a node has been; return the next deadline."""
-    return (yield CarefulTurn(node, grads, others, False))
+    return (yield CompiledTurn(node, grads, others, False))
 
 
 def changed_edges(node: Node, before: dict[Node, int], now: dict[Node, int]) -> GraphError | None:

@@ -1,15 +1,15 @@
-"""From a trace to the functions that run it: how it is cut, and the source of each step.
+"""From a trace to the functions that run it: how it is cut, and the source of each op.
 
 A line that runs once per backward has left the caches of the processor by the next one: of 4,000 nodes written one
-after the other, each costs 0.4 µs more than if the same few lines serve them all. And pieces are short, since Python
+after the other, each costs 0.4 µs more than if the same few lines serve them all. And segments are short, since Python
 compiles a function in one go, and an event loop stands still meanwhile: 24 small nodes take it about a millisecond. To
-go on from one piece to the next costs half a microsecond, a fiftieth of what they take to run.
+go on from one segment to the next costs half a microsecond, a fiftieth of what they take to run.
 
-Each step looks whether the nodes that its edges lead to are those that it was written for, runs the body, releases
+Each op looks whether the nodes that its edges lead to are those that it was written for, runs the body, releases
 what was saved, and adds the gradients to those of the next nodes, in the engine's order. What it looks at is all that
 the lines after it depend on; the graph's structure is checked exactly, each edge by itself.
 
-Where some steps are careful, others may look on, and each leaf takes its gradient as soon as that is whole.
+Where some ops run as NodeTasks, others may look on, and each leaf takes its gradient as soon as that is whole.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from .emit import (
     node_guards,
     write_results,
 )
-from .program import LineKind, Piece, Program
+from .program import LineKind, Program, Segment
 
 if TYPE_CHECKING:
     from ...graph.lowering import BodySource
-    from .program import Piece, Place
-    from .trace import Slices, Step, Target, Trace
+    from .program import Place, Segment
+    from .trace import Op, Slices, Target, Trace
 
-__all__ = ["PIECE", "Writer", "boundaries", "compile_backward", "forget"]
+__all__ = ["PIECE", "CodeGenerator", "boundaries", "compile_backward", "forget"]
 
-#: The most steps in one function.
+#: The most ops in one function.
 PIECE = 24
-#: The longest pattern that is looked for, in steps.
+#: The longest pattern that is looked for, in ops.
 LONGEST_PATTERN = 512
 
 
 def boundaries(trace: Trace) -> Slices[list[int]]:
-    """Return the numbers of the steps at which pieces begin, the first among them, and the number of steps.
+    """Return the numbers of the ops at which segments begin, the first among them, and the number of ops.
 
-    Where the steps repeat after a while, so do the boundaries, and such pieces come out alike.
+    Where the ops repeat after a while, so do the boundaries, and such segments come out alike.
     """
-    count = len(trace.steps)
+    count = len(trace.ops)
     if count <= PIECE:
         return [0, count]
-    kinds = yield from _kinds(trace.steps)
+    kinds = yield from _kinds(trace.ops)
     begin, end, period = yield from _pattern(kinds)
     # The first two repetitions differ: in them leaves are met for the first time, and their sums begin.
     length = PIECE if period is None else max(1, PIECE // period) * period
@@ -63,7 +63,7 @@ def boundaries(trace: Trace) -> Slices[list[int]]:
     last = begin
     while last + length <= end:
         yield 0.0
-        # A pattern that is longer than a piece is cut into equal parts, at the same places each time.
+        # A pattern that is longer than a segment is cut into equal parts, at the same places each time.
         parts = -(-length // PIECE)
         starts += [last + part * length // parts for part in range(parts)]
         last += length
@@ -71,17 +71,17 @@ def boundaries(trace: Trace) -> Slices[list[int]]:
     return [*sorted({0, *starts}), count]
 
 
-def _kinds(steps: list[Step]) -> Slices[list[int]]:
-    """Return a number for each step, the same for those that do the same to the same places around them."""
+def _kinds(ops: list[Op]) -> Slices[list[int]]:
+    """Return a number for each op, the same for those that do the same to the same places around them."""
     numbers: dict[Any, int] = {}
     kinds = []
-    for index, step in enumerate(steps):
+    for index, op in enumerate(ops):
         yield 0.0
         around = tuple(
             None if target is None else (target.is_leaf, target.number if target.is_leaf else target.number - index)
-            for target in step.targets
+            for target in op.targets
         )
-        kinds.append(numbers.setdefault((step.token, around), len(numbers)))
+        kinds.append(numbers.setdefault((op.token, around), len(numbers)))
     return kinds
 
 
@@ -115,7 +115,7 @@ def _adds_nothing(kinds: list[int], period: int, begin: int, end: int, known: in
     return not goes_before and not goes_behind
 
 
-#: How much work may be done before the clock is looked at, in elements of arrays; and what a step counts for.
+#: How much work may be done before the clock is looked at, in elements of arrays; and what a op counts for.
 ELEMENTS_BETWEEN_LOOKS = 8192
 ELEMENTS_OF_A_STEP = 512
 #: From how many elements on an array is let go of as soon as it is not needed.
@@ -123,16 +123,16 @@ LARGE = 2048
 
 
 @final
-class Writer:
-    """Writes one trace, from the first step to the last."""
+class CodeGenerator:
+    """Writes one trace, from the first op to the last."""
 
     __slots__ = (
         "_elements",
-        "_is_careful",
         "_keep_graph",
         "_limited",
         "_names",
         "_pending",
+        "_runs_node_task",
         "arrivals",
         "functions",
         "leaf_arrivals",
@@ -149,54 +149,54 @@ class Writer:
     def __init__(self, trace: Trace, keep_graph: bool, limited: bool) -> None:
         self.trace = trace
         self.text = SourceBuilder()
-        #: By step and by leaf, all made before the first step is written.
+        #: By op and by leaf, all made before the first op is written.
         self.arrivals: list[GradLocals] = []
         self.leaf_arrivals: list[GradLocals] = []
-        self.node_names: list[str] = [""] * len(trace.steps)
+        self.node_names: list[str] = [""] * len(trace.ops)
         self.leaf_names: list[str] = []
         #: Of the function that is being written: the names of its leaves, by number, and when they run.
         self.leaves_here: dict[int, str] = {}
         self.leaf_ends: dict[int, Place] = {}
         #: Those that have run, in any function.
         self.leaves_run: set[int] = set()
-        #: By step, counted from the first of the piece: see Piece.
+        #: By op, counted from the first of the segment: see Segment.
         self.outputs: dict[int, tuple[str | None, ...]] = {}
         #: The first and last line of each function, its name, and what is known of it.
-        self.functions: list[tuple[int, int, str, Piece | None]] = []
+        self.functions: list[tuple[int, int, str, Segment | None]] = []
         self._keep_graph = keep_graph
         self._limited = limited
         self._names = LocalAllocator()
-        #: The steps that have been reached, in the order in which they will run.
+        #: The ops that have been reached, in the order in which they will run.
         self._pending: list[int] = []
         self._elements = 0
-        self._is_careful = trace.is_careful
+        self._runs_node_task = trace.runs_node_task
 
-    def _write_step(self, index: int, is_last: bool) -> None:
-        step, text = self.trace.steps[index], self.text
+    def _write_op(self, index: int, is_last: bool) -> None:
+        op, text = self.trace.ops[index], self.text
         self._pending.remove(index)
-        text.emit_comment(f"{step.name}, {step.shape if step.shape is not None else f'{len(step.metadata)} inputs'}")
+        text.emit_comment(f"{op.name}, {op.shape if op.shape is not None else f'{len(op.metadata)} inputs'}")
         arrivals = self.arrivals[index]
         names = {"node": self.node_names[index], "grads": f"[{', '.join(map(str, arrivals.names))}]"}
-        if step.shape is not None:
+        if op.shape is not None:
             names["g"] = str(arrivals.names[0])
         if not index and self._limited:
-            self._raise_if(limits_guards(text, names["node"], step.limits))
-        if step.is_careful:
-            self._write_careful(index, step)
+            self._raise_if(limits_guards(text, names["node"], op.limits))
+        if op.runs_node_task:
+            self._write_node_task(index, op)
         else:
-            for input_nr, result_nr in () if step.limits is None else step.limits[1]:
+            for input_nr, result_nr in () if op.limits is None else op.limits[1]:
                 text.emit(f"captured[{result_nr}] = {arrivals.names[input_nr]}", LineKind.BODY)
-            if step.body is not None:
-                self._write_body(index, step, names)
-        self._let_go(index, step)
-        if self._is_careful:
+            if op.body is not None:
+                self._write_body(index, op, names)
+        self._let_go(index, op)
+        if self._runs_node_task:
             self._write_leaves(index)
-        self._look_at_clock(index, step, is_last)
+        self._look_at_clock(index, op, is_last)
         self._names.give_back(self.node_names[index])
 
-    def _write_body(self, index: int, step: Step, names: dict[str, str]) -> None:
-        """Write what a step does whose body runs."""
-        body, text = step.body, self.text
+    def _write_body(self, index: int, op: Op, names: dict[str, str]) -> None:
+        """Write what a op does whose body runs."""
+        body, text = op.body, self.text
         assert body is not None
         constants = body.constants
         saved = {f"s{nr}": self._names.take("s") for nr in range(body.names)}
@@ -204,16 +204,16 @@ class Writer:
         for line in body.unpacking:
             text.emit(text.filled(line, names, constants), LineKind.GUARD)
         if body.may_be_heavy:
-            body = step.body = self._write_heavy(body, names)
-        self._write_gather(index, step)
+            body = op.body = self._write_heavy(body, names)
+        self._write_gather(index, op)
         for line in body.statements:
             text.emit(text.filled(line, names, constants), LineKind.BODY)
-        values = self._names_of_results(step, names)
-        write_results(text, step, names, values)
+        values = self._names_of_results(op, names)
+        write_results(text, op, names, values)
         if not self._keep_graph:
             for line in body.release:
                 text.emit(text.filled(line, names, constants), LineKind.BODY)
-        self._write_deliveries(index, step, values)
+        self._write_deliveries(index, op, values)
         for name in saved.values():
             self._names.give_back(name)
 
@@ -231,25 +231,25 @@ class Writer:
 
     # What others may look on at.
 
-    def _write_careful(self, index: int, step: Step) -> None:
+    def _write_node_task(self, index: int, op: Op) -> None:
         """Write what has a node run by a NodeTask, and delivers what that gives."""
         text, node = self.text, self.node_names[index]
-        self._write_gather(index, step)
+        self._write_gather(index, op)
         self._hand_over(self.arrivals[index], True)
         others = sum(self.trace.ready_after(one) < index for one in self._pending)
-        if not step.runs_body:
-            text.emit(f"deadline = await captured_at({node}, grads{_more(others)})", LineKind.CAREFUL, 0)
+        if not op.runs_body:
+            text.emit(f"deadline = await captured_at({node}, grads{_more(others)})", LineKind.NODE_TASK, 0)
             return
-        values = self._names_of_results(step, {})
-        self.outputs[text.step] = tuple(values)
+        values = self._names_of_results(op, {})
+        self.outputs[text.op] = tuple(values)
         taken = ", ".join(value or "_" for value in values)
         taken = f"({taken}{',' * (len(values) == 1)})" if any(values) else "_"
-        text.emit(f"{taken}, deadline = await careful({node}, grads{_more(others)})", LineKind.CAREFUL, 0)
+        text.emit(f"{taken}, deadline = await run_node_task({node}, grads{_more(others)})", LineKind.NODE_TASK, 0)
         given = [value for value in values if value is not None]
         if given:
             undefined = " or ".join(f"{value} is None" for value in given)
             text.emit(f"if {undefined}: raise GuardFailed", LineKind.EDGE, 0)
-        self._write_deliveries(index, step, values)
+        self._write_deliveries(index, op, values)
 
     def _hand_over(self, arrivals: GradLocals, may_wait: bool) -> None:
         """Write what puts gradients into a list, so that nobody else holds them."""
@@ -265,11 +265,11 @@ class Writer:
     def _write_leaves(self, index: int) -> None:
         """Write what runs the leaves that have now got all their gradients, in the order in which they got them."""
         text, described = self.text, self.trace
-        step = described.steps[index]
+        op = described.ops[index]
         ready = described.leaves_after(index)
-        passed_on = self.arrivals[index].names[0] if step.shape is not None and not step.is_careful else None
+        passed_on = self.arrivals[index].names[0] if op.shape is not None and not op.runs_node_task else None
         if ready and passed_on is not None:
-            # What arrived at this step may be what it has handed on.
+            # What arrived at this op may be what it has handed on.
             text.emit(f"{passed_on} = None")
         waiting = sum(described.ready_after(one) <= index for one in self._pending)
         for nr, leaf in enumerate(ready):
@@ -277,15 +277,15 @@ class Writer:
             arrived = self.leaf_arrivals[leaf]
             grad = arrived.names[0]
             assert grad is not None
-            edge, which = len(step.targets) + nr, list(self.leaves_here).index(leaf)
-            self.leaf_ends[leaf] = (text.step, edge)
+            edge, which = len(op.targets) + nr, list(self.leaves_here).index(leaf)
+            self.leaf_ends[leaf] = (text.op, edge)
             self.leaves_run.add(leaf)
-            self._hand_over(arrived, place.is_careful)
-            if place.is_careful:
+            self._hand_over(arrived, place.runs_node_task)
+            if place.runs_node_task:
                 has_body = place.limits is None or place.limits[0]
-                run = "_, deadline = await careful" if has_body else "deadline = await captured_at"
+                run = "_, deadline = await run_node_task" if has_body else "deadline = await captured_at"
                 others = _more(waiting + len(ready) - nr - 1)
-                text.emit(f"{run}({name}, grads{others})", LineKind.CAREFUL, edge, which)
+                text.emit(f"{run}({name}, grads{others})", LineKind.NODE_TASK, edge, which)
             else:
                 text.emit(f"task.run_leaf({name}, grads)", LineKind.BODY, edge, which)
             self._names.give_back(name)
@@ -293,17 +293,17 @@ class Writer:
 
     # Looking at the next nodes.
 
-    def _write_gather(self, index: int, step: Step) -> None:
+    def _write_gather(self, index: int, op: Op) -> None:
         """Write what fetches the nodes that the edges lead to, and looks whether they are the expected ones."""
         text, node = self.text, self.node_names[index]
         # A hook may have done anything.
-        fixes_edges = step.body is not None and step.body.fixes_edges and not self._is_careful
+        fixes_edges = op.body is not None and op.body.fixes_edges and not self._runs_node_task
         taken: list[str] = []
         guards: list[str] = []
         only_compared: list[str] = []
         late: list[str] = []
         settled = len(self.leaf_names)
-        for target in step.targets:
+        for target in op.targets:
             name = "_"
             if target is None:
                 if not fixes_edges:
@@ -325,8 +325,8 @@ class Writer:
             guards.append(f"{node}.next_nodes")
         elif any(name != "_" for name in taken):
             text.emit(f"{', '.join(taken)}{',' if len(taken) == 1 else ''} = {node}.next_nodes", LineKind.GUARD)
-        if any(target is not None and target.is_wanted and self._has_inputs(target) for target in step.targets):
-            input_nrs = tuple(0 if target is None else target.input_nr for target in step.targets)
+        if any(target is not None and target.is_wanted and self._has_inputs(target) for target in op.targets):
+            input_nrs = tuple(0 if target is None else target.input_nr for target in op.targets)
             guards.insert(0, f"{node}.input_nrs != {input_nrs}")
         self._raise_if(guards)
         for line in late:
@@ -336,7 +336,7 @@ class Writer:
 
     def _has_inputs(self, target: Target) -> bool:
         """Tell whether an edge could lead to more than one input there."""
-        return not target.is_leaf and self.trace.steps[target.number].shape is None
+        return not target.is_leaf and self.trace.ops[target.number].shape is None
 
     def _known(self, target: Target) -> str | None:
         """Return the name of what an edge leads to, if another one has led there before."""
@@ -345,15 +345,15 @@ class Writer:
         return self.node_names[target.number] or None
 
     def _meet(self, index: int, target: Target, guards: list[str], late: list[str], settled: int) -> str:
-        """Name a node that no edge has led to before, and look at it; so many leaves have been met by other steps."""
+        """Name a node that no edge has led to before, and look at it; so many leaves have been met by other ops."""
         text = self.text
         if target.is_leaf:
             name = self.leaves_here[target.number] = self._names.take("l")
-            leaf, may_move = self.trace.leaves[target.number], self.trace.steps[index].is_special
-            has_set = not self._is_careful and settled > FEW_LEAVES
+            leaf, may_move = self.trace.leaves[target.number], self.trace.ops[index].has_meta
+            has_set = not self._runs_node_task and settled > FEW_LEAVES
             if has_set:
                 guards.append(f"{name} in leaves")
-            others = None if self._is_careful else self.leaf_names[settled if has_set else 0 :]
+            others = None if self._runs_node_task else self.leaf_names[settled if has_set else 0 :]
             guards += leaf_guards(text, name, leaf, others, may_move)
             self.leaf_names.append(name)
             if has_set:
@@ -366,9 +366,9 @@ class Writer:
         before = self.node_names[self._pending[place - 1]] if place else self.node_names[index]
         after = self.node_names[self._pending[place]] if place < len(self._pending) else None
         self._pending.insert(place, target.number)
-        step = self.trace.steps[target.number]
-        guards += node_guards(text, name, step, before, after)
-        if step.is_careful or self.trace.steps[index].is_special:
+        op = self.trace.ops[target.number]
+        guards += node_guards(text, name, op, before, after)
+        if op.runs_node_task or self.trace.ops[index].has_meta:
             guards.append(f"needs_care({name}.device)")
         return name
 
@@ -378,11 +378,11 @@ class Writer:
 
     # The gradients.
 
-    def _names_of_results(self, step: Step, names: dict[str, str]) -> list[str | None]:
+    def _names_of_results(self, op: Op, names: dict[str, str]) -> list[str | None]:
         """Return, for each edge, the name of its gradient; None where none is wanted."""
-        results = "" if step.body is None else step.body.results
+        results = "" if op.body is None else op.body.results
         values: list[str | None] = []
-        for edge, target in enumerate(step.targets):
+        for edge, target in enumerate(op.targets):
             if target is None or not target.is_wanted:
                 values.append(None)
                 continue
@@ -394,11 +394,11 @@ class Writer:
             values.append(value or self._names.take("t"))
         return values
 
-    def _write_deliveries(self, index: int, step: Step, values: list[str | None]) -> None:
+    def _write_deliveries(self, index: int, op: Op, values: list[str | None]) -> None:
         """Write what adds the gradients to those of the next nodes."""
-        text, body = self.text, step.body
+        text, body = self.text, op.body
         before = tuple(values)
-        for edge, (target, name) in enumerate(zip(step.targets, before, strict=True)):
+        for edge, (target, name) in enumerate(zip(op.targets, before, strict=True)):
             if target is None or name is None:
                 continue
             value = name
@@ -412,10 +412,10 @@ class Writer:
             if wanted is None:
                 if body is not None:
                     # Nothing but an array may pass.
-                    self.outputs[text.step] = before
+                    self.outputs[text.op] = before
                     text.emit(f"{value}.shape", LineKind.EDGE, edge)
             elif kind is None:
-                self.outputs[text.step] = before
+                self.outputs[text.op] = before
                 condition = f"{value}.shape != {wanted[0]} or {value}.dtype is not {text.dtype(wanted[1])}"
                 text.emit(f"if {condition}: {value} = {call}", LineKind.EDGE, edge)
             elif kind != wanted:
@@ -425,7 +425,7 @@ class Writer:
                     value = place.name_of_first(target.input_nr) or self._names.take("t")
                     is_temporary = value[0] == "t"
                 text.emit(f"{value} = {call}", LineKind.BODY)
-            line = place.arrive(target.input_nr, value, (text.step, edge))
+            line = place.arrive(target.input_nr, value, (text.op, edge))
             if line is not None:
                 text.emit(line, LineKind.BODY)
             if is_temporary:
@@ -437,43 +437,43 @@ class Writer:
         if target.is_leaf:
             leaf = self.trace.leaves[target.number]
             return leaf.shape, leaf.dtype
-        metadata = self.trace.steps[target.number].metadata[target.input_nr]
+        metadata = self.trace.ops[target.number].metadata[target.input_nr]
         return None if metadata is None else (metadata.shape, metadata.dtype)
 
     def _drop(self, name: str, elements: int) -> None:
         if elements >= LARGE:
             self.text.emit(f"del {name}")
 
-    def _let_go(self, index: int, step: Step) -> None:
-        """Give back the names of what a step that has run was given."""
-        for name, metadata in zip(self.arrivals[index].names, step.metadata, strict=True):
+    def _let_go(self, index: int, op: Op) -> None:
+        """Give back the names of what a op that has run was given."""
+        for name, metadata in zip(self.arrivals[index].names, op.metadata, strict=True):
             size = 0 if metadata is None else prod(metadata.shape)
             self._elements += size
             if name is not None:
                 self._names.give_back(name)
-                if not step.is_careful:
+                if not op.runs_node_task:
                     self._drop(name, size)
 
-    def _look_at_clock(self, index: int, step: Step, is_last: bool) -> None:
+    def _look_at_clock(self, index: int, op: Op, is_last: bool) -> None:
         """Write a look at the clock where that is due."""
         text = self.text
-        if step.is_careful:
+        if op.runs_node_task:
             # Who ran it has looked.
             self._elements = 0
-        if step.is_careful or index + 1 == len(self.trace.steps):
+        if op.runs_node_task or index + 1 == len(self.trace.ops):
             return
         self._elements += ELEMENTS_OF_A_STEP
-        if is_last or step.body is None or not step.body.is_short or self._elements >= ELEMENTS_BETWEEN_LOOKS:
+        if is_last or op.body is None or not op.body.is_short or self._elements >= ELEMENTS_BETWEEN_LOOKS:
             self._elements = 0
-            text.step += 1
+            text.op += 1
             node = self.node_names[index]
             text.emit(f"if clock() > deadline: {node}.note_slow(); deadline = await pause()", LineKind.BREAK)
 
     def write(self) -> Slices[list[str]]:
-        """Write all of it; return the names of the functions of its pieces, in the order in which they run."""
-        for step in self.trace.steps:
+        """Write all of it; return the names of the functions of its segments, in the order in which they run."""
+        for op in self.trace.ops:
             yield 0.0
-            self.arrivals.append(GradLocals(len(step.metadata), "g"))
+            self.arrivals.append(GradLocals(len(op.metadata), "g"))
         for _ in self.trace.leaves:
             yield 0.0
             self.leaf_arrivals.append(GradLocals(1, "h"))
@@ -485,14 +485,14 @@ class Writer:
         self._pending.append(0)
         bounds = yield from boundaries(self.trace)
         if len(bounds) == 2:
-            yield from self._write_piece("backward", 0, bounds[1])
+            yield from self._write_segment("backward", 0, bounds[1])
             return ["backward"]
         #: By text and tables, the name of the function that has them.
         known: dict[tuple[str, ...], str] = {}
         row: list[str] = []
         for begin, end in pairwise(bounds):
             first_line = len(self.text.text)
-            name = yield from self._write_piece(f"piece{len(known)}", begin, end)
+            name = yield from self._write_segment(f"segment{len(known)}", begin, end)
             lines = tuple(
                 line.partition("(")[2] if not nr else line for nr, line in enumerate(self.text.text[first_line:])
             )
@@ -504,10 +504,10 @@ class Writer:
         self._write_whole(row)
         return row
 
-    def _write_piece(self, name: str, begin: int, end: int) -> Slices[str]:
-        """Write the function of the steps from `begin` up to `end`; return its name.
+    def _write_segment(self, name: str, begin: int, end: int) -> Slices[str]:
+        """Write the function of the ops from `begin` up to `end`; return its name.
 
-        Its names do not depend on what comes before, so that pieces that do the same come out alike.
+        Its names do not depend on what comes before, so that segments that do the same come out alike.
         """
         text = self.text
         first_line = len(text.text)
@@ -515,36 +515,36 @@ class Writer:
         base = ", base" if name != "backward" else ""
         is_first = not begin
         text.emit_head(f"async def {name}(task, clock, deadline{base}, {', '.join(self._rename(is_first))}):")
-        if is_first and self._is_careful:
+        if is_first and self._runs_node_task:
             text.emit("left = task.executor.count_edges(n0)")
         if self._limited:
             text.emit("limits, captured, whole = task.limits, task.captured, task.limits.whole")
         for index in range(begin, end):
             yield 0.0
-            text.step = index - begin
-            self._write_step(index, index + 1 == end)
-        if end < len(self.trace.steps):
+            text.op = index - begin
+            self._write_op(index, index + 1 == end)
+        if end < len(self.trace.ops):
             text.emit(f"return task, clock, deadline, base + {end - begin}, {', '.join(self._live())}")
         else:
             leaves = self._waiting_leaves()
             grads = [str(self.leaf_arrivals[leaf].names[0]) for leaf in reversed(leaves)]
             text.emit(f"return [{', '.join(self.leaf_names[leaf] for leaf in leaves)}], [{', '.join(grads)}]")
-        self.functions.append((first_line, len(text.text), name, self._piece(begin, end)))
+        self.functions.append((first_line, len(text.text), name, self._segment(begin, end)))
         return name
 
-    def _piece(self, begin: int, end: int) -> Piece:
-        """Return what is known of the function that has been written of the steps from `begin` up to `end`."""
+    def _segment(self, begin: int, end: int) -> Segment:
+        """Return what is known of the function that has been written of the ops from `begin` up to `end`."""
         described = self.trace
-        steps = [*range(begin, end), *self._pending]
-        return Piece(
-            {step - begin: self.node_names[step] for step in steps},
-            {step - begin: self.arrivals[step].slots() for step in steps},
+        ops = [*range(begin, end), *self._pending]
+        return Segment(
+            {op - begin: self.node_names[op] for op in ops},
+            {op - begin: self.arrivals[op].slots() for op in ops},
             self.outputs,
             list(self.leaves_here.values()),
             [self.leaf_arrivals[leaf].slots()[0] for leaf in self.leaves_here],
             [self.leaf_ends.get(leaf) for leaf in self.leaves_here],
-            frozenset(step - begin for step in steps if described.steps[step].is_special),
-            frozenset(nr for nr, leaf in enumerate(self.leaves_here) if described.leaves[leaf].is_careful),
+            frozenset(op - begin for op in ops if described.ops[op].has_meta),
+            frozenset(nr for nr, leaf in enumerate(self.leaves_here) if described.leaves[leaf].runs_node_task),
         )
 
     def _waiting_leaves(self) -> list[int]:
@@ -552,22 +552,22 @@ class Writer:
         return [leaf for leaf in range(len(self.leaf_names)) if leaf not in self.leaves_run]
 
     def _live(self) -> list[str]:
-        """Return the names of what goes on from one piece to the next: nodes and gradients, leaves and theirs."""
+        """Return the names of what goes on from one segment to the next: nodes and gradients, leaves and theirs."""
         found = []
-        for step in self._pending:
-            found += [self.node_names[step], *self.arrivals[step].arrived()]
+        for op in self._pending:
+            found += [self.node_names[op], *self.arrivals[op].arrived()]
         for leaf in self._waiting_leaves():
             found += [self.leaf_names[leaf], *self.leaf_arrivals[leaf].arrived()]
-        if self._is_careful:
+        if self._runs_node_task:
             return [*found, "left"]
         return [*found, *(["leaves"] if len(self.leaf_names) > FEW_LEAVES else [])]
 
     def _rename(self, is_first: bool) -> list[str]:
         """Give new names to all that goes on, the first ones that there are; return them in the order of `_live`."""
         names = self._names = LocalAllocator()
-        for step in self._pending:
-            self.node_names[step] = names.take("n")
-            self.arrivals[step].rename(names)
+        for op in self._pending:
+            self.node_names[op] = names.take("n")
+            self.arrivals[op].rename(names)
         self.leaves_here, self.leaf_ends = {}, {}
         for leaf in self._waiting_leaves():
             self.leaf_names[leaf] = self.leaves_here[leaf] = names.take("l")
@@ -582,8 +582,8 @@ class Writer:
         text.emit(f"state = {row[0]}(task, clock, deadline, 0, n0, g0)")
         again = [(name, len(list(alike))) for name, alike in groupby(row[1:])]
         text.emit(f"# {', '.join(name if times == 1 else f'{times} times {name}' for name, times in again)}")
-        text.emit("for piece in pieces:")
-        text.emit("    state = piece(*await state)")
+        text.emit("for segment in segments:")
+        text.emit("    state = segment(*await state)")
         text.emit("return await state")
         self.functions.append((begin, len(text.text), "backward", None))
 
@@ -606,16 +606,16 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
         limited: whether the backward has given inputs.
         number: for the name that tracebacks show.
     """
-    writer = Writer(trace, keep_graph, limited)
+    writer = CodeGenerator(trace, keep_graph, limited)
     row = yield from writer.write()
     text, namespace = writer.text, writer.text.namespace
     plans = set()
-    for step in trace.steps:
+    for op in trace.ops:
         yield 0.0
-        if step.body is not None and step.body.plan is not None:
-            plans.add((step.body.plan, prod(step.shape or ())))
-    program = Program(f"<compiled backward {number}>", text.lines, frozenset(plans), trace.is_careful)
-    for begin, end, name, piece in writer.functions:
+        if op.body is not None and op.body.plan is not None:
+            plans.add((op.body.plan, prod(op.shape or ())))
+    program = Program(f"<compiled backward {number}>", text.lines, frozenset(plans), trace.runs_node_task)
+    for begin, end, name, segment in writer.functions:
         # One function at a time, which cannot be parted.
         yield (end - begin) * SECONDS_FOR_A_LINE
         lines = [f"{line}\n" for line in text.text[begin:end]]
@@ -623,11 +623,11 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
         code = _code_of("".join(lines), program.filename).replace(co_firstlineno=begin + 1)
         program.text += lines
         namespace[name] = FunctionType(code, namespace, name)
-        if piece is not None:
-            program.pieces[code] = piece
+        if segment is not None:
+            program.segments[code] = segment
     yield 0.0
     # What goes through the others, if there are any, knows the first by its name.
-    namespace["pieces"] = tuple([namespace[name] for name in row[1:]])
+    namespace["segments"] = tuple([namespace[name] for name in row[1:]])
     program.run = namespace["backward"]
     # So that a traceback shows the lines.
     linecache.cache[program.filename] = (len(program.text), None, program.text, program.filename)

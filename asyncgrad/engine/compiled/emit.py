@@ -14,13 +14,13 @@ from ...graph.metadata import conform
 from ...graph.values import sum_to
 from ..body import run_here
 from ..device import needs_care
-from .calls import captured_at, careful, is_for_a_worker, run_measured
-from .program import GuardFailed, Line, LineKind, Place, Slot, pause
+from .calls import captured_at, is_for_a_worker, run_measured, run_node_task
+from .program import GuardFailed, LineKind, Place, Slot, SourceMapEntry, pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .trace import LeafPlace, Step
+    from .trace import LeafPlace, Op
 
 __all__ = [
     "GradLocals",
@@ -65,7 +65,7 @@ class LocalAllocator:
         self._free[name[0]].append(name)
 
 
-#: When something has arrived that arrived before the piece that is being written.
+#: When something has arrived that arrived before the segment that is being written.
 CARRIED: Place = (-1, 0)
 
 
@@ -111,7 +111,7 @@ class GradLocals:
         return [name for name, first in pairs if name is not None and first is not None]
 
     def rename(self, names: LocalAllocator) -> None:
-        """Give new names to what has arrived, which is carried into another piece."""
+        """Give new names to what has arrived, which is carried into another segment."""
         for input_nr, first in enumerate(self._first):
             if first is not None:
                 self.names[input_nr] = names.take(self.letter)
@@ -131,7 +131,7 @@ _NOT_IN_NAMES = re.compile(r"^(?=\d|$)|\W", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
 #: What local names look like, and the parameters.
 _LOCAL = re.compile(
-    r"[nghstlx]\d+|_|task|clock|deadline|limits|captured|whole|leaves|left|grads|state|base|pieces|piece\d+|backward"
+    r"[nghstlx]\d+|_|task|clock|deadline|limits|captured|whole|leaves|left|grads|state|base|segments|segment\d+|backward"
 )
 
 
@@ -139,18 +139,18 @@ _LOCAL = re.compile(
 class SourceBuilder:
     """Lines of source, each with what an error in it means."""
 
-    __slots__ = ("_constants", "_tuples", "lines", "namespace", "step", "text")
+    __slots__ = ("_constants", "_tuples", "lines", "namespace", "op", "text")
 
     def __init__(self) -> None:
         self.text: list[str] = []
         #: For each line what it belongs to; None for one in which nothing can go wrong.
-        self.lines: list[Line | None] = []
+        self.lines: list[SourceMapEntry | None] = []
         self.namespace: dict[str, Any] = {
             "AccumulateGrad": AccumulateGrad,
             "GuardFailed": GuardFailed,
             "OffloadSignal": OffloadSignal,
             "captured_at": captured_at,
-            "careful": careful,
+            "run_node_task": run_node_task,
             "conform": conform,
             "needs_care": needs_care,
             "is_for_a_worker": is_for_a_worker,
@@ -162,8 +162,8 @@ class SourceBuilder:
         self._constants = {id(value): name for name, value in self.namespace.items()}
         #: Equal ones count as one object.
         self._tuples: dict[Any, Any] = {}
-        #: The step that is being written, counted from the first of its piece.
-        self.step = 0
+        #: The op that is being written, counted from the first of its segment.
+        self.op = 0
 
     def constant(self, name: str, value: Any) -> str:
         """Return the name of a constant, one for each object; `name` is what it is called if that is free.
@@ -200,7 +200,7 @@ class SourceBuilder:
     def emit(self, line: str, kind: LineKind | None = None, edge: int = -1, leaf: int = -1) -> None:
         """Add a line to the function."""
         self.text.append(f"    {line}")
-        self.lines.append(None if kind is None else Line(self.step, kind, edge, leaf))
+        self.lines.append(None if kind is None else SourceMapEntry(self.op, kind, edge, leaf))
 
     def emit_comment(self, comment: str) -> None:
         """Add a comment, in one line whatever is in it."""
@@ -221,16 +221,16 @@ def _is_free(name: str) -> bool:
     return not (keyword.iskeyword(name) or hasattr(builtins, name) or _LOCAL.fullmatch(name))
 
 
-def write_results(text: SourceBuilder, step: Step, names: dict[str, str], values: Sequence[str | None]) -> None:
-    """Write what computes the gradients of a step.
+def write_results(text: SourceBuilder, op: Op, names: dict[str, str], values: Sequence[str | None]) -> None:
+    """Write what computes the gradients of a op.
 
     Args:
         text: where to.
-        step: whose gradients.
-        names: those of the step.
+        op: whose gradients.
+        names: those of the op.
         values: for each edge the name of its gradient; None where none is wanted.
     """
-    body = step.body
+    body = op.body
     assert body is not None
     results, constants = body.results, body.constants
     if isinstance(results, str):
@@ -248,48 +248,48 @@ def write_results(text: SourceBuilder, step: Step, names: dict[str, str], values
 FEW_LEAVES = 8
 
 
-def node_guards(text: SourceBuilder, name: str, step: Step, before: str, after: str | None) -> list[str]:
+def node_guards(text: SourceBuilder, name: str, op: Op, before: str, after: str | None) -> list[str]:
     """Return what is true of a node that is not the expected one.
 
     Args:
         text: for the names of constants.
         name: of the node.
-        step: what it is to be.
+        op: what it is to be.
         before: the node that runs before it, of those that have been reached.
         after: the one that runs after it.
     """
     guards = []
-    body = step.body
-    if step.is_careful:
+    body = op.body
+    if op.runs_node_task:
         guards.append(f"{name}.meta is None")
         guards.append(f"{name}.meta.stream is not None")
-        if step.runs_body:
-            guards += _class_guards(text, name, step)
+        if op.runs_body:
+            guards += _class_guards(text, name, op)
     elif body is not None:
         guards += [text.filled(guard, {"node": name}, body.constants) for guard in body.guards]
         if not body.fixes_edges:
-            guards += _class_guards(text, name, step)
-    if not step.is_special:
+            guards += _class_guards(text, name, op)
+    if not op.has_meta:
         guards.append(f"{name}.meta is not None")
-    if step.shape is None:
-        metadata = text.constant("metadata", step.metadata)
+    if op.shape is None:
+        metadata = text.constant("metadata", op.metadata)
         guards += [f"{name}.shape is not None", f"{name}.input_metadata != {metadata}"]
     else:
-        guards += [f"{name}.shape != {step.shape}", f"{name}.dtype is not {text.dtype(step.metadata[0].dtype)}"]  # type: ignore[union-attr]
+        guards += [f"{name}.shape != {op.shape}", f"{name}.dtype is not {text.dtype(op.metadata[0].dtype)}"]  # type: ignore[union-attr]
     guards.append(f"{name}.order <= {before}.order")
     if after is not None:
         guards.append(f"{name}.order >= {after}.order")
-    return guards + limits_guards(text, name, step.limits)
+    return guards + limits_guards(text, name, op.limits)
 
 
-def _class_guards(text: SourceBuilder, name: str, step: Step) -> list[str]:
+def _class_guards(text: SourceBuilder, name: str, op: Op) -> list[str]:
     # Nodes of one plan may be of several classes.
-    kind = step.token[0]
-    if kind is step.node_class:
+    kind = op.token[0]
+    if kind is op.node_class:
         guard = f"{name}.__class__ is not {text.constant(kind.__name__, kind)}"
     else:
-        guard = f"{name}.plan is not {text.constant(f'plan_of_{step.name}', kind)}"
-    return [guard, f"len({name}.next_nodes) != {len(step.targets)}"]
+        guard = f"{name}.plan is not {text.constant(f'plan_of_{op.name}', kind)}"
+    return [guard, f"len({name}.next_nodes) != {len(op.targets)}"]
 
 
 def leaf_guards(text: SourceBuilder, name: str, leaf: LeafPlace, others: list[str] | None, may_move: bool) -> list[str]:
@@ -305,13 +305,13 @@ def leaf_guards(text: SourceBuilder, name: str, leaf: LeafPlace, others: list[st
     """
     guards = [
         f"{name}.__class__ is not AccumulateGrad",
-        f"{name}.meta is {'' if leaf.is_careful else 'not '}None",
+        f"{name}.meta is {'' if leaf.runs_node_task else 'not '}None",
         f"{name}.shape != {leaf.shape}",
         f"{name}.dtype is not {text.dtype(leaf.dtype)}",
     ]
-    if leaf.is_careful:
+    if leaf.runs_node_task:
         guards.append(f"{name}.meta.stream is not None")
-    if leaf.is_careful or may_move:
+    if leaf.runs_node_task or may_move:
         guards.append(f"needs_care({name}.device)")
     if others is None:
         # One that has been met is not there any more.

@@ -1,6 +1,6 @@
 """CompiledExecutor: one generated function runs the nodes.
 
-It does what FastPath does, in the same order, and can be left at any step: where a guard fails, since the graph is not
+It does what FastPath does, in the same order, and can be left at any op: where a guard fails, since the graph is not
 the one that the function was made from, what has been delivered so far is handed to a FastPath, which goes on from
 there (deoptimisation). So nothing is computed twice, and nothing has to be foreseen. What FastPath would leave to a
 DependencyExecutor, a NodeTask runs here as it does there, while the function is suspended.
@@ -18,7 +18,7 @@ from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop
 from ..fast_path import FastPath
 from .calls import changed_edges
-from .program import GuardFailed, Line, LineKind, NeedsAwait, Piece, Place, Program, Slot
+from .program import GuardFailed, LineKind, NeedsAwait, Place, Program, Segment, Slot, SourceMapEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...scheduling import Clock
     from ..executor import Executor
     from ..graph_task import GraphTask
-    from .calls import CarefulTurn
+    from .calls import CompiledTurn
     from .trace import Slices
 
 __all__ = ["AN_ERROR", "OTHER_GRAPH", "CompiledExecutor", "CompilingExecutor"]
@@ -58,7 +58,7 @@ class CompiledExecutor:
         program: the compiled backward.
         root: the node to start from.
         grad: what arrives at it.
-        ended: called at the end with `entry`; and, where the program could not carry all of it, why, and at which step.
+        ended: called at the end with `entry`; and, where the program could not carry all of it, why, and at which op.
         entry: what it is called with.
     """
 
@@ -98,7 +98,7 @@ class CompiledExecutor:
         self._edges: dict[Node, int] = {}
         self._has_let_others_see = False
         #: Of the node that a NodeTask runs.
-        self._turn: CarefulTurn | None = None
+        self._turn: CompiledTurn | None = None
         #: The node whose body has raised, or whose turn it is.
         self.node: Node | None = None
 
@@ -128,7 +128,7 @@ class CompiledExecutor:
                 return Stop.HANDED_OVER
         try:
             if coroutine is None:
-                task.is_watched = self.program.is_careful
+                task.is_watched = self.program.runs_node_task
                 grad, self._grad = self._grad, None
                 coroutine = self._coroutine = self.program.run(task, clock, deadline, self._root, grad)
                 del grad
@@ -165,7 +165,7 @@ class CompiledExecutor:
         self._edges = nodes_below(root)
         return self._edges.copy()
 
-    def _begin_turn(self, turn: CarefulTurn) -> NodeTurn:
+    def _begin_turn(self, turn: CompiledTurn) -> NodeTurn:
         self._turn = turn
         self.node = turn.node
         return NodeTurn(turn.node, turn.grads)
@@ -229,11 +229,11 @@ class CompiledExecutor:
         self._results = ([], [])
         self.close()
 
-    def _end(self, reason: str | None, step: int = -1) -> None:
+    def _end(self, reason: str | None, op: int = -1) -> None:
         """Say how the function has ended, once."""
         entry, self._entry = self._entry, None
         if entry is not None:
-            self._ended(entry, self._root, reason, step)
+            self._ended(entry, self._root, reason, op)
 
     def close(self) -> None:
         """Let go of the function where it stands."""
@@ -255,9 +255,9 @@ class CompiledExecutor:
         return None
 
     def _place(self, frame: Any, number: int) -> _Position | None:
-        piece = self.program.pieces.get(frame.f_code)
-        line = None if piece is None else self.program.lines[number - 1]
-        return None if piece is None or line is None else _Position(piece, line, frame)
+        segment = self.program.segments.get(frame.f_code)
+        line = None if segment is None else self.program.lines[number - 1]
+        return None if segment is None or line is None else _Position(segment, line, frame)
 
     def _left(self, error: BaseException) -> Stop | GraphError | None:
         """Let another executor go on from where the function raised `error`.
@@ -278,11 +278,11 @@ class CompiledExecutor:
         self._coroutine = None
         if place is None:
             return None
-        step = place.line.step + place.names.get("base", 0)
+        op = place.line.op + place.names.get("base", 0)
         kinds = _OF_ANOTHER_GRAPH if place.line.kind is LineKind.GUARD else NeedsAwait
         if is_innermost and isinstance(error, kinds):
             reason = _REASONS.get(type(error), OTHER_GRAPH)
-            self._end(reason, step)
+            self._end(reason, op)
             if self._has_let_others_see:
                 changed = changed_edges(place.node(), self._edges, nodes_below(self._root))
                 if changed is not None:
@@ -297,7 +297,7 @@ class CompiledExecutor:
             edge = place.line.edge
             outputs = tuple(
                 None if name is None or index < edge else place.names[name]
-                for index, name in enumerate(place.piece.outputs[place.line.step])
+                for index, name in enumerate(place.segment.outputs[place.line.op])
             )
             return self._continued(place).leave(place.node(), edge, outputs)
         self._end(AN_ERROR)
@@ -306,7 +306,7 @@ class CompiledExecutor:
         return None
 
     def _leave(self, reason: str) -> None:
-        """Let the engine go on from where the function is suspended, be that in the turn of a node or before a step."""
+        """Let the engine go on from where the function is suspended, be that in the turn of a node or before a op."""
         place = self._where()
         assert place is not None
         turn, self._turn = self._turn, None
@@ -422,8 +422,8 @@ class CompilingExecutor:
 class _Position(NamedTuple):
     """A line of a compiled function at which that stands."""
 
-    piece: Piece
-    line: Line
+    segment: Segment
+    line: SourceMapEntry
     frame: Any
 
     @property
@@ -432,48 +432,50 @@ class _Position(NamedTuple):
         return self.frame.f_locals  # type: ignore[no-any-return]
 
     def node(self) -> Any:
-        """Return the node of the step, or the leaf that runs."""
-        line, piece = self.line, self.piece
-        return self.names[piece.node_names[line.step] if line.leaf < 0 else piece.leaf_names[line.leaf]]
+        """Return the node of the op, or the leaf that runs."""
+        line, segment = self.line, self.segment
+        return self.names[segment.node_names[line.op] if line.leaf < 0 else segment.leaf_names[line.leaf]]
 
     def reached_count(self) -> int:
         """Return how many nodes have been reached and have not run."""
-        return len(self._steps()) + len(self._leaves())
+        return len(self._ops()) + len(self._leaves())
 
     def reached(self) -> list[tuple[Any, tuple[Slot | None, ...], Place]]:
         """Return the nodes that have been reached and have not run, the leaves last, each with its slots."""
-        at = (self.line.step, self.line.edge)
-        names, piece = self.names, self.piece
+        at = (self.line.op, self.line.edge)
+        names, segment = self.names, self.segment
         found: list[tuple[Any, tuple[Slot | None, ...], Place]] = [
-            (names[piece.node_names[step]], piece.slots[step], at) for step in self._steps()
+            (names[segment.node_names[op]], segment.slots[op], at) for op in self._ops()
         ]
-        found += [(names[piece.leaf_names[leaf]], (piece.leaf_slots[leaf],), at) for leaf in self._leaves()]
+        found += [(names[segment.leaf_names[leaf]], (segment.leaf_slots[leaf],), at) for leaf in self._leaves()]
         return found
 
     def is_watched_anew(self) -> bool:
         """Tell whether a node that has been reached, and that is run by a plain call, has a NodeMeta now."""
-        names, piece = self.names, self.piece
+        names, segment = self.names, self.segment
         # Those that the node in turn leads to have been looked at ahead of it.
-        at = (self.line.step + 1, -1) if self.line.kind is LineKind.CAREFUL else None
-        expected = [names[piece.node_names[step]] for step in self._steps(at) if step not in piece.special_steps]
-        expected += [names[piece.leaf_names[leaf]] for leaf in self._leaves(at) if leaf not in piece.special_leaves]
+        at = (self.line.op + 1, -1) if self.line.kind is LineKind.NODE_TASK else None
+        expected = [names[segment.node_names[op]] for op in self._ops(at) if op not in segment.ops_with_meta]
+        expected += [
+            names[segment.leaf_names[leaf]] for leaf in self._leaves(at) if leaf not in segment.leaves_with_meta
+        ]
         return any(node.meta is not None for node in expected)
 
-    def _steps(self, at: Place | None = None) -> list[int]:
-        """Return the steps that have been reached by then, by now if not given, and have not run."""
-        at = at or (self.line.step, self.line.edge)
-        begin = self.line.step + (self.line.edge >= 0)
+    def _ops(self, at: Place | None = None) -> list[int]:
+        """Return the ops that have been reached by then, by now if not given, and have not run."""
+        at = at or (self.line.op, self.line.edge)
+        begin = self.line.op + (self.line.edge >= 0)
         return [
-            step
-            for step, slots in self.piece.slots.items()
-            if step >= begin and any(slot is not None and slot.first < at for slot in slots)
+            op
+            for op, slots in self.segment.slots.items()
+            if op >= begin and any(slot is not None and slot.first < at for slot in slots)
         ]
 
     def _leaves(self, at: Place | None = None) -> list[int]:
-        now = (self.line.step, self.line.edge)
+        now = (self.line.op, self.line.edge)
         at = at or now
         return [
             leaf
-            for leaf, (slot, end) in enumerate(zip(self.piece.leaf_slots, self.piece.leaf_ends, strict=True))
+            for leaf, (slot, end) in enumerate(zip(self.segment.leaf_slots, self.segment.leaf_ends, strict=True))
             if slot is not None and slot.first < at and (end is None or now < end)
         ]

@@ -1,7 +1,7 @@
 """A compiled backward: its functions, its source, and what is known of each of its lines.
 
 The functions keep their state in local names alone. Where one is left in the middle (it has found the graph to be
-another one, or the loop is to breathe, or a body has raised), the line that it stands at says which step that is, and
+another one, or the loop is to breathe, or a body has raised), the line that it stands at says which op that is, and
 the tables here say which names hold the nodes reached by then and their gradients.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 
 from ...graph.cost import watch_changes
 
-__all__ = ["GuardFailed", "Line", "LineKind", "Piece", "Place", "Program", "Slot", "NeedsAwait", "pause"]
+__all__ = ["GuardFailed", "SourceMapEntry", "LineKind", "Segment", "Place", "Program", "Slot", "NeedsAwait", "pause"]
 
 
 class GuardFailed(Exception):
@@ -40,24 +40,24 @@ class LineKind(Enum):
     BODY = 2
     #: A gradient is looked at: an AttributeError says that it is no array.
     EDGE = 3
-    #: Everything up to the step before has ended.
+    #: Everything up to the op before has ended.
     BREAK = 4
     #: A node runs as a NodeTask: an error comes from elsewhere.
-    CAREFUL = 5
+    NODE_TASK = 5
 
 
-class Line(NamedTuple):
+class SourceMapEntry(NamedTuple):
     """What a line of source belongs to."""
 
-    step: int
+    op: int
     kind: LineKind
     edge: int = -1
-    #: Of a line that runs a leaf, which of its piece's.
+    #: Of a line that runs a leaf, which of its segment's.
     leaf: int = -1
 
 
-#: A moment of a run: the number of a step, and of the edge that delivers, -1 before the step begins. The leaves that
-#: run after a step are counted on from its edges.
+#: A moment of a run: the number of a op, and of the edge that delivers, -1 before the op begins. The leaves that
+#: run after a op are counted on from its edges.
 Place = tuple[int, int]
 
 
@@ -72,23 +72,23 @@ class Slot(NamedTuple):
 
 
 @final
-class Piece(NamedTuple):
-    """What is known of one function. Steps are counted from the first that it runs, `base` of the whole."""
+class Segment(NamedTuple):
+    """What is known of one function. Ops are counted from the first that it runs, `base` of the whole."""
 
-    #: By step, the name of its node; of those that the function runs, and of those that it hands on.
+    #: By op, the name of its node; of those that the function runs, and of those that it hands on.
     node_names: dict[int, str]
-    #: By step, where the gradients of its inputs are kept.
+    #: By op, where the gradients of its inputs are kept.
     slots: dict[int, tuple[Slot | None, ...]]
-    #: The names of what the node of a step returned, for the steps whose gradients are looked at.
+    #: The names of what the node of a op returned, for the ops whose gradients are looked at.
     outputs: dict[int, tuple[str | None, ...]]
     #: Of the leaves that it meets, and of those that had been met and not run before.
     leaf_names: list[str]
     leaf_slots: list[Slot | None]
     #: When they run; None where that is in a later function, or at the end.
     leaf_ends: list[Place | None]
-    #: The steps, and the leaves, that are expected to have a NodeMeta.
-    special_steps: frozenset[int]
-    special_leaves: frozenset[int]
+    #: The ops, and the leaves, that are expected to have a NodeMeta.
+    ops_with_meta: frozenset[int]
+    leaves_with_meta: frozenset[int]
 
 
 @final
@@ -98,8 +98,8 @@ class Program:
     Args:
         filename: what tracebacks call it.
         lines: by line number, less one, what a line belongs to.
-        plans: those of its steps, each with the number of elements, that may turn out to take long.
-        is_careful: whether some of its nodes run as NodeTasks, so that others may look on.
+        plans: those of its ops, each with the number of elements, that may turn out to take long.
+        runs_node_task: whether some of its nodes run as NodeTasks, so that others may look on.
     """
 
     __slots__ = (
@@ -107,21 +107,21 @@ class Program:
         "_changes",
         "_is_measured",
         "filename",
-        "is_careful",
         "last_used",
         "lines",
-        "pieces",
         "plans",
         "run",
+        "runs_node_task",
+        "segments",
         "text",
     )
 
     def __init__(
         self,
         filename: str,
-        lines: list[Line | None],
+        lines: list[SourceMapEntry | None],
         plans: frozenset[tuple[Any, int]] = frozenset(),
-        is_careful: bool = False,
+        runs_node_task: bool = False,
     ) -> None:
         #: The coroutine function: of the GraphTask, a clock, a deadline, the root and its gradient. It returns the
         #: AccumulateGrads and, in reverse, their gradients.
@@ -132,9 +132,9 @@ class Program:
         self.lines = lines
         #: The larger, the later.
         self.last_used = 0
-        self.pieces: dict[types.CodeType, Piece] = {}
+        self.segments: dict[types.CodeType, Segment] = {}
         self.plans = plans
-        self.is_careful = is_careful
+        self.runs_node_task = runs_node_task
         self._changes = -1
         self._is_measured = False
 
@@ -144,7 +144,7 @@ class Program:
         return "".join(self.text)
 
     def is_measured(self) -> bool:
-        """Tell whether one of its steps has kept a thread for long, so that the engine is to measure those like it."""
+        """Tell whether one of its ops has kept a thread for long, so that the engine is to measure those like it."""
         if self._changes != watch_changes[0]:
             self._changes = watch_changes[0]
             self._is_measured = any(plan.watches(elements) for plan, elements in self.plans)

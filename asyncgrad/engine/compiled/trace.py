@@ -36,7 +36,7 @@ __all__ = [
     "MOST_NODES",
     "NodeSnapshot",
     "Slices",
-    "Step",
+    "Op",
     "Target",
     "at_once",
     "describe",
@@ -66,7 +66,7 @@ class Unsupported(Exception):
 
 
 class Target(NamedTuple):
-    """Where an edge leads: to a step or to a leaf, by number, and to which of its inputs."""
+    """Where an edge leads: to a op or to a leaf, by number, and to which of its inputs."""
 
     is_leaf: bool
     number: int
@@ -83,19 +83,18 @@ class LeafPlace(NamedTuple):
     #: Whether its gradient is accumulated, and as which results it is captured; None where no inputs are given.
     limits: tuple[bool, tuple[tuple[int, int], ...]] | None
     #: Whether a NodeTask runs it.
-    is_careful: bool
+    runs_node_task: bool
     #: How many lead there.
     edges: int
 
 
 @final
-class Step:
+class Op:
     """One node of a trace."""
 
     __slots__ = (
         "body",
-        "is_careful",
-        "is_special",
+        "has_meta",
         "is_traced",
         "key",
         "limits",
@@ -103,6 +102,7 @@ class Step:
         "name",
         "node_class",
         "runs_body",
+        "runs_node_task",
         "shape",
         "targets",
         "token",
@@ -114,32 +114,32 @@ class Step:
         self.shape = node.shape
         self.runs_body: bool = limits is None or limits[0]
         #: Whether it has a NodeMeta.
-        self.is_special = node.meta is not None
+        self.has_meta = node.meta is not None
         #: Whether it is called as it is all the same.
-        self.is_traced = self.is_special and self.runs_body and is_traced(node)
+        self.is_traced = self.has_meta and self.runs_body and is_traced(node)
         #: Whether a NodeTask runs it, which finds out for itself what hooks there are.
-        self.is_careful = self.is_special and not self.is_traced and not isinstance(node, GraphRoot)
+        self.runs_node_task = self.has_meta and not self.is_traced and not isinstance(node, GraphRoot)
         #: Of each input.
         self.metadata: tuple[InputMetadata | None, ...] = node.input_metadata
         self.key: tuple[Any, ...] = self.metadata
-        if not self.is_careful:
+        if not self.runs_node_task:
             args = CompiledArgs()
             node.compiled_args(args)
             self.key = args.structure
-        #: Set by `give_sources`; None where the step is careful, or only captures.
+        #: Set by `give_sources`; None where the op runs as a NodeTask, or only captures.
         self.body: BodySource | None = None
         self.limits = limits
         self.targets: tuple[Target | None, ...] = ()
         self.token = token_of(node)
 
     def identity(self) -> tuple[Any, ...]:
-        """Return all that makes this step what it is."""
-        return self.token[0], self.is_careful, self.key, self.limits, self.targets
+        """Return all that makes this op what it is."""
+        return self.token[0], self.runs_node_task, self.key, self.limits, self.targets
 
 
 @final
 class Trace:
-    """The steps of a backward in the order in which they run, and its leaves in that in which they are reached."""
+    """The ops of a backward in the order in which they run, and its leaves in that in which they are reached."""
 
     __slots__ = (
         "_arrived",
@@ -148,43 +148,43 @@ class Trace:
         "_leaves_after",
         "_measured",
         "input_nr",
-        "is_careful",
         "leaves",
         "length",
-        "steps",
+        "ops",
+        "runs_node_task",
     )
 
-    def __init__(self, steps: list[Step], input_nr: int) -> None:
-        self.steps = steps
+    def __init__(self, ops: list[Op], input_nr: int) -> None:
+        self.ops = ops
         self.leaves: list[LeafPlace] = []
-        #: At which input of the first step the backward begins.
+        #: At which input of the first op the backward begins.
         self.input_nr = input_nr
-        self.is_careful = False
-        #: How many steps follow each other by the first edge that leads anywhere; and the last of them.
+        self.runs_node_task = False
+        #: How many ops follow each other by the first edge that leads anywhere; and the last of them.
         self.length = 0
         self._measured = 0
-        #: By step and by leaf, the step and the edge that deliver last, in the order in which they do.
+        #: By op and by leaf, the op and the edge that deliver last, in the order in which they do.
         self._last_edges: dict[tuple[bool, int], tuple[int, int]] = {}
         self._leaves_after: dict[int, list[int]] = {}
         #: By leaf, how many edges lead there.
         self._leaf_edges: Counter[int] = Counter()
-        #: The inputs of steps that a gradient arrives at.
+        #: The inputs of ops that a gradient arrives at.
         self._arrived: set[tuple[int, int]] = set()
 
     def take_edges(self, index: int) -> None:
-        """Take note of where the edges of a step lead, now that it is known; the steps come in their order.
+        """Take note of where the edges of a op lead, now that it is known; the ops come in their order.
 
         Raises:
             Unsupported: a gradient arrives at an input that says nothing of it, or that takes none.
         """
-        step = self.steps[index]
-        self.is_careful = self.is_careful or step.is_careful
+        op = self.ops[index]
+        self.runs_node_task = self.runs_node_task or op.runs_node_task
         if index == self._measured:
-            first = next((target for target in step.targets if target is not None), None)
+            first = next((target for target in op.targets if target is not None), None)
             if first is not None and not first.is_leaf and first.number >= 0:
                 self._measured = first.number
                 self.length += 1
-        for edge, target in enumerate(step.targets):
+        for edge, target in enumerate(op.targets):
             if target is None or not target.is_wanted:
                 continue
             place = target.is_leaf, target.number
@@ -199,7 +199,7 @@ class Trace:
         place = target.number, target.input_nr
         if target.number <= index:
             raise Unsupported("an edge leads to a newer node")
-        inputs = self.steps[target.number].metadata
+        inputs = self.ops[target.number].metadata
         metadata = inputs[target.input_nr] if target.input_nr < len(inputs) else None
         if target.input_nr >= len(inputs) or (metadata is not None and metadata.was_default_constructed):
             raise Unsupported("a gradient where an output has none")
@@ -212,39 +212,39 @@ class Trace:
         for number, leaf in enumerate(leaves):
             yield 0.0
             self.leaves.append(leaf._replace(edges=self._leaf_edges[number]))
-            self.is_careful = self.is_careful or leaf.is_careful
+            self.runs_node_task = self.runs_node_task or leaf.runs_node_task
         for (is_leaf, number), (last, _) in self._last_edges.items():
             yield 0.0
             if is_leaf:
                 self._leaves_after.setdefault(last, []).append(number)
         self._arrived.clear()
 
-    def ready_after(self, step: int) -> int:
-        """Return the number of the step after which this one has got all its gradients."""
-        return self._last_edges.get((False, step), (-1, 0))[0]
+    def ready_after(self, op: int) -> int:
+        """Return the number of the op after which this one has got all its gradients."""
+        return self._last_edges.get((False, op), (-1, 0))[0]
 
-    def leaves_after(self, step: int) -> list[int]:
-        """Return the leaves that have got all their gradients after a step, in the order in which they do."""
-        return self._leaves_after.get(step, [])
+    def leaves_after(self, op: int) -> list[int]:
+        """Return the leaves that have got all their gradients after a op, in the order in which they do."""
+        return self._leaves_after.get(op, [])
 
     def token_at(self, path: tuple[int, ...]) -> tuple[Any, ...] | None:
         """Return the token of the node that a row of edges leads to from the root; None where they lead nowhere."""
-        step = self.steps[0]
+        op = self.ops[0]
         for edge in path:
-            target = step.targets[edge] if edge < len(step.targets) else None
+            target = op.targets[edge] if edge < len(op.targets) else None
             if target is None or (target.number < 0):
                 return None
             if target.is_leaf:
                 leaf = self.leaves[target.number]
-                return AccumulateGrad, leaf.shape, leaf.dtype, not leaf.is_careful
-            step = self.steps[target.number]
-        return step.token
+                return AccumulateGrad, leaf.shape, leaf.dtype, not leaf.runs_node_task
+            op = self.ops[target.number]
+        return op.token
 
     def path_to(self, index: int) -> tuple[int, ...]:
-        """Return the edges that lead from the root to a step, the first way in the order of steps."""
+        """Return the edges that lead from the root to a op, the first way in the order of ops."""
         parents: dict[int, tuple[int, int]] = {}
-        for number, step in enumerate(self.steps[:index]):
-            for edge, target in enumerate(step.targets):
+        for number, op in enumerate(self.ops[:index]):
+            for edge, target in enumerate(op.targets):
                 if target is not None and not target.is_leaf and target.number not in parents:
                     parents[target.number] = number, edge
         path: list[int] = []
@@ -254,22 +254,22 @@ class Trace:
         return tuple(reversed(path))
 
     def first_difference(self, other: Trace) -> Slices[int]:
-        """Return the number of the first step that is another one there; the last one of both if there is none."""
+        """Return the number of the first op that is another one there; the last one of both if there is none."""
         last = 0
-        for number, (step, other_step) in enumerate(zip(self.steps, other.steps, strict=False)):
+        for number, (op, other_op) in enumerate(zip(self.ops, other.ops, strict=False)):
             yield 0.0
             last = number
-            if _differ(step, other_step):
+            if _differ(op, other_op):
                 break
         return last
 
     def is_like(self, other: Trace) -> Slices[bool]:
         """Tell whether the other one is of the same structure, with the same shapes and dtypes."""
-        if (len(self.steps), len(self.leaves), self.input_nr) != (len(other.steps), len(other.leaves), other.input_nr):
+        if (len(self.ops), len(self.leaves), self.input_nr) != (len(other.ops), len(other.leaves), other.input_nr):
             return False
-        for step, other_step in zip(self.steps, other.steps, strict=True):
+        for op, other_op in zip(self.ops, other.ops, strict=True):
             yield 0.0
-            if _differ(step, other_step):
+            if _differ(op, other_op):
                 return False
         for leaf, other_leaf in zip(self.leaves, other.leaves, strict=True):
             yield 0.0
@@ -278,11 +278,11 @@ class Trace:
         return True
 
 
-def _differ(step: Step, other: Step) -> bool:
+def _differ(op: Op, other: Op) -> bool:
     try:
-        return step.identity() != other.identity()
+        return op.identity() != other.identity()
     except Exception as error:
-        add_note(error, f"in {step.name}, whose compiled_args collects what cannot be compared")
+        add_note(error, f"in {op.name}, whose compiled_args collects what cannot be compared")
         raise
 
 
@@ -307,7 +307,7 @@ class NodeSnapshot(NamedTuple):
 
     node: Node
     order: int
-    step: Step
+    op: Op
     meta: Any
     #: Of these as of a tuple that is never changed, for a change puts another one in its place.
     next_nodes: tuple[Node | None, ...]
@@ -322,7 +322,7 @@ class NodeSnapshot(NamedTuple):
         if state is not None and not state[0]:
             nodes, input_nrs = (), ()
         wanted = tuple([limits is None or (target is not None and limits.executes(target)) for target in nodes])
-        return cls(node, node.order, Step(node, state), node.meta, nodes, input_nrs, wanted)
+        return cls(node, node.order, Op(node, state), node.meta, nodes, input_nrs, wanted)
 
     def has_changed(self) -> bool:
         """Tell whether a node whose body runs has other edges now, or is watched by others."""
@@ -333,7 +333,7 @@ class NodeSnapshot(NamedTuple):
 
 
 def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Slices[tuple[Trace, list[NodeSnapshot]]]:
-    """Return the trace of a backward that starts at an input of `root`, and the nodes of its steps.
+    """Return the trace of a backward that starts at an input of `root`, and the nodes of its ops.
 
     Each node is looked at once. So the trace is one of some graph even if this one is changed between two slices.
 
@@ -345,11 +345,11 @@ def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Slices[
     for index, snapshot in enumerate(nodes):
         yield 0.0
         numbers[snapshot.node] = index
-    trace = Trace([snapshot.step for snapshot in nodes], input_nr)
+    trace = Trace([snapshot.op for snapshot in nodes], input_nr)
     places: dict[Node, int] = {}
     for index, snapshot in enumerate(nodes):
         yield 0.0
-        snapshot.step.targets = tuple(
+        snapshot.op.targets = tuple(
             [
                 None if target is None else _target(target, nr, wanted, leaves, places, numbers)
                 for target, nr, wanted in zip(snapshot.next_nodes, snapshot.input_nrs, snapshot.wanted, strict=True)
@@ -376,32 +376,32 @@ def _target(
 
 
 def give_sources(trace: Trace, nodes: list[NodeSnapshot], limits: ExecInfos | None) -> Slices[None]:
-    """Fetch the source of each step from its node.
+    """Fetch the source of each op from its node.
 
     Raises:
         Unsupported: a node has none.
     """
     arriving: dict[int, set[int]] = {}
-    for index, (step, snapshot) in enumerate(zip(trace.steps, nodes, strict=True)):
+    for index, (op, snapshot) in enumerate(zip(trace.ops, nodes, strict=True)):
         yield 0.0
-        for target in step.targets:
+        for target in op.targets:
             if target is not None and target.is_wanted and not target.is_leaf:
                 arriving.setdefault(target.number, set()).add(target.input_nr)
         inputs = arriving.pop(index, set())
-        if step.is_careful or not step.runs_body:
+        if op.runs_node_task or not op.runs_body:
             continue
         node: Any = snapshot.node
         if snapshot.has_changed():
             raise Unsupported(CHANGED_MEANWHILE)
         wanted = None
         if limits is not None:
-            wanted = [target is not None and target.is_wanted for target in step.targets]
-        if step.is_traced:
-            step.body = traced_source()
+            wanted = [target is not None and target.is_wanted for target in op.targets]
+        if op.is_traced:
+            op.body = traced_source()
         else:
-            defined = [input_nr in inputs or step.shape is not None for input_nr in range(len(step.metadata))]
-            step.body = node.body_source(wanted, defined)
-        if step.body is None:
+            defined = [input_nr in inputs or op.shape is not None for input_nr in range(len(op.metadata))]
+            op.body = node.body_source(wanted, defined)
+        if op.body is None:
             raise Unsupported(f"{node.name} cannot be compiled")
 
 

@@ -28,6 +28,7 @@ costs as much again as what it does. For `np.multiply` it reads, without the nam
 from __future__ import annotations
 
 import inspect
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,19 +81,33 @@ def generate_call(
             that where `_deferred` in `namespace` says so.
     """
     namespace = {**namespace, **_NAMES}
-    lines = [
-        f"def call({_parameters(signature, namespace)}):",
-        *(_unwrap_operands(name, tensor_names) if is_operator else _unwrap(name, tensor_names)),
-        *_compute(name, signature, tensor_names, is_operator),
-        "    _mode = _grad_mode()",
-        *(_share_memory(signature, tensor_names) if views else ()),
-        *_find_edges(name, signature, tensor_names, always_floating, is_operator),
-        *_make_node(name, signature, tensor_names),
-    ]
-    exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
-    call: Callable[..., Any] = namespace["call"]
-    call.__name__ = name
+
+    def generate() -> None:
+        lines = [
+            f"def call({_parameters(signature, namespace)}):",
+            *(_unwrap_operands(name, tensor_names) if is_operator else _unwrap(name, tensor_names)),
+            *_compute(name, signature, tensor_names, is_operator),
+            "    _mode = _grad_mode()",
+            *(_share_memory(signature, tensor_names) if views else ()),
+            *_find_edges(name, signature, tensor_names, always_floating, is_operator),
+            *_make_node(name, signature, tensor_names),
+        ]
+        exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
+        # The very function that was handed out gets the code, so that later calls go there without a detour.
+        made, namespace["call"] = namespace["call"], call
+        call.__defaults__, call.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+        call.__code__ = made.__code__
+
+    call = FunctionType(_generate_first.__code__, namespace, name)
+    namespace.update(call=call, _generate=generate)
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
+
+
+def _generate_first(*args: Any, **kwargs: Any) -> Any:
+    """Stand in for a wrapper up to its first call: to compile all of them would take longer than to import NumPy."""
+    _generate()  # type: ignore[name-defined]  # noqa: F821
+    return call(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:

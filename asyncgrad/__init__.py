@@ -1,46 +1,52 @@
 """Reverse-mode automatic differentiation on NumPy whose backward pass you can await."""
 
-from . import devices as devices
-from . import engine as engine
-from . import extend as extend
-from . import functional as functional
-from . import graph as graph
-from . import nn as nn
-from . import optim as optim
-from . import sync as sync
-from . import testing as testing
-from .backward import backward as backward
-from .backward import grad as grad
-from .checkpoint import checkpoint as checkpoint
-from .checkpoint import checkpoint_chain as checkpoint_chain
-from .checkpoint import checkpoint_sequential as checkpoint_sequential
-from .context import enable_grad as enable_grad
-from .context import is_grad_enabled as is_grad_enabled
-from .context import no_grad as no_grad
-from .context import set_grad_enabled as set_grad_enabled
-from .engine.compiled.api import compiled_autograd as compiled_autograd
-from .engine.device import default_device as default_device
-from .engine.device import device as device
-from .engine.loops import run as run
-from .function import Function as Function
-from .functional import hessian as hessian
-from .functional import hvp as hvp
-from .functional import jacobian as jacobian
-from .functional import jvp as jvp
-from .functional import value_and_grad as value_and_grad
-from .functional import vhp as vhp
-from .functional import vjp as vjp
-from .graph.anomaly import detect_anomaly as detect_anomaly
-from .once_differentiable import once_differentiable as once_differentiable
-from .scheduling import loop_budget as loop_budget
-from .scheduling import no_full_collections as no_full_collections
-from .scheduling import offload_threshold as offload_threshold
-from .scheduling import workers as workers
-from .tensor import Tensor as Tensor
-from .tensor import asarray as asarray
-from .tensor import tensor as tensor
-from .testing import gradcheck as gradcheck
-from .testing import gradgradcheck as gradgradcheck
+from typing import TYPE_CHECKING
+
+from .lazy import attach
+
+if TYPE_CHECKING:
+    from . import devices as devices
+    from . import engine as engine
+    from . import errors as errors
+    from . import extend as extend
+    from . import functional as functional
+    from . import graph as graph
+    from . import nn as nn
+    from . import optim as optim
+    from . import sync as sync
+    from . import testing as testing
+    from .backward import backward as backward
+    from .backward import grad as grad
+    from .checkpoint import checkpoint as checkpoint
+    from .checkpoint import checkpoint_chain as checkpoint_chain
+    from .checkpoint import checkpoint_sequential as checkpoint_sequential
+    from .context import enable_grad as enable_grad
+    from .context import is_grad_enabled as is_grad_enabled
+    from .context import no_grad as no_grad
+    from .context import set_grad_enabled as set_grad_enabled
+    from .engine.compiled.api import compiled_autograd as compiled_autograd
+    from .engine.device import default_device as default_device
+    from .engine.device import device as device
+    from .engine.loops import run as run
+    from .function import Function as Function
+    from .functional import hessian as hessian
+    from .functional import hvp as hvp
+    from .functional import jacobian as jacobian
+    from .functional import jvp as jvp
+    from .functional import value_and_grad as value_and_grad
+    from .functional import vhp as vhp
+    from .functional import vjp as vjp
+    from .graph.anomaly import detect_anomaly as detect_anomaly
+    from .once_differentiable import once_differentiable as once_differentiable
+    from .scheduling import loop_budget as loop_budget
+    from .scheduling import no_full_collections as no_full_collections
+    from .scheduling import offload_threshold as offload_threshold
+    from .scheduling import workers as workers
+    from .tensor import Tensor as Tensor
+    from .tensor import asarray as asarray
+    from .tensor import tensor as tensor
+    from .testing import gradcheck as gradcheck
+    from .testing import gradgradcheck as gradgradcheck
 
 __all__ = [
     "Function",
@@ -57,6 +63,7 @@ __all__ = [
     "devices",
     "enable_grad",
     "engine",
+    "errors",
     "extend",
     "functional",
     "grad",
@@ -85,3 +92,26 @@ __all__ = [
     "vjp",
     "workers",
 ]
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the package.
+    __getattr__, __dir__ = attach(
+        __name__,
+        {
+            "": ["devices", "engine", "errors", "extend", "functional", "graph", "nn", "optim", "sync", "testing"],
+            ".backward": ["backward", "grad"],
+            ".checkpoint": ["checkpoint", "checkpoint_chain", "checkpoint_sequential"],
+            ".context": ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"],
+            ".engine.compiled.api": ["compiled_autograd"],
+            ".engine.device": ["default_device", "device"],
+            ".engine.loops": ["run"],
+            ".function": ["Function"],
+            ".functional": ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"],
+            ".graph.anomaly": ["detect_anomaly"],
+            ".once_differentiable": ["once_differentiable"],
+            ".scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
+            ".tensor": ["Tensor", "asarray", "tensor"],
+            ".testing": ["gradcheck", "gradgradcheck"],
+        },
+        first=".tensor",
+    )

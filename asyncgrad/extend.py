@@ -9,3 +9,7 @@ from .ops.primitive import derivative as derivative
 from .ops.primitive import primitive as primitive
 
 __all__ = ["Device", "Edge", "Node", "Primitive", "TraceableNode", "derivative", "primitive"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -286,3 +286,7 @@ def gradgradcheck() -> None:
         >>> ag.sync.gradgradcheck(lambda x: x ** 3, x)
         True
     """
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,3 +9,7 @@ from asyncgrad.engine.device import Job as Job
 from asyncgrad.engine.device import Stream as Stream
 
 __all__ = ["Device", "Event", "Job", "Stream"]
+
+
+def __dir__() -> list[str]:
+    return __all__

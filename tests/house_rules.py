@@ -14,6 +14,7 @@ from tests.house import PACKAGE, House, Import, Source, bases_of
 #: Where each module lives: the longest name that it equals or lies under.
 LAYER_OF = {
     "asyncgrad.errors": "errors",
+    "asyncgrad.lazy": "errors",
     "asyncgrad.arguments": "ground",
     "asyncgrad.context": "ground",
     "asyncgrad.graph.values": "ground",
@@ -176,11 +177,10 @@ def numpy_in_engine(house: House, source: Source) -> list[str]:
 
 
 def import_cycles(house: House) -> list[str]:
-    """Groups of modules that import one another, each as `a -> b -> a`."""
+    """Groups of modules that import one another, for type hints too, each as `a -> b -> a`."""
     edges = {
         source.module: sorted(
-            {found.target for found in house.imports(source) if not found.typing_only and found.target in house.modules}
-            - {source.module}
+            {found.target for found in house.imports(source) if found.target in house.modules} - {source.module}
         )
         for source in house.package
     }
@@ -260,9 +260,9 @@ def door(source: Source) -> list[str]:
     imported: list[str] = []
     exported: list[str] | None = None
     line = 1
-    for statement in source.tree.body:
+    for statement in _statements_of_facade(source.tree):
         if isinstance(statement, ast.ImportFrom):
-            if statement.module == "__future__":
+            if statement.module in ("__future__", "typing", "lazy"):
                 continue
             found.extend(_aliases(source, statement))
             imported.extend(alias.asname or alias.name for alias in statement.names)
@@ -272,6 +272,42 @@ def door(source: Source) -> list[str]:
             found.append(source.at(statement, "a door holds only `from .x import y as y` and `__all__`"))
     found.extend(source.at(line, complaint) for complaint in _export_complaints(imported, exported))
     return found
+
+
+def _statements_of_facade(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a facade, those included that only a type checker reads, and without those that only run."""
+    for statement in tree.body:
+        if isinstance(statement, ast.If):
+            if _is_name(statement.test, "TYPE_CHECKING"):
+                yield from statement.body
+            elif not (isinstance(statement.test, ast.UnaryOp) and _is_name(statement.test.operand, "TYPE_CHECKING")):
+                yield statement
+        elif not (isinstance(statement, ast.FunctionDef) and statement.name == "__dir__"):
+            yield statement
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def lazy_names(source: Source) -> list[str]:
+    """A lazy facade imports at run time what it shows to a type checker: each name from the same module."""
+    shown = {
+        (alias.asname or alias.name, "" if statement.module is None else "." * statement.level + statement.module)
+        for block in source.tree.body
+        if isinstance(block, ast.If) and _is_name(block.test, "TYPE_CHECKING")
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    made = {
+        (name, home)
+        for call in ast.walk(source.tree)
+        if isinstance(call, ast.Call) and _is_name(call.func, "attach")
+        for home, names in ast.literal_eval(call.args[1]).items()
+        for name in names
+    }
+    return [source.at(1, f"{name} is imported from {home or '.'} here, and not there") for name, home in shown ^ made]
 
 
 def _aliases(source: Source, statement: ast.ImportFrom) -> Iterator[str]:

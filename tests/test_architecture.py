@@ -53,7 +53,12 @@ def test_the_engine_knows_no_numpy(source: Source):
     assert law_holds(rules.numpy_in_engine(HOUSE, source))
 
 
-def test_no_modules_import_one_another():
+@each(HOUSE.doors)
+def test_a_facade_imports_lazily_what_it_shows_to_type_checkers(source: Source):
+    assert law_holds(rules.lazy_names(source))
+
+
+def test_no_modules_import_one_another_not_even_for_type_hints():
     assert law_holds(rules.import_cycles(HOUSE))
 
 

@@ -160,7 +160,7 @@ def test_a_cycle_is_named_from_end_to_end(build: Any):
     assert cycle == "asyncgrad.context -> asyncgrad.graph.node -> asyncgrad.errors -> asyncgrad.context"
 
 
-def test_a_type_hint_closes_no_cycle(build: Any):
+def test_a_type_hint_closes_a_cycle(build: Any):
     house = build(
         MODULES
         | {
@@ -169,7 +169,23 @@ def test_a_type_hint_closes_no_cycle(build: Any):
         }
     )
 
-    assert rules.import_cycles(house) == []
+    (cycle,) = rules.import_cycles(house)
+
+    assert cycle == "asyncgrad.graph.node -> asyncgrad.graph.values -> asyncgrad.graph.node"
+
+
+def test_a_lazy_facade_that_imports_a_name_from_elsewhere_than_it_shows_is_named(build: Any):
+    house = build(
+        {
+            "asyncgrad/__init__.py": "if TYPE_CHECKING:\n    from .sync import run as run\n"
+            "__getattr__, __dir__ = attach(__name__, {'.loops': ['run']})"
+        }
+    )
+
+    assert sorted(rules.lazy_names(house["asyncgrad"])) == [
+        "asyncgrad/__init__.py:1: run is imported from .loops here, and not there",
+        "asyncgrad/__init__.py:1: run is imported from .sync here, and not there",
+    ]
 
 
 def test_an_import_inside_a_function_is_named_unless_it_may_be_missing(build: Any):

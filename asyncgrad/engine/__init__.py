@@ -1,22 +1,27 @@
 """How a graph runs. Nothing in here knows NumPy."""
 
-from .compiled.api import compiled_source as compiled_source
-from .compiled.api import compiled_stats as compiled_stats
-from .compiled.cache import CompiledStats as CompiledStats
-from .completion import warn as warn
-from .current import current_execution_order as current_execution_order
-from .current import current_graph_task as current_graph_task
-from .current import current_graph_task_id as current_graph_task_id
-from .current import queue_callback as queue_callback
-from .current import will_execute as will_execute
-from .engine import Engine as Engine
-from .exec_info import Capture as Capture
-from .exec_info import ExecInfo as ExecInfo
-from .graph_task import CPU_DEVICE as CPU_DEVICE
-from .graph_task import NO_DEVICE as NO_DEVICE
-from .graph_task import GraphTask as GraphTask
-from .workers import Statistics as Statistics
-from .workers import statistics as statistics
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from .compiled.api import compiled_source as compiled_source
+    from .compiled.api import compiled_stats as compiled_stats
+    from .compiled.cache import CompiledStats as CompiledStats
+    from .completion import warn as warn
+    from .current import current_execution_order as current_execution_order
+    from .current import current_graph_task as current_graph_task
+    from .current import current_graph_task_id as current_graph_task_id
+    from .current import queue_callback as queue_callback
+    from .current import will_execute as will_execute
+    from .engine import Engine as Engine
+    from .exec_info import Capture as Capture
+    from .exec_info import ExecInfo as ExecInfo
+    from .graph_task import CPU_DEVICE as CPU_DEVICE
+    from .graph_task import NO_DEVICE as NO_DEVICE
+    from .graph_task import GraphTask as GraphTask
+    from .workers import Statistics as Statistics
+    from .workers import statistics as statistics
 
 __all__ = [
     "CPU_DEVICE",
@@ -37,3 +42,25 @@ __all__ = [
     "warn",
     "will_execute",
 ]
+
+if not TYPE_CHECKING:
+    # A type checker that saw a `__getattr__` would take any name for one of the package.
+    __getattr__, __dir__ = attach(
+        __name__,
+        {
+            ".compiled.api": ["compiled_source", "compiled_stats"],
+            ".compiled.cache": ["CompiledStats"],
+            ".completion": ["warn"],
+            ".current": [
+                "current_execution_order",
+                "current_graph_task",
+                "current_graph_task_id",
+                "queue_callback",
+                "will_execute",
+            ],
+            ".engine": ["Engine"],
+            ".exec_info": ["Capture", "ExecInfo"],
+            ".graph_task": ["CPU_DEVICE", "GraphTask", "NO_DEVICE"],
+            ".workers": ["Statistics", "statistics"],
+        },
+    )

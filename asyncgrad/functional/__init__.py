@@ -9,3 +9,7 @@ from .products import vjp as vjp
 from .values_and_gradients import value_and_grad as value_and_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -53,3 +53,7 @@ __all__ = [
     "softplus",
     "tanh",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,3 +6,7 @@ from .optimizer import Optimizer as Optimizer
 from .sgd import SGD as SGD
 
 __all__ = ["Adam", "AdamW", "Optimizer", "SGD"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -33,3 +33,7 @@ __all__ = [
     "gradgradcheck",
     "run_with_seed",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

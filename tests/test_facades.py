@@ -1,0 +1,121 @@
+"""Facades: what `ag.<TAB>` offers, and when each name is imported."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import rlcompleter
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import asyncgrad as ag
+
+FACADES = [
+    "asyncgrad",
+    "asyncgrad.devices",
+    "asyncgrad.engine",
+    "asyncgrad.extend",
+    "asyncgrad.functional",
+    "asyncgrad.graph",
+    "asyncgrad.nn",
+    "asyncgrad.optim",
+    "asyncgrad.sync",
+    "asyncgrad.testing",
+]
+
+#: The functions of the facade that have the name of the module that they are in.
+NAMESAKES = ["backward", "checkpoint", "tensor"]
+
+
+def run_python(program: str) -> str:
+    """Run a program in a process of its own; return what it printed."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def completions(facade: ModuleType) -> list[str]:
+    """What Python's completion offers behind `facade.`, without the names that every object has."""
+    completer = rlcompleter.Completer({"facade": facade})
+    found = completer.attr_matches("facade.")
+    return [name.removeprefix("facade.").rstrip("()") for name in found if not name.startswith("facade.__")]
+
+
+@pytest.mark.parametrize("name", FACADES)
+def test_completion_offers_the_public_names_of_a_facade_and_nothing_else(name):
+    facade = importlib.import_module(name)
+
+    assert sorted(completions(facade)) == sorted(facade.__all__)
+
+
+@pytest.mark.parametrize("name", FACADES)
+def test_each_public_name_of_a_facade_can_be_imported(name):
+    facade = importlib.import_module(name)
+
+    assert [each for each in facade.__all__ if not hasattr(facade, each)] == []
+
+
+@pytest.mark.parametrize("name", ["asyncgrad", "asyncgrad.graph", "asyncgrad.engine"])
+def test_a_name_that_a_facade_has_not_is_an_attribute_error_that_names_both(name):
+    facade = importlib.import_module(name)
+
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'tensors'"):
+        facade.tensors
+
+
+def test_import_asyncgrad_alone_loads_no_other_package():
+    program = (
+        "import sys; import asyncgrad; "
+        "print(sorted({'numpy', 'asyncio', 'uvloop', 'inspect', 'asyncgrad.tensor'} & set(sys.modules)))"
+    )
+
+    assert run_python(program) == "[]"
+
+
+def test_the_first_name_that_is_used_loads_what_a_backward_needs():
+    program = (
+        "import sys; import asyncgrad as ag; ag.run; before = set(sys.modules); "
+        "x = ag.tensor(2.0, requires_grad=True); ag.run((x * x).backward()); "
+        "print(x.grad.item(), sorted(name for name in set(sys.modules) - before if name.startswith('asyncgrad')))"
+    )
+
+    assert run_python(program) == "4.0 []"
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+@pytest.mark.parametrize("before", ["", "import asyncgrad.nn", "import asyncgrad.{name}", "from asyncgrad import *"])
+def test_a_function_is_never_hidden_by_the_module_of_its_name(name, before):
+    program = f"{before.format(name=name)}\nimport asyncgrad as ag\nimport asyncgrad.{name}\nprint(callable(ag.{name}))"
+
+    assert run_python(program) == "True"
+
+
+def test_a_star_import_gives_all_public_names():
+    program = "from asyncgrad import *\nimport asyncgrad\nprint([n for n in asyncgrad.__all__ if n not in globals()])"
+
+    assert run_python(program) == "[]"
+
+
+def test_a_pickled_tensor_is_loaded_where_nothing_has_been_used_yet():
+    pickled = pickle.dumps(ag.tensor([1.0, 2.0]))
+
+    assert run_python(f"import pickle; print(pickle.loads({pickled!r}).tolist())") == "[1.0, 2.0]"
+
+
+def test_two_threads_that_use_a_name_first_at_the_same_time_get_the_same_object():
+    program = (
+        "import asyncgrad as ag, threading\n"
+        "found, start = [], threading.Barrier(2)\n"
+        "def use():\n"
+        "    start.wait()\n"
+        "    found.append(ag.tensor)\n"
+        "threads = [threading.Thread(target=use) for _ in range(2)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "print(len(found), found[0] is found[1], callable(found[0]))"
+    )
+
+    assert run_python(program) == "2 True True"

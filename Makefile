@@ -4,6 +4,7 @@
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    make test on each Python of VERSIONS that is here
 #   make bench   measure against the peers; write README's tables, its chart, and every round as JSON
+#   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
 #   make programs    random programs, held to NumPy: 25 times as many as in make test
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test
@@ -14,7 +15,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all lint types pytest schedules programs bench bench-count format clean
+.PHONY: demo test test-compiled test-all lint types pytest schedules programs bench bench-imports bench-count format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -66,6 +67,9 @@ BASE ?= HEAD~1
 
 bench-count: $(VENV)/.demo
 	$(BIN)/python -m benchmarks.count --base $(BASE)
+
+bench-imports: $(VENV)/.demo
+	$(BIN)/python -m benchmarks.imports
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -6,7 +6,6 @@ import re
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
@@ -350,9 +349,15 @@ def _open(name: str) -> Device:
     return opened  # type: ignore[no-any-return]
 
 
+def _entry_points() -> Any:
+    """Return the kinds of devices that installed packages offer."""
+    # Imported here: it takes a sixth of what all of asyncgrad takes, and few programs have such a device.
+    return import_module("importlib.metadata").entry_points(group=ENTRY_POINTS)
+
+
 def _offered(kind: str, name: str) -> Any:
     """Return the function by which an installed package opens devices of a kind."""
-    offers = {offered.value: offered for offered in entry_points(group=ENTRY_POINTS, name=kind)}
+    offers = {offered.value: offered for offered in _entry_points() if offered.name == kind}
     if not offers:
         raise _unknown(name)
     if len(offers) > 1:
@@ -368,7 +373,7 @@ def _offered(kind: str, name: str) -> Any:
 
 
 def _unknown(name: str) -> DeviceError:
-    kinds = {"cpu", "thread", *(offered.name for offered in entry_points(group=ENTRY_POINTS))}
+    kinds = {"cpu", "thread", *(offered.name for offered in _entry_points())}
     examples = ", ".join(repr(kind if kind == "cpu" else f"{kind}:0") for kind in sorted(kinds))
     return DeviceError(f"there is no device {name!r}; there are {examples}")
 

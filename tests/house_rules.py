@@ -86,7 +86,7 @@ MAKES_TASKS = {
     "asyncgrad.testing.device_contract",
     "asyncgrad.testing.schedule_loop",
 }
-STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.loops", "asyncgrad.testing.explore"}
+STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.loops", "asyncgrad.engine.shell", "asyncgrad.testing.explore"}
 
 #: Of any object: `loop.create_task` as much as `asyncio.create_task`.
 TASK_MAKERS = {

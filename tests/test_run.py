@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import threading
 
 import pytest
 
@@ -64,3 +67,79 @@ def test_run_of_a_function_is_told_to_call_it():
         ag.run(main)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"ag\.run runs a coroutine, and this is 42"):
         ag.run(42)  # type: ignore[arg-type]
+
+
+# In an interactive shell, whose loop runs already.
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+
+
+def test_run_in_a_shell_with_a_running_loop_gives_the_result_from_a_loop_in_another_thread(run, shell):
+    async def inner():
+        return asyncio.get_running_loop(), threading.get_ident()
+
+    async def main():
+        loop, thread = ag.run(inner())
+        return loop is not asyncio.get_running_loop(), thread != threading.get_ident(), loop.is_closed()
+
+    assert run(main()) == (True, True, True)
+
+
+def test_run_in_a_shell_raises_what_the_coroutine_raises(run, shell):
+    async def inner():
+        raise KeyError("this one")
+
+    async def main():
+        ag.run(inner())
+
+    with pytest.raises(KeyError, match="this one"):
+        run(main())
+
+
+def test_run_in_a_shell_sees_the_modes_of_the_context(run, shell):
+    async def inner():
+        return ag.is_grad_enabled()
+
+    async def main():
+        with ag.no_grad():
+            return ag.run(inner())
+
+    assert run(main()) is False
+
+
+def test_an_interrupt_of_run_in_a_shell_cancels_the_coroutine_and_comes_out_after_its_end(run, shell):
+    began, ended = threading.Event(), threading.Event()
+
+    async def inner():
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def interrupt(shell_thread):
+        began.wait()
+        signal.pthread_kill(shell_thread, signal.SIGINT)
+        # Python does not see one that comes right before that thread begins to wait.
+        while not ended.wait(1.0):
+            signal.pthread_kill(shell_thread, signal.SIGINT)
+
+    async def main():
+        interrupting = threading.Thread(target=interrupt, args=(threading.get_ident(),))
+        interrupting.start()
+        try:
+            ag.run(inner())
+        except KeyboardInterrupt:
+            return ended.is_set()
+        finally:
+            interrupting.join()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with asyncio.Runner() as runner:
+            assert runner.get_loop().run_until_complete(main())
+    finally:
+        signal.signal(signal.SIGINT, before)

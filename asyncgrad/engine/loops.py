@@ -18,6 +18,7 @@ from ..arguments import truth
 from ..context import BLOCKING, LOOP_BELOW, LoopBelow
 from ..errors import ArgumentTypeError, BlockingError, GraphError
 from ..scheduling import CLOCK, LOOP_BUDGET
+from .shell import is_interactive, run_in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -73,12 +74,15 @@ def loop_thread() -> int | None:
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     """Run a coroutine on uvloop where it is installed, else on asyncio; return its result.
 
+    Where an interactive shell runs an event loop already, as a notebook and `python -m asyncio` do, the coroutine runs
+    on a loop in another thread, and the shell waits for its end. (There `await main()` does without.)
+
     Args:
         main: the coroutine.
         debug: asyncio's debug mode; None leaves asyncio's own default.
 
     Raises:
-        BlockingError: an event loop is already running in this thread.
+        BlockingError: an event loop is already running in this thread, and no user types what runs.
         TypeError: `main` is no coroutine.
 
     Example:
@@ -91,7 +95,8 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     if not isinstance(main, Coroutine):
         hint = ": call it, as in ag.run(main())" if callable(main) else ""
         raise TypeError(f"ag.run runs a coroutine, and this is {main!r}{hint}")
-    if loop_is_running():
+    is_beside = loop_is_running()
+    if is_beside and not is_interactive():
         main.close()
         name = getattr(main, "__name__", "main")
         raise BlockingError(
@@ -109,6 +114,8 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         import uvloop
 
         factory = uvloop.new_event_loop
+    if is_beside:
+        return run_in_a_thread(main, debug, factory)
     with asyncio.Runner(debug=debug, loop_factory=factory) as runner:
         return runner.run(main)
 

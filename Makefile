@@ -3,7 +3,7 @@
 #   make test    lint, types, tests, doctests
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    make test on each Python of VERSIONS that is here
-#   make bench   measure against the peers; write README's tables, its chart, and every round as JSON
+#   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
 #   make programs    random programs, held to NumPy: 25 times as many as in make test

@@ -102,7 +102,7 @@ class CheckpointedStack(ModelBenchmark):
 
     title = "64 layers, {}"
     section = (
-        "Forward and backward of 64 layers, each checkpointed ([docs/memory.md](docs/memory.md) says what that saves). "
+        "Forward and backward of 64 layers, each checkpointed ([memory.md](memory.md) says what that saves). "
         "PyTorch, which has no checkpoints under a budget, checkpoints each layer in the last row."
     )
     params = (tuple(peer for peer in PEERS if peer in ("asyncgrad", "torch", "floor")), KINDS)

@@ -1,10 +1,10 @@
 """The command line: which benchmarks, how many rounds, and where the figures go.
 
 python -m benchmarks chain lstm --rounds 5     measure two topics, print their table
-python -m benchmarks --write                   measure all; write results.json, the chart, and README's tables
+python -m benchmarks --write                   measure all; write results.json, the chart, and the pages' tables
 python -m benchmarks lstm --write              measure one anew, and leave the other rows as they were recorded
 python -m benchmarks --from FILE               print the table of a record, and measure nothing
-python -m benchmarks --from FILE --write       write the chart and README's tables from it
+python -m benchmarks --from FILE --write       write the chart and the pages' tables from it
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ TOPICS = (
 )
 
 
-#: Where README.md is, and what `--write` writes beside it, by the path that README links to.
+#: The project, and what `--write` writes in it.
 ROOT = Path(__file__).parent.parent
-README, RAW, CHART = "README.md", "benchmarks/results.json", "benchmarks/results.svg"
+RAW, CHART = "benchmarks/results.json", "benchmarks/results.svg"
+#: The pages that show the record, each with what it shows, and where the project is from there.
+PAGES = {"README.md": (report.summary, ""), "docs/performance.md": (report.block, "../")}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -50,7 +52,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the seconds of every round there")
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on while measuring")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="read a record, measure nothing")
-    parser.add_argument("--write", action="store_true", help=f"write {RAW}, {CHART} and the tables of {README}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write {RAW}, {CHART} and the tables of {' and '.join(PAGES)}"
+    )
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in TOPICS]:
         parser.error(f"no benchmark is called {unknown[0]!r}: there are {', '.join(TOPICS)}")
@@ -89,22 +93,27 @@ def measured(names: Sequence[str], rounds: int, *, collect: bool) -> Record:
 
 
 def write(record: Record, root: Path) -> None:
-    """Write the record, the chart and README's tables; nothing if README has no place for them."""
-    text = _readme(report.block(record, CHART, RAW), root)
+    """Write the record, the chart and the pages' tables; nothing if a page has no place for them."""
+    texts = _pages(record, root)
     drawn = chart.draw(record.results)
     (root / RAW).write_text(record.text(), encoding="utf-8")
     (root / CHART).write_text(drawn, encoding="utf-8")
-    (root / README).write_text(text, encoding="utf-8")
+    for page, text in texts.items():
+        page.write_text(text, encoding="utf-8")
 
 
-def _readme(block: str, root: Path) -> str:
-    """Return README's text with a block in the place that is for it."""
-    readme = root / README
-    try:
-        text = readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UnusableRecordError(f"{readme} cannot be read: {error.strerror}") from error
-    return report.replaced(text, block, readme)
+def _pages(record: Record | None, root: Path) -> dict[Path, str]:
+    """Return the text of each page, with what it shows of a record in the place that is for it; None shows nothing."""
+    texts = {}
+    for name, (shown, up) in PAGES.items():
+        page = root / name
+        try:
+            text = page.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UnusableRecordError(f"{page} cannot be read: {error.strerror}") from error
+        block = "" if record is None else shown(record, up + CHART, up + RAW)
+        texts[page] = report.replaced(text, block, page)
+    return texts
 
 
 def _recorded(options: argparse.Namespace) -> Record | None:
@@ -114,7 +123,7 @@ def _recorded(options: argparse.Namespace) -> Record | None:
     before = Record.read(ROOT / RAW) if options.names else None
     if before is not None:
         before.merged(Record(_machine(collect=options.gc)))
-    _readme("", ROOT)
+    _pages(None, ROOT)
     return before
 
 

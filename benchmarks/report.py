@@ -1,4 +1,4 @@
-"""The report: what README.md shows of a record, between two markers that are comments in Markdown."""
+"""The report: what the pages show of a record, between two markers that are comments in Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .chart import CAPTION
 from .record import Record, UnusableRecordError
 from .runner import Result, table
 
-__all__ = ["BEGIN", "END", "block", "printed", "replaced", "sections"]
+__all__ = ["BEGIN", "END", "block", "printed", "replaced", "sections", "summary"]
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -23,6 +23,16 @@ CALLED = {
 }
 
 
+#: The rows of the small table: the cost of a node, a step of each model, and many models.
+SUMMARY = (
+    "chain of 4,000 nodes, size 16: backward",
+    "MLP, batch 64, 4 layers of 128: step",
+    "transformer block, d 64, T 32, batch 8, 4 heads: step",
+    "LSTM, 100 steps, hidden 32, batch 16: step",
+    "1,000 small models: backward",
+)
+
+
 def sections(results: list[Result]) -> dict[str, list[Result]]:
     """Return the results by what stands above their table, in the order in which each section first appears."""
     found: dict[str, list[Result]] = {}
@@ -31,17 +41,32 @@ def sections(results: list[Result]) -> dict[str, list[Result]]:
     return found
 
 
-def block(record: Record, chart: str, raw: str) -> str:
-    """Return the chart, the tables, and what they were measured on, as Markdown between the markers.
+def summary(record: Record, chart: str, raw: str) -> str:
+    """Return the chart, and a few rows that say most, as Markdown between the markers.
 
     Args:
         record: what was measured.
-        chart: where the chart lies, as README links to it.
+        chart: where the chart lies, as the page links to it.
         raw: where the record lies, likewise.
     """
-    begin = f"{BEGIN}\n<!-- Written by `make bench` from {raw}: change nothing here by hand. -->"
+    rows = [result for result in record.results if result.name in SUMMARY] or record.results[:5]
+    return "\n\n".join([_begin(raw), f"![{CAPTION}]({chart})", table(rows), END])
+
+
+def block(record: Record, chart: str, raw: str) -> str:
+    """Return the chart, all tables, and what they were measured on, as Markdown between the markers.
+
+    Args:
+        record: what was measured.
+        chart: where the chart lies, as the page links to it.
+        raw: where the record lies, likewise.
+    """
     picture = f"![{CAPTION}]({chart})"
-    return "\n\n".join([begin, picture, *_tables(record), _measured_on(record, raw), END])
+    return "\n\n".join([_begin(raw), picture, *_tables(record), _measured_on(record, raw), END])
+
+
+def _begin(raw: str) -> str:
+    return f"{BEGIN}\n<!-- Written by `make bench` from {raw}: change nothing here by hand. -->"
 
 
 def printed(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""What README says of speed is what was measured: record, tables and chart are one another's."""
+"""What the pages say of speed is what was measured: record, tables and chart are one another's."""
 
 from __future__ import annotations
 
@@ -45,11 +45,20 @@ def record() -> Record:
     )
 
 
+def test_the_small_table_has_the_rows_that_say_most():
+    shown = report.summary(Record.read(ROOT / command.RAW), command.CHART, command.RAW)
+
+    assert [name for name in report.SUMMARY if f"| {name} " not in shown] == []
+    assert shown.count("\n| ") == len(report.SUMMARY) + 2
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a README, in place of this one."""
+    """A project with the pages that show the record, in place of this one."""
     (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "README.md").write_text(f"before\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n")
+    (tmp_path / "docs").mkdir()
+    for page in command.PAGES:
+        (tmp_path / page).write_text(f"before\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n")
     monkeypatch.setattr(command, "ROOT", tmp_path)
     return tmp_path
 
@@ -61,11 +70,13 @@ def numbers_in(svg: str) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text is not None and not name.startswith("text_")}
 
 
-def test_readme_and_chart_show_the_record_and_nothing_else():
+def test_pages_and_chart_show_the_record_and_nothing_else():
     record = Record.read(ROOT / command.RAW)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
-    assert report.replaced(readme, report.block(record, command.CHART, command.RAW), ROOT / "README.md") == readme
+    for name, (shown, up) in command.PAGES.items():
+        page = (ROOT / name).read_text(encoding="utf-8")
+        block = shown(record, up + command.CHART, up + command.RAW)
+        assert report.replaced(page, block, ROOT / name) == page
     shown = {
         chart.name_of(group, bar): f"{ratio:.2f}"
         for group in chart.groups(record.results)
@@ -167,7 +178,7 @@ def test_a_record_says_that_the_garbage_collector_was_on(monkeypatch: pytest.Mon
 
 
 @needs_matplotlib
-def test_write_measures_and_fills_readme_record_and_chart(root: Path, monkeypatch: pytest.MonkeyPatch):
+def test_write_measures_and_fills_pages_record_and_chart(root: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torch")  # what the chart compares with
     monkeypatch.setattr(chain, "ITERATIONS", 2)
     monkeypatch.setattr(runner, "SAMPLE_SECONDS", 0.0)
@@ -177,9 +188,10 @@ def test_write_measures_and_fills_readme_record_and_chart(root: Path, monkeypatc
     assert command.main(["--write", "--rounds", "2"]) == 0
 
     record = Record.read(root / command.RAW)
-    readme = (root / "README.md").read_text()
     assert [len(one.seconds["asyncgrad"]) for one in record.results] == [2] * 6
-    assert readme == f"before\n\n{report.block(record, command.CHART, command.RAW)}\n\nafter\n"
+    for name, (shown, up) in command.PAGES.items():
+        block = shown(record, up + command.CHART, up + command.RAW)
+        assert (root / name).read_text() == f"before\n\n{block}\n\nafter\n"
     assert len(numbers_in((root / command.CHART).read_text())) == sum(
         len(group.bars) for group in chart.groups(record.results)
     )
@@ -195,7 +207,7 @@ def test_write_from_a_record_measures_nothing(
     assert command.main(["--from", str(root / "raw.json"), "--write"]) == 0
 
     assert capsys.readouterr().out.startswith(runner.table(record.results[:4]))
-    assert report.block(record, command.CHART, command.RAW) in (root / "README.md").read_text()
+    assert report.summary(record, command.CHART, command.RAW) in (root / "README.md").read_text()
     assert (root / command.RAW).read_text(encoding="utf-8") == record.text()
 
 
@@ -211,7 +223,7 @@ def test_writing_one_topic_leaves_the_rows_of_the_others(root: Path, record: Rec
 
     results = Record.read(root / command.RAW).results
     assert results == [*record.results[:3], anew, record.results[4]]
-    assert "Medians of 1 to 2 rounds" in (root / "README.md").read_text()
+    assert "Medians of 1 to 2 rounds" in (root / "docs/performance.md").read_text()
 
 
 @pytest.mark.parametrize("options", [["--write", "mlp"], ["--write"]], ids=["other machine", "no markers"])

@@ -116,7 +116,7 @@ class FastPath:
             if outputs is None:
                 continue
             # Where all gradients are of the shape and dtype of the node's own, nodes are compared with one another.
-            shape, dtype = (node.shape, node.dtype) if plan.keeps_kind else _NOTHING
+            shape, dtype = (node.shape, node.dtype) if plan.keeps_spec else _NOTHING
             edges = zip(node.next_nodes, node.input_nrs, outputs)  # noqa: B905
             try:
                 for consumer, nr, grad in edges:

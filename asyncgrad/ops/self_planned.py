@@ -23,7 +23,7 @@ class SelfPlannedNode(TraceableNode):
     #: What the engine runs a plain node by: the class itself.
     plan: ClassVar[type[SelfPlannedNode]]
     #: Whether all gradients are known to have the shape and dtype of the one that comes in.
-    keeps_kind = False
+    keeps_spec = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

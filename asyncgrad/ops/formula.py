@@ -8,9 +8,9 @@ A formula is an expression where its result is made of all that was recorded, ea
 which it was recorded. Otherwise the source would leave something out, or compute it twice. A formula that decides by a
 symbol, iterates over one, or writes into one, is no expression, and is called.
 
-One decision is known: `x is None`, which no object can record. The formula is called again with None in the place of
-each parameter that may be None, and the two expressions become one with a condition. Identity with anything else goes
-unseen: a formula of asyncgrad's own must not ask for it.
+No symbol can record `x is None`. So the formula is called again with None in the place of each parameter that may be
+None, and where the two expressions differ they become one with a condition. Identity with anything else goes unseen.
+asyncgrad's own formulas do not ask for it; others are never called with symbols.
 
 Where a formula calls the wrapper of a primitive, which looks for tensors among its arguments, the expression calls the
 bare function: an expression is for arrays.
@@ -164,28 +164,20 @@ class Expression:
 
 
 def as_expression(formula: Callable[..., Any], may_be_none: Collection[int] = ()) -> Expression | None:
-    """Return a formula as an expression; None where it is more than that.
-
-    Others may see that a formula is called. So of those that are not asyncgrad's own, only the ones that name nothing
-    but their parameters are called with symbols: nothing can be seen of that.
+    """Return a formula of asyncgrad's own as an expression; None where it is more than that, or somebody else's.
 
     Args:
         formula: the function.
         may_be_none: the numbers of the parameters that may be None; the incoming gradient is number 0.
     """
-    if not isinstance(formula, FunctionType):
+    if not isinstance(formula, FunctionType) or not str(formula.__module__).startswith("asyncgrad."):
         return None
     code = formula.__code__
-    is_own = formula.__module__.startswith("asyncgrad.")
-    # What a symbol raises must reach the caller.
-    catches = bool(code.co_exceptiontable)
-    if catches or code.co_kwonlyargcount or code.co_flags & _NO_FORMULA:
-        return None
-    if not is_own and (code.co_names or code.co_freevars):
+    # What a symbol raises must reach the caller: the exception table says whether the formula catches anything.
+    if code.co_exceptiontable or code.co_kwonlyargcount or code.co_flags & _NO_FORMULA:
         return None
     try:
-        tree = _recorded(formula, None)
-        return Expression(_with_choice(formula, tree, may_be_none))
+        return Expression(_with_choice(formula, _recorded(formula, None), may_be_none))
     except Exception:  # whatever the formula raises when it meets a symbol
         return None
 
@@ -205,7 +197,7 @@ def _with_choice(formula: FunctionType, tree: Tree, may_be_none: Collection[int]
         except NotAnExpressionError:
             raise
         except Exception:
-            # So does every call with None there.
+            # So does a call with None, which needs no expression.
             continue
         if written(if_none) == written(_replaced(tree, number)):
             continue

@@ -17,7 +17,7 @@ from .axes import array_like, axis_index
 from .dispatch import write
 from .indexing import part
 from .primitive import RULES
-from .self_planned import SelfPlannedNode
+from .handwritten_node import HandwrittenNode
 from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
 from .splitting import cut
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 @final
-class JoinNode(SelfPlannedNode):
+class JoinNode(HandwrittenNode):
     """The backward of a concatenation or a stack: each array gets its own piece of the gradient.
 
     A node of its own and no primitive, since it takes any number of arrays. It saves nothing but lengths.

@@ -29,7 +29,7 @@ class PrimitiveNode(TraceableNode):
 
     __slots__ = ("plan", "saved")
 
-    # The generated driver sets all slots itself: to be handed their values would cost a call.
+    # The generated wrapper sets all slots itself: to be handed their values would cost a call.
     __init__ = object.__init__
 
     plan: Plan

@@ -146,18 +146,6 @@ class FastPath:
         self.node = None
         return Stop.DRAINED
 
-    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Never called: no node has a turn on this path."""
-        raise AssertionError(f"{node.name} had no turn")
-
-    def suspended(self) -> None:
-        """Never called: nothing suspends on this path."""
-        raise AssertionError("nothing suspends on the fast path")
-
-    def discount(self, node: Node) -> None:
-        """Never called: no node has a turn on this path."""
-        raise AssertionError(f"{node.name} had no turn")
-
     def _deliver(
         self,
         node: Node,

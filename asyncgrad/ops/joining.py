@@ -15,9 +15,9 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers
 from .axes import array_like, axis_index
 from .dispatch import write
+from .handwritten_node import HandwrittenNode
 from .indexing import part
 from .primitive import RULES
-from .handwritten_node import HandwrittenNode
 from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
 from .splitting import cut
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from ..graph.cost import size_of
 from ..graph.lowering import BodySource, Spec
 
 if TYPE_CHECKING:
+    from ..graph.node_like import NodeLike
     from .formula import Expression
     from .plan import Plan
-    from .primitive_node import PrimitiveNode
 
 __all__ = ["lower"]
 
@@ -24,17 +24,18 @@ __all__ = ["lower"]
 SURELY_SHORT = 4096
 
 
-def lower(node: PrimitiveNode, wanted: Sequence[bool] | None) -> BodySource | None:
+def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySource | None:
     """Return the body of a node: its formulas as expressions where they are that, else calls of them.
 
     Args:
-        node: the node.
+        plan: the node's.
+        node: that of a call of a primitive.
         wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
 
     Returns:
         The body; None where the engine is to run the node.
     """
-    plan, shape = node.plan, node.shape
+    shape = node.shape
     if node.meta is not None or shape is None:
         return None
     names = [f"$s{index}" for index in range(len(plan.slots))]
@@ -68,7 +69,7 @@ def lower(node: PrimitiveNode, wanted: Sequence[bool] | None) -> BodySource | No
         len(names) + plan.conjugates,
         True,
         is_short,
-        plan.could_be_heavy(elements, _saved_specs(node, range(len(plan.slots)))),
+        plan.could_be_heavy(elements, _saved_specs(plan, node)),
         plan.heavy_where("$g", names, "$size_of"),
         None if elements < SURELY_SHORT and plan.is_ours else plan,
     )
@@ -99,11 +100,10 @@ def _check(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
     return (f"if $node.saved.__class__ is not tuple or {' or '.join(changed)}: $node.check_versions()",)
 
 
-def _saved_specs(node: PrimitiveNode, indices: Iterable[int]) -> dict[int, Spec | None]:
+def _saved_specs(plan: Plan, node: NodeLike) -> dict[int, Spec | None]:
     """Return shape and dtype of what was saved, as far as other nodes' shapes and dtypes settle them."""
     found: dict[int, Spec | None] = {}
-    for index in indices:
-        slot = node.plan.slots[index]
+    for index, slot in enumerate(plan.slots):
         found[index] = None
         if not slot.is_tensor:
             continue
@@ -111,7 +111,7 @@ def _saved_specs(node: PrimitiveNode, indices: Iterable[int]) -> dict[int, Spec 
             assert node.shape is not None
             found[index] = (node.shape, node.dtype)
             continue
-        edge = node.plan.primitive.tensor_names.index(slot.owner)
+        edge = plan.primitive.tensor_names.index(slot.owner)
         target = node.next_nodes[edge]
         if target is not None:
             metadata = target.input_metadata[node.input_nrs[edge]]

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
@@ -46,10 +46,29 @@ from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, keeps_dtype
 
-if TYPE_CHECKING:
-    from .primitive import Primitive
+__all__ = ["Formula", "Plan", "PrimitiveLike", "Slot"]
 
-__all__ = ["Plan", "Slot"]
+
+class Formula(NamedTuple):
+    """One derivative formula and the names of what it needs besides the incoming gradient."""
+
+    function: Callable[..., Any]
+    needs: tuple[str, ...]
+
+
+class PrimitiveLike(Protocol):
+    """What a plan asks of its primitive; see `Primitive` for what each attribute is."""
+
+    function: Callable[..., Any]
+    name: str
+    node_name: str
+    parameters: tuple[str, ...]
+    tensor_names: tuple[str, ...]
+    formulas: dict[str, Formula]
+    superlinear: bool
+
+    def slot_key(self, need: str) -> tuple[str, str | None]:
+        """Return (argument or `out`, attribute) of what a formula names."""
 
 
 class Slot(NamedTuple):
@@ -103,7 +122,7 @@ class Plan:
     )
 
     def __init__(
-        self, primitive: Primitive, requires: int, tracked: int, conjugates: bool, is_cast: bool = False
+        self, primitive: PrimitiveLike, requires: int, tracked: int, conjugates: bool, is_cast: bool = False
     ) -> None:
         self.primitive = primitive
         #: Whether the result is complex. A formula multiplies by the derivative; PyTorch's convention (descent

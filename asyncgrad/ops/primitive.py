@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -28,23 +28,16 @@ from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
 from ..graph.values import result_array
-from .plan import Plan
+from .plan import Formula, Plan
 from .primitive_node import next_class
 from .recording import generate_call
 
-__all__ = ["RULES", "Formula", "Primitive", "derivative", "differentiable", "primitive"]
+__all__ = ["RULES", "Primitive", "derivative", "differentiable", "primitive"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What runs when a NumPy function is called on a Tensor: its primitive, or a function built on others.
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
-
-
-class Formula(NamedTuple):
-    """One derivative formula and the names of what it needs besides the incoming gradient."""
-
-    function: Callable[..., Any]
-    needs: tuple[str, ...]
 
 
 @final

@@ -238,7 +238,7 @@ class PrimitiveNode(TraceableNode):
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the formulas of the plan, written into one another where they are expressions."""
-        return lower(self, wanted)
+        return lower(self.plan, self, wanted)
 
     def release_variables(self) -> None:
         """Let go of saved tensors; a node that saved none can run again."""

@@ -100,12 +100,8 @@ def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) ->
 
 @derivative(mean_, "a")
 def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
-    return spread(g / _divisor(a_shape, axis), a_shape, axis, keepdims)
-
-
-def _divisor(shape: tuple[int, ...], axis: Any) -> int:
-    """Return how many elements a mean is over; 1 where there are none, for then none gets a gradient."""
-    return reduced_count(shape, axis) or 1
+    # There is no element to give a gradient to where there is none to count.
+    return spread(g / reduced_count(a_shape, axis, 1), a_shape, axis, keepdims)
 
 
 _mean = mean_.call

@@ -19,7 +19,6 @@
     ├── RequiresGradError(RuntimeError)     requires_grad where it cannot be, or is missing
     ├── DeviceError(RuntimeError)           devices mixed, unknown or dead
     │   └── HazardError                     streams that use an array at the same time
-    ├── MissingExtraError(ImportError)      an optional package that is not installed
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
     ├── DeadlockError(RuntimeError)         tasks wait for one another, or for what nobody will do
@@ -53,7 +52,6 @@ __all__ = [
     "InvalidGradientError",
     "InvalidRootError",
     "MissingDerivativeError",
-    "MissingExtraError",
     "ReleasedGraphError",
     "RequiresGradError",
     "StoreError",
@@ -128,10 +126,6 @@ class DeviceError(AsyncgradError, RuntimeError):
 
 class HazardError(DeviceError):
     """An array was used on a stream while another stream may still be using it, with no event between them."""
-
-
-class MissingExtraError(AsyncgradError, ImportError):
-    """Something was asked for that takes an optional package; says how to install it."""
 
 
 class MissingDerivativeError(AsyncgradError, TypeError):

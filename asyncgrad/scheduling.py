@@ -11,15 +11,13 @@ import os
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
-from .arguments import truth
 from .context import Mode
-from .errors import ArgumentError, MissingExtraError
+from .errors import ArgumentError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -47,14 +45,12 @@ class Quota:
 
     Args:
         limit: how many; 0 for none.
-        bound_blas: whether BLAS is to use fewer threads of its own while several bodies run.
     """
 
-    __slots__ = ("bound_blas", "limit", "running", "waiting")
+    __slots__ = ("limit", "running", "waiting")
 
-    def __init__(self, limit: int, bound_blas: bool = False) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.bound_blas = bound_blas
         self.running = 0
         #: A heap of (priority, arrival, job).
         self.waiting: list[tuple[tuple[int, int], int, Any]] = []
@@ -141,17 +137,13 @@ class workers(_Setting):
 
     Any number of workers gives the same bits. That is why BLAS is left alone, whose sums depend on how many threads
     it uses by itself. OpenBLAS, which NumPy's wheels have, lets products that come at a time take turns, each on all
-    of its threads. `bound_blas=True` shares its threads out to the bodies that run at a time, which may be faster or
-    slower, and gives up the bits.
+    of its threads.
 
     Args:
         n: how many.
-        bound_blas: whether BLAS is to use fewer threads of its own while several bodies run. It holds for the whole
-            process as long as such a body runs, and takes the extra `asyncgrad[blas]`.
 
     Raises:
         ArgumentError: it is negative, or no whole number.
-        MissingExtraError: BLAS is to be bounded, and the extra is not installed.
 
     Example:
         >>> import asyncgrad as ag
@@ -165,12 +157,8 @@ class workers(_Setting):
     __slots__ = ()
     _variable = WORKERS
 
-    def __init__(self, n: int, *, bound_blas: bool = False) -> None:
-        limit = _number(n, "the n of ag.workers(n)", int)
-        bound_blas = truth(bound_blas, "bound_blas")
-        if bound_blas and find_spec("threadpoolctl") is None:
-            raise MissingExtraError("ag.workers(n, bound_blas=True) needs threadpoolctl: pip install asyncgrad[blas]")
-        super().__init__(Quota(limit, bound_blas))
+    def __init__(self, n: int) -> None:
+        super().__init__(Quota(_number(n, "the n of ag.workers(n)", int)))
 
 
 @final

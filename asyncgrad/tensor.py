@@ -701,7 +701,7 @@ class Tensor(TensorBase):
     # Operators.
 
     # Made by a function each, since they differ in nothing but what they call, and cost no more so. The first few are
-    # the drivers of primitives themselves, since they are called most.
+    # the wrappers of primitives themselves, since they are called most.
 
     __add__ = add.operator(deferred)
     __radd__ = reflected_operator_of(add.call)

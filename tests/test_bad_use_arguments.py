@@ -181,11 +181,6 @@ def test_what_only_has_a_truth_value_is_refused_for_one(name, call, wrong):
         call(wrong)
 
 
-def test_whether_blas_is_bounded_is_a_truth_value():
-    with refused(ArgumentTypeError, TypeError, "bound_blas", "True or False", "str 'false'"):
-        ag.workers(1, bound_blas="false")  # type: ignore[arg-type]
-
-
 def test_a_batch_of_gradients_is_asked_for_by_a_truth_value():
     with refused(ArgumentTypeError, TypeError, "is_grads_batched", "True or False", "str 'false'"):
         run_grad(grad_outputs=np.ones(3), is_grads_batched="false")
@@ -227,7 +222,7 @@ def test_every_truth_value_of_a_public_function_is_tested_or_is_numpys_or_the_en
     of_numpy = {"copy", "keepdims", "stable", "subok"}
     of_the_engine = {"accumulate", "exit_on_error", "is_volatile", "keep_graph"}
 
-    assert public_flags() - set(FLAGS) - of_numpy - of_the_engine == {"bound_blas", "is_grads_batched", "needed"}
+    assert public_flags() - set(FLAGS) - of_numpy - of_the_engine == {"is_grads_batched", "needed"}
 
 
 # Functions.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.errors import ArgumentError, MissingExtraError
+from asyncgrad.errors import ArgumentError
 from asyncgrad.scheduling import LOOP_BUDGET, OFFLOAD_THRESHOLD, WORKERS
 from tests.engine.bodies import node_by_node
 
@@ -127,13 +127,6 @@ def test_a_wrong_environment_variable_is_named(name):
 
     assert f"the environment variable {name} is 'lots': give a" in shown.stderr
     assert shown.returncode != 0
-
-
-def test_bounding_blas_takes_an_extra(monkeypatch):
-    monkeypatch.setattr("asyncgrad.scheduling.find_spec", lambda name: None)
-
-    with pytest.raises(MissingExtraError, match=r"pip install asyncgrad\[blas\]"):
-        ag.workers(2, bound_blas=True)
 
 
 WATCHING = """

@@ -15,7 +15,7 @@ from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
 from ..scheduling import CLOCK, LOOP_BUDGET
 from .device import device_here, is_elsewhere
-from .executor import NodeTurn, Stop
+from .executor import NodeTurn, Stop, TurnExecutor
 from .loops import NESTED_ON_ONE_STACK, loop_is_running, on_a_new_stack, run_apart, running_loop, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_note
@@ -128,7 +128,8 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
         outputs = _run_away(node_task)
     else:
         outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
-    graph_task.executor.end_turn(node, outputs)
+    executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
+    executor.end_turn(node, outputs)
     return True
 
 

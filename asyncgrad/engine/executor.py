@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from ..scheduling import Clock
 
-__all__ = ["Executor", "NodeTurn", "Stop"]
+__all__ = ["Executor", "NodeTurn", "Stop", "TurnExecutor"]
 
 
 class Stop(enum.Enum):
@@ -28,7 +28,8 @@ class Stop(enum.Enum):
 class NodeTurn(NamedTuple):
     """A node that needs more than a plain call, and the gradients that have arrived at its inputs.
 
-    The driver runs it as a NodeTask, and tells the executor by `end_turn` what it gave.
+    The driver runs it as a NodeTask, and tells the executor of the task by `end_turn` what it gave: the one that gave
+    the turn, or the one that has taken over from it. Both are TurnExecutors.
     """
 
     node: Node
@@ -53,15 +54,6 @@ class Executor(Protocol):
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop | NodeTurn:
         """Run ready nodes until none is ready, `clock` passes `deadline`, or one needs more than a plain call."""
 
-    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Take what a node in its turn gave: its gradients, or None where its body did not run."""
-
-    def suspended(self) -> None:
-        """Note that a NodeTask has suspended, so that further nodes may run beside it."""
-
-    def discount(self, node: Node) -> None:
-        """Count a node as no longer running, since after a failure nobody collects it."""
-
     def recheck(self) -> None:
         """Look again at what others may have changed while the event loop ran them."""
 
@@ -74,3 +66,16 @@ class Executor(Protocol):
 
     def clear(self) -> None:
         """Let go of all gradients under way, since the backward has failed; what runs is still counted."""
+
+
+class TurnExecutor(Executor, Protocol):
+    """An executor whose `run` may return a NodeTurn."""
+
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
+        """Take what a node in its turn gave: its gradients, or None where its body did not run."""
+
+    def suspended(self) -> None:
+        """Note that a NodeTask has suspended, so that further nodes may run beside it."""
+
+    def discount(self, node: Node) -> None:
+        """Count a node as no longer running, since after a failure nobody collects it."""

@@ -116,7 +116,7 @@ class FastPath:
             if outputs is None:
                 continue
             # Where all gradients are of the shape and dtype of the node's own, nodes are compared with one another.
-            shape, dtype = (node.shape, node.dtype) if plan.keeps_kind else _NOTHING
+            shape, dtype = (node.shape, node.dtype) if plan.keeps_spec else _NOTHING
             edges = zip(node.next_nodes, node.input_nrs, outputs)  # noqa: B905
             try:
                 for consumer, nr, grad in edges:
@@ -145,18 +145,6 @@ class FastPath:
                 return self._spend(node, newest, arrived)
         self.node = None
         return Stop.DRAINED
-
-    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Never called: no node has a turn on this path."""
-        raise AssertionError(f"{node.name} had no turn")
-
-    def suspended(self) -> None:
-        """Never called: nothing suspends on this path."""
-        raise AssertionError("nothing suspends on the fast path")
-
-    def discount(self, node: Node) -> None:
-        """Never called: no node has a turn on this path."""
-        raise AssertionError(f"{node.name} had no turn")
 
     def _deliver(
         self,

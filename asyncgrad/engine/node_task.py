@@ -15,7 +15,7 @@ from ..graph import values
 from ..graph.anomaly import check_nan
 from ..graph.grad_journal import change_grad
 from ..graph.leaf import AccumulateGrad
-from ..graph.metadata import conform
+from ..graph.metadata import conform, no_tuple_error
 from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.tensor_base import TensorBase
@@ -172,10 +172,7 @@ class NodeTask:
         if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
             outputs = run_apart(outputs) if _blocks() else await outputs
         if not isinstance(outputs, (tuple, list)):
-            raise GradientTypeError(
-                f"{identify(node)} returned {describe(outputs)}: "
-                "apply must return a tuple with a gradient for each input"
-            )
+            raise no_tuple_error(node, outputs)
         return self._conforming(outputs)
 
     async def _run_on(self, device: Device, body: Body) -> Any:

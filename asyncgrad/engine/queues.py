@@ -14,16 +14,12 @@ __all__ = ["Arrival", "InputBuffer", "ReadyQueue"]
 
 Work = TypeVar("Work")
 
-#: More than the orders of any two nodes can differ by: one level of nesting counts for more than all of them.
-_LEVEL = 2**65
-
 
 @final
 class ReadyQueue(Generic[Work]):
-    """Ready work: deepest backward first, then newest node, AccumulateGrad ahead of all; ties first in, first out.
+    """Ready work of one backward: newest node first, AccumulateGrad ahead of all; ties first in, first out.
 
-    One queue may serve several backward passes: what it holds for each node is the caller's business. A GraphTask
-    whose queue is its own leaves `depth` out, since all its nodes lie at one, and pays nothing for it.
+    Nested backward passes have a queue each.
 
     Source: ReadyQueue of PyTorch, whose heap leaves the order of ties open.
     """
@@ -34,16 +30,15 @@ class ReadyQueue(Generic[Work]):
         self._heap: list[tuple[int, int, Work]] = []
         self._pushed = 0
 
-    def push(self, node: Node, work: Work, depth: int = 0) -> None:
+    def push(self, node: Node, work: Work) -> None:
         """Add the work of one node; never suspends.
 
         Args:
             node: whose turn it is when `work` comes out.
             work: what `pop` returns.
-            depth: the reentrant depth of the backward that it belongs to.
         """
         self._pushed += 1
-        heapq.heappush(self._heap, (node.order - depth * _LEVEL if depth else node.order, self._pushed, work))
+        heapq.heappush(self._heap, (node.order, self._pushed, work))
 
     def pop(self) -> Work:
         """Remove and return the work that is to be done next."""

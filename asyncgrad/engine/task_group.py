@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ..graph.node import Node
     from .device import Device
-    from .executor import NodeTurn
+    from .executor import NodeTurn, TurnExecutor
     from .graph_task import GraphTask
     from .remote import FunctionJob
 
@@ -154,7 +154,8 @@ class NodeTaskGroup:
         coroutine = self._sent(node_task) if is_elsewhere(node.device) else node_task.run()
         stepped = self._step(coroutine, node_task.name, node)
         if not stepped.done():
-            graph_task.executor.suspended()
+            executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
+            executor.suspended()
         # As in EagerTask.start().
         del stepped
 
@@ -215,7 +216,8 @@ class NodeTaskGroup:
         """Count a body that has ended as no longer running, since after a failure nobody collects it."""
         node = self.running[stepped]
         if node is not None:
-            self._graph_task.executor.discount(node)
+            executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
+            executor.discount(node)
 
     def _wake_driver(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -280,7 +282,8 @@ class NodeTaskGroup:
         while self._finished:
             node, outputs = self._outcome(self._finished.popleft())
             if node is not None:
-                self._graph_task.executor.end_turn(node, outputs)
+                executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
+                executor.end_turn(node, outputs)
             # A leaf takes over an array that nobody else holds.
             del outputs
         self._graph_task.executor.node = None

@@ -15,7 +15,6 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from ..errors import DeviceError
-from .blas import BlasThreads
 
 if TYPE_CHECKING:
     from ..scheduling import Quota
@@ -47,8 +46,6 @@ class WorkerPool:
 
     __slots__ = (
         "_arrivals",
-        "_blas",
-        "_bounding",
         "_idle",
         "_lock",
         "_queued",
@@ -73,9 +70,6 @@ class WorkerPool:
         self._idle = 0
         self._queued: set[FunctionJob] = set()
         self._running: set[FunctionJob] = set()
-        #: How many of those that run want BLAS to be bounded.
-        self._bounding = 0
-        self._blas = BlasThreads()
         self.offloaded = 0
 
     def submit(self, job: FunctionJob, quota: Quota) -> None:
@@ -118,13 +112,9 @@ class WorkerPool:
                 self._idle -= 1
                 self._queued.discard(job)
                 self._running.add(job)
-                self._bounding += quota.bound_blas
-                self._share_blas()
             job.run()
             with self._lock:
                 self._running.discard(job)
-                self._bounding -= quota.bound_blas
-                self._share_blas()
                 self._idle += 1
                 quota.running -= 1
                 if quota.waiting and quota.running < quota.limit:
@@ -133,9 +123,6 @@ class WorkerPool:
             del job, quota
         with self._lock:
             self._threads.discard(threading.current_thread())
-
-    def _share_blas(self) -> None:
-        self._blas.bound(len(self._running) if self._bounding else 1)
 
     def statistics(self) -> Statistics:
         """Return how many threads there are, and what they do."""

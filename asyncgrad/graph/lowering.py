@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from .hooks import HookList
     from .metadata import InputMetadata
 
-__all__ = ["BodySource", "CompiledArgs", "Kind"]
+__all__ = ["BodySource", "CompiledArgs", "Spec"]
 
 #: Shape and dtype of a gradient, where they are known before it is.
-Kind = tuple[tuple[int, ...], Any]
+Spec = tuple[tuple[int, ...], Any]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -114,7 +114,7 @@ class BodySource(NamedTuple):
         statements: what else comes before the results, such as the check of versions.
         release: what lets go of saved tensors.
         constants: the values of names.
-        kinds: for each edge, shape and dtype of the gradient where they are certain.
+        specs: for each edge, shape and dtype of the gradient where they are certain.
         names: how many of `$s0`, `$s1` and so on there are.
         fixes_edges: whether the guards settle how many edges there are, and which of them lead nowhere.
         is_short: whether a run takes but a few operations on the elements.
@@ -130,7 +130,7 @@ class BodySource(NamedTuple):
     statements: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     constants: Mapping[str, Any] = NOTHING
-    kinds: tuple[Kind | None, ...] = ()
+    specs: tuple[Spec | None, ...] = ()
     names: int = 0
     fixes_edges: bool = False
     is_short: bool = False

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .node_like import NodeLike
 
-__all__ = ["InputMetadata", "call_node", "conform", "fit"]
+__all__ = ["InputMetadata", "call_node", "conform", "fit", "no_tuple_error"]
 
 
 class InputMetadata(NamedTuple):
@@ -149,15 +149,20 @@ def _taken(node: NodeLike, index: int, grad: Any, metadata: InputMetadata | None
     return fitted
 
 
+def no_tuple_error(node: NodeLike, result: Any) -> GradientTypeError:
+    """Return the error for a body that returned something else than a tuple."""
+    return GradientTypeError(
+        f"{identify(node)} returned {describe(result)}: apply must return a tuple with a gradient for each input"
+    )
+
+
 async def _awaited(node: NodeLike, result: Awaitable[Any]) -> Any:
     return _returned(node, await result)
 
 
 def _returned(node: NodeLike, result: Any) -> Any:
     if not isinstance(result, (tuple, list)):
-        raise GradientTypeError(
-            f"{identify(node)} returned {describe(result)}: apply must return a tuple with a gradient for each input"
-        )
+        raise no_tuple_error(node, result)
     if len(result) != len(node.next_nodes):
         raise InvalidGradientError(
             f"{identify(node)} returned {values.counted(len(result), 'gradient')}, and has "

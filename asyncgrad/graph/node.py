@@ -70,7 +70,7 @@ metas_added = [0]
 #: The thread that made every node without a `foreign_thread`.
 MAIN_THREAD = threading.main_thread().ident
 
-#: The threads that `threading` knows, for the drivers of primitives: while there is one alone, they need not ask which
+#: The threads that `threading` knows, for the wrappers of primitives: while there is one alone, they need not ask which
 #: it is, which would cost 3 % of a small operation. (A thread that only C code knows is so taken for the main one.)
 THREADS: Sized = getattr(threading, "_active", (None, None))
 

@@ -78,11 +78,11 @@ def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(range(ndim)) if axis is None else axis_tuple(axis, ndim)
 
 
-def reduced_count(shape: tuple[int, ...], axis: Any) -> int:
-    """Return how many elements a reduction over `axis` folds into one."""
+def reduced_count(shape: tuple[int, ...], axis: Any, if_none: int = 0) -> int:
+    """Return how many elements a reduction over `axis` folds into one; `if_none` where there are none."""
     if axis is None:
-        return math.prod(shape)
-    return math.prod(shape[one] for one in (axis if isinstance(axis, tuple) else (axis,)))
+        return math.prod(shape) or if_none
+    return math.prod(shape[one] for one in (axis if isinstance(axis, tuple) else (axis,))) or if_none
 
 
 def kept_shape(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:

@@ -15,9 +15,9 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers
 from .axes import array_like, axis_index
 from .dispatch import write
+from .handwritten_node import HandwrittenNode
 from .indexing import part
 from .primitive import RULES
-from .self_planned import SelfPlannedNode
 from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
 from .splitting import cut
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 @final
-class JoinNode(SelfPlannedNode):
+class JoinNode(HandwrittenNode):
     """The backward of a concatenation or a stack: each array gets its own piece of the gradient.
 
     A node of its own and no primitive, since it takes any number of arrays. It saves nothing but lengths.

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
@@ -44,12 +44,31 @@ from ..graph.cost import (
 )
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
-from .expressions import Expression, as_expression, call_of, keeps_dtype
+from .formula import Expression, as_expression, keeps_dtype
 
-if TYPE_CHECKING:
-    from .primitive import Primitive
+__all__ = ["Formula", "Plan", "PrimitiveLike", "Slot"]
 
-__all__ = ["Plan", "Slot"]
+
+class Formula(NamedTuple):
+    """One derivative formula and the names of what it needs besides the incoming gradient."""
+
+    function: Callable[..., Any]
+    needs: tuple[str, ...]
+
+
+class PrimitiveLike(Protocol):
+    """What a plan asks of its primitive; see `Primitive` for what each attribute is."""
+
+    function: Callable[..., Any]
+    name: str
+    node_name: str
+    parameters: tuple[str, ...]
+    tensor_names: tuple[str, ...]
+    formulas: dict[str, Formula]
+    superlinear: bool
+
+    def slot_key(self, need: str) -> tuple[str, str | None]:
+        """Return (argument or `out`, attribute) of what a formula names."""
 
 
 class Slot(NamedTuple):
@@ -81,15 +100,17 @@ class Plan:
     """What to save for, and how to run, the backward of one kind of call of one primitive."""
 
     __slots__ = (
+        "_is_elementwise",
         "_light_up_to",
         "_results",
         "_tracked",
         "_watched_from",
         "calls",
         "conjugates",
+        "expressions",
         "gather",
         "holds_tensors",
-        "keeps_kind",
+        "keeps_spec",
         "no_edges",
         "primitive",
         "run",
@@ -101,7 +122,7 @@ class Plan:
     )
 
     def __init__(
-        self, primitive: Primitive, requires: int, tracked: int, conjugates: bool, is_cast: bool = False
+        self, primitive: PrimitiveLike, requires: int, tracked: int, conjugates: bool, is_cast: bool = False
     ) -> None:
         self.primitive = primitive
         #: Whether the result is complex. A formula multiplies by the derivative; PyTorch's convention (descent
@@ -137,10 +158,13 @@ class Plan:
         self.no_edges = (None,) * len(self.calls)
         #: That of the last result: nodes share the tuple.
         self.shape: tuple[int, ...] = ()
+        #: For each edge, its formula as an expression; None where it is more than that, or no gradient is wanted.
+        self.expressions = [None if call is None else self._expression(*call) for call in self.calls]
         #: Each gradient as source, for the generated body.
-        self._results = self._written()
+        self._results = self._sources()
+        self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
         #: Whether all gradients have the shape and dtype of the one that comes in, so that these need not be looked up.
-        self.keeps_kind = not is_cast and self._keeps_kind()
+        self.keeps_spec = self._keeps_spec()
         #: Fetches what to save; None where that is nothing.
         self.gather: Callable[..., Any] | None
         self.gather, self.run_here = self._generate()
@@ -244,28 +268,47 @@ class Plan:
             return [size_of(g)]
         return [size_of(g), *(size_of(saved[index]) for index in self._arrays() if saved)]
 
-    def _keeps_kind(self) -> bool:
+    def _keeps_spec(self) -> bool:
         return (
-            keeps_dtype(self.primitive.function)
-            # Who knows what a list, or a subclass of ndarray, makes of it.
+            self._is_elementwise
             and all(slot.is_tensor for slot in self.slots)
-            and all(result is None or result.keeps_kind for result in self._results)
+            and all(call is None or self.edge_keeps_spec(edge) for edge, call in enumerate(self.calls))
         )
 
-    def _written(self) -> list[Expression | None]:
+    def edge_keeps_spec(self, edge: int) -> bool:
+        """Tell whether the gradient of an edge is certain to have the shape and dtype of the one that comes in."""
+        call, expression = self.calls[edge], self.expressions[edge]
+        if call is None or expression is None:
+            return False
+        if expression.is_gradient:
+            return True
+        slots = [self.slots[index] for index in call[1]]
+        # Who knows what a list, or a subclass of ndarray, makes of it.
+        if not self._is_elementwise or not all(slot.is_tensor for slot in slots):
+            return False
+        # Those of the function's arrays that are known to be floating, and its result.
+        names = zip(self.primitive.tensor_names, self.calls, strict=True)
+        floating = {"out", *(name for name, other in names if other is not None)}
+        return expression.keeps_spec([number for number, slot in enumerate(slots, 1) if slot.owner in floating])
+
+    def _expression(self, formula: Callable[..., Any], taken: tuple[int, ...]) -> Expression | None:
+        slots = enumerate((self.slots[index] for index in taken), 1)
+        return as_expression(formula, [nr for nr, slot in slots if not slot.is_tensor and slot.attribute is None])
+
+    def _sources(self) -> list[str]:
         """Return the source of each gradient: the formula itself where that is arithmetic, or a call of it."""
         values = [f"s{index}._data" if slot.is_tensor else f"s{index}" for index, slot in enumerate(self.slots)]
-        names = self.primitive.tensor_names
-        # Those of the function's arrays that are known to be floating, and its result.
-        floating = {"out", *(name for name, call in zip(names, self.calls, strict=True) if call is not None)}
-        found: list[Expression | None] = []
-        for edge, call in enumerate(self.calls):
+        sources = []
+        for edge, (call, expression) in enumerate(zip(self.calls, self.expressions, strict=True)):
+            arguments = [] if call is None else ["g", *(values[index] for index in call[1])]
             if call is None:
-                found.append(None)
-                continue
-            arguments = ["g", *(values[index] for index in call[1])]
-            found.append(as_expression(call[0], arguments, floating) or call_of(f"f{edge}", arguments))
-        return found
+                sources.append("None")
+            elif expression is not None and expression.is_arithmetic:
+                # Its numbers have literals.
+                sources.append(expression.source(arguments, str))
+            else:
+                sources.append(f"f{edge}({', '.join(arguments)})")
+        return sources
 
     def _generate(self, watched_from: int | None = None) -> tuple[Callable[..., Any] | None, Callable[..., Any]]:
         """Write and compile `gather`, which fetches what to save, and `run`, the node's body.
@@ -276,7 +319,7 @@ class Plan:
         primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
         wrapped = "conjugate({})" if self.conjugates else "{}"
-        results = ["None" if result is None else wrapped.format(result.source) for result in self._results]
+        results = [result if result == "None" else wrapped.format(result) for result in self._results]
         unchanged = [self.slots[index].is_unchanged(names[index]) for index in self.tensor_slots]
         parameters = [*primitive.parameters, "_out"]
         lines = [f"def gather({', '.join(parameters)}):"]

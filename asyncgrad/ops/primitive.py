@@ -1,4 +1,4 @@
-"""Primitive: a NumPy function with its derivative formulas, and the driver that records calls of it.
+"""Primitive: a NumPy function with its derivative formulas, and the wrapper that records calls of it.
 
 A formula is a function of the incoming gradient `g` and of what it needs, named by its parameters: an argument
 of the primitive by its name, the result as `out`, a shape or dtype as `x_shape`, `out_dtype`. Only what the
@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -28,23 +28,16 @@ from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
 from ..graph.values import result_array
-from .plan import Plan
+from .plan import Formula, Plan
 from .primitive_node import next_class
 from .recording import generate_call
 
-__all__ = ["RULES", "Formula", "Primitive", "derivative", "differentiable", "primitive"]
+__all__ = ["RULES", "Primitive", "derivative", "differentiable", "primitive"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What runs when a NumPy function is called on a Tensor: its primitive, or a function built on others.
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
-
-
-class Formula(NamedTuple):
-    """One derivative formula and the names of what it needs besides the incoming gradient."""
-
-    function: Callable[..., Any]
-    needs: tuple[str, ...]
 
 
 @final
@@ -96,7 +89,7 @@ class Primitive:
         self.views = views
         #: Whether the work of a call grows faster than its arrays.
         self.superlinear = superlinear
-        #: The generated driver: what a call of the primitive does.
+        #: The generated wrapper: what a call of the primitive does.
         self.call: Callable[..., Any] = function
 
     def add_formulas(self, formulas: dict[str, Callable[..., Any]]) -> None:
@@ -115,7 +108,7 @@ class Primitive:
             RULES[numpy_function] = self.call
 
     def operator(self, deferred: Callable[[Any, Exception, str], Any]) -> Callable[[Any, Any], Any]:
-        """Return the operator of a function of two arrays: its driver, as a method of the tensor on the left.
+        """Return the operator of a function of two arrays: its wrapper, as a method of the tensor on the left.
 
         Args:
             deferred: called with the other operand, the error, and the name of the function where that refuses the
@@ -135,7 +128,7 @@ class Primitive:
                 "_plans": self.plans,
                 "_make_plan": self._make_plan,
                 **names,
-                **_DRIVER_NAMES,
+                **_WRAPPER_NAMES,
             },
             is_operator=is_operator,
         )
@@ -174,8 +167,8 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-#: What the generated drivers refer to.
-_DRIVER_NAMES: dict[str, Any] = {
+#: What the generated wrappers refer to.
+_WRAPPER_NAMES: dict[str, Any] = {
     "_MAIN_THREAD": MAIN_THREAD,
     "_THREADS": THREADS,
     "_Tracked": TensorBase,

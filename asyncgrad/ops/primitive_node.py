@@ -11,24 +11,25 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import CURRENT_GRAPH_TASK
 from ..graph.cost import size_of
 from ..graph.dealloc import DEALLOCATION_INTERVAL, defer_deallocation
-from ..graph.node import LEAF_ORDER
+from ..graph.node import LEAF_ORDER, TraceableNode
 from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, check_version, detached_error, output_alias, released_error, with_versions
 from ..graph.tensor_base import TensorBase
-from .planned import PlannedNode
+from .lowering import lower
 
 if TYPE_CHECKING:
+    from ..graph.lowering import BodySource, CompiledArgs
     from .plan import Plan
 
 __all__ = ["PrimitiveNode", "next_class"]
 
 
-class PrimitiveNode(PlannedNode):
+class PrimitiveNode(TraceableNode):
     """Abstract: the backward of one recorded call of a primitive."""
 
     __slots__ = ("plan", "saved")
 
-    # The generated driver sets all slots itself: to be handed their values would cost a call.
+    # The generated wrapper sets all slots itself: to be handed their values would cost a call.
     __init__ = object.__init__
 
     plan: Plan
@@ -214,10 +215,39 @@ class PrimitiveNode(PlannedNode):
         assert self.saved is not None
         self.saved = with_versions((*self.saved[:place], packed, *self.saved[place + 1 :]), self.versions)
 
+    def compiled_args(self, args: CompiledArgs) -> None:
+        """Collect the plan, the output's shape and dtype, and what was saved."""
+        args.collect_exactly(self.plan, self.input_nrs, self.shape, self.dtype, self.device)
+        if self.meta is not None:
+            super().compiled_args(args)
+        else:
+            args.collect_saved(self.saved)
+
+    def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what `apply(grads)` does, with `saved` in place of the tensors that the node has saved."""
+        (g,) = grads
+        if g is None:
+            return self.plan.no_edges
+        given = iter(saved)
+        as_tensors = isinstance(g, TensorBase)
+        values = [
+            value if not slot.is_tensor else _as(next(given), as_tensors)
+            for slot, value in zip(self.plan.slots, self.saved or (None,) * len(self.plan.slots), strict=True)
+        ]
+        return self.plan.compute(g, values)
+
+    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
+        """Return the formulas of the plan, written into one another where they are expressions."""
+        return lower(self.plan, self, wanted)
+
     def release_variables(self) -> None:
         """Let go of saved tensors; a node that saved none can run again."""
         if self.plan.holds_tensors:
             self.saved = None
+
+
+def _as(value: Any, as_tensor: bool) -> Any:
+    return value if as_tensor or not isinstance(value, TensorBase) else value._data
 
 
 @final

@@ -92,7 +92,12 @@ def repeat_(a: Any, repeats: int, axis: int) -> Any:
 
 @derivative(repeat_, "a")
 def _(g: Any, a_shape: tuple[int, ...], repeats: int, axis: int) -> Any:
-    return np.sum(g.reshape((*a_shape[: axis + 1], repeats, *a_shape[axis + 1 :])), axis=axis + 1)
+    return np.sum(g.reshape(_shape_of_copies(a_shape, repeats, axis)), axis=axis + 1)
+
+
+def _shape_of_copies(shape: tuple[int, ...], repeats: int, axis: int) -> tuple[int, ...]:
+    """Return the shape of repeated elements with an axis of their own for the copies, behind that of the elements."""
+    return (*shape[: axis + 1], repeats, *shape[axis + 1 :])
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:

@@ -1,6 +1,6 @@
-"""The driver of a primitive: one generated function that takes its arguments, computes, and records the call.
+"""The wrapper of a primitive: one generated function that takes its arguments, computes, and records the call.
 
-Generated for each primitive since this is the hottest path there is: a driver that loops over its arguments
+Generated for each primitive since this is the hottest path there is: a wrapper that loops over its arguments
 costs as much again as what it does. For `np.multiply` it reads, without the names in front::
 
     def call(x, y):
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["generate_call"]
 
-#: What the source of every driver refers to, besides what its primitive gives it.
+#: What the source of every wrapper refers to, besides what its primitive gives it.
 _NAMES: dict[str, Any] = {
-    # The name by which anomaly mode knows the driver's frame for one of asyncgrad's own.
+    # The name by which anomaly mode knows the wrapper's frame for one of asyncgrad's own.
     "__name__": __name__,
     "_DEFAULT": CreationMeta.DEFAULT,
     "_NO_GRAD": CreationMeta.NO_GRAD,
@@ -68,11 +68,11 @@ def generate_call(
     namespace: dict[str, Any],
     is_operator: bool = False,
 ) -> Callable[..., Any]:
-    """Return the driver of a primitive.
+    """Return the wrapper of a primitive.
 
     Args:
         name: of the primitive, for errors.
-        signature: what the driver takes.
+        signature: what the wrapper takes.
         tensor_names: the parameters that may be tensors and have a derivative.
         views: whether the result may share memory with the first tensor.
         always_floating: whether floating arguments always give a floating result.

@@ -101,7 +101,7 @@ def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) ->
 @derivative(mean_, "a")
 def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     # There is no element to give a gradient to where there is none to count.
-    return spread(g / (reduced_count(a_shape, axis) or 1), a_shape, axis, keepdims)
+    return spread(g / reduced_count(a_shape, axis, 1), a_shape, axis, keepdims)
 
 
 _mean = mean_.call

@@ -259,7 +259,7 @@ RULES[np.atleast_2d] = atleast_2d
 RULES[np.atleast_3d] = atleast_3d
 
 
-# Broadcasting: the driver of a primitive sums its gradient back to the shape that the argument had.
+# Broadcasting: the wrapper of a primitive sums its gradient back to the shape that the argument had.
 
 
 @primitive(views=True)

@@ -18,7 +18,7 @@ from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
-from .self_planned import SelfPlannedNode
+from .handwritten_node import HandwrittenNode
 
 __all__ = ["SplitNode", "cut"]
 
@@ -27,7 +27,7 @@ _MULTI_OUTPUT, _NO_GRAD = CreationMeta.MULTI_OUTPUT, CreationMeta.NO_GRAD
 
 
 @final
-class SplitNode(SelfPlannedNode):
+class SplitNode(HandwrittenNode):
     """The backward of a split: the gradients of the pieces, side by side. It saves nothing but shapes.
 
     Args:

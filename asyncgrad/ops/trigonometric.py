@@ -46,12 +46,7 @@ cosh = differentiable(np.cosh, "x", x=lambda g, x: g * np.sinh(x))
 # Not g * (1 - out * out): a Python number among small arrays costs as much as another operation.
 tanh = differentiable(np.tanh, "x", x=lambda g, out: g - g * out * out)
 arcsinh = differentiable(np.arcsinh, "x", x=lambda g, x: g / np.sqrt(1 + x * x))
-arccosh = differentiable(
-    # Of a complex number the root of the product may be minus the product of the roots.
-    np.arccosh,
-    "x",
-    x=lambda g, x: g / (np.sqrt(x - 1) * np.sqrt(x + 1) if x.dtype.kind == "c" else np.sqrt(x * x - 1)),
-)
+arccosh = differentiable(np.arccosh, "x", x=lambda g, x: g / _root_of_square_less_one(x))
 arctanh = differentiable(np.arctanh, "x", x=lambda g, x: g / (1 - x * x))
 
 deg2rad = differentiable(np.deg2rad, "x", x=lambda g: g * DEGREE)
@@ -60,6 +55,11 @@ rad2deg = differentiable(np.rad2deg, "x", x=lambda g: g / DEGREE)
 degrees = differentiable(np.degrees, "x", x=lambda g: g / DEGREE)
 
 hypot = differentiable(np.hypot, "x y", x=lambda g, x, out: g * (x / out), y=lambda g, y, out: g * (y / out))
+
+
+def _root_of_square_less_one(x: Any) -> Any:
+    # Of a complex number the root of the product may be minus the product of the roots.
+    return np.sqrt(x - 1) * np.sqrt(x + 1) if x.dtype.kind == "c" else np.sqrt(x * x - 1)
 
 
 def over_square_distance(value: Any, y: Any, x: Any) -> Any:

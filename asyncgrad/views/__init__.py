@@ -1,6 +1,6 @@
 """Views and writes in place: where a view lies in its base, and how a write changes the history of both."""
 
-from ..ops.self_planned import SelfPlannedNode as SelfPlannedNode
+from ..ops.handwritten_node import HandwrittenNode as HandwrittenNode
 from .geometry import TensorGeometry as TensorGeometry
 from .geometry import ViewFunc as ViewFunc
 from .geometry import replay_views as replay_views
@@ -11,7 +11,7 @@ from .versions import increment_version as increment_version
 __all__ = [
     "CopyBackwards",
     "CopySlices",
-    "SelfPlannedNode",
+    "HandwrittenNode",
     "TensorGeometry",
     "ViewFunc",
     "increment_version",

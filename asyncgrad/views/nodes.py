@@ -17,7 +17,7 @@ from ..graph.node import THREADS, Edge, Node, NodeMeta, next_order
 from ..graph.packed import Packed
 from ..graph.saved import Saved, released_error
 from ..graph.tensor_base import TensorBase
-from ..ops.self_planned import SelfPlannedNode
+from ..ops.handwritten_node import HandwrittenNode
 from .geometry import Place, Slice
 from .strided import part_at, put_at, replace_at
 
@@ -27,7 +27,7 @@ _new = object.__new__
 
 
 @final
-class AsStridedNode(SelfPlannedNode):
+class AsStridedNode(HandwrittenNode):
     """The backward of a view that was made anew after its base changed: the gradient put where the view lies.
 
     Args:
@@ -71,7 +71,7 @@ class AsStridedNode(SelfPlannedNode):
 
 
 @final
-class CopyBackwards(SelfPlannedNode):
+class CopyBackwards(HandwrittenNode):
     """The backward of a copy into a tensor: its old value gets no gradient where it was written into, the source does.
 
     Its edges lead to the tensor as it was before, and to the source. The gradient of the old value is zeros where
@@ -157,7 +157,7 @@ def copy_of(source: Node, input_nr: int, data: Any, device: Any) -> CopyBackward
 
 
 @final
-class CopySlices(SelfPlannedNode):
+class CopySlices(HandwrittenNode):
     """The backward of a write into a view, as the node of its base.
 
     It takes the gradient of the base, has the write's own node turn the part that belongs to the view into the

@@ -17,7 +17,7 @@ __all__ = ["as_strided_", "part_at", "put_at", "replace_at"]
 
 
 def conjugate_of_real(g: Any, place: Place) -> Any:
-    """Return `g`, conjugated where a real view of it is taken: what undoes that the driver of a primitive does so."""
+    """Return `g`, conjugated where a real view of it is taken: what undoes that the wrapper of a primitive does so."""
     return g if place.view.dtype.kind == "c" or place.base.dtype.kind != "c" else np.conjugate(g)
 
 

@@ -1,4 +1,4 @@
-"""ReadyQueue serves several backward passes: deepest first, then newest, leaves ahead, ties first in, first out."""
+"""ReadyQueue: newest node first, leaves ahead, ties first in, first out."""
 
 from __future__ import annotations
 
@@ -26,19 +26,7 @@ def drained(queue: ReadyQueue[Any]) -> list[Any]:
     return [queue.pop() for _ in range(len(queue))]
 
 
-def test_all_of_a_deeper_backward_comes_before_anything_of_a_shallower_one():
-    """Its leaves, which are ahead of all else, as much as its oldest node."""
-    old, new, old_leaf = Some(), Some(), some_leaf()
-    queue: ReadyQueue[str] = ReadyQueue()
-    for depth in (0, 2, 1):
-        queue.push(old, f"old {depth}", depth)
-        queue.push(old_leaf, f"leaf {depth}", depth)
-        queue.push(new, f"new {depth}", depth)
-
-    assert drained(queue) == [f"{what} {depth}" for depth in (2, 1, 0) for what in ("leaf", "new", "old")]
-
-
-def test_one_node_may_be_ready_in_several_backward_passes_and_each_gets_its_turn_in_order():
+def test_a_node_that_is_pushed_several_times_gets_its_turns_in_order():
     node = Some()
     queue: ReadyQueue[str] = ReadyQueue()
     for name in ("first", "second", "third"):
@@ -47,10 +35,10 @@ def test_one_node_may_be_ready_in_several_backward_passes_and_each_gets_its_turn
     assert drained(queue) == ["first", "second", "third"]
 
 
-def test_leaves_of_one_depth_come_in_the_order_in_which_they_became_ready():
+def test_leaves_come_in_the_order_in_which_they_became_ready():
     queue: ReadyQueue[int] = ReadyQueue()
     for number in range(9):
-        queue.push(some_leaf(), number, 3)
+        queue.push(some_leaf(), number)
 
     assert drained(queue) == list(range(9))
 
@@ -59,22 +47,22 @@ def test_the_highest_number_a_user_can_set_is_as_far_ahead_as_a_leaf_and_no_furt
     node, number_one = Some(), some_leaf()
     node.sequence_nr = number_one.sequence_nr
     queue: ReadyQueue[str] = ReadyQueue()
-    queue.push(number_one, "leaf", 0)
-    queue.push(node, "node", 0)
-    queue.push(Some(), "deeper", 1)
+    queue.push(number_one, "leaf")
+    queue.push(node, "node")
+    queue.push(Some(), "newest")
 
-    assert drained(queue) == ["deeper", "leaf", "node"]
+    assert drained(queue) == ["leaf", "node", "newest"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 6))), st.lists(st.integers(0, 40)))
+@given(st.lists(st.integers(0, 6)), st.lists(st.integers(0, 40)))
 def test_what_comes_out_is_always_the_first_of_what_is_in(pushes, pops):
     nodes = [*(Some() for _ in range(5)), some_leaf(), some_leaf()]
-    queue: ReadyQueue[tuple[int, int, int]] = ReadyQueue()
-    inside: list[tuple[int, int, int]] = []
-    for pushed, (depth, which) in enumerate(pushes):
-        work = (-depth, nodes[which].order, pushed)
+    queue: ReadyQueue[tuple[int, int]] = ReadyQueue()
+    inside: list[tuple[int, int]] = []
+    for pushed, which in enumerate(pushes):
+        work = (nodes[which].order, pushed)
         inside.append(work)
-        queue.push(nodes[which], work, depth)
+        queue.push(nodes[which], work)
         if pushed in pops:
             inside.sort()
             assert queue.pop() == inside.pop(0)
@@ -87,14 +75,14 @@ def test_work_of_any_kind_may_be_queued_since_it_is_never_compared():
     queue: ReadyQueue[Any] = ReadyQueue()
     work = [object(), None, {}, lambda: None]
     for one in work:
-        queue.push(node, one, 1)
+        queue.push(node, one)
 
     assert drained(queue) == work
 
 
 def test_a_queue_that_is_empty_or_was_cleared_has_nothing_to_give():
     queue: ReadyQueue[int] = ReadyQueue()
-    queue.push(Some(), 1, 2)
+    queue.push(Some(), 1)
 
     queue.clear()
 

@@ -18,10 +18,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakSet
 
-from ...arguments import describe
-from ...errors import GradientTypeError, GraphError
+from ...errors import GraphError
 from ...graph import values
 from ...graph.lowering import BodySource
+from ...graph.metadata import no_tuple_error
 from ...graph.naming import identify
 from ...graph.packed import Packed, abandon
 from ..body import prefers_worker, run_here
@@ -167,9 +167,7 @@ def run_traced(task: GraphTask, node: Any, grads: list[Any]) -> list[Any] | None
         abandon(outputs)
         return None
     if not isinstance(outputs, (tuple, list)):
-        raise GradientTypeError(
-            f"{identify(node)} returned {describe(outputs)}: apply must return a tuple with a gradient for each input"
-        )
+        raise no_tuple_error(node, outputs)
     if len(outputs) != len(node.next_nodes):
         raise wrong_count(node, tuple(outputs))
     return [values.raw(output) for output in outputs]

@@ -405,21 +405,21 @@ class CodeGenerator:
             place = self.leaf_arrivals[target.number] if target.is_leaf else self.arrivals[target.number]
             is_temporary = value[0] == "t"
             owner = self.leaf_names[target.number] if target.is_leaf else self.node_names[target.number]
-            wanted = self._kind_at(target)
+            wanted = self._spec_at(target)
             # A NodeTask has made them conform.
-            kind = wanted if body is None else body.kinds[edge] if body.kinds else None
+            spec = wanted if body is None else body.specs[edge] if body.specs else None
             call = f"conform({self.node_names[index]}, {edge}, {owner}, {target.input_nr}, {value})"
             if wanted is None:
                 if body is not None:
                     # Nothing but an array may pass.
                     self.outputs[text.op] = before
                     text.emit(f"{value}.shape", LineKind.EDGE, edge)
-            elif kind is None:
+            elif spec is None:
                 self.outputs[text.op] = before
                 condition = f"{value}.shape != {wanted[0]} or {value}.dtype is not {text.dtype(wanted[1])}"
                 text.emit(f"if {condition}: {value} = {call}", LineKind.EDGE, edge)
-            elif kind != wanted:
-                if kind[1] == wanted[1]:
+            elif spec != wanted:
+                if spec[1] == wanted[1]:
                     call = f"sum_to({value}, {wanted[0]})"
                 if value == self.arrivals[index].names[0]:
                     value = place.name_of_first(target.input_nr) or self._names.take("t")
@@ -432,7 +432,7 @@ class CodeGenerator:
                 self._names.give_back(value)
                 self._drop(value, 0 if wanted is None else prod(wanted[0]))
 
-    def _kind_at(self, target: Target) -> tuple[tuple[int, ...], Any] | None:
+    def _spec_at(self, target: Target) -> tuple[tuple[int, ...], Any] | None:
         """Return shape and dtype of what is to arrive there; None where anything may."""
         if target.is_leaf:
             leaf = self.trace.leaves[target.number]

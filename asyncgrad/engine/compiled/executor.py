@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...graph.node import Node
     from ...scheduling import Clock
-    from ..executor import Executor
+    from ..executor import Executor, TurnExecutor
     from ..graph_task import GraphTask
     from .calls import CompiledTurn
     from .trace import Slices
@@ -186,7 +186,8 @@ class CompiledExecutor:
         assert self._turn is not None
         if self._turn.others:
             self._leave("a body that waits while others could run")
-            self._task.executor.suspended()
+            executor: TurnExecutor = self._task.executor  # type: ignore[assignment]  # the slow path
+            executor.suspended()
 
     def discount(self, node: Node) -> None:
         """Count the node in turn as no longer running."""
@@ -393,18 +394,6 @@ class CompilingExecutor:
         grad, self._grad = self._grad, None
         self._task.executor = make(self._task, grad)
         return Stop.HANDED_OVER
-
-    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Never called: no node runs here."""
-        raise AssertionError(f"{node.name} had no turn")
-
-    def suspended(self) -> None:
-        """Never called: no node runs here."""
-        raise AssertionError("nothing suspends while a function is sought")
-
-    def discount(self, node: Node) -> None:
-        """Never called: no node runs here."""
-        raise AssertionError(f"{node.name} had no turn")
 
     def recheck(self) -> None:
         """Do nothing: whoever goes on looks at what others have changed."""

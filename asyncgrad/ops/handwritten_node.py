@@ -1,4 +1,4 @@
-"""SelfPlannedNode: plain nodes that are written by hand, since no primitive takes their number of arrays."""
+"""HandwrittenNode: plain nodes that are written by hand, since no primitive takes their number of arrays."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..graph.node import Node, TraceableNode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SelfPlannedNode"]
+__all__ = ["HandwrittenNode"]
 
 
-class SelfPlannedNode(TraceableNode):
+class HandwrittenNode(TraceableNode):
     """Abstract: a plain node that needs no plan of a primitive, since it saves nothing but shapes."""
 
     __slots__ = ()
 
     #: What the engine runs a plain node by: the class itself.
-    plan: ClassVar[type[SelfPlannedNode]]
+    plan: ClassVar[type[HandwrittenNode]]
     #: Whether all gradients are known to have the shape and dtype of the one that comes in.
-    keeps_kind = False
+    keeps_spec = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.plan = cls
 
     @staticmethod
-    def run(node: SelfPlannedNode, grad: Any, release: bool = False) -> tuple[Any, ...]:
+    def run(node: HandwrittenNode, grad: Any, release: bool = False) -> tuple[Any, ...]:
         """Return what `apply_carefully` does, and let go of saved tensors then, if so asked; the engine calls this.
 
         Raises:
@@ -44,12 +44,12 @@ class SelfPlannedNode(TraceableNode):
         return grads
 
     @staticmethod
-    def run_here(node: SelfPlannedNode, grad: Any) -> tuple[Any, ...]:
+    def run_here(node: HandwrittenNode, grad: Any) -> tuple[Any, ...]:
         """Return what `apply_carefully` does, however long that takes."""
         return node.apply_carefully(grad)
 
     @staticmethod
-    def may_be_heavy(node: SelfPlannedNode, grad: Any) -> bool:
+    def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
         """Tell whether a run reads large arrays."""
         elements = sum(map(size_of, grad or ())) if node.shape is None else prod(node.shape)
         return elements >= LARGE

@@ -1,0 +1,120 @@
+"""The body of a primitive's node as source, for a compiled backward to hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..graph.cost import size_of
+from ..graph.lowering import BodySource, Spec
+
+if TYPE_CHECKING:
+    from ..graph.node_like import NodeLike
+    from .formula import Expression
+    from .plan import Plan
+
+__all__ = ["lower"]
+
+#: A function of asyncgrad's own on fewer elements cannot take long. A run that seems to was held up by something else,
+#: the garbage collector or another process.
+SURELY_SHORT = 4096
+
+
+def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySource | None:
+    """Return the body of a node: its formulas as expressions where they are that, else calls of them.
+
+    Args:
+        plan: the node's.
+        node: that of a call of a primitive.
+        wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
+
+    Returns:
+        The body; None where the engine is to run the node.
+    """
+    shape = node.shape
+    if node.meta is not None or shape is None:
+        return None
+    names = [f"$s{index}" for index in range(len(plan.slots))]
+    values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, plan.slots, strict=True)]
+    # A holomorphic derivative multiplies by its conjugate.
+    grad, wrapped = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
+    owned_by = re.sub(r"\W", "_", f"plan_of_{plan.primitive.name}")  # the function may be a lambda
+    constants = {owned_by: plan, "conjugate": np.conjugate, "size_of": size_of}
+    results: list[str | None] = []
+    specs: list[Spec | None] = []
+    is_short = not plan.conjugates
+    for edge, (call, expression) in enumerate(zip(plan.calls, plan.expressions, strict=True)):
+        is_wanted = call is not None and (wanted is None or wanted[edge])
+        keeps_spec = is_wanted and plan.edge_keeps_spec(edge)
+        specs.append((shape, node.dtype) if keeps_spec else None)
+        if call is None or not is_wanted:
+            results.append(None)
+            continue
+        arguments = [grad, *(values[index] for index in call[1])]
+        results.append(wrapped.format(_written(call[0], expression, arguments, constants)))
+        is_short = is_short and keeps_spec
+    elements = prod(shape)
+    return BodySource(
+        tuple(results),
+        (f"$node.plan is not ${owned_by}",),
+        (f"{''.join(f'{name}, ' for name in names)}= $node.saved",) if names else (),
+        _check(plan, names) + ((f"{grad} = $conjugate($g)",) if plan.conjugates else ()),
+        ("$node.saved = None",) if plan.holds_tensors else (),
+        constants,
+        tuple(specs),
+        len(names) + plan.conjugates,
+        True,
+        is_short,
+        plan.could_be_heavy(elements, _saved_specs(plan, node)),
+        plan.heavy_where("$g", names, "$size_of"),
+        None if elements < SURELY_SHORT and plan.is_ours else plan,
+    )
+
+
+def _written(formula: Any, expression: Expression | None, arguments: Sequence[str], constants: dict[str, Any]) -> str:
+    """Return a formula as source, and add to `constants` what that names."""
+
+    def name(value: Any) -> str:
+        # Two constants of one edge may be called alike.
+        label = re.sub(r"\W", "_", getattr(value, "__name__", type(value).__name__)).rstrip("_")
+        key = f"c{len(constants)}_{label}"
+        constants[key] = value
+        return f"${key}"
+
+    return f"{name(formula)}({', '.join(arguments)})" if expression is None else expression.source(arguments, name)
+
+
+def _check(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the statement that checks the versions of what was saved."""
+    changed = []
+    for index in plan.tensor_slots:
+        counter = f"{names[index]}._counter"
+        is_output = plan.slots[index].owner == "out"
+        changed.append(f"{counter}.value" if is_output else f"{counter} is not None and {counter}.value")
+    if not changed:
+        return ()
+    return (f"if $node.saved.__class__ is not tuple or {' or '.join(changed)}: $node.check_versions()",)
+
+
+def _saved_specs(plan: Plan, node: NodeLike) -> dict[int, Spec | None]:
+    """Return shape and dtype of what was saved, as far as other nodes' shapes and dtypes settle them."""
+    found: dict[int, Spec | None] = {}
+    for index, slot in enumerate(plan.slots):
+        found[index] = None
+        if not slot.is_tensor:
+            continue
+        if slot.owner == "out":
+            assert node.shape is not None
+            found[index] = (node.shape, node.dtype)
+            continue
+        edge = plan.primitive.tensor_names.index(slot.owner)
+        target = node.next_nodes[edge]
+        if target is not None:
+            metadata = target.input_metadata[node.input_nrs[edge]]
+            if metadata is not None and metadata.dtype is not None:
+                found[index] = (metadata.shape, metadata.dtype)
+    return found

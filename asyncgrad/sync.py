@@ -1,4 +1,4 @@
-"""The blocking door: the functions of asyncgrad that are awaited, as plain calls, for code without an event loop.
+"""The blocking facade: the functions of asyncgrad that are awaited, as plain calls, for code without an event loop.
 
 A graph of plain nodes is driven to the end without any event loop, whether or not one is running; a graph with a
 node that may suspend gets a loop of its own. Where a loop is already running, a call that would have to suspend

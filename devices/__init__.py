@@ -1,6 +1,6 @@
-"""The devices that come with asyncgrad, one a file, and the protocol of those that do not.
+"""The devices that come with asyncgrad, one per file, and the protocol for others.
 
-Each is found by its name, `ag.device("thread:0")`; docs/devices.md is for those who write their own.
+A device is found by its name, as in `ag.device("thread:0")`; docs/devices.md says how to write one.
 """
 
 from asyncgrad.engine.device import Device as Device

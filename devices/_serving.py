@@ -1,6 +1,6 @@
-"""What serves a device that has one worker: threads with an event loop each, of which one at a time runs code.
+"""The threads that serve a device with one worker. Each has an event loop; one of them at a time runs code.
 
-There is one such thread, until that blocks for a backward whose nodes live elsewhere: then a second one stands in.
+Usually there is one thread. While it blocks in a backward whose nodes are on other devices, a second one takes over.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from asyncgrad.engine.device import Job
 
-__all__ = ["Baton", "Server"]
+__all__ = ["FairLock", "Server"]
 
-#: Seconds for which a server takes Jobs before it lets its event loop run what else is ready.
+#: The seconds for which a server takes Jobs before it lets its event loop run other callbacks.
 BUDGET = 0.001
-#: The turns of the loop after which what was suspended has had its chance: a wake-up crosses three callbacks.
+#: How many turns a server gives the loop, so that suspended bodies can go on: a wake-up takes three callbacks.
 TURNS = 3
-#: The turns in which tasks that nobody waits for may end, after the death of their loop's thread.
+#: How many turns tasks have to end after the death of their loop's thread.
 LAST_TURNS = 10
 
 
 @final
-class Baton:
-    """Whoever has it runs; handed on in the order of asking. Any thread may give it for the one that took it."""
+class FairLock:
+    """A lock that threads get in the order in which they ask. Any thread may release it."""
 
     __slots__ = ("_is_taken", "_mutex", "_waiting")
 
@@ -41,8 +41,8 @@ class Baton:
         self._mutex = threading.Lock()
         self._waiting: deque[threading.Lock] = deque()
 
-    def take(self) -> None:
-        """Block until it is ours."""
+    def acquire(self) -> None:
+        """Block until this thread has the lock."""
         with self._mutex:
             if not self._is_taken:
                 self._is_taken = True
@@ -52,8 +52,8 @@ class Baton:
             self._waiting.append(gate)
         gate.acquire()
 
-    def give(self) -> None:
-        """Hand it to the one that has waited longest, if any does."""
+    def release(self) -> None:
+        """Release the lock to the thread that has waited longest, if there is one."""
         with self._mutex:
             if self._waiting:
                 self._waiting.popleft().release()
@@ -63,61 +63,61 @@ class Baton:
 
 @final
 class YieldingSelector(selectors.BaseSelector):
-    """Gives the baton away for as long as its event loop waits for something to do."""
+    """A selector that releases the lock while its event loop waits for something to do."""
 
-    def __init__(self, baton: Baton) -> None:
-        self._baton = baton
+    def __init__(self, run_lock: FairLock) -> None:
+        self._run_lock = run_lock
         self._selector = selectors.DefaultSelector()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """As of any selector."""
+        """Do the same as `selectors.DefaultSelector`."""
         return self._selector.register(fileobj, events, data)
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """As of any selector."""
+        """Do the same as `selectors.DefaultSelector`."""
         return self._selector.unregister(fileobj)
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """As of any selector."""
+        """Do the same as `selectors.DefaultSelector`."""
         return self._selector.modify(fileobj, events, data)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """As of any selector; whoever waits for the baton runs meanwhile."""
-        self._baton.give()
+        """Wait for events; the next thread that waits for the lock runs meanwhile."""
+        self._run_lock.release()
         try:
             return self._selector.select(timeout)
         finally:
-            self._baton.take()
+            self._run_lock.acquire()
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """As of any selector."""
+        """Do the same as `selectors.DefaultSelector`."""
         return self._selector.get_map()
 
     def close(self) -> None:
-        """As of any selector."""
+        """Do the same as `selectors.DefaultSelector`."""
         self._selector.close()
 
 
 @final
 class Server:
-    """One thread with an event loop of its own, on which it runs the Jobs that `take` gives it.
+    """One thread with an event loop, on which it runs the Jobs that `take` returns.
 
     Args:
-        name: of the thread.
-        baton: shared by all that serve one device.
-        take: returns the most urgent Job; None where there is none for this server.
-        on_end: called with this server at the end of its thread, with what it died of, and whether it did.
+        name: the name of the thread.
+        run_lock: shared by all servers of one device; the one that holds it runs.
+        take: returns the Job with the highest priority, or None if there is none for this server.
+        on_end: called at the end of the thread with this server, whether the thread died, and the error it died of.
 
-    asyncio's own kind of loop, since uvloop's cannot tell when it has nothing to do, and dies less gracefully with the
-    interpreter.
+    The loop is asyncio's SelectorEventLoop: a uvloop cannot report that it has nothing to do, and ends less cleanly
+    with the interpreter.
     """
 
     __slots__ = (
-        "_baton",
-        "_begun",
         "_context",
         "_has_finished",
         "_on_end",
+        "_run_lock",
+        "_suspended",
         "_take",
         "is_blocked",
         "is_due",
@@ -129,44 +129,44 @@ class Server:
     def __init__(
         self,
         name: str,
-        baton: Baton,
+        run_lock: FairLock,
         take: Callable[[Server], Job | None],
         on_end: Callable[[Server, bool, BaseException | None], Callable[[], BaseException]],
     ) -> None:
-        self._baton = baton
+        self._run_lock = run_lock
         self._take = take
         self._on_end = on_end
-        #: What has been suspended, by the task that goes on with it.
-        self._begun: dict[asyncio.Future[Any], Job] = {}
-        #: Nobody's: what each Job runs in comes with it.
+        #: The suspended Jobs, by the task that continues each.
+        self._suspended: dict[asyncio.Future[Any], Job] = {}
+        #: An empty context: each Job brings the one that it runs in.
         self._context = contextvars.Context()
         self._has_finished = False
-        #: Whether its thread waits for what runs in others.
+        #: Whether its thread is blocked until other threads have done something.
         self.is_blocked = False
         #: Whether it is about to take a Job.
         self.is_due = False
-        #: Whether it takes no further Job, and ends once all that it has begun has.
+        #: Whether it takes no further Job, and ends when all that it has begun have ended.
         self.is_retired = False
-        # A loop keeps the context that it is made in, and this one outlives the backward that is the first to need it.
-        self.loop = self._context.run(asyncio.SelectorEventLoop, YieldingSelector(baton))
-        # In debug mode asyncio complains of callbacks that take their time, and to take it is what this loop is for.
+        # A loop keeps the context in which it is created, and this one outlives the backward that first needs it.
+        self.loop = self._context.run(asyncio.SelectorEventLoop, YieldingSelector(run_lock))
+        # In debug mode asyncio warns of slow callbacks, but slow bodies are what this loop is for.
         self.loop.slow_callback_duration = inf
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def takes_jobs(self) -> bool:
-        """Tell whether it may be woken to take a Job."""
+        """Return whether it may be woken to take a Job."""
         return not (self.is_blocked or self.is_retired)
 
     def wake(self) -> None:
-        """Have it take Jobs until there is none; in any thread."""
+        """Have it take Jobs until there are none; may be called from any thread."""
         self._call(self._run_jobs)
 
     def retire(self) -> None:
-        """Have its thread end once nothing runs on its loop any more; in any thread."""
+        """Have its thread end when nothing runs on its loop any more; may be called from any thread."""
         self._call(self._end_if_idle)
 
     def _call(self, callback: Callable[[], None]) -> None:
-        # Where its thread has died just now, what was queued has been refused.
+        # RuntimeError: the thread has just died, and the queued Jobs have been refused.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback, context=self._context)
 
@@ -178,16 +178,16 @@ class Server:
         while (job := self._take(self)) is not None:
             task = job.run()
             if task is not None:
-                self._begun[task] = job
+                self._suspended[task] = job
                 task.add_done_callback(self._note_end, context=self._context)
             del job, task
-            # What has begun goes on ahead of what has not.
-            if self._begun or perf_counter() > deadline:
+            # Bodies that have begun go on before new ones begin.
+            if self._suspended or perf_counter() > deadline:
                 self._run_jobs(TURNS)
                 return
 
     def _note_end(self, task: asyncio.Future[Any]) -> None:
-        self._begun.pop(task, None)
+        self._suspended.pop(task, None)
         if self.is_retired:
             self._end_if_idle()
 
@@ -200,7 +200,7 @@ class Server:
         self.loop.stop()
 
     def _serve(self) -> None:
-        self._baton.take()
+        self._run_lock.acquire()
         cause: BaseException | None = None
         try:
             self.loop.run_forever()
@@ -208,17 +208,17 @@ class Server:
             cause = error
         try:
             died_of = self._on_end(self, not self._has_finished, cause)
-            while self._begun:
-                self._begun.popitem()[1].abandon(died_of())
+            while self._suspended:
+                self._suspended.popitem()[1].abandon(died_of())
             self._end_tasks()
             self.loop.close()
         finally:
-            self._baton.give()
-            # The traceback leads back here: leave no cycle.
+            self._run_lock.release()
+            # The traceback refers to this frame: leave no cycle.
             del cause
 
     def _end_tasks(self) -> None:
-        """Cancel what bodies have started and left, and give it a few turns; whoever resists stays behind."""
+        """Cancel the tasks that bodies have left behind, and give them a few turns to end; drop those that do not."""
         for _ in range(LAST_TURNS):
             left = [task for task in asyncio.all_tasks(self.loop) if not task.done()]
             if not left:

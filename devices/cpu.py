@@ -21,9 +21,9 @@ __all__ = ["Cpu", "open_device"]
 class Cpu(Device):
     """NumPy on this machine's processor.
 
-    A body that takes less than `ag.offload_threshold` runs in the thread that drives the backward. One that is
-    expected to take longer (by its kind, the shapes and dtypes of its arrays; estimated, and then measured) runs on
-    a worker thread, of which there are `ag.workers`.
+    A body that takes less than `ag.offload_threshold` runs in the thread that drives the backward. A body that is
+    expected to take longer runs on one of the worker threads (`ag.workers`). The time is expected by the kind of the
+    body and the shapes and dtypes of its arrays: first estimated, then measured.
     """
 
     __slots__ = ("_costs",)
@@ -39,17 +39,17 @@ class Cpu(Device):
         return "cpu"
 
     def prefers_worker(self, body: Body) -> bool:
-        """Tell whether a body is expected to take longer than the threshold."""
+        """Return whether a body is expected to take longer than the threshold."""
         return self._costs.expected(*body.cost_key()) >= body.threshold
 
     def run_body(self, body: Body) -> Any:
-        """Run a body here and measure that, or, where it is heavy and may leave, return an awaitable of its end."""
+        """Run a body here and measure its time; if it is heavy and may leave, return an awaitable instead."""
         kind, estimate = body.cost_key()
         if body.may_leave and self._costs.expected(kind, estimate) >= body.threshold:
             return body.elsewhere(lambda seconds: self._costs.note(kind, estimate, seconds))
         began = perf_counter()
         outputs = body()
-        # What suspends has only begun.
+        # An awaitable body has only begun: its time is unknown.
         if not inspect.isawaitable(outputs):
             mean = self._costs.note(kind, estimate, perf_counter() - began)
             if mean is not None and mean < body.threshold / 4:
@@ -61,8 +61,8 @@ def open_device(index: int | None) -> Cpu:
     """Return the one cpu device.
 
     Raises:
-        DeviceError: an index was given; there is only one.
+        DeviceError: an index was given.
     """
     if index is not None:
-        raise DeviceError(f"there is one 'cpu' device, so 'cpu:{index}' means nothing: write 'cpu'")
+        raise DeviceError(f"there is only one 'cpu' device, so there is no 'cpu:{index}': write 'cpu'")
     return Cpu()

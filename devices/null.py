@@ -1,4 +1,4 @@
-"""`null`, `null:0`, `null:1`, …: devices that do nothing of their own, for tests of what devices have in common."""
+"""`null`, `null:0`, `null:1`, …: devices with the default behaviour, for tests of what all devices have in common."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Null", "open_device"]
 
 @final
 class Null(Device):
-    """All that a Device is by default: NumPy's arrays, bodies run by who drives the backward, a name of its own.
+    """A Device with the default behaviour: NumPy arrays, and bodies that run in the thread that drives the backward.
 
     Args:
-        index: the number behind the colon, if there is one.
+        index: the number after the colon, or None.
     """
 
     __slots__ = ("_index",)
@@ -24,10 +24,10 @@ class Null(Device):
 
     @property
     def name(self) -> str:
-        """`null`, or such as `null:0`."""
+        """`null`, or a name such as `null:0`."""
         return "null" if self._index is None else f"null:{self._index}"
 
 
 def open_device(index: int | None) -> Null:
-    """Return a device that does nothing of its own."""
+    """Return a device with the default behaviour."""
     return Null(index)

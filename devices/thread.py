@@ -1,4 +1,4 @@
-"""`thread:N`: one worker thread with a queue of its own; what lives here is computed here."""
+"""`thread:N`: devices with one worker thread and a queue each; the gradients of their tensors are computed there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 from asyncgrad.engine.device import Device, Job, loop_thread, worker_died
 from asyncgrad.errors import DeviceError
 
-from ._serving import Baton, Server
+from ._serving import FairLock, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,16 +25,16 @@ _ALL: weakref.WeakSet[ThreadDevice] = weakref.WeakSet()
 
 @final
 class ThreadDevice(Device):
-    """NumPy arrays whose gradients are computed by one worker thread, one node at a time, the most urgent first.
+    """NumPy arrays whose gradients are computed by one worker thread, one node at a time, in the order of priority.
 
-    The thread begins with the first work, and runs an event loop, so that a body that suspends lets the next one
-    begin. It is a daemon: it does not hold up the end of the interpreter. A child of `fork` gets a new one.
+    The thread starts with the first work. It runs an event loop, so that the next body can begin while one is
+    suspended. It is a daemon thread, and does not delay the end of the interpreter. A child of `fork` gets a new one.
 
     While a plain body blocks the thread, in a backward of `asyncgrad.sync` that needs other devices, a second thread
-    stands in for it, so that nesting cannot deadlock. Only one of them runs code at a time.
+    takes over the queue, so that nesting cannot deadlock. Only one of them runs code at a time.
 
     Args:
-        index: the number behind the colon.
+        index: the number after the colon.
 
     Source: the device threads of PyTorch's engine.
 
@@ -50,13 +50,13 @@ class ThreadDevice(Device):
     """
 
     __slots__ = (
-        "_baton",
         "_heap",
         "_index",
         "_inherited",
         "_is_closed",
         "_lock",
         "_next_arrival",
+        "_run_lock",
         "_servers",
         "_threads",
     )
@@ -67,18 +67,19 @@ class ThreadDevice(Device):
     def __init__(self, index: int) -> None:
         self._index = index
         self._next_arrival = itertools.count().__next__
-        #: After a fork, the parent's: closed by the garbage collector here, it would no longer wake up there.
+        #: After a fork, the parent's servers. They are kept: if the garbage collector closed their loops in the child,
+        #: those of the parent could no longer be woken.
         self._inherited: list[Server] = []
         self._servers: list[Server] = []
-        self._begin()
+        self._reset()
         _ALL.add(self)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._inherited += self._servers
-        #: One thread may take it twice: the garbage collector runs at any line.
+        #: Reentrant: the garbage collector may run code that needs it at any line.
         self._lock = threading.RLock()
-        self._baton = Baton()
-        #: Each with its priority, and then in the order of coming.
+        self._run_lock = FairLock()
+        #: The waiting Jobs, by priority and then by arrival.
         self._heap: list[tuple[tuple[int, int], int, Job]] = []
         self._servers = []
         self._threads: frozenset[int | None] = frozenset()
@@ -86,31 +87,31 @@ class ThreadDevice(Device):
 
     @property
     def name(self) -> str:
-        """Such as `thread:0`."""
+        """A name such as `thread:0`."""
         return f"thread:{self._index}"
 
     def is_here(self) -> bool:
-        """Tell whether the worker asks, or a thread that goes on for it on a deeper stack."""
+        """Return whether the caller runs in the worker thread, or in one that continues it on a deeper stack."""
         return loop_thread() in self._threads
 
     def submit(self, job: Job) -> None:
-        """Queue a Job, in any thread; it is refused where the device is closed."""
+        """Queue a Job, from any thread; if the device is closed, refuse it."""
         try:
             with self._lock:
                 if self._is_closed:
                     raise DeviceError(f"{self.name} is closed: ag.device({self.name!r}) opens it again")
-                server = self._to_wake()
+                server = self._server_to_wake()
                 heappush(self._heap, (job.priority, self._next_arrival(), job))
         except (DeviceError, RuntimeError) as error:
-            # No thread begins once the interpreter ends.
+            # RuntimeError: no thread can be started while the interpreter ends.
             refusal = error if isinstance(error, DeviceError) else worker_died(self, error)
             job.refuse(refusal)
             return
         if server is not None:
             server.wake()
 
-    def _to_wake(self) -> Server | None:
-        """Return the server that is to be woken for a Job; None where one is about to look anyway."""
+    def _server_to_wake(self) -> Server | None:
+        """Return the server to wake for a Job, or None if one is about to look at the queue anyway."""
         able = [server for server in self._servers if server.takes_jobs()]
         if any(server.is_due for server in able):
             return None
@@ -119,7 +120,7 @@ class ThreadDevice(Device):
         return server
 
     def _new_server(self) -> Server:
-        server = Server(f"asyncgrad {self.name}", self._baton, self._take, self._note_end)
+        server = Server(f"asyncgrad {self.name}", self._run_lock, self._take, self._note_end)
         try:
             server.thread.start()
         except RuntimeError:
@@ -137,7 +138,7 @@ class ThreadDevice(Device):
             return None
 
     def _note_end(self, server: Server, has_died: bool, cause: BaseException | None) -> Callable[[], BaseException]:
-        """Forget a server whose thread ends; if it has died, all that waits is refused."""
+        """Drop a server whose thread ends; if the thread has died, refuse all waiting Jobs."""
         refused: list[tuple[tuple[int, int], int, Job]] = []
         with self._lock:
             if server in self._servers:
@@ -151,35 +152,35 @@ class ThreadDevice(Device):
 
     @contextlib.contextmanager
     def stand_in(self) -> Iterator[None]:
-        """Have another thread serve the queue while the block lasts, in which the worker waits for other threads."""
+        """Have another thread serve the queue inside this block, in which the worker waits for other threads."""
         thread = loop_thread()
         with self._lock:
             blocked = next(server for server in self._servers if server.thread.ident == thread)
             blocked.is_blocked = True
-            other = self._to_wake()
+            other = self._server_to_wake()
         if other is not None:
             other.wake()
-        self._baton.give()
+        self._run_lock.release()
         try:
             yield
         finally:
             with self._lock:
                 blocked.is_blocked = False
-                # Whoever stood in for this one does not any more; one that stands in for another one goes on.
+                # The server that stood in for this one retires; one that stands in for another server goes on.
                 spare = [server for server in self._servers if server.takes_jobs() and server is not blocked]
                 for server in spare:
                     server.is_retired = True
-                woken = self._to_wake() if self._heap else None
+                woken = self._server_to_wake() if self._heap else None
             for server in spare:
                 server.retire()
             if woken is not None:
                 woken.wake()
-            self._baton.take()
+            self._run_lock.acquire()
 
     def close(self) -> None:
-        """Refuse what waits and what comes; what has begun ends, and then so does the thread.
+        """Refuse waiting and new work; running work ends, and then the thread ends.
 
-        The device remains the same object, whose tensors can be read and moved. `ag.device` opens it again.
+        The device stays the same object, and its tensors can still be read and moved. `ag.device` opens it again.
 
         Example:
             >>> import asyncgrad as ag
@@ -192,22 +193,24 @@ class ThreadDevice(Device):
             for server in servers:
                 server.is_retired = True
         for _, _, job in refused:
-            job.refuse(DeviceError(f"{self.name} was closed before this could begin"))
+            job.refuse(
+                DeviceError(f"{self.name} was closed before this began: ag.device({self.name!r}) opens it again")
+            )
         for server in servers:
             server.retire()
 
     def reopen(self) -> None:
-        """Take work again after `close`."""
+        """Accept work again after `close`."""
         self._is_closed = False
 
 
-def _begin_anew() -> None:
+def _reset_all() -> None:
     for device in list(_ALL):
-        device._begin()
+        device._reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_all)
 
 
 def open_device(index: int | None) -> ThreadDevice:
@@ -217,5 +220,5 @@ def open_device(index: int | None) -> ThreadDevice:
         DeviceError: no index was given.
     """
     if index is None:
-        raise DeviceError("a device with a thread of its own has a number: write 'thread:0'")
+        raise DeviceError("the name 'thread' needs a number: write 'thread:0'")
     return ThreadDevice(index)

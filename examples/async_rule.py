@@ -1,9 +1,9 @@
-"""A derivative that comes from elsewhere: an async `ag.Function`, and many of them waiting at once.
+"""Derivatives that a remote service computes: an async `ag.Function`, many of which wait at the same time.
 
     python examples/async_rule.py
 
-Eight branches of one graph each ask a remote service for their gradient. The service takes 50 ms to answer; the
-backward asks for all eight answers before it waits for the first, so it takes 50 ms too and not 400.
+Eight branches of one graph each ask a remote service for their derivative. The service takes 50 ms to answer. The
+backward sends all eight requests before it waits for the first answer, so it takes 50 ms and not 400.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATENCY = 0.050
 
 @final
 class Service:
-    """Stands for another machine: answers after its latency, and knows how many questions are open."""
+    """Simulates another machine: answers after a latency, and counts the requests that are open."""
 
     def __init__(self) -> None:
         self.open = self.most_open = 0
@@ -38,7 +38,7 @@ class Service:
 
 @final
 class RemoteSine(ag.Function):
-    """sin(x), whose derivative is asked of a service."""
+    """sin(x), whose derivative a service computes."""
 
     @staticmethod
     def forward(ctx: Any, x: ag.Tensor, service: Service) -> Any:

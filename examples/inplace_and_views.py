@@ -1,7 +1,7 @@
-"""Where did the heat start? A rod cools, an array is updated by slices, and its gradient leads back in time.
+"""Find how the heat in a rod was distributed at first, from a measurement made later: a backward through slice writes.
 
-The rod is an array that a loop writes into, as one would in NumPy. A backward through all those writes gives the
-gradient of what is measured at the end with respect to how the rod began; by following it we find the start again.
+The rod is an array that a loop updates in place by slices, as in NumPy. A backward through all those writes gives the
+gradient of the final temperatures with respect to the initial ones. Gradient descent then finds the initial ones.
 
     python examples/inplace_and_views.py [--picture rod.png]
 """
@@ -20,7 +20,7 @@ POINTS, STEPS, RATE = 64, 20, 0.4
 
 
 def cooled(start: Any) -> Any:
-    """Return the rod after STEPS of the heat equation; its ends are kept at 0."""
+    """Return the rod after STEPS steps of the heat equation; its ends stay at 0."""
     rod = start.copy()
     rod[[0, -1]] = 0.0
     for _ in range(STEPS):
@@ -29,14 +29,14 @@ def cooled(start: Any) -> Any:
 
 
 def true_start() -> np.ndarray:
-    """Return two hot places, one narrow and one wide."""
+    """Return a rod with two hot places, one narrow and one wide."""
     place = np.linspace(0, 1, POINTS)
     start: np.ndarray = np.exp(-(((place - 0.3) / 0.08) ** 2)) + 0.6 * np.exp(-(((place - 0.7) / 0.12) ** 2))
     return start
 
 
 async def sensitivity(start: np.ndarray, point: int) -> np.ndarray:
-    """Return the gradient of the temperature of one point at the end with respect to the whole rod at the start."""
+    """Return the gradient of the final temperature of one point with respect to the initial rod."""
     rod = ag.tensor(start, requires_grad=True)
     (found,) = await ag.grad(cooled(rod)[point : point + 1], [rod])
     gradient: np.ndarray = found.numpy()
@@ -44,7 +44,7 @@ async def sensitivity(start: np.ndarray, point: int) -> np.ndarray:
 
 
 async def find_start(measured: np.ndarray, rounds: int) -> tuple[ag.Tensor, list[float]]:
-    """Return a start that cools to what was measured, and the loss of each round."""
+    """Return an initial rod that cools to the measured one, and the loss of each round."""
     guess = ag.tensor(np.zeros(POINTS), requires_grad=True)
     optimizer = optim.Adam([guess], lr=0.05)
     losses = []
@@ -58,7 +58,7 @@ async def find_start(measured: np.ndarray, rounds: int) -> tuple[ag.Tensor, list
 
 
 def draw(path: str, measured: np.ndarray, guess: ag.Tensor, gradient: np.ndarray) -> None:
-    """Draw the rod as it was, as it was measured and as it was found again; and the gradient of one point."""
+    """Draw the initial rod, the measured one and the one that was found, and the gradient of one point."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -77,7 +77,7 @@ def draw(path: str, measured: np.ndarray, guess: ag.Tensor, gradient: np.ndarray
 
 
 async def main(rounds: int = 300, picture: str | None = None) -> tuple[float, float]:
-    """Find the start, say how well; return the first and the last loss."""
+    """Find the initial rod, and print the error; return the first and the last loss."""
     measured = cooled(true_start())
     guess, losses = await find_start(measured, rounds)
     gradient = await sensitivity(true_start(), POINTS // 2)

@@ -1,11 +1,11 @@
-"""Two hundred small models, each with data of its own, that learn at once on one event loop.
+"""Train two hundred small models, each with its own data, concurrently on one event loop.
 
     python examples/many_models.py
 
-Each model belongs to a sensor, and predicts its curve from the time of day. Its measurements come over a link that
-takes 20 ms to answer, and while one model waits for a batch, the others learn from theirs. So all of them together take
-little longer than the work itself, and no model runs far ahead of the rest. One bar shows the sum; `--each` shows one
-for each model too.
+Each model belongs to a sensor, and predicts the sensor's curve from the time of day. Measurements come over a link with
+a latency of 20 ms; while one model waits for a batch, the others learn from theirs. So the whole takes little longer
+than the computation alone, and no model gets far ahead of the others. A progress bar shows the sum of all steps;
+`--each` also shows one bar per model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, final
 
-# The matrices are small: a second thread would cost more than it brings, and waiting for it stalls the loop.
+# The matrices are small: a second BLAS thread would cost more than it saves, and waiting for it would stall the loop.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -36,13 +36,13 @@ LATENCY = 0.020
 BATCH = 64
 HARMONICS = 3
 LEARNING_RATE = 0.02
-#: The largest mean squared error that a model may end with, as a share of its curve's variance.
+#: The largest median error of the models at the end, as a fraction of the variance of their curves.
 TARGET = 0.1
 
 
 @final
 class Sensor:
-    """Stands for a sensor far away, whose curve is a sum of sines and whose measurements are noisy."""
+    """Simulates a remote sensor, whose curve is a sum of sines and whose measurements are noisy."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -55,7 +55,7 @@ class Sensor:
         return times, self.curve(times) + 0.05 * self.rng.standard_normal((BATCH, 1))
 
     def curve(self, times: np.ndarray) -> np.ndarray:
-        """Return the values without noise, of shape (n, 1) as the times are."""
+        """Return the values without noise; times and values have shape (n, 1)."""
         angles = 2 * np.pi * times * np.arange(1, HARMONICS + 1)
         values: np.ndarray = np.sum(self.waves[0] * np.sin(angles) + self.waves[1] * np.cos(angles), axis=1)
         return values[:, None]
@@ -63,7 +63,7 @@ class Sensor:
 
 @final
 class Model:
-    """Two layers: times of day as points on a circle, of shape (n, 2), to values of shape (n, 1)."""
+    """Two layers from times of day, as points on a circle of shape (n, 2), to values of shape (n, 1)."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         def layer(out: int, into: int) -> list[ag.Tensor]:
@@ -81,7 +81,7 @@ class Model:
         return values
 
     async def train(self, sensor: Sensor, steps: int, bars: Sequence[Any]) -> None:
-        """Wait for a batch, and learn from it, so many times."""
+        """Wait for a batch and learn from it, `steps` times."""
         for _ in range(steps):
             times, values = await sensor.measure()
             self.optimizer.zero_grad()
@@ -93,7 +93,7 @@ class Model:
 
     @ag.no_grad()
     def error(self, sensor: Sensor) -> float:
-        """Return the mean squared error on the curve itself, as a share of its variance."""
+        """Return the mean squared error on the curve without noise, as a fraction of its variance."""
         times = np.linspace(0, 1, 200, endpoint=False)[:, None]
         wanted = sensor.curve(times)
         return float(np.square(self(times).numpy() - wanted).mean() / wanted.var())
@@ -101,7 +101,7 @@ class Model:
 
 @final
 class Fleet:
-    """All models, their sensors, and what was seen of them while they learned."""
+    """All models, their sensors, and measurements of their training."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -111,7 +111,7 @@ class Fleet:
         self.seconds = 0.0
 
     async def train(self) -> None:
-        """Train all at once; a model that fails ends the others."""
+        """Train all models concurrently; if one fails, the others are cancelled."""
         began = time.perf_counter()
         with ExitStack() as stack:
 
@@ -131,7 +131,7 @@ class Fleet:
         self.behind.append(min(other.steps for other, _ in self.pairs))
 
     def report(self) -> float:
-        """Print what came of it; return the median error."""
+        """Print the results; return the median error."""
         errors = [model.error(sensor) for model, sensor in self.pairs]
         steps = sum(model.steps for model, _ in self.pairs)
         print(f"{len(self.pairs)} models, {steps} steps, {steps / self.seconds:.0f} steps per second")
@@ -156,7 +156,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, report; return the exit status."""
+    """Train, and print the results; return the exit status."""
     fleet = Fleet(parse(arguments))
     ag.run(fleet.train())
     if fleet.report() > TARGET:

@@ -1,10 +1,11 @@
-"""Gradients that leave while others are still being computed: async hooks, and a final callback.
+"""Exchange gradients between replicas while others are still being computed, with async hooks and a final callback.
 
     python examples/overlapped_reduction.py
 
-Two replicas of a model see half of a batch each. As soon as a weight's gradient is there, an async hook exchanges it
-with the other replica, over a link that takes 20 ms, while the backward goes on with earlier layers. A final callback
-steps once all have been exchanged. Six exchanges take little longer than one, and both replicas end with equal weights.
+Two replicas of a model each see half of a batch. As soon as the gradient of a weight is computed, an async hook
+exchanges it with the other replica, over a link that takes 20 ms, while the backward goes on with earlier layers. A
+final callback makes the step when all gradients have been exchanged. Six exchanges take little longer than one, and
+both replicas end with equal weights.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LATENCY = 0.020
 
 @final
 class Link:
-    """Stands for a network between two replicas: each hands in an array and gets the mean of both."""
+    """Simulates a network between two replicas: each sends an array and gets the mean of both."""
 
     def __init__(self) -> None:
         self._handed_in: dict[str, list[np.ndarray]] = {}
@@ -31,7 +32,7 @@ class Link:
         self.open = self.most_open = 0
 
     async def mean(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Return the mean of what the two replicas hand in under this name."""
+        """Return the mean of the arrays that the two replicas send under this name."""
         arrays = self._handed_in.setdefault(name, [])
         complete = self._complete.setdefault(name, asyncio.Event())
         arrays.append(array)
@@ -49,7 +50,7 @@ class Link:
 
 @final
 class Replica:
-    """A stack of linear layers and the hooks that keep its weights equal to those of the other one."""
+    """A stack of linear layers, and the hooks that keep its weights equal to those of the other replica."""
 
     def __init__(self, link: Link) -> None:
         random = np.random.default_rng(0)
@@ -62,13 +63,13 @@ class Replica:
             assert weight.grad is not None
             weight.grad = ag.tensor(await link.mean(name, weight.grad.numpy()))
             if name == "0":
-                # The first layer is the last to get its gradient: the step follows when the backward has ended.
+                # The first layer gets its gradient last. The callback runs at the end of the backward.
                 ag.engine.queue_callback(self.step)
 
         return exchange
 
     def step(self) -> None:
-        """Descend along the exchanged gradients."""
+        """Make a step of gradient descent with the exchanged gradients."""
         with ag.no_grad():
             for weight in self.weights:
                 assert weight.grad is not None

@@ -5,11 +5,12 @@
     curl -d '{"inputs": [[0.1, 0.2], [0.3, 0.4]], "targets": [[0.5], [0.6]]}' localhost:8000/learn
     curl -d '{"inputs": [[0.1, 0.2]]}' localhost:8000/predict
 
-The model is a recurrent network that turns a sequence of inputs into a sequence of outputs. To learn from one of 1,000
-time steps is a backward of 5,000 nodes; predictions are answered in between, from weights that are never half-stepped.
-A timeout, or a client that hangs up, cancels the backward and leaves the model as it was. What was acknowledged is on
-the disk, in a journal that is replayed on start, so that not even `kill -9` loses it. Its parts are in
-`examples/serving`, routes and errors in `service.py` there. Needs Linux or macOS, and `pip install 'asyncgrad[serve]'`.
+The model is a recurrent network that turns a sequence of inputs into a sequence of outputs. Learning from a sequence of
+1,000 time steps takes a backward of 5,000 nodes. Predictions are answered meanwhile, always from the weights before or
+after a whole step. A timeout, or a client that disconnects, cancels the backward and leaves the model unchanged.
+Every acknowledged sequence is on the disk, in a journal that is replayed on start, so that even `kill -9` loses none.
+The parts are in `examples/serving`; `service.py` there documents the routes and errors. Needs Linux or macOS, and
+`pip install 'asyncgrad[serve]'`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# The matrices are small: a second thread would cost more than it brings, and waiting for it stalls the loop.
+# The matrices are small: a second BLAS thread would cost more than it saves, and waiting for it would stall the loop.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Run as a file, Python looks for modules beside it, and not for the folder `examples` that it is in.
+# When this file is run as a script, Python does not search the parent of `examples` for modules.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import asyncgrad as ag
@@ -46,12 +47,12 @@ except ModuleNotFoundError as missing:
     sys.exit(f"this example needs {missing.name}, which is not installed: pip install 'asyncgrad[serve]'")
 
 DIRECTORY = Path(__file__).parent / "output" / "serve_and_learn"
-#: Seconds that requests under way have to end, beyond their timeout, when the service is told to stop.
+#: The seconds beyond their timeout that running requests have to end when the service is stopped.
 GRACE = 5
 
 
 async def serve(options: argparse.Namespace, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT; then end what is under way, save a snapshot, and return."""
+    """Serve until SIGTERM or SIGINT; then finish running requests, save a snapshot, and return."""
     settings = Settings(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)})
     directory = Directory(options.directory)
     try:
@@ -77,7 +78,7 @@ async def serve(options: argparse.Namespace, listener: socket.socket) -> None:
         log_level="warning",
         timeout_graceful_shutdown=math.ceil(options.timeout) + GRACE,
     )
-    # uvicorn raises the signal that stopped it once more when all is done: that is no reason to die by it.
+    # uvicorn raises the signal that stopped it again at the end; it must not kill the process.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     await uvicorn.Server(config).serve(sockets=[listener])
@@ -134,7 +135,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve, or demonstrate; return the exit status."""
+    """Serve, or run the demonstration; return the exit status."""
     options = parse(arguments)
     logging.basicConfig(format="%(levelname)s: %(message)s")
     if options.demo:

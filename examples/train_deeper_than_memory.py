@@ -1,11 +1,11 @@
-"""Training a network whose activations do not fit into memory: they go to disk, and come back ahead of need.
+"""Train a network whose activations do not fit into memory: they are written to disk and read back for the backward.
 
     python examples/train_deeper_than_memory.py
     python examples/train_deeper_than_memory.py --depth 200 --limit-mb 400
 
-A deep residual network learns, from points in a plane, which arm of a spiral they lie on. A process of its own is
-allowed so much memory and no more (`resource.setrlimit`). With all activations in memory it fails; with
-`ag.graph.save_to_disk` the same training goes through, under the same limit.
+A deep residual network learns which arm of a spiral a point lies on. It runs in a child process with a memory limit
+(`resource.setrlimit`). With all activations in memory, the training fails; with `ag.graph.save_to_disk` the same
+training succeeds under the same limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any
 
-# Each thread of a matrix library takes memory for itself, and the limit counts it.
+# Each thread of a BLAS library takes memory, which counts against the limit.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -32,7 +32,7 @@ MEGABYTE = 2**20
 
 
 def spirals(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return points, (POINTS, 2), and for each the number of its arm."""
+    """Return points of shape (POINTS, 2), and the number of the arm of each."""
     arm = random.integers(0, ARMS, POINTS)
     radius = np.sqrt(random.uniform(0.05, 1.0, POINTS))
     angle = 2 * np.pi * (arm / ARMS + 0.6 * radius) + 0.05 * random.standard_normal(POINTS)
@@ -41,7 +41,7 @@ def spirals(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_weights(depth: int, random: np.random.Generator) -> list[ag.Tensor]:
-    """Return the weights: one into the width, one for each layer, one into the scores of the arms."""
+    """Return the weights of the input layer, of each hidden layer, and of the output layer."""
     sizes = [(WIDTH, 2), *[(WIDTH, WIDTH)] * depth, (ARMS, WIDTH)]
     scales = [2.0, *[1.0 / depth**0.5] * depth, 1.0]
     return [
@@ -51,7 +51,7 @@ def make_weights(depth: int, random: np.random.Generator) -> list[ag.Tensor]:
 
 
 def scores(points: np.ndarray, weights: list[ag.Tensor]) -> Any:
-    """Return the scores of the arms, (POINTS, ARMS); each layer adds to what it is given."""
+    """Return the scores of the arms, of shape (POINTS, ARMS); each hidden layer is residual."""
     first, *layers, last = weights
     y = nn.linear(ag.asarray(points), first)
     for layer in layers:
@@ -82,14 +82,14 @@ async def train(depth: int, steps: int, *, to_disk: bool) -> None:
 
 
 def limited(options: argparse.Namespace, *, to_disk: bool) -> subprocess.CompletedProcess[str]:
-    """Run the training in a process that may have so much memory."""
+    """Run the training in a child process with the memory limit."""
     command = [sys.executable, __file__, "--depth", str(options.depth), "--steps", str(options.steps)]
     command += ["--limit-mb", str(options.limit_mb), "--train", "disk" if to_disk else "memory"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Train both ways, and say how each went; return the exit status."""
+    """Train both ways, and print the outcomes; return the exit status."""
     saved = 2 * options.depth * POINTS * WIDTH * 4 / MEGABYTE
     print(f"{options.depth} layers save {saved:.0f} MB of activations in each step; {options.limit_mb} MB are allowed")
     in_memory = limited(options, to_disk=False)
@@ -112,7 +112,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.train is None:
         return compare(options)
-    # What a process may write to: its heap, its stacks and its mapped memory, and not the libraries' code.
+    # RLIMIT_DATA counts writeable memory: the heap, stacks and private mappings, not the code of libraries.
     limit = options.limit_mb * MEGABYTE
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     ag.run(train(options.depth, options.steps, to_disk=options.train == "disk"))

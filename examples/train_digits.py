@@ -2,9 +2,9 @@
 
     python examples/train_digits.py
 
-The images are scikit-learn's digits: 1,797 scans of 8 x 8 pixels. While the network learns, a second coroutine
-on the same event loop asks to be woken every millisecond and notes how late that happens. A web server's other
-requests would feel the same: a backward that blocks holds them up, and this one lets the loop breathe as it goes.
+The images are scikit-learn's digits: 1,797 scans of 8 x 8 pixels. While the network learns, a second coroutine on the
+same event loop asks to be woken every millisecond and records how late it is woken. The other requests of a web server
+would be delayed as much: a backward that blocks would hold them up, and this one yields to the loop as it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, final
 
-# The matrices are small: a second thread would cost more than it brings, and waiting for it stalls the loop.
+# The matrices are small: a second BLAS thread would cost more than it saves, and waiting for it would stall the loop.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -46,20 +46,20 @@ PICTURE = Path(__file__).parent / "output" / "train_digits.png"
 
 
 class Split(NamedTuple):
-    """Images, of shape (count, 1, 8, 8) and between 0 and 1, and the digit that each one shows."""
+    """Images of shape (count, 1, 8, 8) with values from 0 to 1, and the digit that each shows."""
 
     images: np.ndarray
     labels: np.ndarray
 
     def batches(self, size: int, order: np.ndarray) -> Iterator[Split]:
-        """Cut the images, taken in this order, into batches."""
+        """Yield the images in this order as batches."""
         for begin in range(0, len(order), size):
             chosen = order[begin : begin + size]
             yield Split(self.images[chosen], self.labels[chosen])
 
 
 def load(seed: int) -> tuple[Split, Split]:
-    """Return the digits to learn from and, a fifth of each digit, those to be tested on."""
+    """Return the digits for training and, a fifth of each digit, those for testing."""
     digits = load_digits()
     images = (digits.images[:, None] / 16).astype(np.float32)
     parts = train_test_split(images, digits.target, test_size=0.2, stratify=digits.target, random_state=seed)
@@ -82,7 +82,7 @@ class Model:
         self.rng = rng
 
     def __call__(self, images: np.ndarray, *, training: bool = False) -> ag.Tensor:
-        """Return ten scores for each image: the higher, the likelier that digit."""
+        """Return ten scores for each image, one for each digit."""
         first, second, third, fourth = self.layers
         x = nn.relu(nn.max_pool2d(nn.conv2d(images, *first, padding=1), 2))  # (count, 32, 4, 4)
         x = nn.relu(nn.max_pool2d(nn.conv2d(x, *second, padding=1), 2))  # (count, 64, 2, 2)
@@ -96,7 +96,7 @@ class Model:
 @final
 @dataclass
 class History:
-    """What happened: for each step, for each epoch, and for each tick of the loop."""
+    """Measurements of each step, of each epoch, and of each tick of the loop."""
 
     losses: list[float] = field(default_factory=list)
     train_accuracy: list[float] = field(default_factory=list)
@@ -106,7 +106,7 @@ class History:
 
 
 async def train(options: argparse.Namespace, training: Split, testing: Split) -> History:
-    """Learn from each training image once an epoch, and test after each; watch the loop meanwhile."""
+    """Train on every training image once per epoch, and test after each epoch; watch the loop meanwhile."""
     history = History()
     rng = np.random.default_rng(options.seed)
     model = Model(rng)
@@ -130,36 +130,36 @@ async def train(options: argparse.Namespace, training: Split, testing: Split) ->
 
 
 async def step(model: Model, optimizer: optim.Adam, batch: Split, history: History) -> int:
-    """Learn from one batch; return how many of its digits were right."""
+    """Train on one batch; return how many of its digits were predicted correctly."""
     logits = model(batch.images, training=True)
     loss = nn.cross_entropy(logits, batch.labels)
-    await breathe()
+    await yield_to_loop()
     optimizer.zero_grad()
     await loss.backward()
     optimizer.step()
-    await breathe()
+    await yield_to_loop()
     history.losses.append(loss.item())
     return int((logits.numpy().argmax(axis=1) == batch.labels).sum())
 
 
 @ag.no_grad()
 async def accuracy(model: Model, split: Split) -> float:
-    """Return the share of images whose digit the model tells."""
+    """Return the fraction of images whose digit the model predicts correctly."""
     right = 0
     for images, labels in split.batches(64, np.arange(len(split.labels))):
         right += int((model(images).numpy().argmax(axis=1) == labels).sum())
-        await breathe()
+        await yield_to_loop()
     return right / len(split.labels)
 
 
-async def breathe() -> None:
-    """Let the loop run what is due: it takes a timer three turns to wake the task that sleeps on it."""
+async def yield_to_loop() -> None:
+    """Let the loop run other tasks: a timer needs three turns to wake the task that sleeps on it."""
     for _ in range(3):
         await asyncio.sleep(0)
 
 
 async def watch_loop(lateness: list[float]) -> None:
-    """Ask for a tick every millisecond, for ever, and note by how many seconds each one is late."""
+    """Sleep for a millisecond, again and again, and record by how many seconds each wake-up is late."""
     while True:
         asked = time.perf_counter()
         await asyncio.sleep(TICK)
@@ -179,7 +179,7 @@ STYLE |= {"axes.titleweight": "bold", "legend.edgecolor": "none", "legend.framea
 
 
 def draw(history: History, path: Path) -> None:
-    """Write a picture of the loss, the accuracy and the lateness of the loop."""
+    """Draw the loss, the accuracy and the lateness of the loop into a file."""
     epochs = np.arange(1, len(history.test_accuracy) + 1)
     steps = np.linspace(0, len(epochs), len(history.losses))
     with plt.rc_context(STYLE):
@@ -228,7 +228,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, draw, report; return the exit status."""
+    """Train, draw, and print the results; return the exit status."""
     options = parse(arguments)
     history = ag.run(train(options, *load(options.seed)))
     draw(history, options.out)

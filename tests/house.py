@@ -47,7 +47,7 @@ class Source:
         return ast.parse(self.text, self.name)
 
     @property
-    def is_door(self) -> bool:
+    def is_facade(self) -> bool:
         return self.name.endswith("__init__.py")
 
     @property
@@ -109,8 +109,8 @@ class House:
         return [source for source in self.sources if source.in_package]
 
     @property
-    def doors(self) -> list[Source]:
-        return [source for source in self.package if source.is_door]
+    def facades(self) -> list[Source]:
+        return [source for source in self.package if source.is_facade]
 
     def forget_trees(self) -> None:
         """Let go of what was parsed; it is parsed again when it is asked for."""
@@ -157,7 +157,7 @@ def _absolute(source: Source, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     package = source.module.split(".")
-    up = node.level - source.is_door  # a door's `.` is the door itself
+    up = node.level - source.is_facade  # a facade's `.` is the facade itself
     package = package[: len(package) - up]
     return ".".join([*package, node.module] if node.module else package)
 

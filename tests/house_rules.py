@@ -46,8 +46,8 @@ LAYER_OF = {
     "asyncgrad.devices": "devices",
 }
 
-#: Doors that show names from above the folder they open, and so stand above it.
-RAISED_DOORS = {"asyncgrad": "door", "asyncgrad.graph": "user", "asyncgrad.engine": "user"}
+#: Facades that show names from above the folder they open, and so stand above it.
+RAISED_FACADES = {"asyncgrad": "facade", "asyncgrad.graph": "user", "asyncgrad.engine": "user"}
 
 #: What a layer may import besides itself. Forward and backward are columns side by side.
 MAY_IMPORT = {
@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "backward": {"errors", "ground", "graph"},
     "tensor": {"errors", "ground", "graph", "forward", "backward"},
     "user": {"errors", "ground", "graph", "forward", "backward", "tensor"},
-    "door": {"errors", "ground", "graph", "forward", "backward", "tensor", "user"},
+    "facade": {"errors", "ground", "graph", "forward", "backward", "tensor", "user"},
     "devices": set(),
 }
 
@@ -125,8 +125,8 @@ FUNCTION_LINES = 60
 
 def layer_of(module: str) -> str | None:
     """The layer that a module of the package belongs to, or None for one without a place."""
-    if module in RAISED_DOORS:
-        return RAISED_DOORS[module]
+    if module in RAISED_FACADES:
+        return RAISED_FACADES[module]
     name = module
     while name not in LAYER_OF:
         name, dot, _ = name.rpartition(".")
@@ -153,9 +153,9 @@ def import_order(house: House, source: Source) -> list[str]:
 
 def _import_complaint(module: str, layer: str, found: Import) -> str | None:
     target_layer = layer_of(found.target)
-    if target_layer == "devices" and layer != "devices" and (layer, found.target) != ("door", "asyncgrad.devices"):
+    if target_layer == "devices" and layer != "devices" and (layer, found.target) != ("facade", "asyncgrad.devices"):
         return f"imports {found.target}: devices are found by name"
-    if layer == "door" and target_layer == "devices":
+    if layer == "facade" and target_layer == "devices":
         return None
     if layer == "devices" and target_layer != "devices":
         allowed = found.target in DEVICES_MAY_IMPORT
@@ -254,8 +254,8 @@ def suspension(house: House, source: Source) -> list[str]:
     return found + [source.at(one, "imports asyncio") for one in imports]
 
 
-def door(source: Source) -> list[str]:
-    """A door holds a docstring, `from .x import y as y`, and a sorted and complete `__all__`."""
+def facade(source: Source) -> list[str]:
+    """A facade holds a docstring, `from .x import y as y`, and a sorted and complete `__all__`."""
     found: list[str] = []
     imported: list[str] = []
     exported: list[str] | None = None
@@ -269,7 +269,7 @@ def door(source: Source) -> list[str]:
         elif (names := _all_of(statement)) is not None:
             exported, line = names, statement.lineno
         elif not _is_docstring(statement):
-            found.append(source.at(statement, "a door holds only `from .x import y as y` and `__all__`"))
+            found.append(source.at(statement, "a facade holds only `from .x import y as y` and `__all__`"))
     found.extend(source.at(line, complaint) for complaint in _export_complaints(imported, exported))
     return found
 
@@ -330,7 +330,7 @@ def _export_complaints(imported: list[str], exported: list[str] | None) -> Itera
     if missing := sorted(public - set(exported)):
         yield f"__all__ lacks {missing}"
     if unknown := sorted(set(exported) - set(imported)):
-        yield f"__all__ names {unknown}, which the door does not import"
+        yield f"__all__ names {unknown}, which the facade does not import"
 
 
 def _all_of(statement: ast.stmt) -> list[str] | None:
@@ -352,7 +352,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def exported_names(source: Source) -> list[str]:
-    """What a door lists in `__all__`."""
+    """What a facade lists in `__all__`."""
     return next((names for statement in source.tree.body if (names := _all_of(statement)) is not None), [])
 
 

@@ -1,4 +1,4 @@
-"""The shape of the house, held as laws: who may import whom, how long a thing may be, what a door may hold.
+"""The shape of the house, held as laws: who may import whom, how long a thing may be, what a facade may hold.
 
 The rules and their tables are in `house_rules.py`; `test_house_rules.py` shows that each of them can fail.
 """
@@ -39,7 +39,7 @@ def law_holds(violations: list[str]) -> bool:
     return True
 
 
-def test_the_package_has_a_door():
+def test_the_package_has_a_facade():
     assert PACKAGE in HOUSE.modules
 
 
@@ -82,9 +82,9 @@ def test_the_state_machines_never_suspend(module: str):
     assert law_holds(rules.suspension(HOUSE, HOUSE[module]))
 
 
-@each(HOUSE.doors)
-def test_doors_hold_names_only(source: Source):
-    assert law_holds(rules.door(source))
+@each(HOUSE.facades)
+def test_facades_hold_names_only(source: Source):
+    assert law_holds(rules.facade(source))
 
 
 @each(HOUSE.package)

@@ -63,10 +63,10 @@ def test_every_row_without_a_name_of_ours_says_why() -> None:
 def test_what_is_said_to_be_not_yet_is_not() -> None:
     """A name that has come must not stay in the table as missing."""
     late = [name for row in ROWS if row[2].startswith("not yet") for name in re.findall(r"`([\w.:]+)`", row[0])]
-    doors = (ag, ag.graph, ag.engine, ag.Tensor, ag.graph.Node)
+    facades = (ag, ag.graph, ag.engine, ag.Tensor, ag.graph.Node)
 
     assert late
-    assert [name for name in late if any(hasattr(door, re.split(r"\.|::", name)[-1]) for door in doors)] == []
+    assert [name for name in late if any(hasattr(facade, re.split(r"\.|::", name)[-1]) for facade in facades)] == []
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_outputs_that_are_no_tensors_are_named(check):
 
 
 def test_grad_outputs_of_the_wrong_number_or_shape_are_refused():
-    with pytest.raises(InvalidGradientError, match="grad_outputs has 2 gradients, and 1 outputs require grad"):
+    with pytest.raises(InvalidGradientError, match="grad_outputs has 2 gradients, but 1 outputs require grad"):
         ag.run(gradgradcheck(lambda x: x * x, leaf(2), (leaf(2), leaf(2))))
     with pytest.raises(InvalidGradientError, match=r"shape \(3,\)"):
         ag.run(gradgradcheck(lambda x: x * x, leaf(2), leaf(3)))

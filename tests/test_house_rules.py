@@ -70,8 +70,8 @@ def name_of(path: str) -> str:
         ("engine/engine.py", "from ..views import CopySlices", "may not import asyncgrad.views (forward)"),
         ("engine/engine.py", "from ..ops import sums", "may not import asyncgrad.ops.sums (forward)"),
         ("tensor.py", "from .sync import backward", "may not import asyncgrad.sync (user)"),
-        ("tensor.py", "from . import Tensor", "may not import asyncgrad (door)"),
-        ("sync.py", "import asyncgrad as ag", "may not import asyncgrad (door)"),
+        ("tensor.py", "from . import Tensor", "may not import asyncgrad (facade)"),
+        ("sync.py", "import asyncgrad as ag", "may not import asyncgrad (facade)"),
         ("sync.py", "from . import devices", "imports asyncgrad.devices: devices are found by name"),
         ("__init__.py", "from .devices.cpu import Cpu as Cpu", "imports asyncgrad.devices.cpu: devices are found"),
     ],
@@ -246,8 +246,8 @@ def test_a_state_machine_that_could_suspend_is_named(build: Any, code: str):
     assert violation.startswith("asyncgrad/engine/queues.py:1: ")
 
 
-GOOD_DOOR = """\
-'''A door.'''
+GOOD_FACADE = """\
+'''A facade.'''
 from . import nn as nn
 from .a import b as b
 __all__ = ["b", "nn"]
@@ -261,19 +261,19 @@ __all__ = ["b", "nn"]
         ("b as b", "c as b", "3: write `from .a import c as c`"),
         ('["b", "nn"]', '["nn", "b"]', "4: __all__ is not sorted"),
         ('["b", "nn"]', '["b"]', "4: __all__ lacks ['nn']"),
-        ('["b", "nn"]', '["b", "c", "nn"]', "4: __all__ names ['c'], which the door does not import"),
+        ('["b", "nn"]', '["b", "c", "nn"]', "4: __all__ names ['c'], which the facade does not import"),
         ('["b", "nn"]', '["b", "b", "nn"]', "4: __all__ repeats ['b']"),
         ('__all__ = ["b", "nn"]', "", "1: no __all__"),
-        ('__all__ = ["b", "nn"]', '__all__ = ["b", "nn"]\nx = 1', "5: a door holds only"),
-        ("'''A door.'''\n", "import os\n", "1: a door holds only"),
+        ('__all__ = ["b", "nn"]', '__all__ = ["b", "nn"]\nx = 1', "5: a facade holds only"),
+        ("'''A facade.'''\n", "import os\n", "1: a facade holds only"),
     ],
 )
-def test_a_door_that_holds_more_than_names_is_named(build: Any, old: str, new: str, message: str):
-    good = build({"asyncgrad/__init__.py": GOOD_DOOR})
-    bad = build({"asyncgrad/__init__.py": GOOD_DOOR.replace(old, new)})
+def test_a_facade_that_holds_more_than_names_is_named(build: Any, old: str, new: str, message: str):
+    good = build({"asyncgrad/__init__.py": GOOD_FACADE})
+    bad = build({"asyncgrad/__init__.py": GOOD_FACADE.replace(old, new)})
 
-    assert rules.door(good["asyncgrad"]) == []
-    assert [line for line in rules.door(bad["asyncgrad"]) if f"asyncgrad/__init__.py:{message}" in line]
+    assert rules.facade(good["asyncgrad"]) == []
+    assert [line for line in rules.facade(bad["asyncgrad"]) if f"asyncgrad/__init__.py:{message}" in line]
 
 
 CLASSES = """\

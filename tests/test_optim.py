@@ -262,16 +262,20 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: optim.Adam([leaf()], eps=-1.0), ArgumentError, "eps must be at least 0"),
     (lambda: optim.AdamW([{"params": [leaf()], "lr": -1.0}]), ArgumentError, "lr must be at least 0, not -1.0"),
     (lambda: optim.Adam([{"params": [leaf()], "momentum": 1}]), ArgumentError, "Adam has no option 'momentum'"),
-    (lambda: optim.SGD([leaf() * 2]), ArgumentError, "was computed by MultiplyBackward, and only leaves"),
+    (lambda: optim.SGD([leaf() * 2]), ArgumentError, "was computed by MultiplyBackward, but only leaves"),
     (lambda: optim.SGD([read_only()]), ArgumentError, "has a read-only array"),
     (lambda: optim.SGD([]), ArgumentError, "SGD got no parameters"),
     (lambda: optim.SGD(generator()), ArgumentError, "is a generator used up?"),
-    (lambda: optim.SGD([shared, shared]), ArgumentError, "parameter 1 of group 0 is there twice"),
-    (lambda: optim.SGD([{"params": [shared]}, {"params": [shared]}]), ArgumentError, "parameter 0 of group 1 is there"),
+    (lambda: optim.SGD([shared, shared]), ArgumentError, "parameter 1 of group 0 is given twice"),
+    (
+        lambda: optim.SGD([{"params": [shared]}, {"params": [shared]}]),
+        ArgumentError,
+        "parameter 0 of group 1 is given twice",
+    ),
     (lambda: optim.SGD(leaf()), ArgumentTypeError, "params must be a sequence of tensors, or of dicts"),
     (lambda: optim.SGD({"w": leaf()}), ArgumentTypeError, "pass params.values()"),
     (lambda: optim.SGD([np.ones(2)]), ArgumentTypeError, "parameter 0 of group 0 must be a Tensor, not ndarray"),
-    (lambda: optim.SGD([{"weights": []}]), ArgumentTypeError, "a group is a dict with tensors under 'params'"),
+    (lambda: optim.SGD([{"weights": []}]), ArgumentTypeError, "a group must be a dict with tensors under 'params'"),
 ]
 
 
@@ -284,7 +288,7 @@ def test_what_cannot_be_optimized_is_named(make: Callable[[], Any], error: type[
 def test_a_state_of_other_parameters_is_refused_and_changes_nothing() -> None:
     optimizer, _ = train(optim.SGD, {"lr": 0.1, "momentum": 0.9}, np.float64, range(1))
     other = optim.SGD([leaf()], lr=0.3)
-    with pytest.raises(ArgumentError, match=re.escape("groups with [3] parameters, and this optimizer has [1]")):
+    with pytest.raises(ArgumentError, match=re.escape("groups of [3] parameters, but this optimizer has [1]")):
         other.load_state_dict(optimizer.state_dict())
     three = optim.SGD([leaf(), leaf(), leaf()], lr=0.3)
     with pytest.raises(ArgumentError, match=re.escape("momentum_buffer of parameter 0 has shape (3, 4)")):

@@ -95,10 +95,10 @@ def no_new_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uvloop, "new_event_loop", refuse)
 
 
-# The door.
+# The facade.
 
 
-def test_the_door_has_the_functions_that_are_awaited():
+def test_the_facade_has_the_functions_that_are_awaited():
     assert sorted(AWAITABLE) == sync.__all__
 
 

@@ -132,7 +132,7 @@ def test_argnums_that_name_no_argument_or_one_twice_are_refused():
         value_and_grad(loss, (0, 0))
     with pytest.raises(ValueError, match="twice"):
         ag.run(value_and_grad(loss, (0, -2))(np.array(1.0), np.array(1.0)))
-    with pytest.raises(TypeError, match="argument 2, and the function was called with 2"):
+    with pytest.raises(TypeError, match="argument 2, but the function was called with 2"):
         ag.run(value_and_grad(loss, 2)(np.array(1.0), np.array(1.0)))
 
 

@@ -1,4 +1,4 @@
-"""Transforms: functions of functions, which give a value together with its derivatives."""
+"""Transforms: functions that take a function, and return its value together with its derivatives."""
 
 from .jacobians import hessian as hessian
 from .jacobians import jacobian as jacobian

@@ -1,4 +1,4 @@
-"""What the transforms share: taking in functions and their arguments, and gradients that may be missing."""
+"""Helpers that the transforms share: checks of functions and arguments, and gradients with missing entries."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
     "as_tensor",
     "as_vector",
     "call",
-    "checked_call",
-    "filled",
-    "fresh",
-    "fresh_inputs",
-    "given_back",
+    "check_call",
+    "fill_missing",
+    "new_input",
+    "new_inputs",
+    "pack_results",
     "gradient_rows",
     "gradients",
     "require_history",
-    "transforming",
+    "transform_scope",
     "zeros_like",
 ]
 
@@ -42,7 +42,7 @@ _ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
 
 @final
 class _InTransform(Mode):
-    """Inside, a transform differentiates the function that runs."""
+    """A block inside which a transform runs the function that it differentiates."""
 
     __slots__ = ()
 
@@ -57,15 +57,15 @@ class _InTransform(Mode):
 
 
 @contextmanager
-def transforming(create_graph: bool | None, *given: Any) -> Iterator[bool]:
-    """Record what runs inside, as what a transform differentiates; gives whether its results keep their history.
+def transform_scope(create_graph: bool | None, *given: Any) -> Iterator[bool]:
+    """Record the operations of this block for a transform; yield whether the transform's results keep their history.
 
-    They do where somebody may differentiate them: inside of another transform, and where an argument requires grad. So
-    transforms nest, and none takes the result of another for a constant.
+    They keep it if they may be differentiated again: inside another transform, or if an argument requires grad. So
+    transforms nest, and none treats the result of another as a constant.
 
     Args:
-        create_graph: True or False where the caller has said so.
-        *given: what the caller has passed, tensors also inside of lists, tuples and dicts.
+        create_graph: the choice of the caller, or None.
+        *given: the arguments of the caller; tensors may be inside lists, tuples and dicts.
     """
     if create_graph is None:
         create_graph = is_grad_enabled() and (IN_TRANSFORM.get() or any_requires_grad(*given))
@@ -74,23 +74,23 @@ def transforming(create_graph: bool | None, *given: Any) -> Iterator[bool]:
 
 
 async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what `fn` returns, awaited where that is an awaitable."""
+    """Call `fn`, and return its result, awaited if it is an awaitable."""
     result = fn(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 
 
-def checked_call(where: str, fn: Any, inputs: Any, create_graph: Any, strict: Any) -> tuple[bool | None, bool]:
-    """Return a transform's two options as truth values, or None, if it was given a function and inputs, in this order.
+def check_call(where: str, fn: Any, inputs: Any, create_graph: Any, strict: Any) -> tuple[bool | None, bool]:
+    """Check the function and the inputs of a transform, and return `create_graph` (maybe None) and `strict` as bools.
 
     Raises:
-        ArgumentTypeError: names what is wrong.
+        ArgumentTypeError: the function or an option is of a wrong type.
     """
     check_function(fn, f"ag.{where}", inputs)
     return None if create_graph is None else truth(create_graph, "create_graph"), truth(strict, "strict")
 
 
 def as_tensor(given: Any, what: str) -> Tensor:
-    """Return a tensor or an array as a tensor; `what` is what an error calls it.
+    """Return a tensor or an array as a tensor; `what` is its name in errors.
 
     Raises:
         GradientTypeError: it is neither.
@@ -117,10 +117,10 @@ def as_inputs(given: Any, where: str, what: str = "inputs") -> tuple[tuple[Tenso
 
 
 def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
-    """Return what a user's function returned, a tensor or a tuple of them, as a tuple; and whether it was one.
+    """Return the result of a user's function, a tensor or a tuple of them, as a tuple; and whether it was a tuple.
 
     Raises:
-        GradientTypeError: it returned anything else; an array has no history.
+        GradientTypeError: it is anything else; an array, for example, has no history.
     """
     is_tuple = isinstance(returned, tuple)
     entries = returned if is_tuple else (returned,)
@@ -134,7 +134,7 @@ def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
 
 
 def as_scalar(returned: Any, where: str) -> Tensor:
-    """Return what a user's function returned, which has to be one tensor with one element.
+    """Return the result of a user's function, which must be one tensor with one element.
 
     Raises:
         GradientTypeError, InvalidRootError: it is something else.
@@ -150,40 +150,40 @@ def as_scalar(returned: Any, where: str) -> Tensor:
 
 
 def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tuple[Tensor, ...] | None:
-    """Return the vector of a product as a tuple of the shapes of `like`; None where `like` is one number.
+    """Return the vector of a product as a tuple with the shapes of `like`, or None if it was omitted.
 
     Raises:
-        InvalidGradientError: it does not fit, or is missing where `like` is not one number.
+        InvalidGradientError: it does not fit, or was omitted although `like` is not one number.
     """
     if v is None:
         if len(like) != 1 or like[0].size != 1:
             shapes = ", ".join(str(tensor.shape) for tensor in like)
             raise InvalidGradientError(
-                f"{where}: v may be left out only where the {like_what} is one tensor of one element, and its shape "
+                f"{where}: v may be omitted only if the {like_what} is one tensor with one element, but its shape "
                 f"is {shapes}: pass v of that shape"
             )
         return None
     vector, _ = as_inputs(v, where, "v")
     given = v if isinstance(v, tuple) else (v,)
     if len(vector) != len(like):
-        raise InvalidGradientError(f"{where}: v has {len(vector)} tensors, and the {like_what} has {len(like)}")
+        raise InvalidGradientError(f"{where}: v has {len(vector)} tensors, but the {like_what} has {len(like)}")
     for index, (part, tensor) in enumerate(zip(vector, like, strict=True)):
         if part.shape != tensor.shape:
             raise InvalidGradientError(
-                f"{where}: v[{index}] has shape {part.shape}, and {like_what} {index} has shape {tensor.shape}"
+                f"{where}: v[{index}] has shape {part.shape}, but {like_what} {index} has shape {tensor.shape}"
             )
-    # An array is on no device of its own.
+    # An array has no device: it is moved to that of the tensor that it multiplies.
     return tuple(
         part if isinstance(one, Tensor) else asarray(part.numpy(), device=tensor.device)
         for one, part, tensor in zip(given, vector, like, strict=False)
     )
 
 
-def fresh(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
-    """Return a new tensor on the same data that requires grad; `what` is what an error calls it.
+def new_input(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
+    """Return a new tensor that shares the array and requires grad; `what` is its name in errors.
 
-    New, so that the gradient of an argument does not include that of the same tensor where the function captured
-    it. With `create_graph` it keeps the history that it has, and may not be written into.
+    It is a new tensor, so that the gradient of an argument does not include that of the same tensor where the function
+    has captured it. With `create_graph` it keeps its history, and must not be written into.
 
     Raises:
         RequiresGradError: its dtype cannot require grad.
@@ -192,21 +192,23 @@ def fresh(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
         alias = tensor.reshape(tensor.shape)
         view = alias._view_meta()
         assert view is not None
-        # A write would give it, or its next use, another place in the graph, past the gradients asked for.
+        # A write would give it another node, and the requested gradients would miss it.
         view.creation = CreationMeta.IN_TRANSFORM
         return alias
     if tensor.dtype.kind not in "fc":
         raise RequiresGradError(
-            f"{what} has dtype {tensor.dtype}, and only floating and complex tensors can require grad: "
+            f"{what} has dtype {tensor.dtype}, but only floating and complex tensors can require grad: "
             "convert it first, for example x.astype(float)"
         )
     return tensor.detach().requires_grad_()
 
 
-def fresh_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tensor, ...], bool]:
-    """Return the inputs of a transform, one or a tuple of them, as a tuple of new tensors; and whether it was one."""
+def new_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tensor, ...], bool]:
+    """Return the inputs of a transform as a tuple of new tensors, and whether they were given as a tuple."""
     given, is_tuple = as_inputs(inputs, where)
-    return tuple(fresh(tensor, create_graph, f"{where}: input {index}") for index, tensor in enumerate(given)), is_tuple
+    return tuple(
+        new_input(tensor, create_graph, f"{where}: input {index}") for index, tensor in enumerate(given)
+    ), is_tuple
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
@@ -222,7 +224,7 @@ async def gradients(
     create_graph: bool,
     retain_graph: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients for `inputs`, None where there is none; outputs without a history count for nothing."""
+    """Return the gradients for `inputs`, with None for missing ones; outputs without a history are ignored."""
     starts = [None] * len(outputs) if grad_outputs is None else grad_outputs
     roots = [
         (output, start)
@@ -245,13 +247,13 @@ async def gradients(
 async def gradient_rows(
     output: Tensor, inputs: Sequence[Tensor], *, create_graph: bool, pace: Pace, unit: complex = 1
 ) -> list[tuple[Tensor | None, ...]]:
-    """Return the gradients for `inputs` of each element of `output`, in C order; keeps the graph.
+    """Return the gradients for `inputs` of each element of `output`, in C order; the graph is retained.
 
     Args:
         output: any shape.
-        inputs: what to differentiate with respect to.
+        inputs: the tensors to differentiate with respect to.
         create_graph: record the gradients.
-        pace: lets the loop breathe between two rows.
+        pace: yields to the loop between two rows.
         unit: the gradient that each element starts from.
     """
     if not output.requires_grad:
@@ -266,7 +268,7 @@ async def gradient_rows(
     return rows
 
 
-def filled(
+def fill_missing(
     grads: Sequence[Tensor | None],
     like: Sequence[Tensor],
     *,
@@ -275,18 +277,18 @@ def filled(
     missing: str,
     constant: str,
 ) -> tuple[Tensor, ...]:
-    """Return gradients with zeros for those that are missing.
+    """Return gradients with zeros for missing ones.
 
     Args:
         grads: the gradients.
-        like: what the zeros look like.
+        like: tensors with the shapes, dtypes and devices of the zeros.
         strict: raise instead; with `create_graph` also for a gradient without a history.
-        create_graph: whether the gradients are to be differentiated.
-        missing: what the error says of a missing gradient; `{}` is its index.
-        constant: what it says of one without a history.
+        create_graph: whether the caller has asked for gradients with a history.
+        missing: the error message for a missing gradient; `{}` is its index.
+        constant: the error message for a gradient without a history.
 
     Raises:
-        UnusedInputError: under `strict`.
+        UnusedInputError: with `strict`, as said there.
     """
     if strict:
         for index, gradient in enumerate(grads):
@@ -305,15 +307,15 @@ def require_history(tensors: Sequence[Tensor | None], message: str) -> None:
     """Raise unless every tensor requires grad; `{}` in the message is the index of the first that does not.
 
     Raises:
-        UnusedInputError: names it.
+        UnusedInputError: one does not; the message names it.
     """
     for index, tensor in enumerate(tensors):
         if tensor is None or not tensor.requires_grad:
             raise UnusedInputError(f"{message.format(index)}, which strict=True does not allow")
 
 
-def given_back(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) -> Any:
-    """Return results in the structure that was given, without history unless it was asked for."""
+def pack_results(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) -> Any:
+    """Return results as a tuple or as a single tensor, without history unless `create_graph`."""
     results = tuple(tensors) if create_graph else tuple(tensor.detach() for tensor in tensors)
     return results if as_tuple else results[0]
 

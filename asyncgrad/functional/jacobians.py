@@ -1,4 +1,4 @@
-"""Jacobians and Hessians in full: one backward for each element of the output."""
+"""Full Jacobians and Hessians: one backward pass for each element of the output."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .arguments import (
     as_outputs,
     as_scalar,
     call,
-    checked_call,
-    fresh_inputs,
+    check_call,
     gradient_rows,
+    new_inputs,
     require_history,
-    transforming,
+    transform_scope,
     zeros_like,
 )
 
@@ -31,22 +31,22 @@ async def jacobian(
 ) -> Any:
     """Return the Jacobian of `fn`: for each output and each input, all first derivatives.
 
-    Runs one backward for each element of the outputs, and lets the event loop breathe in between.
+    Runs one backward pass for each element of the outputs, and yields to the event loop in between.
 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        create_graph: let the result be differentiated in its turn, that is, have a history. None does so inside of
-            another transform, and where grad mode is on and an argument requires grad.
-        strict: raise where an output does not depend on an input, rather than return zeros.
+        create_graph: record how the result is computed, to differentiate it again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if an output does not depend on an input, rather than return zeros.
 
     Returns:
-        A tensor of shape `(*output.shape, *input.shape)` and the dtype of the input. Where `fn` returns a tuple
-        or `inputs` is one, a tuple with one entry for each; where both are, `jacobian[output][input]`.
+        A tensor of shape `(*output.shape, *input.shape)` and the dtype of the input. If `fn` returns a tuple, or
+        `inputs` is a tuple, a tuple with one entry for each; if both are tuples, `jacobian[output][input]`.
 
     Raises:
         ArgumentTypeError: an output is complex.
-        UnusedInputError: under `strict`.
+        UnusedInputError: with `strict`, as said there.
 
     Source: torch.autograd.functional.jacobian.
 
@@ -58,7 +58,7 @@ async def jacobian(
         array([[2., 0.],
                [0., 4.]])
     """
-    create_graph, strict = checked_call("jacobian", fn, inputs, create_graph, strict)
+    create_graph, strict = check_call("jacobian", fn, inputs, create_graph, strict)
     return await _jacobian(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
 
 
@@ -70,18 +70,18 @@ async def hessian(
     Args:
         fn: a function or an `async def` of tensors that returns one number as a tensor.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        create_graph: let the result be differentiated in its turn, that is, have a history. None does so inside of
-            another transform, and where grad mode is on and an argument requires grad.
-        strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
+        create_graph: record how the result is computed, to differentiate it again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if the value or its gradient does not depend on an input, rather than return zeros.
 
     Returns:
-        A tensor of shape `(*input.shape, *input.shape)`; where `inputs` is a tuple, a tuple of tuples, with
+        A tensor of shape `(*input.shape, *input.shape)`. If `inputs` is a tuple, a tuple of tuples, with
         `hessian[i][j]` of shape `(*inputs[i].shape, *inputs[j].shape)`.
 
     Raises:
         ArgumentTypeError: an input is complex.
         InvalidRootError: `fn` does not return one number.
-        UnusedInputError: under `strict`.
+        UnusedInputError: with `strict`, as said there.
 
     Source: torch.autograd.functional.hessian.
 
@@ -94,7 +94,7 @@ async def hessian(
         [[10.0, 6.0], [6.0, 0.0]]
     """
     output_name = "hessian: the gradient of the function with respect to input {}"
-    create_graph, strict = checked_call("hessian", fn, inputs, create_graph, strict)
+    create_graph, strict = check_call("hessian", fn, inputs, create_graph, strict)
     given, is_tuple = as_inputs(inputs, "hessian")
 
     async def value(*points: Tensor) -> Any:
@@ -118,10 +118,10 @@ async def hessian(
 async def _jacobian(
     fn: Callable[..., Any], inputs: Any, create_graph: bool | None, strict: bool, output_name: str
 ) -> Any:
-    """Return the Jacobian; `output_name` is what an error calls output `{}` of `fn`, after the transform's name."""
+    """Return the Jacobian; in errors, `output_name` names the transform and, in place of `{}`, an output of `fn`."""
     where = output_name.partition(":")[0]
-    with transforming(create_graph, inputs) as keeps_history:
-        points, is_tuple = fresh_inputs(inputs, keeps_history, where)
+    with transform_scope(create_graph, inputs) as keeps_history:
+        points, is_tuple = new_inputs(inputs, keeps_history, where)
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
         if strict:
             require_history(outputs, f"{output_name} is not computed from the inputs by recorded operations")
@@ -133,7 +133,7 @@ async def _jacobian(
             if strict:
                 _check_rows(rows, output_name.format(index), bool(create_graph))
             block = tuple(
-                _stacked([row[position] for row in rows], output, point, keeps_history)
+                _stack_rows([row[position] for row in rows], output, point, keeps_history)
                 for position, point in enumerate(points)
             )
             blocks.append(block if is_tuple else block[0])
@@ -145,7 +145,7 @@ def _require_real(outputs: Sequence[Tensor], output_name: str) -> None:
         if output.dtype.kind == "c":
             raise ArgumentTypeError(
                 f"{output_name.format(index)} is complex, and has two rows of derivatives for each element: "
-                "take those of its real part and of its imaginary part, np.real and np.imag of it, one by one"
+                "differentiate its real part and its imaginary part, np.real and np.imag, one by one"
             )
 
 
@@ -161,8 +161,8 @@ def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_g
                 )
 
 
-def _stacked(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
-    """Return the rows of one block of a Jacobian as one tensor, zeros for those that are missing."""
+def _stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
+    """Return the rows of one block of a Jacobian as one tensor, with zeros for missing ones."""
     shape = (*output.shape, *point.shape)
     if keeps_history and any(row is not None and row.requires_grad for row in rows):
         complete = [zeros_like(point) if row is None else row for row in rows]

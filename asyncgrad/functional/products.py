@@ -1,4 +1,4 @@
-"""Products of a vector with a Jacobian or a Hessian, which never make the matrix."""
+"""Products of a vector with a Jacobian or a Hessian, computed without the matrix."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .arguments import (
     as_scalar,
     as_vector,
     call,
-    checked_call,
-    filled,
-    fresh_inputs,
-    given_back,
+    check_call,
+    fill_missing,
     gradients,
+    new_inputs,
+    pack_results,
     require_history,
-    transforming,
+    transform_scope,
     zeros_like,
 )
 
@@ -29,22 +29,22 @@ _DETACHED = "{}: output {{}} of the function is not computed from the inputs by 
 async def vjp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the outputs of `fn` and the product of `v` with its Jacobian: one backward.
+    """Return the outputs of `fn` and the product of `v` with its Jacobian: one backward pass.
 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        v: of the shape of the outputs; may be left out where `fn` returns one number.
-        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
-            another transform, and where grad mode is on and an argument requires grad.
-        strict: raise where the outputs do not depend on an input, rather than return zeros for it.
+        v: of the shape of the outputs; may be omitted if `fn` returns one number.
+        create_graph: record how the results are computed, to differentiate them again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if the outputs do not depend on an input, rather than return zeros for it.
 
     Returns:
         `(outputs, product)`; the product has the structure and the shapes of `inputs`.
 
     Raises:
         InvalidGradientError: `v` does not fit the outputs.
-        UnusedInputError: under `strict`.
+        UnusedInputError: with `strict`, as said there.
 
     Source: torch.autograd.functional.vjp.
 
@@ -56,14 +56,14 @@ async def vjp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
-    create_graph, strict = checked_call("vjp", fn, inputs, create_graph, strict)
-    with transforming(create_graph, inputs, v) as keeps_history:
-        points, is_tuple = fresh_inputs(inputs, keeps_history, "vjp")
+    create_graph, strict = check_call("vjp", fn, inputs, create_graph, strict)
+    with transform_scope(create_graph, inputs, v) as keeps_history:
+        points, is_tuple = new_inputs(inputs, keeps_history, "vjp")
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "vjp")
         if strict:
             require_history(outputs, _DETACHED.format("vjp"))
-        vector = _constant(as_vector(v, outputs, "output", "vjp"), keeps_history)
-        product = filled(
+        vector = _detach_unless_kept(as_vector(v, outputs, "output", "vjp"), keeps_history)
+        product = fill_missing(
             await gradients(outputs, points, vector, create_graph=keeps_history),
             points,
             strict=strict,
@@ -71,31 +71,31 @@ async def vjp(
             missing="vjp: the outputs of the function do not depend on input {}",
             constant="vjp: the Jacobian of the function with respect to input {} is constant",
         )
-        return given_back(outputs, outputs_are_tuple, keeps_history), given_back(product, is_tuple, keeps_history)
+        return pack_results(outputs, outputs_are_tuple, keeps_history), pack_results(product, is_tuple, keeps_history)
 
 
 async def jvp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the outputs of `fn` and the product of its Jacobian with `v`: two backwards, one through the other.
+    """Return the outputs of `fn` and the product of its Jacobian with `v`: two backward passes, one through the other.
 
-    The gradient is linear in what it starts from, and the derivative of that linear map is the transposed
-    Jacobian: a backward through a recorded backward multiplies from the other side.
+    The product `u @ J` that a backward computes is linear in `u`, so a backward through that backward computes
+    `J @ v`.
 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        v: of the shape of the inputs; may be left out where that is one number.
-        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
-            another transform, and where grad mode is on and an argument requires grad.
-        strict: raise where an output does not depend on the inputs, rather than return zeros for it.
+        v: of the shape of the inputs; may be omitted if that is one number.
+        create_graph: record how the results are computed, to differentiate them again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if an output does not depend on the inputs, rather than return zeros for it.
 
     Returns:
         `(outputs, product)`; the product has the structure and the shapes of the outputs.
 
     Raises:
         InvalidGradientError: `v` does not fit the inputs.
-        UnusedInputError: under `strict`.
+        UnusedInputError: with `strict`, as said there.
 
     Source: torch.autograd.functional.jvp.
 
@@ -107,10 +107,10 @@ async def jvp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
-    create_graph, strict = checked_call("jvp", fn, inputs, create_graph, strict)
-    with transforming(create_graph, inputs, v) as keeps_history:
-        points, _ = fresh_inputs(inputs, keeps_history, "jvp")
-        vector = _constant(as_vector(v, points, "input", "jvp"), keeps_history)
+    create_graph, strict = check_call("jvp", fn, inputs, create_graph, strict)
+    with transform_scope(create_graph, inputs, v) as keeps_history:
+        points, _ = new_inputs(inputs, keeps_history, "jvp")
+        vector = _detach_unless_kept(as_vector(v, points, "input", "jvp"), keeps_history)
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "jvp")
         if strict:
             require_history(outputs, _DETACHED.format("jvp"))
@@ -118,7 +118,7 @@ async def jvp(
         recorded = await gradients(outputs, points, starts, create_graph=True)
         if strict:
             require_history(recorded, "jvp: the outputs of the function do not depend on input {}")
-        product = filled(
+        product = fill_missing(
             await gradients(recorded, starts, vector, create_graph=keeps_history),
             outputs,
             strict=strict,
@@ -126,7 +126,7 @@ async def jvp(
             missing="jvp: output {} of the function does not depend on the inputs",
             constant="jvp: the Jacobian of output {} of the function is constant",
         )
-        return given_back(outputs, outputs_are_tuple, keeps_history), given_back(
+        return pack_results(outputs, outputs_are_tuple, keeps_history), pack_results(
             product, outputs_are_tuple, keeps_history
         )
 
@@ -134,15 +134,15 @@ async def jvp(
 async def vhp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the value of `fn` and the product of `v` with its Hessian: two backwards.
+    """Return the value of `fn` and the product of `v` with its Hessian: two backward passes.
 
     Args:
         fn: a function or an `async def` of tensors that returns one number as a tensor.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        v: of the shape of the inputs; may be left out where that is one number.
-        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
-            another transform, and where grad mode is on and an argument requires grad.
-        strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
+        v: of the shape of the inputs; may be omitted if that is one number.
+        create_graph: record how the results are computed, to differentiate them again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if the value or its gradient does not depend on an input, rather than return zeros.
 
     Returns:
         `(value, product)`; the product has the structure and the shapes of `inputs`.
@@ -150,7 +150,7 @@ async def vhp(
     Raises:
         InvalidGradientError: `v` does not fit the inputs.
         InvalidRootError: `fn` does not return one number.
-        UnusedInputError: under `strict`.
+        UnusedInputError: with `strict`, as said there.
 
     Source: torch.autograd.functional.vhp.
 
@@ -162,12 +162,12 @@ async def vhp(
         >>> ag.run(main())
         [70.0, 6.0]
     """
-    create_graph, strict = checked_call("vhp", fn, inputs, create_graph, strict)
-    with transforming(create_graph, inputs, v) as keeps_history:
-        points, is_tuple = fresh_inputs(inputs, keeps_history, "vhp")
-        vector = _constant(as_vector(v, points, "input", "vhp"), keeps_history)
-        value, gradient = await _recorded_gradient(fn, points, strict, "vhp")
-        product = filled(
+    create_graph, strict = check_call("vhp", fn, inputs, create_graph, strict)
+    with transform_scope(create_graph, inputs, v) as keeps_history:
+        points, is_tuple = new_inputs(inputs, keeps_history, "vhp")
+        vector = _detach_unless_kept(as_vector(v, points, "input", "vhp"), keeps_history)
+        value, gradient = await _record_gradient(fn, points, strict, "vhp")
+        product = fill_missing(
             await gradients(gradient, points, vector, create_graph=keeps_history),
             points,
             strict=strict,
@@ -175,24 +175,24 @@ async def vhp(
             missing="vhp: the gradient of the function does not depend on input {}",
             constant="vhp: the Hessian of the function with respect to input {} is constant",
         )
-        return given_back((value,), False, keeps_history), given_back(product, is_tuple, keeps_history)
+        return pack_results((value,), False, keeps_history), pack_results(product, is_tuple, keeps_history)
 
 
 async def hvp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the value of `fn` and the product of its Hessian with `v`: three backwards.
+    """Return the value of `fn` and the product of its Hessian with `v`: three backward passes.
 
-    `vhp` gives the same with one backward fewer wherever the Hessian is symmetric, that is, wherever `fn` is
-    twice continuously differentiable.
+    `vhp` gives the same with one backward pass less if the Hessian is symmetric, that is, if `fn` is twice
+    continuously differentiable.
 
     Args:
         fn: a function or an `async def` of tensors that returns one number as a tensor.
         inputs: its arguments, one or a tuple of them: tensors or arrays.
-        v: of the shape of the inputs; may be left out where that is one number.
-        create_graph: let the results be differentiated in their turn, that is, have a history. None does so inside of
-            another transform, and where grad mode is on and an argument requires grad.
-        strict: raise where the value or its gradient does not depend on an input, rather than return zeros.
+        v: of the shape of the inputs; may be omitted if that is one number.
+        create_graph: record how the results are computed, to differentiate them again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if the value or its gradient does not depend on an input, rather than return zeros.
 
     Returns:
         `(value, product)`; the product has the structure and the shapes of `inputs`.
@@ -200,7 +200,7 @@ async def hvp(
     Raises:
         InvalidGradientError: `v` does not fit the inputs.
         InvalidRootError: `fn` does not return one number.
-        UnusedInputError: under `strict`.
+        UnusedInputError: with `strict`, as said there.
 
     Source: torch.autograd.functional.hvp.
 
@@ -212,14 +212,14 @@ async def hvp(
         >>> ag.run(main())
         12.0
     """
-    create_graph, strict = checked_call("hvp", fn, inputs, create_graph, strict)
-    with transforming(create_graph, inputs, v) as keeps_history:
-        points, is_tuple = fresh_inputs(inputs, keeps_history, "hvp")
-        vector = _constant(as_vector(v, points, "input", "hvp"), keeps_history)
-        value, gradient = await _recorded_gradient(fn, points, strict, "hvp")
+    create_graph, strict = check_call("hvp", fn, inputs, create_graph, strict)
+    with transform_scope(create_graph, inputs, v) as keeps_history:
+        points, is_tuple = new_inputs(inputs, keeps_history, "hvp")
+        vector = _detach_unless_kept(as_vector(v, points, "input", "hvp"), keeps_history)
+        value, gradient = await _record_gradient(fn, points, strict, "hvp")
         starts = _starts(points)
         recorded = await gradients(gradient, points, starts, create_graph=True)
-        product = filled(
+        product = fill_missing(
             await gradients(recorded, starts, vector, create_graph=keeps_history),
             points,
             strict=strict,
@@ -227,13 +227,13 @@ async def hvp(
             missing="hvp: the gradient of the function with respect to input {} does not depend on the inputs",
             constant="hvp: the Hessian of the function is constant in the row of input {}",
         )
-        return given_back((value,), False, keeps_history), given_back(product, is_tuple, keeps_history)
+        return pack_results((value,), False, keeps_history), pack_results(product, is_tuple, keeps_history)
 
 
-async def _recorded_gradient(
+async def _record_gradient(
     fn: Callable[..., Any], points: Sequence[Tensor], strict: bool, where: str
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    """Return the one number that `fn` gives, and its gradient with a history."""
+    """Return the one number that `fn` returns, and its gradient with a history."""
     value = as_scalar(await call(fn, *points), where)
     if strict:
         require_history((value,), _DETACHED.format(where))
@@ -244,10 +244,10 @@ async def _recorded_gradient(
 
 
 def _starts(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return leaves for a backward to start from whose values do not matter: it is linear in them."""
+    """Return leaves for a backward to start from. It is linear in them, so their values do not matter."""
     return tuple(zeros_like(tensor).requires_grad_() for tensor in tensors)
 
 
-def _constant(vector: tuple[Tensor, ...] | None, keeps_history: bool) -> tuple[Tensor, ...] | None:
-    """Return the vector, which keeps its history only where the results keep theirs."""
+def _detach_unless_kept(vector: tuple[Tensor, ...] | None, keeps_history: bool) -> tuple[Tensor, ...] | None:
+    """Return the vector, without its history unless the results keep theirs."""
     return vector if vector is None or keeps_history else tuple(part.detach() for part in vector)

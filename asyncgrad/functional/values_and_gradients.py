@@ -1,4 +1,4 @@
-"""`value_and_grad`: a function that also returns its own gradient."""
+"""`value_and_grad`: makes a function that also returns its gradient."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..arguments import check_function, truth
 from ..tensor import Tensor
-from .arguments import as_scalar, as_tensor, call, filled, fresh, given_back, gradients, transforming
+from .arguments import as_scalar, as_tensor, call, fill_missing, gradients, new_input, pack_results, transform_scope
 
 __all__ = ["value_and_grad"]
 
@@ -16,25 +16,25 @@ __all__ = ["value_and_grad"]
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool | None = None
 ) -> Callable[..., Coroutine[Any, Any, tuple[Tensor, Any]]]:
-    """Return an async function that gives the value of `fn` and its gradient, and touches no `.grad`.
+    """Return an async function that returns the value of `fn` and its gradient, and changes no `.grad`.
 
-    An argument that the value does not depend on has a gradient of zeros.
+    The gradient of an argument that the value does not depend on is zeros.
 
     Args:
         fn: a function or an `async def` that returns one number as a Tensor.
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
-        create_graph: let the value and the gradients be differentiated in their turn, that is, have a history, with
-            respect to arguments that require grad and to what `fn` captured. None does so inside of another transform,
-            and where grad mode is on and an argument requires grad. A training step that only applies the gradients
-            says False: recording them costs time and memory.
+        create_graph: record how the value and the gradients are computed, to differentiate them again with respect to
+            arguments that require grad and to tensors that `fn` captured. None records inside another transform, or if
+            grad mode is on and an argument requires grad. A training step that only applies the gradients should pass
+            False: recording costs time and memory.
 
     Returns:
-        An `async def` with the arguments of `fn`, where those that `argnums` names may be tensors or arrays. It
-        returns `(value, gradient)`, the gradient a tuple where `argnums` is one.
+        An `async def` with the arguments of `fn`; those that `argnums` names may be tensors or arrays. It returns
+        `(value, gradient)`; the gradient is a tuple if `argnums` is one.
 
     Raises:
         ArgumentTypeError: `fn` cannot be called.
-        GradientTypeError: it returns something that is no Tensor.
+        GradientTypeError: it returns something other than a Tensor.
         InvalidRootError: it returns a Tensor that is not one real number.
 
     Example:
@@ -54,17 +54,18 @@ def value_and_grad(
     @functools.wraps(fn)
     async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
         positions = _positions(argnums, len(args))
-        with transforming(create_graph, args, kwargs) as keeps_history:
+        with transform_scope(create_graph, args, kwargs) as keeps_history:
             arguments = list(args)
             inputs = []
             for position in positions:
                 what = f"value_and_grad: argument {position}"
-                inputs.append(fresh(as_tensor(args[position], what), keeps_history, what))
+                inputs.append(new_input(as_tensor(args[position], what), keeps_history, what))
                 arguments[position] = inputs[-1]
             value = as_scalar(await call(fn, *arguments, **kwargs), "value_and_grad")
             found = await gradients((value,), inputs, create_graph=keeps_history)
-            grads = filled(found, inputs, strict=False, create_graph=False, missing="", constant="")
-        return given_back((value,), False, keeps_history), given_back(grads, isinstance(argnums, tuple), keeps_history)
+            grads = fill_missing(found, inputs, strict=False, create_graph=False, missing="", constant="")
+        is_tuple = isinstance(argnums, tuple)
+        return pack_results((value,), False, keeps_history), pack_results(grads, is_tuple, keeps_history)
 
     return with_gradient
 
@@ -84,8 +85,8 @@ def _positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
     for entry in entries:
         if not -count <= entry < count:
             raise TypeError(
-                f"argnums names argument {entry}, and the function was called with {count} positional arguments: "
-                "pass what is differentiated by position"
+                f"argnums names argument {entry}, but the function was called with {count} positional arguments: "
+                "pass the arguments to differentiate by position"
             )
     positions = [entry % count for entry in entries]
     if len(set(positions)) != len(positions):

@@ -1,7 +1,7 @@
 """The functional layer of neural networks, with the names, argument order and layouts of torch.nn.functional.
 
-Where PyTorch says `dim` it is `axis`, as in NumPy. What chooses at random takes a NumPy generator. Called on
-bare arrays, each function gives a bare array.
+PyTorch's `dim` is called `axis`, as in NumPy. Functions that draw random numbers take a NumPy generator. Called with
+NumPy arrays only, each function returns a NumPy array.
 """
 
 from .activations import elu as elu

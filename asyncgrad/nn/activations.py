@@ -1,8 +1,8 @@
 """Activation functions, elementwise.
 
-Where a backward takes more than a few NumPy calls it is a primitive of its own, which works in place in
-one array and has its derivatives beneath it. That array is made by np.empty: a result of NumPy's own would be
-no array but a number where x has no axes.
+A backward of more than a few NumPy calls is a primitive, which computes in place in one array and has its own
+derivatives. That array is made by np.empty, since NumPy's functions would return a scalar, which cannot be written
+into, for an x without axes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from ..graph.values import as_array, empty_beside, zeros_beside
 from ..ops.primitive import derivative, primitive
 from ..ops.trigonometric import tanh as tanh_
-from .arguments import complex_given, floating, real_floating
+from .arguments import complex_error, floating, real_floating
 
 __all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus", "tanh"]
 
@@ -27,8 +27,8 @@ def relu_(x: Any) -> Any:
     """Return max(x, 0)."""
     x = as_array(x)
     if x.dtype.kind == "c":
-        raise complex_given("relu", "x", x)
-    # Compared with an array of zeros, and not with the number, since NumPy does that with vector instructions.
+        raise complex_error("relu", "x", x)
+    # NumPy uses vector instructions for a maximum with an array of zeros, but not with the number 0.
     zeros = zeros_beside(x.shape, x)
     return np.maximum(x, zeros, out=zeros)
 
@@ -132,17 +132,17 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
 
 # sigmoid, tanh, silu, softplus, elu
 
-#: By dtype, for small arrays: adding the number takes twice as long, since NumPy converts it every time.
+#: Arrays of the number 1 by dtype. For small arrays, adding a Python number takes twice as long: NumPy converts it.
 ONE = {char: np.ones((), char) for char in "fd"}
 
 
 @primitive()
-@np.errstate(over="ignore")  # exp(-x) may become infinite: the result is 0, as it should be
+@np.errstate(over="ignore")  # exp(-x) may overflow to infinity: the result is then 0, which is right
 def sigmoid_(x: Any) -> Any:
     """Return 1 / (1 + exp(-x))."""
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
         x = floating(as_array(x))
-    # A copy, negated in place: of a part of an array that is faster, and of one without axes it is still an array.
+    # A copy negated in place is faster than np.negative(x) for a view, and is an array even if x has no axes.
     value = x.copy()
     np.negative(value, value)
     np.exp(value, value)
@@ -154,7 +154,7 @@ def sigmoid_(x: Any) -> Any:
 def _(g: Any, out: Any) -> Any:
     if g.__class__ is not np.ndarray or g.dtype is not out.dtype:
         return g * (out * (1 - out))
-    # The same in place, in three quarters of the time where arrays are small.
+    # The same in place, which takes three quarters of the time for small arrays.
     value = ONE.get(out.dtype.char, 1) - out
     value *= out
     value *= g
@@ -162,7 +162,7 @@ def _(g: Any, out: Any) -> Any:
 
 
 _sigmoid = sigmoid_.call
-#: Of an array, without looking whether it is a tensor.
+#: The sigmoid of an array, without the dispatch for tensors.
 logistic = sigmoid_.function
 
 
@@ -296,8 +296,8 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
     Args:
         x: any shape.
-        beta: how sharply it bends; not 0.
-        threshold: where `beta * x` is above it, the result is x itself.
+        beta: how sharply the function bends at 0; not 0.
+        threshold: if `beta * x` is above it, the result is x itself.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -345,7 +345,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
     Args:
         x: any shape.
-        alpha: minus the limit at minus infinity.
+        alpha: the function tends to `-alpha` at minus infinity.
 
     Raises:
         ArgumentTypeError: x is complex.

@@ -1,4 +1,4 @@
-"""What functions of this layer do with arguments before they compute: take arrays out, check, say what is wrong."""
+"""Helpers for arguments: unwrap the arrays of tensors, and check types, dtypes and options."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = [
     "array_of",
     "check_reduction",
     "check_real",
-    "complex_given",
+    "complex_error",
     "constant",
     "floating",
-    "kept",
+    "as_saved",
     "pair",
     "real_floating",
     "records",
@@ -34,10 +34,10 @@ def array_of(value: Any) -> Any:
 
 
 def constant(function: str, name: str, value: Any) -> Any:
-    """Return the bare array of an argument that a function has no derivative by.
+    """Return the bare array of an argument with respect to which the function has no derivative.
 
     Raises:
-        MissingDerivativeError: it requires grad, and the call is recorded; the message names the function.
+        MissingDerivativeError: the argument requires grad, and the call is recorded.
     """
     if records(value):
         raise MissingDerivativeError(
@@ -51,8 +51,8 @@ def floating(array: Any) -> Any:
     return array if array.dtype.kind in "fc" else array.astype(np.float64)
 
 
-def complex_given(function: str, name: str, array: Any) -> ArgumentTypeError:
-    """Return the error for a complex argument of a function that orders or weighs real numbers."""
+def complex_error(function: str, name: str, array: Any) -> ArgumentTypeError:
+    """Return the error for a complex argument of a function of real numbers."""
     return ArgumentTypeError(
         f"nn.{function} is a function of real numbers, and {name} is of dtype {array.dtype}: "
         f"pass {name}.real and {name}.imag to it one by one, or {name}.real alone"
@@ -63,15 +63,15 @@ def check_real(function: str, **arguments: Any) -> None:
     """Raise if one of the arguments, which may be None, is complex.
 
     Raises:
-        ArgumentTypeError: names the function and the argument.
+        ArgumentTypeError: one is complex; the message names the function and the argument.
     """
     for name, value in arguments.items():
         if value is not None and array_of(value).dtype.kind == "c":
-            raise complex_given(function, name, array_of(value))
+            raise complex_error(function, name, array_of(value))
 
 
 def real_floating(function: str, name: str, array: Any) -> Any:
-    """Return a floating array as it is, and one of integers in float64.
+    """Return a floating array as it is, and any other real one in float64.
 
     Raises:
         ArgumentTypeError: it is complex; the message names the function and the argument.
@@ -80,28 +80,28 @@ def real_floating(function: str, name: str, array: Any) -> Any:
     if kind == "f":
         return array
     if kind == "c":
-        raise complex_given(function, name, array)
+        raise complex_error(function, name, array)
     return array.astype(np.float64)
 
 
 def records(value: Any) -> bool:
-    """Tell whether a call on `value` is recorded: it requires grad, and grad mode is on."""
+    """Return whether a call on `value` is recorded: it requires grad, and grad mode is on."""
     return isinstance(value, TensorBase) and value._requires_grad() and GRAD_MODE.get()
 
 
-def kept(array: Any, like: Any) -> Any:
-    """Return what a forward computed and a backward needs as a tensor without history, beside the tensor `like`.
+def as_saved(array: Any, like: Any) -> Any:
+    """Return an array that a forward computes for the backward as a tensor without history, on the device of `like`.
 
-    As a tensor it is saved as all saved tensors are: released with the graph, and seen by saved-tensor hooks.
+    A tensor is saved like all saved tensors: it is released with the graph, and passed to saved-tensor hooks.
     """
     return type(like)(array, None, 0, like._device)
 
 
 def pair(name: str, value: Any, least: int) -> tuple[int, int]:
-    """Return a height and a width from one int for both or from two; each is at least `least`.
+    """Return a height and a width, given as one int for both or as a pair; each is at least `least`.
 
     Raises:
-        ArgumentError: it is neither; the message names the argument.
+        ArgumentError: `value` is neither; the message names the argument.
     """
     both = value if isinstance(value, (tuple, list)) else (value, value)
     if len(both) != 2 or not all(isinstance(one, (int, np.integer)) and one >= least for one in both):
@@ -110,10 +110,10 @@ def pair(name: str, value: Any, least: int) -> tuple[int, int]:
 
 
 def check_reduction(reduction: str) -> None:
-    """Raise unless `reduction` is one of those that losses take.
+    """Raise unless `reduction` is valid for a loss.
 
     Raises:
-        ArgumentError: names what it was and what it may be.
+        ArgumentError: it is not one of REDUCTIONS.
     """
     if reduction not in REDUCTIONS:
         raise ArgumentError(f"reduction must be one of {', '.join(REDUCTIONS)}, not {reduction!r}")

@@ -22,7 +22,7 @@ __all__ = ["scaled_dot_product_attention"]
 @primitive(superlinear=True)
 def attention_scores_(query: Any, key: Any, scale: float) -> Any:
     """Return scale * query @ key.T, the last two axes of each as a matrix."""
-    # The queries are scaled and not the scores, of which there are more.
+    # Scale the queries rather than the scores, which usually are more.
     return (query * scale) @ key.swapaxes(-1, -2)
 
 
@@ -38,7 +38,7 @@ def _(g: Any, query: Any, scale: float) -> Any:
 
 @primitive()
 def attention_weights_(scores: Any, mask: Any) -> Any:
-    """Return the softmax of scores + mask along the last axis; zeros for a row that is masked as a whole."""
+    """Return the softmax of scores + mask along the last axis; zeros for a row that is masked completely."""
     if mask is None:
         values, sums = exponentials(scores, -1)
     else:
@@ -85,17 +85,17 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> Any:
-    """Return `softmax(query @ key.T * scale + mask) @ value`: for each query, a mean of values.
+    """Return `softmax(query @ key.T * scale + mask) @ value`: for each query, a weighted mean of the values.
 
     Args:
         query: shape `(..., targets, features)`.
         key: shape `(..., sources, features)`.
         value: shape `(..., sources, value features)`.
-        attn_mask: of a shape that broadcasts to `(..., targets, sources)`: booleans, true where a target may
-            attend to a source, or numbers to add to the scores. A target that may attend to nothing gets zeros.
+        attn_mask: shape that broadcasts to `(..., targets, sources)`: booleans, true where a target may attend to a
+            source, or numbers to add to the scores. A target that may attend to no source gets zeros.
         dropout_p: the probability with which a weight is dropped.
         is_causal: let target i attend to the sources 0 to i only; not together with `attn_mask`.
-        scale: what the scores are multiplied by; None for `features ** -0.5`.
+        scale: the factor of the scores; None for `features ** -0.5`.
         rng: a NumPy generator, needed with `dropout_p`.
 
     Returns:
@@ -132,7 +132,7 @@ def scaled_dot_product_attention(
 
 
 def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
-    """Return what is added to the scores: 0 where a target may attend, and minus infinity elsewhere."""
+    """Return the array to add to the scores, or None: 0 where a target may attend, and minus infinity elsewhere."""
     shape = scores.shape
     if truth(is_causal, "is_causal"):
         if attn_mask is not None:

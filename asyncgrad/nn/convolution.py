@@ -1,8 +1,8 @@
-"""Convolution of images, as products of matrices.
+"""Convolution of images by matrix products (im2col).
 
-The windows over a few images at a time are copied into a matrix with a row for each weight of a filter and
-a column for each place, and multiplied. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are the three
-ways to contract two of the three arrays of one trilinear form, so each one's derivatives are the other two.
+The windows of a few images at a time are copied into a matrix with a row for each weight of a filter and a column for
+each position, and multiplied. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are the three ways to contract
+two of the three arrays of one trilinear form, so the derivatives of each are the other two.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .windows import Window, add_shifted, crop, pad, sliding
 
 __all__ = ["conv2d"]
 
-#: Bytes of windows that are copied at a time: they should stay in the cache until they are multiplied.
+#: The bytes of windows to copy at a time, so that they are still in the cache when they are multiplied.
 CHUNK = 1 << 20
 
 
 def _chunks(count: int, bytes_each: int) -> Iterator[slice]:
-    """Yield slices of `count` images, of as many as the chunk has room for."""
+    """Yield slices of `count` images, each with as many as fit into a chunk."""
     step = max(1, min(count, CHUNK // max(1, bytes_each)))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
@@ -37,27 +37,27 @@ def _by_group(weight: Any, groups: int) -> Any:
 
 
 def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]:
-    """Yield the windows over a few images at a time, shape (images, groups, weights, places)."""
+    """Yield the windows over a few images at a time, shape (images, groups, weights, positions)."""
     n, channels = x.shape[:2]
     views = sliding(pad(x, window.padding), window)
     weights = channels // groups * window.kernel[0] * window.kernel[1]
-    places = window.size[0] * window.size[1]
+    positions = window.size[0] * window.size[1]
     buffer: Any = None
-    for chunk in _chunks(n, groups * weights * places * x.itemsize):
+    for chunk in _chunks(n, groups * weights * positions * x.itemsize):
         part = views[chunk]
         if buffer is None:
             buffer = empty_beside(part)
         columns = buffer[: len(part)]
         columns[...] = part
-        yield chunk, columns.reshape(len(part), groups, weights, places)
+        yield chunk, columns.reshape(len(part), groups, weights, positions)
 
 
 @primitive(superlinear=True)
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
-    n, filters, places = x.shape[0], weight.shape[0], window.size[0] * window.size[1]
+    n, filters, positions = x.shape[0], weight.shape[0], window.size[0] * window.size[1]
     result = beside(np.empty((n, filters, *window.size), np.result_type(x, weight)), x)
-    products = result.reshape(n, groups, filters // groups, places)
+    products = result.reshape(n, groups, filters // groups, positions)
     matrices = _by_group(weight, groups)
     for chunk, columns in _columns(x, window, groups):
         np.matmul(matrices, columns, out=products[chunk])
@@ -84,14 +84,14 @@ def _(g: Any) -> Any:
 
 @primitive(superlinear=True)
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
-    """Return what conv2d gives back to its images: each window's share is added in its place."""
-    n, places = g.shape[0], window.size[0] * window.size[1]
+    """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
+    n, positions = g.shape[0], window.size[0] * window.size[1]
     (above, below), (left, right) = window.padding
     padded_shape = (n, shape[1], above + shape[2] + below, left + shape[3] + right)
     padded = beside(np.zeros(padded_shape, np.result_type(g, weight)), g)
     matrices = _by_group(weight, groups).swapaxes(1, 2)
-    g = g.reshape(n, groups, -1, places)
-    for chunk in _chunks(n, groups * matrices.shape[1] * places * padded.itemsize):
+    g = g.reshape(n, groups, -1, positions)
+    for chunk in _chunks(n, groups * matrices.shape[1] * positions * padded.itemsize):
         columns = np.matmul(matrices, g[chunk])
         columns = columns.reshape(-1, shape[1], *window.kernel, *window.size)
         for row, column in window.offsets:
@@ -111,11 +111,11 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
 
 @primitive(superlinear=True)
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
-    """Return what conv2d gives back to its filters."""
-    places = window.size[0] * window.size[1]
+    """Return the gradient of conv2d for its filters."""
+    positions = window.size[0] * window.size[1]
     result = beside(np.zeros(shape, np.result_type(g, x)), g)
     total = _by_group(result, groups)
-    g = g.reshape(g.shape[0], groups, -1, places)
+    g = g.reshape(g.shape[0], groups, -1, positions)
     for chunk, columns in _columns(x, window, groups):
         total += np.matmul(g[chunk], columns.swapaxes(2, 3)).sum(axis=0)
     return result
@@ -146,13 +146,13 @@ def conv2d(
         weight: filters, shape `(filters, channels // groups, kernel height, kernel width)`.
         bias: shape `(filters,)`, or None.
         stride: steps of the window, an int or a pair (down, right).
-        padding: rows and columns of zeros on each side, an int or a pair; or "valid" (none), or "same" (as many
-            as keep the size; the stride must be 1).
+        padding: rows and columns of zeros on each side, an int or a pair; or "valid" (none), or "same" (as many as are
+            needed to keep the size; the stride must be 1).
         dilation: steps between the elements of the window, an int or a pair.
-        groups: into how many groups channels and filters are divided; a filter sees the channels of its own.
+        groups: the number of groups of channels and filters; a filter reads the channels of its own group only.
 
     Returns:
-        A tensor of shape `(n, filters, rows, columns)`, without n where x has none.
+        A tensor of shape `(n, filters, rows, columns)`, without n if x has none.
 
     Raises:
         ArgumentError: shapes or options do not fit; the message names them.

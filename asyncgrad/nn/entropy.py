@@ -1,4 +1,4 @@
-"""Cross entropy, from scores or from log-probabilities."""
+"""Cross entropy from scores, and negative log-likelihood from log-probabilities."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..graph.one_device import check_one_device
 from ..graph.values import as_array
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, check_reduction, constant, real_floating
-from .labels import Selection, at_labels, places, select
+from .labels import Selection, at_labels, label_index, select
 from .rows import maximum_along, sum_along
 from .softmaxes import log_softmax, softmax, softmax_grad
 
 __all__ = ["cross_entropy", "nll_loss"]
 
 
-@np.errstate(invalid="ignore")  # of a row that holds an infinity: the loss is a NaN
+@np.errstate(invalid="ignore")  # for a row with an infinity, whose loss is NaN
 def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, Any, Any]:
     """Return the cross entropy of an array of scores, and the maxima and the sums of exponentials of its rows."""
     labels, ignored, coefficient, _ = selection
     maxima = maximum_along(scores, 1)
     values = scores - maxima
-    picked = values[places(labels)]
+    picked = values[label_index(labels)]
     sums = sum_along(np.exp(values, out=values), 1)
     losses = np.log(sums).reshape(labels.shape)
     losses -= picked
@@ -36,7 +36,7 @@ def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, An
 
 @primitive()
 def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
-    """Return `value`, the cross entropy, computed before for the maxima and sums that the derivative needs."""
+    """Return `value`, the cross entropy, which was computed together with the maxima and sums for the derivative."""
     return value
 
 
@@ -47,13 +47,13 @@ def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
 
 @primitive()
 def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
-    """Return g times the coefficients times (softmax - 1 at the label): what cross_entropy gives back."""
+    """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - 1 at the label)."""
     labels, ignored, coefficient, _ = selection
     scale = as_array(g * coefficient)
     values = np.subtract(logits, maxima)
     np.exp(values, out=values)
     values *= (np.expand_dims(scale, 1) if scale.ndim else scale) / sums
-    values[places(labels)] -= scale
+    values[label_index(labels)] -= scale
     if ignored is not None:
         np.moveaxis(values, 1, -1)[ignored] = 0
     return values
@@ -89,23 +89,23 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Return how far the softmax of scores is from the labels: minus the logarithm of what it gives the right class.
+    """Return the cross entropy: minus the logarithm of the probability that the softmax of the scores gives the label.
 
     Args:
         logits: scores, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
         labels: integers from 0 to `classes - 1`, of the same shape without the classes; or the probability of
             each class, of the shape of `logits`.
-        weight: of each class, shape `(classes,)`; None weighs them alike.
-        ignore_index: a label that counts for nothing.
-        reduction: "mean" (by weight, ignored labels left out), "sum" or "none".
-        label_smoothing: the share, from 0 to 1, of the labels that is spread evenly over all classes.
+        weight: the weight of each class, shape `(classes,)`; None for equal weights.
+        ignore_index: a label whose loss is 0.
+        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
+        label_smoothing: the fraction, from 0 to 1, of the probability that is spread evenly over all classes.
 
     Returns:
         A scalar; with reduction "none" the losses, in the shape of integer labels.
 
     Raises:
         ArgumentError: shapes or options do not fit.
-        IndexRangeError: a label is no class.
+        IndexRangeError: a label is not a class.
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.cross_entropy.
@@ -124,18 +124,18 @@ def cross_entropy(
     truth = array_of(labels)
     if truth.dtype.kind in "fc":
         return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
-    scores, samples = _canonical("cross_entropy", logits, truth)
+    scores, samples = _canonicalize("cross_entropy", logits, truth)
     data = real_floating("cross_entropy", "logits", array_of(scores))
     selection = select("cross_entropy", truth, data.shape, data.dtype, weight, ignore_index, reduction)
     if label_smoothing:
-        losses = _smoothed(log_softmax(scores, 1), selection, weight, label_smoothing)
-        return _reduced(losses, samples, "none" if reduction == "none" else "sum")
+        losses = _smooth(log_softmax(scores, 1), selection, weight, label_smoothing)
+        return _reduce(losses, samples, "none" if reduction == "none" else "sum")
     value, maxima, sums = _compute(data, selection, reduction)
     result = _cross_entropy(scores, value, selection, maxima, sums)
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
-def _smoothed(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
+def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
     labels, ignored, coefficient, scale = selection
     certain = at_labels(log_probabilities, labels, ignored) * coefficient
     weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities.ndim)
@@ -170,7 +170,7 @@ def _by_class(weight: Any, ndim: int) -> Any:
     return constant("cross_entropy", "weight", weight).reshape(-1, *(1,) * max(0, ndim - 2))
 
 
-def _canonical(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:
+def _canonicalize(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:
     """Return scores in the shape (n, classes) or (n, classes, d), and the shape of the losses."""
     shape = array_of(logits).shape
     if not shape:
@@ -188,7 +188,7 @@ def _canonical(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int,
     return logits, expected
 
 
-def _reduced(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
+def _reduce(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
     return np.reshape(losses, samples) if reduction == "none" else np.sum(losses)
 
 
@@ -198,16 +198,16 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     Args:
         input: log-probabilities, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
         target: integers from 0 to `classes - 1`, of the same shape without the classes.
-        weight: of each class, shape `(classes,)`; None weighs them alike.
-        ignore_index: a label that counts for nothing.
-        reduction: "mean" (by weight, ignored labels left out), "sum" or "none".
+        weight: the weight of each class, shape `(classes,)`; None for equal weights.
+        ignore_index: a label whose loss is 0.
+        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
 
     Returns:
         A scalar; with reduction "none" the losses, in the shape of `target`.
 
     Raises:
         ArgumentError: shapes or options do not fit.
-        IndexRangeError: a label is no class.
+        IndexRangeError: a label is not a class.
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.nll_loss.
@@ -221,9 +221,9 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     check_reduction(reduction)
     check_one_device("nll_loss", input, target, weight)
     labels = array_of(target)
-    scores, samples = _canonical("nll_loss", input, labels)
+    scores, samples = _canonicalize("nll_loss", input, labels)
     data = array_of(scores)
     dtype = real_floating("nll_loss", "input", data).dtype
     selection = select("nll_loss", labels, data.shape, dtype, weight, ignore_index, reduction)
     losses = at_labels(scores, selection.labels, selection.ignored) * -selection.coefficient
-    return _reduced(losses, samples, reduction)
+    return _reduce(losses, samples, reduction)

@@ -1,11 +1,11 @@
-"""The error function and the normal distribution, which NumPy lacks.
+"""The error function and the normal distribution, which NumPy does not have.
 
-In double precision: the rational approximations of W. J. Cody, "Rational Chebyshev approximations for the
-error function", Mathematics of Computation 23 (1969), 631-637, in three intervals; they are good to 1e-16.
+Double precision uses the rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error
+function", Mathematics of Computation 23 (1969), 631-637, in three intervals; their error is about 1e-16.
 
-In single precision, where speed counts: `erf(x / sqrt(2)) = tanh(x P(x**2))` with a polynomial P of degree 6,
-fitted by weighted least squares to an error of 6e-8. NumPy's tanh is fast, and there is nothing to select
-by the size of x: beyond 6 the tanh is 1 whatever P is, since P grows.
+Single precision uses `erf(x / sqrt(2)) = tanh(x P(x**2))` with a polynomial P of degree 6, fitted by weighted least
+squares to an error of 6e-8. It is fast: NumPy's tanh is, and no intervals are needed, since P grows and so the tanh
+is 1 for x above 6.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ SINGLE = (
     7.97884941e-1,
 )
 
-#: In the formulas of the tail, exp(-x**2) is 0 from here on.
+#: From here on exp(-x**2) is 0 in the formula of the tail.
 VANISHING = 28.0
 
 
@@ -119,7 +119,7 @@ def erf(x: Any) -> Any:
     inside = x[near]
     square = inside * inside
     result[near] = inside * _polynomial(square, CENTRE_NUMERATOR) / _polynomial(square, CENTRE_DENOMINATOR)
-    # Not by `size > CENTRE`, so that a NaN is computed, and stays one.
+    # Not `size > CENTRE`: a NaN must be in one of the intervals to stay a NaN.
     flank = ~near & ~(size > FLANK)
     inside = size[flank]
     ratio = _polynomial(inside, FLANK_NUMERATOR) / _polynomial(inside, FLANK_DENOMINATOR)
@@ -142,7 +142,7 @@ def _single_erf_of_scaled(x: Any) -> Any:
 
 
 def normal_cdf(x: Any) -> Any:
-    """Return the share of a normal distribution that lies below each x: `(1 + erf(x / sqrt(2))) / 2`.
+    """Return the normal distribution function at each x: `(1 + erf(x / sqrt(2))) / 2`.
 
     Example:
         >>> import numpy as np
@@ -159,7 +159,7 @@ def normal_cdf(x: Any) -> Any:
 
 
 def normal_pdf_into(x: Any) -> Any:
-    """Return the density of the normal distribution at each x, in an array that the caller may write into."""
+    """Return the density of the normal distribution at each x, in a new array."""
     value = np.square(x, out=empty_beside(x))
     value *= -0.5
     np.exp(value, out=value)

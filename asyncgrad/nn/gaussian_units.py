@@ -1,4 +1,4 @@
-"""The Gaussian error linear unit, exact and by its tanh approximation."""
+"""The Gaussian error linear unit, exact and in its tanh approximation."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph.values import empty_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, kept, real_floating, records
+from .arguments import array_of, as_saved, real_floating, records
 from .error_function import normal_cdf, normal_pdf_into
 
 __all__ = ["gelu"]
 
 
-# Exact: x cdf(x), where cdf is the normal distribution's. The cdf costs the most by far, so it is kept.
+# Exact: x cdf(x), where cdf is the normal distribution function. It is by far the most expensive part, so it is saved.
 
 
 @primitive()
 def gelu_(x: Any, cdf: Any) -> Any:
-    """Return x * cdf, which is gelu where cdf is the normal distribution at x."""
+    """Return x * cdf, which is gelu(x) if `cdf` is the normal distribution function at x."""
     return x * cdf
 
 
@@ -32,7 +32,7 @@ def _(g: Any, x: Any, cdf: Any) -> Any:
 
 @derivative(gelu_, "cdf")
 def _(g: Any) -> None:
-    """Return nothing: a cdf is no variable of its own, and what it owes to x is in the derivative by x."""
+    """Return no gradient: `cdf` is a function of x, and the derivative by x includes it."""
 
 
 @primitive()
@@ -58,7 +58,7 @@ def _(h: Any, g: Any, x: Any) -> Any:
 
 @derivative(gelu_grad_, "cdf")
 def _(h: Any) -> None:
-    """Return nothing, as above."""
+    """Return no gradient, as above."""
 
 
 _gelu = gelu_.call
@@ -72,7 +72,7 @@ CUBIC = 0.044715
 
 
 def _bend(x: Any) -> Any:
-    """Return tanh(a (x + b x**3)) of an array, in an array of its own."""
+    """Return tanh(a (x + b x**3)) of an array, in a new array."""
     value = np.square(x, out=empty_beside(x))
     value *= INNER * CUBIC
     value += INNER
@@ -96,7 +96,7 @@ def _(g: Any, x: Any, bend: Any) -> Any:
 
 @derivative(gelu_tanh_, "bend")
 def _(g: Any) -> None:
-    """Return nothing, as for the cdf above."""
+    """Return no gradient, as for the cdf above."""
 
 
 @primitive()
@@ -130,7 +130,7 @@ def _(h: Any, g: Any, x: Any) -> Any:
 
 @derivative(gelu_tanh_grad_, "bend")
 def _(h: Any) -> None:
-    """Return nothing, as above."""
+    """Return no gradient, as above."""
 
 
 _gelu_tanh = gelu_tanh_.call
@@ -138,7 +138,7 @@ gelu_tanh_grad = gelu_tanh_grad_.call
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """Return x times the share of a normal distribution that lies below x.
+    """Return x times the normal distribution function at x.
 
     Args:
         x: any shape.
@@ -161,6 +161,6 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     data = real_floating("gelu", "x", array_of(x))
     if approximate == "none":
         cdf = normal_cdf(data)
-        return _gelu(x, kept(cdf, x) if records(x) else cdf)
+        return _gelu(x, as_saved(cdf, x) if records(x) else cdf)
     bend = _bend(data)
-    return _gelu_tanh(x, kept(bend, x) if records(x) else bend)
+    return _gelu_tanh(x, as_saved(bend, x) if records(x) else bend)

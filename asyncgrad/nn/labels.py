@@ -1,4 +1,4 @@
-"""Class labels: checked once, and elements picked from, and put back to, the places they name."""
+"""Class labels: their checks, and functions that pick the elements at labels or put elements there."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from ..graph.values import zeros_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import constant
 
-__all__ = ["Selection", "at_labels", "places", "select"]
+__all__ = ["Selection", "at_labels", "label_index", "select"]
 
 
 class Selection(NamedTuple):
-    """What integer labels select from scores of shape (n, classes) or (n, classes, d), and with what weight."""
+    """Checked labels of scores of shape (n, classes) or (n, classes, d), with the coefficients of their losses."""
 
-    #: Shape (n,) or (n, d); ignored ones are 0.
+    #: Shape (n,) or (n, d); ignored labels are replaced by 0.
     labels: Any
-    #: Where a label is the ignored one; None where none is.
+    #: A mask of ignored labels, or None if there are none.
     ignored: Any
-    #: What each loss is multiplied by, one number or of the labels' shape: weights, and for a mean its divisor.
+    #: The factor of each loss, a number or an array with the shape of the labels: weights, divided by their sum for a
+    #: mean.
     coefficient: Any
-    #: What a sum over all classes of one sample is multiplied by.
+    #: The factor of a sum over all classes of one sample.
     scale: float
 
 
 def select(
     function: str, labels: Any, shape: tuple[int, ...], dtype: Any, weight: Any, ignore_index: int, reduction: str
 ) -> Selection:
-    """Return what labels select from scores of a shape, (n, classes) or (n, classes, d).
+    """Return the Selection of labels for scores of shape (n, classes) or (n, classes, d).
 
     Raises:
         ArgumentError: the weight is not one number for each class.
-        IndexRangeError: a label is no class.
+        IndexRangeError: a label is not a class.
     """
     classes = shape[1]
     labels = labels.reshape(shape[0], *shape[2:])
@@ -47,8 +48,8 @@ def select(
             lowest, highest = labels.min(), labels.max()
         if lowest < 0 or highest >= classes:
             raise IndexRangeError(
-                f"{function} got label {lowest if lowest < 0 else highest}, and there are {classes} classes: "
-                f"0 to {classes - 1} on axis 1 of the scores, and {ignore_index} to ignore one"
+                f"{function} got label {lowest if lowest < 0 else highest}, but there are {classes} classes: labels "
+                f"must be 0 to {classes - 1}, for axis 1 of the scores, or {ignore_index} to ignore one"
             )
     if weight is None:
         count = labels.size if ignored is None else labels.size - int(np.count_nonzero(ignored))
@@ -65,7 +66,7 @@ def select(
     return Selection(labels, ignored, coefficient * scale, scale)
 
 
-def places(labels: Any) -> tuple[Any, ...]:
+def label_index(labels: Any) -> tuple[Any, ...]:
     """Return the index that picks, from an array of shape (n, classes) or (n, classes, d), the labelled elements."""
     if labels.ndim == 1:
         return np.arange(len(labels)), labels
@@ -74,8 +75,8 @@ def places(labels: Any) -> tuple[Any, ...]:
 
 @primitive()
 def at_labels_(x: Any, labels: Any, ignored: Any) -> Any:
-    """Return the elements of x that the labels name, and 0 where a label is ignored."""
-    picked = x[places(labels)]
+    """Return the elements of x at the labels, and 0 where a label is ignored."""
+    picked = x[label_index(labels)]
     if ignored is not None:
         picked[ignored] = 0
     return picked
@@ -88,9 +89,9 @@ def _(g: Any, labels: Any, ignored: Any, x_shape: tuple[int, ...]) -> Any:
 
 @primitive()
 def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros with the elements of g in the places that the labels name, save the ignored ones."""
+    """Return zeros with the elements of g at the labels, except ignored ones."""
     result = zeros_beside(shape, g)
-    result[places(labels)] = g if ignored is None else np.where(ignored, 0, g)
+    result[label_index(labels)] = g if ignored is None else np.where(ignored, 0, g)
     return result
 
 

@@ -1,8 +1,8 @@
-"""Linear maps of feature vectors, and rows picked from a table.
+"""Linear maps of feature vectors, and embeddings: rows picked from a table.
 
-`linear`, `linear_input_grad` and `linear_weight_grad` are the three ways to contract two of the three arrays
-of one trilinear form, so each one's derivatives are the other two. Arrays of more than two axes are seen as
-matrices: NumPy would multiply a stack of small matrices one by one.
+`linear`, `linear_input_grad` and `linear_weight_grad` are the three ways to contract two of the three arrays of one
+trilinear form, so the derivatives of each are the other two. Arrays with more than two axes are reshaped to matrices,
+since NumPy would multiply a stack of small matrices one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def linear_(x: Any, weight: Any, bias: Any) -> Any:
     """Return `x @ weight.T + bias`."""
     shape = x.shape
     if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1]:
-        raise _misfit(x, weight)
+        raise _shape_error(x, weight)
     if len(shape) == 2:
         product = x.dot(weight.T)
     else:
@@ -45,7 +45,7 @@ def linear_(x: Any, weight: Any, bias: Any) -> Any:
     return product
 
 
-def _misfit(x: Any, weight: Any) -> ArgumentError:
+def _shape_error(x: Any, weight: Any) -> ArgumentError:
     if weight.ndim != 2:
         return ArgumentError(f"linear needs a weight of shape (out, in), not {weight.shape}")
     hint = ". Is the weight transposed? It is (out, in)" if x.shape[-1:] == weight.shape[:1] else ""
@@ -71,7 +71,7 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
 
 @primitive(superlinear=True)
 def linear_input_grad_(g: Any, weight: Any) -> Any:
-    """Return `g @ weight`: what `linear` gives back to x."""
+    """Return `g @ weight`, the gradient of `linear` for x."""
     if g.ndim == 2:
         return g.dot(weight)
     rows = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
@@ -83,7 +83,7 @@ def _(g: Any, weight: Any) -> Any:
     return _linear(g, weight, None)
 
 
-# A parameter named g is the gradient that linear_input_grad was given; here it is asked for under another name.
+# A derivative's first parameter is the incoming gradient. It is called h here, since g is an argument of the function.
 @derivative(linear_input_grad_, "weight")
 def _(h: Any, g: Any) -> Any:
     return linear_weight_grad(g, h)
@@ -91,7 +91,7 @@ def _(h: Any, g: Any) -> Any:
 
 @primitive(superlinear=True)
 def linear_weight_grad_(g: Any, x: Any) -> Any:
-    """Return `g.T @ x`, summed over all leading axes: what `linear` gives back to its weight."""
+    """Return `g.T @ x`, summed over all leading axes: the gradient of `linear` for its weight."""
     if g.ndim != 2:
         g = g.reshape(math.prod(g.shape[:-1]), g.shape[-1])
         x = x.reshape(len(g), x.shape[-1])
@@ -144,7 +144,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 @primitive()
 def rows_at_(weight: Any, indices: Any, padding_index: int | None) -> Any:
-    """Return the rows of a table that an array of indices names."""
+    """Return the rows of a table at an array of indices."""
     return weight[indices]
 
 
@@ -155,11 +155,11 @@ def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | 
 
 @primitive()
 def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Any:
-    """Return a table of zeros with each row of `g` added to the row that its index names, save the padding row."""
+    """Return a table of zeros with each row of `g` added to the row of its index, except the padding row."""
     table = zeros_beside(shape, g)
-    # np.add.at is fast in one dimension only.
-    places = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
-    np.add.at(table.reshape(-1), places.reshape(-1), g.reshape(-1))
+    # np.add.at is fast only in one dimension.
+    positions = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
+    np.add.at(table.reshape(-1), positions.reshape(-1), g.reshape(-1))
     if padding_index is not None:
         table[padding_index] = 0
     return table
@@ -176,19 +176,19 @@ rows_added = rows_added_.call
 
 
 def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
-    """Return the rows of `weight` that `indices` name.
+    """Return the rows of `weight` at `indices`.
 
     Args:
         indices: integers from 0 to `rows - 1`, of any shape `(...)`.
         weight: a table, shape `(rows, features)`.
-        padding_idx: a row that gets no gradient, or None; a negative one counts from the end.
+        padding_idx: the index of a row that gets no gradient, or None; a negative one counts from the end.
 
     Returns:
         A tensor of shape `(..., features)`.
 
     Raises:
-        IndexRangeError: an index names no row.
-        ArgumentError: the indices are no integers, or the weight is no table.
+        IndexRangeError: there is no row at an index.
+        ArgumentError: the indices are not integers, or the weight is not a matrix.
 
     Source: torch.nn.functional.embedding.
 
@@ -200,19 +200,19 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
                [1., 2.]])
     """
     check_one_device("embedding", indices, weight)
-    places = array_of(indices)
+    data = array_of(indices)
     shape = array_of(weight).shape
     if len(shape) != 2:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
-    if places.dtype.kind not in "iu":
-        raise ArgumentError(f"embedding needs integer indices, not {places.dtype}: its arguments are (indices, weight)")
+    if data.dtype.kind not in "iu":
+        raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
     rows = shape[0]
-    lowest, highest = (places.min(), places.max()) if places.size else (0, -1)
+    lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
     if lowest < 0 or highest >= rows:
         worst = lowest if lowest < 0 else highest
-        raise IndexRangeError(f"embedding got index {worst}, and the weight has {rows} rows: 0 to {rows - 1}")
+        raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
-            raise IndexRangeError(f"padding_idx is {padding_idx}, and the weight has {rows} rows: 0 to {rows - 1}")
+            raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    return _rows_at(weight, places, padding_idx)
+    return _rows_at(weight, data, padding_idx)

@@ -1,4 +1,4 @@
-"""Losses that compare element by element."""
+"""Elementwise losses."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .arguments import array_of, check_real, check_reduction
 __all__ = ["binary_cross_entropy_with_logits", "l1_loss", "mse_loss"]
 
 
-def _warn_of_broadcasting(function: str, input: Any, target: Any) -> None:
-    """Warn where two arrays of different shapes are compared: (n,) with (n, 1) gives n * n differences."""
+def _warn_if_broadcast(function: str, input: Any, target: Any) -> None:
+    """Warn if the shapes of two arrays differ: (n,) with (n, 1), for example, gives n * n differences."""
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
         warnings.warn(
-            f"{function} compares an input of shape {first} with a target of shape {second}, so they are broadcast: "
-            "reshape one of them if that is not what you mean",
+            f"{function} broadcasts an input of shape {first} and a target of shape {second}: "
+            "reshape one of them if that is not intended",
             stacklevel=3,
         )
 
 
-def _reduced(losses: Any, reduction: str) -> Any:
+def _reduce(losses: Any, reduction: str) -> Any:
     if reduction == "none":
         return losses
     return np.mean(losses) if reduction == "mean" else np.sum(losses)
@@ -34,7 +34,7 @@ def _reduced(losses: Any, reduction: str) -> Any:
 
 @primitive()
 def squared_error_(input: Any, target: Any, factor: float | None) -> Any:
-    """Return the squares of the differences; their sum times `factor` where that is given."""
+    """Return the squares of the differences, or their sum times `factor` if that is given."""
     difference = np.subtract(input, target)
     if difference.dtype.kind == "c":
         check_real("mse_loss", input=input, target=target)
@@ -75,7 +75,7 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
         2.0
     """
     check_reduction(reduction)
-    _warn_of_broadcasting("mse_loss", input, target)
+    _warn_if_broadcast("mse_loss", input, target)
     factor = None if reduction == "none" else 1.0
     if reduction == "mean":
         count = math.prod(np.broadcast_shapes(array_of(input).shape, array_of(target).shape))
@@ -84,7 +84,7 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
-    """Return the mean of the absolute differences; its derivative where they are 0 is 0.
+    """Return the mean of the absolute differences; its derivative at a difference of 0 is 0.
 
     Args:
         input: any shape.
@@ -100,21 +100,21 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
         1.0
     """
     check_reduction(reduction)
-    _warn_of_broadcasting("l1_loss", input, target)
-    return _reduced(np.abs(input - target), reduction)
+    _warn_if_broadcast("l1_loss", input, target)
+    return _reduce(np.abs(input - target), reduction)
 
 
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Any:
-    """Return the cross entropy of yes-or-no answers, from scores: -t log(s) - (1 - t) log(1 - s), s = sigmoid(input).
+    """Return the binary cross entropy of scores: -t log(s) - (1 - t) log(1 - s), where s = sigmoid(input).
 
     Args:
         input: scores, any shape.
-        target: probabilities of yes, the same shape; another one is broadcast, with a warning.
-        weight: of each answer, of a shape that broadcasts; None weighs them alike.
+        target: probabilities t, the same shape; another one is broadcast, with a warning.
+        weight: the weight of each element, of a shape that broadcasts; None for equal weights.
         reduction: "mean", "sum" or "none".
-        pos_weight: of a yes, of a shape that broadcasts.
+        pos_weight: the weight of the term of t, of a shape that broadcasts; None for 1.
 
     Raises:
         ArgumentTypeError: an argument is complex.
@@ -130,11 +130,11 @@ def binary_cross_entropy_with_logits(
     check_reduction(reduction)
     name = "binary_cross_entropy_with_logits"
     check_real(name, input=input, target=target, weight=weight, pos_weight=pos_weight)
-    _warn_of_broadcasting(name, input, target)
+    _warn_if_broadcast(name, input, target)
     surprise = softplus(-input, 1.0, math.inf)
     losses = (1 - target) * input
     if pos_weight is None:
         losses = losses + surprise
     else:
         losses = losses + surprise * (1 + (pos_weight - 1) * target)
-    return _reduced(losses if weight is None else losses * weight, reduction)
+    return _reduce(losses if weight is None else losses * weight, reduction)

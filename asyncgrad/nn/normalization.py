@@ -1,11 +1,11 @@
 """Layer normalization.
 
-With n numbers in a row, mean m and inverse deviation s = (variance + eps) ** -0.5, the row becomes
-y = (x - m) s. What y gives back to x is the product with a symmetric matrix,
+A row x of n numbers with the mean m and the inverse deviation s = (variance + eps) ** -0.5 becomes y = (x - m) s. The
+Jacobian of y is the symmetric matrix J(x) with
 
     J(x) g = s (g - mean(g) - y mean(g y)),
 
-which is a primitive here, `standardize_grad`. Its own derivative by x, with cotangent h, follows from
+which is the primitive `standardize_grad`. The gradient of J(x) g for x, with the incoming gradient h, follows from
 ds/dx = -s**2 y / n and dy/dx = J(x):
 
     -s**2 y (mean(g h) - mean(g) mean(h) - b c) - s (c J(x) h + b J(x) g),   b = mean(h y), c = mean(g y).
@@ -21,14 +21,14 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph.values import beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, complex_given, real_floating
+from .arguments import array_of, complex_error, real_floating
 from .rows import leading_sum, sum_rows
 
 __all__ = ["layer_norm"]
 
 
-def _standardized(x: Any, mean: Any, inverse: Any) -> Any:
-    """Return the rows (x - mean) * inverse of a matrix, in an array of its own."""
+def _standardize_rows(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return the rows (x - mean) * inverse of a matrix, in a new array."""
     value = x - mean
     value *= inverse
     return value
@@ -55,7 +55,7 @@ def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]
 
 @primitive()
 def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: Any) -> Any:
-    """Return `value`, the layer norm, computed before for the means and inverse deviations of the rows."""
+    """Return `value`, the layer norm, which was computed together with the means and inverse deviations of the rows."""
     return value
 
 
@@ -78,7 +78,7 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
 def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
     matrix = (mean.shape[0], math.prod(shape))
-    value = _standardized(x.reshape(matrix), mean, inverse)
+    value = _standardize_rows(x.reshape(matrix), mean, inverse)
     value *= g.reshape(matrix)
     total = beside(np.ones(matrix[0], value.dtype), value) @ value
     return total if len(shape) == 1 else total.reshape(shape)
@@ -96,8 +96,8 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 
 @primitive()
 def standardize_(x: Any, mean: Any, inverse: Any) -> Any:
-    """Return (x - mean) * inverse, where these are the means and inverse deviations of the rows of x."""
-    return _standardized(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
+    """Return (x - mean) * inverse for the means and inverse deviations of the rows of x."""
+    return _standardize_rows(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
 
 
 @derivative(standardize_, "x")
@@ -120,11 +120,11 @@ def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
 
 @primitive()
 def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    """Return inverse * (g - mean(g) - y mean(g y)) row by row, where y is the standardized x."""
+    """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     shape = x.shape
     length = math.prod(shape) // mean.shape[0] if mean.shape[0] else 0
     g = g.reshape(mean.shape[0], length)
-    y = _standardized(x.reshape(g.shape), mean, inverse)
+    y = _standardize_rows(x.reshape(g.shape), mean, inverse)
     value = g * y
     shared = sum_rows(value).reshape(-1, 1)
     shared /= length
@@ -167,11 +167,11 @@ standardize_grad = standardize_grad_.call
 
 
 def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """Return x, over its last axes, with mean 0 and variance 1, times a weight and plus a bias.
+    """Return x normalized to mean 0 and variance 1 over its last axes, times a weight and plus a bias.
 
     Args:
         x: shape `(..., *normalized_shape)`.
-        normalized_shape: the last axes, an int or a sequence of them.
+        normalized_shape: the shape of the last axes, an int or a sequence of ints.
         weight: shape `normalized_shape`, or None.
         bias: shape `normalized_shape`, or None.
         eps: added to the variance.
@@ -202,7 +202,7 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
                 f"layer_norm with normalized_shape {shape} needs a {name} of that shape, not {array.shape}"
             )
         if array is not None and array.dtype.kind == "c":
-            raise complex_given("layer_norm", name, array)
+            raise complex_error("layer_norm", name, array)
         affine.append(array if array is None or len(shape) == 1 else array.reshape(-1))
     length = math.prod(shape)
     rows = data.reshape(data.size // length if length else 0, length)

@@ -1,4 +1,4 @@
-"""Pooling: the largest element, or the mean, of each window over an image."""
+"""Pooling: the maximum or the mean of each window over an image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import beside, zeros_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, complex_given, pair
+from .arguments import array_of, complex_error, pair
 from .windows import Window, add_shifted, crop, pad, shifted
 
 __all__ = ["avg_pool2d", "max_pool2d"]
@@ -23,11 +23,11 @@ def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
     return zeros_beside((*shape[:-2], above + shape[-2] + below, left + shape[-1] + right), like)
 
 
-# Maxima. Which element of its window each came from is found with them, and the rest is linear in x.
+# Maxima. The forward also finds the position of each maximum in its window; the rest is linear in x.
 
 
 def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
-    """Return the maximum of each window, and which of its elements that is, the first of several."""
+    """Return the maximum of each window, and its number among the elements of the window, the first of equal ones."""
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     padded = pad(x, window.padding, lowest)
     maxima: Any = None
@@ -38,7 +38,7 @@ def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
             maxima = seen.copy()
             choice = np.zeros_like(maxima, np.min_scalar_type(math.prod(window.kernel)))
         else:
-            # Offsets grow, so the largest that was ever chosen is the last one. A NaN is above all.
+            # The numbers grow, so the maximum of the chosen ones is the last one. A NaN counts as the largest element.
             above = np.logical_not(seen <= maxima)
             np.maximum(choice, above * choice.dtype.type(number), out=choice)
             np.maximum(maxima, seen, out=maxima)
@@ -109,7 +109,7 @@ def _pooling_window(
 def max_pool2d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Any:
-    """Return the largest element of each window; of several the first gets the gradient.
+    """Return the maximum of each window; of equal maxima, the first gets the gradient.
 
     Args:
         x: images, shape `(n, channels, height, width)` or `(channels, height, width)`.
@@ -137,7 +137,7 @@ def max_pool2d(
     """
     data = array_of(x)
     if data.dtype.kind == "c":
-        raise complex_given("max_pool2d", "x", data)
+        raise complex_error("max_pool2d", "x", data)
     window = _pooling_window("max_pool2d", data.shape, kernel_size, stride, padding, dilation, ceil_mode)
     maxima, choice = _find_maxima(data, window)
     return _max_pool2d(x, maxima, choice, window)
@@ -201,7 +201,7 @@ def avg_pool2d(
         padding: rows and columns of zeros on each side, an int or a pair, at most half the kernel.
         ceil_mode: let the last windows reach beyond the image, if they begin inside.
         count_include_pad: count the padding's zeros in the mean.
-        divisor_override: divide each sum by this in place of the count.
+        divisor_override: divide each sum by this number rather than by the count.
 
     Returns:
         A tensor of shape `(n, channels, rows, columns)`.
@@ -235,7 +235,7 @@ def avg_pool2d(
 
 
 def _counts(length: int, counted: int, window: Window, axis: int, around: int) -> Any:
-    """Return how many elements of each window lie in the image, or in `counted` places around it."""
+    """Return how many elements of each window lie in the image or up to `counted` positions around it."""
     starts = np.arange(window.size[axis]) * window.stride[axis] - around
     ends = starts + window.kernel[axis]
     return np.minimum(ends, length + counted) - np.maximum(starts, -counted)

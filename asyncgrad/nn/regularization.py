@@ -31,16 +31,16 @@ masked = masked_.call
 
 
 def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True) -> Any:
-    """Return x with each element dropped, set to 0, with probability p, and the others divided by 1 - p.
+    """Return x with each element set to 0 with probability p, and the others divided by 1 - p.
 
     Args:
         x: any shape.
-        p: from 0 to 1.
-        rng: a NumPy generator that decides; needed where something may be dropped, so that runs can be repeated.
-        training: without it, x itself is returned.
+        p: the probability, from 0 to 1.
+        rng: a NumPy generator, so that runs can be repeated; required unless x itself is returned.
+        training: if False, or if p is 0, x itself is returned.
 
     Raises:
-        ArgumentError: p is no probability, or `rng` is missing.
+        ArgumentError: p is not a probability, or `rng` is missing.
 
     Source: torch.nn.functional.dropout.
 

@@ -1,8 +1,8 @@
-"""Sums and maxima along one axis, by whatever NumPy does fastest.
+"""Sums and maxima along one axis, computed in the fastest way that NumPy has.
 
-Along the last axis of many short rows NumPy's reductions pay for every row. A product with ones, or a
-reduction of the transposed array, pays for every element only: of 1024 rows of 32 float32 numbers, a
-sum takes 2 µs in place of 16, a maximum 16 µs in place of 54.
+NumPy's reductions along the last axis have a cost per row, which dominates for many short rows. A product with ones,
+or a reduction of the transposed array, has a cost per element only: for 1024 rows of 32 float32 numbers, a sum takes
+2 µs rather than 16, a maximum 16 µs rather than 54.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..ops.primitive import derivative, primitive
 
 __all__ = ["leading_sum", "maximum_along", "sum_along", "sum_rows"]
 
-#: Rows longer than this are summed pairwise by NumPy, for accuracy and as fast.
+#: Longer rows are summed by NumPy's pairwise summation, which is more accurate and as fast there.
 LONG = 2048
-#: Rows up to this length have their maximum taken over a transposed copy.
+#: The maxima of rows up to this length are taken from a transposed copy.
 SHORT = 64
 
 
 def _ones(length: int, like: Any) -> Any:
-    """Return `np.ones(length, like.dtype)`, in half the time that takes for a short one."""
+    """Return `np.ones(length, like.dtype)`, which takes twice as long for a short array."""
     ones = np.empty(length, like.dtype)
     ones.fill(1)
     return beside(ones, like)
@@ -39,7 +39,7 @@ def sum_rows(rows: Any) -> Any:
 
 
 def sum_along(x: Any, axis: int) -> Any:
-    """Return the sums of a floating array along `axis`, which is kept with length 1."""
+    """Return the sums of a floating array along `axis`, which stays as an axis of length 1."""
     if axis not in (-1, x.ndim - 1) or not x.size:
         return np.add.reduce(x, axis=axis, keepdims=True)
     length = x.shape[-1]
@@ -47,7 +47,7 @@ def sum_along(x: Any, axis: int) -> Any:
 
 
 def maximum_along(x: Any, axis: int) -> Any:
-    """Return the maxima of an array along `axis`, which is kept with length 1. NaNs win."""
+    """Return the maxima of an array along `axis`, which stays as an axis of length 1. NaNs win."""
     length = x.shape[axis]
     if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length or is_foreign(x):
         return np.maximum.reduce(x, axis=axis, keepdims=True)
@@ -57,7 +57,7 @@ def maximum_along(x: Any, axis: int) -> Any:
 
 @primitive()
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
-    """Return the sum over the leading axes that `a` has and `shape`, its trailing part, has not."""
+    """Return the sum over the leading axes of `a`, so that its trailing axes, of shape `shape`, remain."""
     if a.ndim == 2 and len(shape) == 1:
         return _ones(len(a), a).dot(a)
     rows = math.prod(a.shape[: a.ndim - len(shape)])

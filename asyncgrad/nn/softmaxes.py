@@ -1,4 +1,4 @@
-"""Softmax and its logarithm, for any size of the inputs."""
+"""Softmax and its logarithm, without overflow."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .rows import maximum_along, sum_along
 
 __all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad"]
 
-#: By dtype: the largest input whose exponential, and a sum of many, is finite with room to spare, and the
-#: smallest sum of exponentials that none of any weight has vanished from.
+#: By dtype: an input up to which exponentials, and sums of many, are finite; and a sum from which on no exponential
+#: that matters has underflowed.
 MODERATE = {np.dtype(np.float32): (60.0, 1e-18), np.dtype(np.float64): (600.0, 1e-200)}
 
 
-@np.errstate(invalid="ignore")  # a row of minus infinities is a row of NaNs, as is one with an infinity
+@np.errstate(invalid="ignore")  # a row of minus infinities, or with an infinity, gives NaNs
 def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
-    """Return `exp(x - c)` and its sums along `axis`, where c keeps both within range.
+    """Return `exp(x - c)` and its sums along `axis`, where c is chosen so that neither overflows.
 
-    Most inputs are moderate, and then c is 0: the maxima of the rows, which cost more than all the rest,
-    are not needed, and nothing is rounded off in a difference.
+    For inputs of moderate size c is 0. Then the maxima of the rows, which cost more than everything else, are not
+    needed, and no difference is rounded.
 
     Args:
         x: a floating array.
-        axis: along which to sum; the sums keep it with length 1.
-        empty: give zeros, and a sum of 0, for a row of minus infinities; without it they are NaNs.
+        axis: the axis to sum along, which stays as an axis of length 1 in the sums.
+        empty: return zeros, and a sum of 0, for a row of minus infinities; without it they are NaNs.
     """
     bounds = MODERATE.get(x.dtype)
     if bounds is not None and x.size:
@@ -61,7 +61,7 @@ def _(g: Any, out: Any, axis: int) -> Any:
 
 @primitive()
 def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
-    """Return y (g - sum(g y)): what softmax with the result y gives back."""
+    """Return y (g - sum(g y)), the gradient of softmax with the result y."""
     value = g * y
     np.subtract(g, sum_along(value, axis), out=value)
     value *= y
@@ -84,13 +84,13 @@ softmax_grad = softmax_grad_.call
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
-    """Return `exp(x) / sum(exp(x))` along an axis, whatever the size of x.
+    """Return `exp(x) / sum(exp(x))` along an axis, without overflow.
 
-    A row of minus infinities alone has no softmax: it gives NaNs.
+    A row that holds minus infinities only gives NaNs.
 
     Args:
         x: any shape with at least one axis.
-        axis: along which the results sum to 1.
+        axis: the axis along which the results sum to 1.
 
     Source: torch.nn.functional.softmax.
 
@@ -120,7 +120,7 @@ def _(g: Any, out: Any, axis: int) -> Any:
 
 @primitive()
 def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
-    """Return g - exp(y) sum(g): what log_softmax with the result y gives back."""
+    """Return g - exp(y) sum(g), the gradient of log_softmax with the result y."""
     value = np.exp(y)
     value *= sum_along(g, axis)
     return np.subtract(g, value, out=value)
@@ -141,11 +141,11 @@ log_softmax_grad = log_softmax_grad_.call
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:
-    """Return the logarithm of `softmax(x, axis)`, precise also where that is nearly 0 or 1.
+    """Return the logarithm of `softmax(x, axis)`, accurate even if that is close to 0 or 1.
 
     Args:
         x: any shape with at least one axis.
-        axis: along which the exponentials of the results sum to 1.
+        axis: the axis along which the exponentials of the results sum to 1.
 
     Source: torch.nn.functional.log_softmax.
 

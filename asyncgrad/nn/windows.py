@@ -1,4 +1,4 @@
-"""Windows that slide over images: their geometry, and the views of an image that they give."""
+"""Windows that slide over images: their geometry, and views of images through them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Window", "add_shifted", "crop", "pad", "shifted", "sliding"]
 
 
 class Window(NamedTuple):
-    """A window of some height and width and the steps in which it slides over an image; pairs are (height, width)."""
+    """A window, and the steps in which it slides over an image; pairs are (height, width)."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
     #: Rows above and below, columns left and right.
     padding: tuple[tuple[int, int], tuple[int, int]]
     dilation: tuple[int, int]
-    #: How many places it has.
+    #: The number of positions of the window.
     size: tuple[int, int]
 
     @classmethod
@@ -68,12 +68,12 @@ class Window(NamedTuple):
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        """Where in the window each of its elements is, row by row."""
+        """The position in the window of each of its elements, row by row."""
         return [(row, column) for row in range(self.kernel[0]) for column in range(self.kernel[1])]
 
 
 def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0) -> Any:
-    """Return an array with rows and columns of `value` around its last two axes; itself where there are none."""
+    """Return an array padded with rows and columns of `value` in its last two axes, always contiguous."""
     (above, below), (left, right) = padding
     if not (above or below or left or right):
         return x if x.flags.c_contiguous else x.copy()
@@ -85,13 +85,13 @@ def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0
 
 
 def crop(padded: Any, padding: tuple[tuple[int, int], tuple[int, int]], image: tuple[int, ...]) -> Any:
-    """Return what `pad` had put rows and columns around, the image of that height and width."""
+    """Return the image of that height and width inside the padding."""
     (above, _), (left, _) = padding
     return padded[..., above : above + image[0], left : left + image[1]]
 
 
 def shifted(padded: Any, window: Window, row: int, column: int) -> Any:
-    """Return the view of a padded image that one element of the window sees, shape (..., *window.size)."""
+    """Return the view of a padded image under one element of the window, shape (..., *window.size)."""
     top, left = row * window.dilation[0], column * window.dilation[1]
     down, right = window.stride
     return padded[
@@ -100,13 +100,13 @@ def shifted(padded: Any, window: Window, row: int, column: int) -> Any:
 
 
 def add_shifted(padded: Any, window: Window, row: int, column: int, values: Any) -> None:
-    """Add values to the view that one element of the window sees."""
+    """Add values to the view under one element of the window."""
     view = shifted(padded, window, row, column)
     view += values
 
 
 def sliding(padded: Any, window: Window) -> Any:
-    """Return the view of padded images that holds the window at all its places.
+    """Return the view of padded images that holds the window at all its positions.
 
     Args:
         padded: contiguous, shape (n, channels, height, width).
@@ -120,7 +120,7 @@ def sliding(padded: Any, window: Window) -> Any:
         return _sliding_by_numpy(padded, window)
     image, channel, row, column = padded.strides
     (step_down, step_right), (down, right) = window.dilation, window.stride
-    # As np.lib.stride_tricks.as_strided does, in a tenth of its time.
+    # The same as np.lib.stride_tricks.as_strided, in a tenth of its time.
     return np.ndarray(
         (n, channels, *window.kernel, *window.size),
         padded.dtype,
@@ -131,7 +131,7 @@ def sliding(padded: Any, window: Window) -> Any:
 
 
 def _sliding_by_numpy(padded: Any, window: Window) -> Any:
-    """Return what `sliding` does, of an array whose memory is its own business."""
+    """Return the same as `sliding`, for an array whose memory cannot be viewed by its strides."""
     reach = [(size - 1) * step + 1 for size, step in zip(window.kernel, window.dilation, strict=True)]
     (down, right), (step_down, step_right) = window.stride, window.dilation
     views = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3))

@@ -1,4 +1,4 @@
-"""Saved tensors that are kept elsewhere than in memory, and come back ahead of need."""
+"""Offloading: saved tensors are kept outside of memory, and read back before the backward needs them."""
 
 from .disk import DiskStore as DiskStore
 from .modes import save_to_disk as save_to_disk

@@ -1,4 +1,4 @@
-"""What nodes keep in the place of tensors that a store has: the activation, where its array is, and its way back."""
+"""The records that nodes keep in place of offloaded tensors, and the read operations that bring the arrays back."""
 
 from __future__ import annotations
 
@@ -18,88 +18,99 @@ if TYPE_CHECKING:
     from ..graph.tensor_base import TensorBase, VersionCounter
     from .layout import Layout
 
-__all__ = ["Activation", "StoredArray", "Location", "Reading", "KeptInMemory", "is_parameter", "store_error", "wake"]
+__all__ = [
+    "Activation",
+    "StoredArray",
+    "Location",
+    "ReadOperation",
+    "KeptInMemory",
+    "is_parameter",
+    "store_error",
+    "wake",
+]
 
 
 class Location(enum.Enum):
-    """Where the array of an entry is."""
+    """Where the array of a StoredArray is."""
 
-    QUEUED = "in memory, and is to be written"
-    WRITING = "in memory, and is being written"
+    QUEUED = "in memory, waiting to be written"
+    WRITING = "in memory, being written"
     STORED = "in the store"
-    KEPT = "in memory, since it could not be written"
-    GONE = "nowhere: nobody has queued it yet, or nobody needs it any more"
+    KEPT = "in memory, because it could not be written"
+    GONE = "nowhere: it has not been queued yet, or it is no longer needed"
 
 
 @final
 class StoredArray:
-    """One array under one key; shared by who needs it and by what writes it. Guarded by the lock of its Offload."""
+    """One array under one key, shared by its Activations and its writer. Guarded by the lock of its Offload."""
 
-    __slots__ = ("array", "is_put", "is_wanted", "key", "layout", "nbytes", "number", "place", "reading")
+    __slots__ = ("array", "is_put", "is_requested", "key", "layout", "location", "nbytes", "number", "reading")
 
     def __init__(self, number: int, key: str, array: Any, layout: Layout) -> None:
-        #: Entries of one Offload are numbered in the order in which they were made.
+        #: The entries of one Offload are numbered in the order in which they are made.
         self.number = number
         self.key = key
         self.layout = layout
         self.nbytes = layout.nbytes
-        #: None once it is stored.
+        #: None once the array is stored.
         self.array = array
-        self.place = Location.GONE
-        #: Whether the store has been told to keep it.
+        self.location = Location.GONE
+        #: Whether `put` of the store has been called for it.
         self.is_put = False
-        #: Whether a backward has asked for it before it was written.
-        self.is_wanted = False
-        #: What reads it, or has read it for somebody who has not taken it yet.
-        self.reading: weakref.ref[Reading] | None = None
+        #: Whether a backward asked for it before it was written.
+        self.is_requested = False
+        #: Its read operation, as long as a caller holds that.
+        self.reading: weakref.ref[ReadOperation] | None = None
 
-    def under_way(self) -> Reading | None:
-        """Return what reads it, or holds it for somebody who has not taken it yet."""
+    def pending_read(self) -> ReadOperation | None:
+        """Return the read operation that reads the array, or holds it for a caller that has not taken it yet."""
         return None if self.reading is None else self.reading()
 
 
 @final
 class Activation:
-    """What nodes keep in place of a tensor. When the last of them lets go of it, it is deleted from the store."""
+    """The record that nodes keep in place of a tensor. When the last node drops it, the store deletes the array."""
 
-    __slots__ = ("__weakref__", "_counter", "_let_go", "_version", "entry", "root")
+    __slots__ = ("__weakref__", "_counter", "_discard", "_version", "entry", "root")
 
     def __init__(
         self,
         tensor: TensorBase,
         entry: StoredArray,
-        let_go: Callable[[StoredArray], object],
+        discard: Callable[[StoredArray], object],
         root: weakref.ref[Any],
     ) -> None:
         self.entry = entry
-        #: Called at the end: nobody needs the array any more.
-        self._let_go = let_go
-        #: The array that owns the memory, weakly: as long as it lives, its address stands for it alone.
+        #: Called when the array is no longer needed.
+        self._discard = discard
+        #: The array that owns the memory, weakly: as long as it lives, no other array has its address.
         self.root = root
         self._counter: VersionCounter = tensor._shared_version()
         self._version = self._counter.value
 
     def check_unchanged(self) -> None:
-        """Raise if the tensor was written into since it was saved, wherever its array was by then.
+        """Raise if the tensor was written into since it was saved, even if its array had been stored by then.
+
+        The rule is the same as without offloading, so that no gradient depends on how fast a disk is.
 
         Raises:
-            ChangedTensorError: as without offloading, so that no gradient depends on how fast a disk is.
+            ChangedTensorError: the tensor was written into.
         """
         if self._counter.value != self._version:
-            raise _changed(self.entry.layout.described(), self._version, self._counter.value)
+            raise _changed_error(self.entry.layout.describe(), self._version, self._counter.value)
 
     def __del__(self) -> None:
-        self._let_go(self.entry)
+        self._discard(self.entry)
 
 
 @final
 class KeptInMemory:
-    """A saved tensor that stays in memory: a small one, a parameter, or what has no plain array."""
+    """A saved tensor that stays in memory: it is small, a parameter, or has no plain array."""
 
     __slots__ = ("_tensor", "_version")
 
     def __init__(self, tensor: TensorBase) -> None:
-        # Detached, so that it keeps no graph alive: the node has the tensor's place.
+        # Detached, so that it keeps no graph alive: the node knows the tensor's place in the graph.
         self._tensor = output_alias(tensor)
         self._version = version_of(tensor)
 
@@ -107,16 +118,16 @@ class KeptInMemory:
         """Return the tensor.
 
         Raises:
-            ChangedTensorError: it was written into since it was saved.
+            ChangedTensorError: the tensor was written into since it was saved.
         """
         tensor, version = self._tensor, version_of(self._tensor)
         if version != self._version:
             described = f"shape {tensor._data.shape} and dtype {tensor._data.dtype}"
-            raise _changed(described, self._version, version)
+            raise _changed_error(described, self._version, version)
         return tensor
 
 
-def _changed(described: str, saved: int, now: int) -> ChangedTensorError:
+def _changed_error(described: str, saved: int, now: int) -> ChangedTensorError:
     return ChangedTensorError(
         f"a saved tensor of {described} was changed in place since the forward call: it is at version {now}, and "
         f"version {saved} was saved. Change a copy instead: t = t.copy(); t += ..."
@@ -124,101 +135,101 @@ def _changed(described: str, saved: int, now: int) -> ChangedTensorError:
 
 
 def is_parameter(tensor: TensorBase) -> bool:
-    """Tell whether a tensor is a leaf that requires grad, or a view of one: who holds it holds its memory anyway."""
+    """Return whether a tensor is a leaf that requires grad, or a view of one: its memory is held in any case."""
     view = tensor._view_meta()
     base = tensor if view is None else view.base
     return base._grad_fn is None and base._meta is not None and base._meta.requires_grad
 
 
 @final
-class Reading:
-    """An array that comes back, or is there and has not been taken by all who asked for it ahead.
+class ReadOperation:
+    """One read from the store, and its result until every caller that asked for it ahead has taken it.
 
-    It is held by those alone. When the last lets go of it, the room that it takes is free again.
+    Only those callers hold it. When the last one drops it, its bytes no longer count against the limit.
 
     Args:
-        entry: whose array it is.
-        changed: guards it, and is notified at the end.
-        room: a list of one number, the bytes that all readings of one Offload take.
+        entry: the entry whose array is read.
+        condition: guards this operation, and is notified when it ends.
+        total: a list of one number, the bytes that all read operations of one Offload hold.
     """
 
-    __slots__ = ("__weakref__", "_array", "_changed", "_error", "_room", "_waiting", "entry", "is_ended")
+    __slots__ = ("__weakref__", "_array", "_condition", "_error", "_total", "_waiters", "entry", "is_ended")
 
-    def __init__(self, entry: StoredArray, changed: threading.Condition, room: list[int]) -> None:
+    def __init__(self, entry: StoredArray, condition: threading.Condition, total: list[int]) -> None:
         self.entry = entry
         self.is_ended = False
-        self._changed = changed
-        self._room = room
+        self._condition = condition
+        self._total = total
         self._array: Any = None
         self._error: StoreError | None = None
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        with changed:
-            room[0] += entry.nbytes
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        with condition:
+            total[0] += entry.nbytes
 
     def __del__(self) -> None:
-        with self._changed:
-            self._room[0] -= self.entry.nbytes
+        with self._condition:
+            self._total[0] -= self.entry.nbytes
 
     def end(self, array: Any, error: StoreError | None) -> None:
-        """Note what came, and wake who waits."""
-        with self._changed:
+        """Store the result or the error, and wake all waiters."""
+        with self._condition:
             self._array, self._error, self.is_ended = array, error, True
-            waiting, self._waiting = self._waiting, []
-            self._changed.notify_all()
-        for loop, waiter in waiting:
-            # Who waited on a loop that has been closed does not wait any more.
+            waiters, self._waiters = self._waiters, []
+            self._condition.notify_all()
+        for loop, waiter in waiters:
+            # The loop may have been closed; then nobody waits there.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(wake, waiter)
 
     def take(self) -> Any:
-        """Return the array, now that it has come.
+        """Return the array of an operation that has ended.
 
         Raises:
-            StoreError: it has not.
+            StoreError: the read failed.
         """
         if self._error is not None:
-            # A new one each time: its traceback leads to who holds this.
+            # A new error each time: a traceback refers to the frames that hold this operation, which would be a cycle.
             raise type(self._error)(*self._error.args) from self._error.__cause__
         return self._array
 
     def wait_blocking(self) -> Any:
-        """Wait in this thread, and return what `take` does."""
-        with self._changed:
+        """Block this thread until the operation has ended, and return the array as `take` does."""
+        with self._condition:
             while not self.is_ended:
-                self._changed.wait()
+                self._condition.wait()
         return self.take()
 
     async def wait(self) -> Any:
-        """Wait, and return what `take` does; from any event loop."""
+        """Wait on any event loop until the operation has ended, and return the array as `take` does."""
         loop = asyncio.get_running_loop()
-        with self._changed:
+        with self._condition:
             waiter = None if self.is_ended else loop.create_future()
             if waiter is not None:
-                self._waiting.append((loop, waiter))
+                self._waiters.append((loop, waiter))
         if waiter is not None:
             await waiter
         return self.take()
 
 
 def wake(waiter: asyncio.Future[None]) -> None:
-    """Let who waits go on, unless that was cancelled."""
+    """Resolve a future, unless it was cancelled."""
     if not waiter.done():
         waiter.set_result(None)
 
 
 def store_error(error: BaseException, what: str, advice: str) -> StoreError:
-    """Return the error that tells a user what a store has raised, with its number if it has one."""
+    """Return a StoreError that reports an error of a store to the user, with its errno if it has one."""
     number = error.errno if isinstance(error, OSError) else None
-    text = f"{what}: {_in_words(error)}; {advice}"
+    text = f"{what}: {_describe_error(error)}; {advice}"
     made = StoreError(text) if number is None else StoreError(number, text)
     made.__cause__ = error.with_traceback(None)
     return made
 
 
-def _in_words(error: BaseException) -> str:
-    """Return what an error says, with its type where that is not the system's own."""
+def _describe_error(error: BaseException) -> str:
+    """Return the message of an error, with its type unless it is an OSError."""
     if isinstance(error, OSError):
-        # An OSError without a number, but with other arguments, calls itself "[Errno None]".
+        # The text of an OSError that has arguments but no number begins with "[Errno None]".
         text = str(error) if error.errno is not None else error.strerror or str(error)
         return text or type(error).__name__
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

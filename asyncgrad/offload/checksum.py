@@ -1,11 +1,11 @@
-"""Checksums: what comes back from a store is what was put there, or an error."""
+"""Checksums: a store returns the bytes that were put there, or an error is raised."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, final
 
 try:
-    # The same CRC-32, by instructions that most builds of zlib do without: about ten times as fast.
+    # The same CRC-32 by processor instructions that most builds of zlib do not use: about ten times as fast.
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
@@ -20,30 +20,30 @@ __all__ = ["CheckedStore", "Checksum", "crc32"]
 
 @final
 class Checksum(NamedTuple):
-    """How many bytes were put, and their CRC-32: kept in memory, and not where the bytes are."""
+    """The number of bytes that were put, and their CRC-32. It stays in memory, apart from the bytes."""
 
     size: int
     crc: int
 
     @staticmethod
     def of(data: memoryview) -> Checksum:
-        """Return that of bytes which are to be put."""
+        """Return the checksum of bytes."""
         return Checksum(len(data), crc32(data))
 
     def check_size(self, size: int, where: str) -> None:
-        """Raise if another number of bytes came back; the message ends with `where` they were.
+        """Raise if another number of bytes came back; `where` ends the message.
 
         Raises:
-            StoreError: it is another number.
+            StoreError: the numbers differ.
         """
         if size != self.size:
-            raise StoreError(f"{size} bytes came back, and {self.size} were put {where}")
+            raise StoreError(f"{size} bytes came back, but {self.size} were put {where}")
 
     def check(self, data: memoryview, what: str) -> None:
-        """Raise if these are other bytes; `what` is the message.
+        """Raise if other bytes came back; `what` is the message.
 
         Raises:
-            StoreError: they are.
+            StoreError: the checksums differ.
         """
         if crc32(data) != self.crc:
             raise StoreError(what)
@@ -51,10 +51,10 @@ class Checksum(NamedTuple):
 
 @final
 class CheckedStore:
-    """A store of a user's, of which each array comes back as it was put, or not at all.
+    """A wrapper of a user's store that raises if the store returns other bytes than were put.
 
     Args:
-        store: where the bytes are; it need not look at them.
+        store: holds the bytes; it need not check them.
     """
 
     __slots__ = ("_checksums", "_store")
@@ -67,12 +67,12 @@ class CheckedStore:
         return repr(self._store)
 
     async def put(self, key: str, data: memoryview) -> None:
-        """Have the store keep a copy, and note its checksum."""
+        """Put a copy into the store, and remember its checksum."""
         self._checksums[key] = Checksum.of(data)
         try:
             await self._store.put(key, data)
         except BaseException:
-            # It stays in memory, and is never deleted from the store.
+            # The array stays in memory then, and `delete` is never called for it.
             del self._checksums[key]
             raise
 
@@ -80,15 +80,15 @@ class CheckedStore:
         """Return the bytes that were put.
 
         Raises:
-            StoreError: others came back.
+            StoreError: other bytes came back.
         """
         data = memoryview(await self._store.get(key)).cast("B")
         checksum = self._checksums[key]
         checksum.check_size(len(data), f"under the key {key!r}")
-        checksum.check(data, f"other bytes came back than were put under the key {key!r}: the store has changed them")
+        checksum.check(data, f"other bytes came back than were put under the key {key!r}: the store changed them")
         return data
 
     async def delete(self, key: str) -> None:
-        """Have the store forget what is under the key."""
+        """Delete the bytes under the key from the store."""
         self._checksums.pop(key, None)
         await self._store.delete(key)

@@ -1,4 +1,4 @@
-"""Forking: what has threads or files of its own begins anew in a child process, which has neither."""
+"""Forking: objects that own threads or files reset themselves in a child process, which has neither."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import os
 import weakref
 from typing import Protocol
 
-__all__ = ["begin_anew_in_children"]
+__all__ = ["reset_in_children"]
 
 
-class Forked(Protocol):
-    """What begins anew in a child."""
+class Resettable(Protocol):
+    """An object that resets itself in a child process."""
 
-    def begin_anew(self) -> None:
-        """Forget threads, locks and files, which are the parent's."""
-
-
-_ALIVE: weakref.WeakSet[Forked] = weakref.WeakSet()
+    def reset_in_child(self) -> None:
+        """Drop the threads, locks and files, which are the parent's."""
 
 
-def begin_anew_in_children(one: Forked) -> None:
+_REGISTERED: weakref.WeakSet[Resettable] = weakref.WeakSet()
+
+
+def reset_in_children(one: Resettable) -> None:
     """Call `one.begin_anew()` in each child that is forked from now on."""
-    _ALIVE.add(one)
+    _REGISTERED.add(one)
 
 
 def _after_fork() -> None:
-    for one in list(_ALIVE):
-        one.begin_anew()
+    for one in list(_REGISTERED):
+        one.reset_in_child()
 
 
 if hasattr(os, "register_at_fork"):

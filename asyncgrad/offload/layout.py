@@ -1,6 +1,6 @@
-"""Layout: how an array lies in memory, so that it can be made anew from bytes with the same strides.
+"""Layout: the memory layout of an array, from which an array with the same strides can be made from bytes.
 
-With other strides NumPy sums in another order, and the gradients would have other bits.
+With other strides NumPy would sum in another order, and the gradients would have other bits.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any, final
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-__all__ = ["Layout", "root_of"]
+__all__ = ["Layout", "memory_owner"]
 
 #: The kinds of dtype whose elements are nothing but their bytes; strings of any length are not.
 _KINDS = "biufcmMSUV"
 
 
-def root_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the array whose memory `array` is a part of."""
+def memory_owner(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the array that owns the memory of `array`: the last one in the chain of bases."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -37,28 +37,28 @@ class Layout:
         self._dtype, self._shape, self._strides = array.dtype, array.shape, array.strides
         self._writeable = array.flags.writeable
         reaches = [stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True)]
-        #: How far the first element lies behind the lowest one, in bytes.
+        #: The distance in bytes from the lowest element to the first one.
         self._offset = -sum(reach for reach in reaches if reach < 0)
-        #: From the lowest byte to the highest.
+        #: The number of bytes from the lowest to the highest.
         self._extent = sum(map(abs, reaches)) + array.itemsize
-        #: Whether the memory between is stored as it lies; else the elements, in rows, since there are gaps.
+        #: Whether the memory is stored as it is. Otherwise there are gaps, and the elements are stored in C order.
         self._is_span = self._extent <= array.nbytes
         #: How many bytes are stored.
         self.nbytes = min(self._extent, array.nbytes)
 
     @staticmethod
     def can_hold(array: Any) -> bool:
-        """Tell whether a layout of the array can be made: objects and subclasses have more to them than bytes."""
+        """Return whether bytes are enough to restore the array; they are not for objects and subclasses."""
         return (
             type(array) is np.ndarray and not array.dtype.hasobject and array.dtype.kind in _KINDS and array.nbytes > 0
         )
 
-    def described(self) -> str:
-        """Return shape and dtype, for an error message."""
+    def describe(self) -> str:
+        """Return the shape and dtype as text for an error message."""
         return f"shape {self._shape} and dtype {self._dtype}"
 
     def read(self, array: np.ndarray[Any, Any]) -> memoryview:
-        """Return the bytes to store of the array that this was made of, without a copy if there are no gaps."""
+        """Return the bytes to store for the array that this layout was made from; no copy is made if it has no gaps."""
         if not self._is_span:
             return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         # With the ellipsis an array of no dimensions stays an array.
@@ -68,21 +68,21 @@ class Layout:
         return as_strided(lowest, (self._extent,), (1,), writeable=False).data
 
     def restore(self, data: bytes | bytearray | memoryview) -> np.ndarray[Any, Any]:
-        """Return an array of those bytes.
+        """Return an array made from those bytes.
 
         Raises:
-            ValueError: they are too few or too many.
+            ValueError: the number of bytes is wrong.
         """
         stored = np.frombuffer(data, np.uint8)
         if stored.size != self.nbytes:
-            raise ValueError(f"{stored.size} bytes came back, and {self.nbytes} were put")
+            raise ValueError(f"{stored.size} bytes came back, but {self.nbytes} were put")
         if not self._is_span:
-            array = self._on(np.empty(self._extent, np.uint8))
+            array = self._array_over(np.empty(self._extent, np.uint8))
             array[...] = stored.view(self._dtype).reshape(self._shape)
         else:
-            array = self._on(stored if stored.flags.writeable else stored.copy())
+            array = self._array_over(stored if stored.flags.writeable else stored.copy())
         array.flags.writeable = self._writeable
         return array
 
-    def _on(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _array_over(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.ndarray(self._shape, self._dtype, memory, self._offset, self._strides)

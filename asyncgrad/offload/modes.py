@@ -1,4 +1,4 @@
-"""save_to_disk and save_to_store: blocks in which saved tensors go elsewhere."""
+"""save_to_disk and save_to_store: blocks inside which saved tensors are offloaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_PENDING_BYTES = 256 * 2**20
 
 
 class OffloadingMode(SavedTensorsMode):
-    """Abstract base of the blocks whose saved tensors go through an Offload, which all uses of one manager share."""
+    """Abstract base of the blocks whose saved tensors go through an Offload, shared by all uses of one manager."""
 
     __slots__ = ("_arguments", "_offload", "_prefetch")
 
@@ -64,10 +64,10 @@ class OffloadingMode(SavedTensorsMode):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait until all is written, and raise if something could not be; unless the block has failed."""
+        """Unless the block has failed, wait until everything is written, and raise if a write failed."""
         if error is None:
             try:
-                await self._offload.settle()
+                await self._offload.flush()
             except BaseException as raised:
                 self.__exit__(type(raised), raised, raised.__traceback__)
                 raise
@@ -76,40 +76,41 @@ class OffloadingMode(SavedTensorsMode):
 
 @final
 class save_to_store(OffloadingMode):
-    """Inside, tensors that nodes save for their backward are put into `store`, and come back ahead of need.
+    """Put the tensors that nodes save inside this block into `store`, and fetch them before the backward needs them.
 
-    They are put there in the background while the forward goes on; where more than `max_pending_bytes` wait for that,
-    the forward waits. A backward asks for the tensors of nodes that are not ready yet, in the order in which nodes
-    run, `prefetch` of them at a time, and never for so many that more than `max_pending_bytes` wait to be used (one at
-    least). What it asks for before it was put there stays in memory until it has been used, and is put there only where
-    a forward waits for room, or `async with` for the end of all puts. Gradients have the bits that they have without
-    it, since arrays come back with the strides that they had.
+    Tensors are put into the store in the background while the forward goes on. If more than `max_pending_bytes` are
+    waiting, the forward waits. A backward requests the tensors of nodes that are not ready yet, in the order in which
+    nodes run, `prefetch` of them at a time, and at most so many that `max_pending_bytes` wait to be used (but at least
+    one tensor). A tensor that is requested before it was put stays in memory until it has been used; it is put into the
+    store only if a forward waits for room, or `async with` waits for all puts. Gradients have the same bits as without
+    this block, since arrays come back with their original strides.
 
-    A tensor saved twice is put there once. What is not put there: tensors of less than `min_bytes`; leaves that
-    require grad, and views of them, since they stay in memory anyway; arrays of objects, and of subclasses of ndarray.
-    Of a view its own elements are put there, and its base is freed when nobody else needs that. That no tensor was
-    written into since it was saved is checked as ever. It is deleted from the store when the graph has let go of it:
-    at the end of its node's turn, and with `retain_graph` when the graph is dropped.
+    A tensor that is saved twice is put once. These are not put: tensors smaller than `min_bytes`; leaves that require
+    grad, and views of them, since they stay in memory anyway; arrays of objects, and of subclasses of ndarray. For a
+    view, only its own elements are put, and its base is freed when nothing else needs it. As without this block, the
+    backward raises if a saved tensor was changed in place. A tensor is deleted from the store when the graph no longer
+    needs it: after its node has run, or with `retain_graph` when the graph is dropped.
 
-    What could not be put stays in memory, so that nothing is lost. The error is raised by the next operation that
-    would save something, or by leaving the block, and then not again. `async with` waits for all puts to end, so it
-    raises whatever error there is; `with` does not wait, and what goes wrong after it is told by a `StoreWarning` of
-    the backward. What cannot be got raises in the backward, which leaves every `.grad` as it was; and so do other bytes
-    than were put, which a checksum tells that stays in memory.
+    If a put fails, the tensor stays in memory, so that nothing is lost. The error is raised once: by the next operation
+    that would save a tensor, or on leaving the block. `async with` waits for all puts to end, and so raises every such
+    error; `with` does not wait, and a put that fails after it is reported by a `StoreWarning` of the backward. If a get
+    fails, or returns other bytes than were put (a checksum in memory detects that), the backward raises, and every
+    `.grad` stays as it was.
 
-    A context manager, and a decorator of functions, generators and their async kinds; it holds for the current context
-    only, and of nested hooks the innermost alone are used. One manager may be used any number of times, also at the
-    same time: all share the bounds. It works with and without an event loop; a blocking backward waits in its thread.
+    This is a context manager, and a decorator of functions, generators and async ones. It applies to the current
+    context only; of nested saved-tensor hooks, only the innermost are used. One manager may be used any number of
+    times, also concurrently: all uses share the limits. It works with and without an event loop; a blocking backward
+    waits in its thread.
 
     Args:
         store: see `ag.graph.Store`.
-        min_bytes: the least size of a tensor that is put there.
-        prefetch: how many tensors are asked for ahead; 0 asks for each when its node runs.
-        max_pending_bytes: how much may wait to be put, and how much may have come back without having been used.
+        min_bytes: the smallest size of a tensor that is put.
+        prefetch: how many tensors are requested ahead; with 0, each is requested when its node runs.
+        max_pending_bytes: how many bytes may wait to be put, and how many may have come back but not been used yet.
 
     Raises:
-        HookError: on entering, where `disable_saved_tensors_hooks` forbids it, with the message given there.
-        StoreError: the store has failed.
+        HookError: on entering, if `disable_saved_tensors_hooks` forbids it, with the message given there.
+        StoreError: the store failed.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -135,10 +136,10 @@ class save_to_store(OffloadingMode):
         prefetch: int = PREFETCH,
         max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> None:
-        # A class has methods of these names as well.
+        # A class also has attributes with these names.
         if not isinstance(store, Store) or isinstance(store, type):
             raise ArgumentTypeError(
-                f"save_to_store takes a store with async methods put, get and delete, not {describe(store)}: "
+                f"store of save_to_store must have the async methods put, get and delete, unlike {describe(store)}: "
                 "see ag.graph.Store, or write save_to_disk(directory)"
             )
         _check("save_to_store", min_bytes, prefetch, max_pending_bytes)
@@ -148,21 +149,21 @@ class save_to_store(OffloadingMode):
 
 @final
 class save_to_disk(OffloadingMode):
-    """Inside, tensors that nodes save for their backward are written to disk, and read back ahead of need.
+    """Write the tensors that nodes save inside this block to disk, and read them before the backward needs them.
 
-    As `ag.graph.save_to_store` with a `DiskStore`; all that stands there holds here. Each tensor is a file, which only
-    its owner can read and which is removed once its node has run, and at the latest when the process exits. What a
-    crashed process has left is removed when the next one enters such a block with the same directory.
+    The same as `ag.graph.save_to_store` with a `DiskStore`; everything said there applies here. Each tensor is a file
+    that only its owner can read; it is removed after its node has run, and at the latest when the process exits. The
+    files of a crashed process are removed when the next process enters such a block with the same directory.
 
     Args:
-        directory: made if it is not there. None is a folder of this user in `tempfile.gettempdir()`.
-        min_bytes: the least size of a tensor that is written.
-        prefetch: how many tensors are read ahead; 0 reads each when its node runs.
-        max_pending_bytes: how much may wait to be written, and how much may have been read without having been used.
+        directory: created if it does not exist. None is a folder of this user in `tempfile.gettempdir()`.
+        min_bytes: the smallest size of a tensor that is written.
+        prefetch: how many tensors are read ahead; with 0, each is read when its node runs.
+        max_pending_bytes: how many bytes may wait to be written, and how many may be read but not used yet.
 
     Raises:
-        HookError: on entering, where `disable_saved_tensors_hooks` forbids it, with the message given there.
-        StoreError: on entering, where no file can be made there; later, where the disk is full or fails.
+        HookError: on entering, if `disable_saved_tensors_hooks` forbids it, with the message given there.
+        StoreError: on entering, if no file can be created there; later, if the disk is full or fails.
 
     Example:
         >>> import tempfile
@@ -212,6 +213,6 @@ def _check(name: str, min_bytes: int, prefetch: int, max_pending_bytes: int) -> 
         ("max_pending_bytes", max_pending_bytes, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ArgumentTypeError(f"{argument} of {name} is an int, not {describe(value)}")
+            raise ArgumentTypeError(f"{argument} of {name} must be an int, not {describe(value)}")
         if value < least:
-            raise ArgumentError(f"{argument} of {name} is at least {least}, not {value}")
+            raise ArgumentError(f"{argument} of {name} must be at least {least}, not {value}")

@@ -1,11 +1,12 @@
 """RunDirectory: a folder for the files of one process, which the next process removes if this one has crashed.
 
-In each folder `asyncgrad-run-…` lies `owner.lock`. It says which process owns the folder, on which host, and that
-process holds it locked until it ends, however it ends. The lock is taken before the first word is written: who reads a
-whole `owner.lock` of a process that has ended, and gets its lock, may remove the folder. A folder without one, or with
-half of one, may just be being made, and is left alone; so is what other hosts and users have made.
+Each folder `asyncgrad-run-…` holds a file `owner.lock`. It names the process that owns the folder and its host. That
+process keeps it locked until it ends, for whatever reason. The lock is taken before anything is written into the file.
+So a process that reads a complete `owner.lock` of a process that has ended, and gets its lock, may remove the folder. A
+folder without that file, or with half of one, may just be being created, and is left alone; so are the folders of other
+hosts and users.
 
-Only files that a store has written are ever removed, which their names tell, and folders that are empty then.
+Only files whose names show that a store wrote them are removed, and folders that are empty afterwards.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ except ImportError:  # pragma: no cover  # Windows, where the files of a crashed
 
 __all__ = ["SUFFIX", "RunDirectory", "remove_leftovers"]
 
-#: What the names of files of saved tensors end with.
+#: The suffix of the files of saved tensors.
 SUFFIX = ".tensor"
 
 _PREFIX, _OWNER = "asyncgrad-run-", "owner.lock"
 _FOLDER = re.compile(rf"{_PREFIX}\d+-[0-9a-f]{{16}}")
 _FILE = re.compile(rf"[A-Za-z0-9-]+{re.escape(SUFFIX)}")
-#: More bytes than an owner's file can have.
-_MOST = 4096
+#: No owner file is as large as this.
+_MAX_OWNER_BYTES = 4096
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 @final
 class RunDirectory:
-    """A new folder, readable by its owner alone; removed by `remove()`, when this is dropped, and at exit.
+    """A new folder that only its owner can read; removed by `remove()`, when this object is dropped, or at exit.
 
     Args:
-        parent: where to make it; it exists.
+        parent: an existing directory to create it in.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
 
     __slots__ = ("__weakref__", "_finalizer", "path")
@@ -58,23 +59,23 @@ class RunDirectory:
         self.path = parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
         self.path.mkdir(mode=0o700)
         try:
-            lock = _sign(self.path)
+            lock = _write_owner(self.path)
         except BaseException:
             _remove_files(self.path)
             raise
         self._finalizer = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def remove(self) -> None:
-        """Remove the folder and the files that were written there; in a child process, and again, nothing is done."""
+        """Remove the folder and its files. A second call, or one in a child process, does nothing."""
         self._finalizer()
 
 
-def _sign(folder: Path) -> int:
-    """Say in a folder whose it is; return the descriptor of the file that says so, which is locked."""
+def _write_owner(folder: Path) -> int:
+    """Write the owner file of a folder, locked; return its descriptor."""
     lock = os.open(folder / _OWNER, os.O_CREAT | os.O_EXCL | os.O_RDWR | _CLOEXEC, 0o600)
     try:
         if fcntl is not None:
-            # Where the file system has no locks, nobody else gets one either, and nobody removes what is left.
+            # On a file system without locks no process gets one, and so none removes this folder.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with open(lock, "w", encoding="utf-8", closefd=False) as file:
@@ -93,9 +94,9 @@ def _remove(folder: Path, lock: int, process: int) -> None:
 
 
 def _remove_files(folder: Path) -> None:
-    """Remove what a store has made in a folder, and the folder if there is nothing else.
+    """Remove the files of a store in a folder, and the folder if there is nothing else.
 
-    What says whose it is goes last: else files might be left that nobody looks for.
+    The owner file is removed last: without it no process would look for the remaining files.
     """
     with contextlib.suppress(OSError):
         files = [path for path in folder.iterdir() if _FILE.fullmatch(path.name)]
@@ -105,31 +106,31 @@ def _remove_files(folder: Path) -> None:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove the folders of this user's processes on this host that have ended without doing so."""
+    """Remove the folders of processes of this user and host that have ended without removing them."""
     if fcntl is None:
         return
     for path in parent.iterdir():
         if _FOLDER.fullmatch(path.name):
-            # Another process may do the same.
+            # Another process may be removing it as well.
             with contextlib.suppress(OSError):
-                _remove_if_left(path)
+                _remove_if_abandoned(path)
 
 
-def _remove_if_left(folder: Path) -> None:
+def _remove_if_abandoned(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         return
     path = folder / _OWNER
     lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | _CLOEXEC)
     try:
-        if _is_left(folder, os.fstat(lock), os.read(lock, _MOST)) and _locks(lock, path):
+        if _is_abandoned(folder, os.fstat(lock), os.read(lock, _MAX_OWNER_BYTES)) and _try_lock(lock, path):
             _remove_files(folder)
     finally:
         os.close(lock)
 
 
-def _is_left(folder: Path, found: os.stat_result, data: bytes) -> bool:
-    """Tell whether what says whose a folder is names a process of this user and host that has ended."""
+def _is_abandoned(folder: Path, found: os.stat_result, data: bytes) -> bool:
+    """Return whether an owner file names a process of this user and host that has ended."""
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
         return False
     try:
@@ -145,8 +146,8 @@ def _is_left(folder: Path, found: os.stat_result, data: bytes) -> bool:
     return owner.get("boot") != here["boot"] or not _is_alive(process, owner.get("start"))
 
 
-def _locks(lock: int, path: Path) -> bool:
-    """Lock a file; tell whether that is done, and the file still the one at its path."""
+def _try_lock(lock: int, path: Path) -> bool:
+    """Try to lock a file; return whether it is locked and still the file at its path."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -155,36 +156,36 @@ def _locks(lock: int, path: Path) -> bool:
 
 
 def _is_alive(process: int, start: object) -> bool:
-    """Tell whether a process runs, which began at a time; another one may have got its number since."""
+    """Return whether a process that started at a given time still runs; its number may belong to a new process."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        # It is another user's: not the one that made the folder, unless the system hides when it was started.
+        # It belongs to another user, so it did not create the folder: its start time differs, if the system shows it.
         pass
-    return start is None or _start_of(process) in (None, start)
+    return start is None or _start_time(process) in (None, start)
 
 
 @functools.cache
 def _this_process(process: int) -> dict[str, Any]:
-    """Return what names this process among those of all hosts, and of all times since they were started."""
+    """Return what identifies this process among the processes of all hosts since each was booted."""
     return {
-        "host": [socket.gethostname(), _text("/etc/machine-id")],
-        "boot": _text("/proc/sys/kernel/random/boot_id"),
+        "host": [socket.gethostname(), _read_text("/etc/machine-id")],
+        "boot": _read_text("/proc/sys/kernel/random/boot_id"),
         "process": process,
-        "start": _start_of(process),
+        "start": _start_time(process),
     }
 
 
-def _start_of(process: int) -> str | None:
-    """Return when a process was started, in ticks since the host was; None where the system does not tell."""
-    text = _text(f"/proc/{process}/stat")
-    # The name of the program comes before, in parentheses, and may hold anything.
+def _start_time(process: int) -> str | None:
+    """Return when a process was started, in ticks since the host was booted; None if the system does not show it."""
+    text = _read_text(f"/proc/{process}/stat")
+    # The name of the program comes first, in parentheses, and may hold any character.
     return None if text is None else text.rpartition(")")[2].split()[19]
 
 
-def _text(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     try:
         return Path(path).read_text(errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Store: where saved tensors can go while nobody needs them."""
+"""Store: the protocol of what can hold saved tensors outside of memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Store"]
 
 @runtime_checkable
 class Store(Protocol):
-    """Keeps bytes under a key: a disk, an object store, another host. `ag.graph.save_to_store` saves tensors in one.
+    """Keeps bytes under keys: a disk, an object store, another host. `ag.graph.save_to_store` saves tensors in one.
 
-    The methods run on an event loop in a thread of its own, since the forward, which is no coroutine, waits for them
-    where too much is on its way. Several calls overlap, of one key only `get` and `get`. A session or a connection is
-    best opened in the first call. They may raise anything: what could not be put stays in memory, and what could not
-    be got fails the backward.
+    The methods run on an event loop in a thread of its own, since the forward, which is not a coroutine, may have to
+    wait for them. Several calls may overlap; of two overlapping calls with the same key, both are `get`. Open a session
+    or a connection in the first call. The methods may raise any error: if `put` fails, the tensor stays in memory; if
+    `get` fails, the backward fails.
 
-    `asyncgrad.testing.check_store` tells whether a store keeps to this.
+    `asyncgrad.testing.check_store` checks that a store follows these rules.
 
     Example:
         >>> import asyncgrad as ag
@@ -35,19 +35,19 @@ class Store(Protocol):
     """
 
     async def put(self, key: str, data: memoryview) -> None:
-        """Keep a copy of `data`, one-dimensional and of bytes, which is not kept beyond the end of the call.
+        """Store a copy of `data`, a one-dimensional memoryview of bytes that is valid only during the call.
 
         Args:
-            key: letters, digits and hyphens; each is used once.
-            data: of any length, none included.
+            key: letters, digits and hyphens; each key is used once.
+            data: of any length, zero included.
         """
 
     async def get(self, key: str) -> bytes | bytearray | memoryview:
-        """Return the bytes that were put; the caller owns them, and does without a copy if they can be written into.
+        """Return the bytes that were put. The caller owns them, and makes no copy if they are writeable.
 
         Raises:
-            LookupError: or an OSError, where there is nothing under that key.
+            LookupError: or an OSError, if there is nothing under that key.
         """
 
     async def delete(self, key: str) -> None:
-        """Forget what is under the key, if there is anything."""
+        """Delete the bytes under the key, if there are any."""

@@ -22,7 +22,7 @@ def _real(array: np.ndarray) -> np.ndarray:
 
 
 class _AdamFamily(Optimizer):
-    """Abstract: what Adam and AdamW have in common, all but the weight decay."""
+    """Abstract base of Adam and AdamW, which differ in the weight decay only."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class _AdamFamily(Optimizer):
 
     @abstractmethod
     def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
-        """Apply the weight decay; return the gradient to go on with, which may be in `buffer`."""
+        """Apply the weight decay; return the gradient to use, which may be in `buffer`."""
 
     def _update(self, param: np.ndarray, grad: np.ndarray, state: dict[str, Any], group: Group) -> None:
         if param.dtype.kind == "c":
@@ -85,18 +85,18 @@ class _AdamFamily(Optimizer):
 
 @final
 class Adam(_AdamFamily):
-    """Adam: each element's step is its mean gradient over the root of its mean square, both with decaying weights.
+    """Adam: each element moves by its mean gradient over the root of its mean squared gradient, both decaying means.
 
     Args:
         params: tensors, or groups of them.
         lr: the learning rate, about the size of a step.
-        betas: how slowly the means of gradient and square forget.
+        betas: the decay rates of the means of the gradient and of its square.
         eps: added to the root.
         weight_decay: adds `weight_decay * p` to the gradient.
         amsgrad: use the largest mean square so far.
 
     Raises:
-        ArgumentError: an option or a parameter cannot be; the message names it.
+        ArgumentError: an option or a parameter is invalid; the message names it.
 
     Source: torch.optim.Adam; D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization" (2014).
 
@@ -135,13 +135,13 @@ class AdamW(_AdamFamily):
     Args:
         params: tensors, or groups of them.
         lr: the learning rate, about the size of a step.
-        betas: how slowly the means of gradient and square forget.
+        betas: the decay rates of the means of the gradient and of its square.
         eps: added to the root.
-        weight_decay: the share by which parameters shrink, times `lr`.
+        weight_decay: the fraction by which parameters shrink in each step, before it is multiplied by `lr`.
         amsgrad: use the largest mean square so far.
 
     Raises:
-        ArgumentError: an option or a parameter cannot be; the message names it.
+        ArgumentError: an option or a parameter is invalid; the message names it.
 
     Source: torch.optim.AdamW; I. Loshchilov and F. Hutter, "Decoupled weight decay regularization" (2017).
 

@@ -1,4 +1,4 @@
-"""Optimizer: parameters in groups, each with its options, and the state that is kept for each parameter."""
+"""Optimizer: parameters in groups, each with its options, and the state of each parameter."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Group = dict[str, Any]
 
 
 def check_range(group: Group, name: str, *, below: float | None = None) -> None:
-    """Raise unless an option is a number of at least 0, or a tuple of them, and below `below` where that is given.
+    """Raise unless an option is a number (or a tuple of numbers) of at least 0 and, if given, below `below`.
 
     Raises:
-        ArgumentError: names the option and its value.
-        ArgumentTypeError: it is no number.
+        ArgumentError: the option is out of range.
+        ArgumentTypeError: the option is not a number.
     """
     value = group[name]
     values = value if isinstance(value, tuple) else (value,)
@@ -36,21 +36,21 @@ def check_range(group: Group, name: str, *, below: float | None = None) -> None:
 
 
 class Optimizer(ABC):
-    """Abstract: changes parameters in place by their gradients.
+    """Abstract base of optimizers, which update parameters in place from their gradients.
 
-    A subclass has `_check`, of the options of a group, and `_update`, of one parameter.
+    A subclass defines `_check`, which checks the options of a group, and `_update`, which updates one parameter.
 
     Args:
         params: tensors, or groups: dicts with tensors under "params" and options that differ from the defaults.
-        defaults: every option and its value.
+        defaults: all options and their default values.
 
     Attributes:
         param_groups: the groups; their options may be changed between steps (a schedule sets "lr").
         state: for each parameter that has been updated, its state by name.
 
     Raises:
-        ArgumentError: an option or a parameter cannot be; the message names it.
-        ArgumentTypeError: a parameter is no tensor.
+        ArgumentError: an option or a parameter is invalid; the message names it.
+        ArgumentTypeError: a parameter is not a tensor.
 
     Source: torch.optim.Optimizer.
 
@@ -76,7 +76,7 @@ class Optimizer(ABC):
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
-        # Arrays to compute in, shared by all parameters of a shape and dtype: a step allocates nothing.
+        # Scratch arrays, shared by all parameters of a shape and dtype, so that a step allocates nothing.
         self._scratch: dict[tuple[tuple[int, ...], np.dtype[Any]], list[np.ndarray]] = {}
         self._check(defaults)
         if isinstance(params, (Tensor, Mapping)) or not isinstance(params, Iterable):
@@ -96,27 +96,27 @@ class Optimizer(ABC):
     @staticmethod
     @abstractmethod
     def _check(group: Group) -> None:
-        """Raise unless the options of a group are sound."""
+        """Raise if an option of a group is invalid."""
 
     @abstractmethod
     def _update(self, param: np.ndarray, grad: np.ndarray, state: dict[str, Any], group: Group) -> None:
-        """Change a parameter's array, and its state, in place.
+        """Update a parameter's array and its state in place.
 
         Args:
-            param: the array to change.
-            grad: its gradient, of the same shape and dtype; not to be written into.
-            state: empty the first time.
+            param: the array to update.
+            grad: its gradient, of the same shape and dtype; must not be written into.
+            state: the parameter's state by name; empty in the first step.
             group: the options.
         """
 
     def add_param_group(self, group: Group) -> None:
-        """Add a group: a dict with a tensor or tensors under "params", and options where they differ from the defaults.
+        """Add a group: a dict with a tensor or tensors under "params", and options that differ from the defaults.
 
         Raises:
             ArgumentError, ArgumentTypeError: as on construction.
         """
         if not isinstance(group, dict) or "params" not in group:
-            raise ArgumentTypeError(f"a group is a dict with tensors under 'params', not {group!r:.60}")
+            raise ArgumentTypeError(f"a group must be a dict with tensors under 'params', not {group!r:.60}")
         if unknown := sorted(set(group) - {"params", *self.defaults}):
             known = ", ".join(self.defaults)
             raise ArgumentError(f"{type(self).__name__} has no option {unknown[0]!r}: there are {known}")
@@ -130,12 +130,12 @@ class Optimizer(ABC):
         for index, param in enumerate(params):
             _check_param(f"parameter {index} of group {len(self.param_groups)}", param)
             if id(param) in known_params:
-                raise ArgumentError(f"parameter {index} of group {len(self.param_groups)} is there twice")
+                raise ArgumentError(f"parameter {index} of group {len(self.param_groups)} is given twice: pass it once")
             known_params.add(id(param))
         self.param_groups.append(group)
 
     def step(self) -> None:
-        """Update every parameter that has a gradient, in place; those without one are left alone."""
+        """Update every parameter that has a gradient, in place; the others stay as they are."""
         for group in self.param_groups:
             for param in group["params"]:
                 grad = param.grad
@@ -149,11 +149,11 @@ class Optimizer(ABC):
                 param._bump_version()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters.
+        """Reset the gradients of all parameters.
 
         Args:
-            set_to_none: leave None in `.grad`; without it a gradient of zeros, in a new array, since one that
-                was handed out does not change.
+            set_to_none: set `.grad` to None; without it, to zeros in a new array, since code that holds the old
+                gradient must not see it change.
         """
         set_to_none = truth(set_to_none, "set_to_none")
         for group in self.param_groups:
@@ -164,49 +164,49 @@ class Optimizer(ABC):
                     param.grad = Tensor(np.zeros_like(param._data), None, 0, param._device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all state and options, with parameters by number, that can be pickled.
+        """Return a copy of all state and options that can be pickled; parameters are given by number.
 
         Returns:
-            A dict of "state", by the number of the parameter, and "param_groups", with numbers under "params".
+            A dict with "state", by the number of the parameter, and "param_groups", with numbers under "params".
         """
-        numbers = {id(param): place for place, param in enumerate(self._params())}
+        numbers = {id(param): number for number, param in enumerate(self._params())}
         return {
-            "state": {numbers[id(param)]: _copied(state) for param, state in self.state.items()},
+            "state": {numbers[id(param)]: _copy_state(state) for param, state in self.state.items()},
             "param_groups": [
                 {**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups
             ],
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a copy of what `state_dict` returned, for parameters in the same order.
+        """Load a copy of a result of `state_dict`, for parameters in the same order.
 
         Raises:
-            ArgumentError: groups or shapes are not those of this optimizer; nothing has been changed then.
-            ArgumentTypeError: it is nothing that `state_dict` returns.
+            ArgumentError: groups or shapes differ from those of this optimizer, which stays as it was.
+            ArgumentTypeError: `state_dict()` returns nothing like it.
         """
         if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
             raise ArgumentTypeError(
-                "a state is a dict with 'state' and 'param_groups', as optimizer.state_dict() returns it, not "
+                "state_dict must be a dict with 'state' and 'param_groups', as optimizer.state_dict() returns it, not "
                 f"{describe(state_dict)}"
             )
         saved = state_dict["param_groups"]
         if not isinstance(state_dict["state"], Mapping) or not isinstance(saved, Sequence):
             raise ArgumentTypeError(
-                "in a state, 'state' is a dict and 'param_groups' a list, not "
+                "in state_dict, 'state' must be a dict and 'param_groups' a list, not "
                 f"{describe(state_dict['state'])} and {describe(saved)}"
             )
         sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
         if sizes != saved_sizes:
-            raise ArgumentError(f"the state is of groups with {saved_sizes} parameters, and this optimizer has {sizes}")
+            raise ArgumentError(f"state_dict has groups of {saved_sizes} parameters, but this optimizer has {sizes}")
         merged = [
             {**group, **other, "params": group["params"]} for group, other in zip(self.param_groups, saved, strict=True)
         ]
         for group in merged:
             self._check(group)
-        numbers = [place for group in saved for place in group["params"]]
-        by_number = dict(zip(numbers, self._params(), strict=True))
+        numbers = [number for group in saved for number in group["params"]]
+        params = dict(zip(numbers, self._params(), strict=True))
         self.state = {
-            by_number[place]: _fitted(place, by_number[place], state) for place, state in state_dict["state"].items()
+            params[number]: _cast_state(number, params[number], state) for number, state in state_dict["state"].items()
         }
         self.param_groups = merged
 
@@ -214,7 +214,7 @@ class Optimizer(ABC):
         return [param for group in self.param_groups for param in group["params"]]
 
     def _buffers(self, like: np.ndarray, count: int) -> list[np.ndarray]:
-        """Return arrays to compute in, of the shape and dtype of `like`; what they hold is left from before."""
+        """Return scratch arrays with the shape and dtype of `like`; their content is arbitrary."""
         key = (like.shape, like.dtype)
         buffers = self._scratch.setdefault(key, [])
         while len(buffers) < count:
@@ -231,24 +231,24 @@ def _check_param(which: str, param: Any) -> None:
         raise ArgumentTypeError(f"{which} must be a Tensor, not {describe(param)}")
     if param.grad_fn is not None:
         raise ArgumentError(
-            f"{which} was computed by {param.grad_fn.name}, and only leaves can be optimized: "
+            f"{which} was computed by {param.grad_fn.name}, but only leaves can be optimized: "
             "pass the tensor it was computed from, or param.detach().requires_grad_()"
         )
     if not param._data.flags.writeable:
         raise ArgumentError(f"{which} has a read-only array: make it with ag.tensor(...), which copies")
 
 
-def _copied(state: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_state(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
 
 
-def _fitted(number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
+def _cast_state(number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a saved state as the state of a parameter, in its dtype."""
     fitted = {}
     for name, value in state.items():
         if isinstance(value, np.ndarray) and value.shape not in ((), param.shape):
             raise ArgumentError(
-                f"the state's {name} of parameter {number} has shape {value.shape}, and the parameter {param.shape}"
+                f"{name} of parameter {number} in state_dict has shape {value.shape}, but the parameter {param.shape}"
             )
         fitted[name] = value.astype(param.dtype) if isinstance(value, np.ndarray) else value
     return fitted

@@ -16,18 +16,18 @@ __all__ = ["SGD"]
 
 @final
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if wanted: `v = momentum * v + g`, then `p -= lr * v`.
+    """Stochastic gradient descent, optionally with momentum: `v = momentum * v + g`, then `p -= lr * v`.
 
     Args:
         params: tensors, or groups of them.
         lr: the learning rate.
-        momentum: the share of the last direction that is kept.
-        dampening: the share of the gradient that does not enter the direction.
+        momentum: the factor of the previous direction `v`.
+        dampening: the fraction of the gradient that is not added to the direction.
         weight_decay: adds `weight_decay * p` to the gradient.
-        nesterov: look ahead, by `g + momentum * v`; needs a momentum, and no dampening.
+        nesterov: step along `g + momentum * v`; needs a momentum, and no dampening.
 
     Raises:
-        ArgumentError: an option or a parameter cannot be; the message names it.
+        ArgumentError: an option or a parameter is invalid; the message names it.
 
     Source: torch.optim.SGD.
 

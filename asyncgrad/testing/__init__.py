@@ -1,4 +1,4 @@
-"""What users' tests want too: derivatives checked against finite differences, schedules explored, stores checked."""
+"""Tools for users' tests: gradcheck, the exploration of schedules, checks of stores and devices, simulated devices."""
 
 from .device_contract import DEVICE_CHECKS as DEVICE_CHECKS
 from .device_contract import check_device as check_device

@@ -1,6 +1,6 @@
-"""`run_with_seed` and `explore`: a coroutine function run on one schedule, or on many.
+"""`run_with_seed` and `explore`: run a coroutine function on one schedule, or on many.
 
-See `schedule_loop` for what differs between schedules, and for what they can find.
+See `schedule_loop` for how schedules differ, and for the errors that they can find.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["Exploration", "Schedule", "explore", "run_with_seed"]
 
 T = TypeVar("T")
 
-#: So many steps before a failure are shown with it.
+#: How many steps before a failure are shown with it.
 _STEPS_SHOWN = 12
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Schedule(Generic[T]):
-    """One run of a coroutine function: what decided it, what it returned, and what ran.
+    """One run of a coroutine function: the seed and the order, the result, and the steps that ran.
 
     Example:
         >>> import asyncio
@@ -43,12 +43,12 @@ class Schedule(Generic[T]):
         ('main#1', 'child#2', 'child#3')
     """
 
-    #: What decides the schedule, together with `order`.
+    #: Decides the schedule, together with `order`.
     seed: int
     order: Order
-    #: What the coroutine returned.
+    #: The value that the coroutine returned.
     result: T
-    #: Each step until it returned: `ask#3` is one of the third task, whose coroutine is `ask`.
+    #: The steps until it returned: `ask#3` is a step of the third task, whose coroutine is `ask`.
     trace: tuple[str, ...]
     #: Virtual seconds.
     elapsed: float
@@ -57,7 +57,7 @@ class Schedule(Generic[T]):
 @final
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What an exploration saw.
+    """The result of an exploration.
 
     Example:
         >>> from asyncgrad.testing import explore
@@ -69,14 +69,14 @@ class Exploration:
 
     #: How many schedules were run.
     schedules: int
-    #: How many of them differed, in the steps they took or their order.
+    #: How many different schedules were among them, by their steps and the order of these.
     distinct: int
 
 
 @dataclass(slots=True)
 @final
 class _Problem:
-    """What a loop's exception handler was told, perhaps after its schedule had ended."""
+    """A call of a loop's exception handler, perhaps after the schedule had ended."""
 
     seed: int
     message: str
@@ -86,26 +86,27 @@ class _Problem:
 def run_with_seed(
     main: Callable[[], Coroutine[Any, Any, T]], seed: int, *, order: Order = "fifo", debug: bool = False
 ) -> Schedule[T]:
-    """Run a coroutine function on the schedule that a seed decides: the same one each time.
+    """Run a coroutine function on the schedule that a seed decides; the same seed always gives the same schedule.
 
-    As with `asyncio.run`, tasks that are left at the end are cancelled and async generators closed. An error
-    that nobody awaited, which asyncio only logs, is raised. A backward breathes either after each of its nodes
-    (odd seeds) or never (even seeds), unless `main` sets a loop budget, since real time would decide otherwise.
+    As with `asyncio.run`, remaining tasks are cancelled at the end and async generators closed. Errors that were never
+    awaited, which asyncio only logs, are raised. A backward yields to the loop either after each of its nodes (odd
+    seeds) or never (even seeds), unless `main` sets a loop budget: otherwise real time would decide.
 
     Args:
-        main: called without arguments; what it does may depend on nothing but the schedule, and on its seed, which
-            is `asyncio.get_running_loop().seed`.
+        main: called without arguments; it may depend only on the schedule and on its seed, which is
+            `asyncio.get_running_loop().seed`.
         seed: decides the schedule; not negative.
-        order: "fifo" keeps what asyncio promises; "shuffled" keeps no order, and may find what no real loop does.
-        debug: asyncio's debug mode, which is slower and tells where things were made.
+        order: "fifo" keeps the order that asyncio promises; "shuffled" keeps none, and so may find failures that no
+            real loop has.
+        debug: asyncio's debug mode, which is slower and reports where objects were created.
 
     Returns:
-        What `main` returned, the steps that ran, and how long that took in virtual time.
+        The result of `main`, the steps that ran, and the virtual time that passed.
 
     Raises:
         BlockingError: an event loop is running in this thread.
-        DeadlockError: tasks wait, and nothing is left that could wake them.
-        Exception: whatever `main` raises, with a note that says how to run this schedule again.
+        DeadlockError: tasks are waiting, and nothing can wake them.
+        Exception: an exception of `main`, with a note that says how to run this schedule again.
 
     Example:
         >>> import asyncio
@@ -129,20 +130,20 @@ def explore(
     order: Order = "fifo",
     debug: bool = False,
 ) -> Exploration:
-    """Run a coroutine function on as many schedules as asked for, and raise what the first bad one raises.
+    """Run a coroutine function on many schedules, and raise the first exception.
 
     Args:
-        main: as for `run_with_seed`; called anew for each schedule.
+        main: as for `run_with_seed`; called once per schedule.
         seeds: how many schedules.
         first_seed: the first seed; the others follow it.
         order: as for `run_with_seed`.
         debug: as for `run_with_seed`.
 
     Raises:
-        ArgumentError: no schedule would run.
+        ArgumentError: `seeds` is less than 1.
         BlockingError: an event loop is running in this thread.
-        DeadlockError: tasks wait, and nothing is left that could wake them.
-        Exception: whatever `main` raises, with a note that says how to run that schedule alone.
+        DeadlockError: tasks are waiting, and nothing can wake them.
+        Exception: an exception of `main`, with a note that says how to run that schedule alone.
 
     Example:
         >>> import asyncio
@@ -176,11 +177,13 @@ def _refuse_nesting(name: str, main: object) -> None:
     if not callable(main):
         if isinstance(main, Coroutine):
             main.close()
-        raise TypeError(f"{name} takes a coroutine function, since it calls it itself, and this is {main!r}")
+        raise TypeError(
+            f"{name} takes a coroutine function, which it calls itself, not {main!r}: pass main, not main()"
+        )
     if asyncio._get_running_loop() is not None:
         raise BlockingError(
-            f"{name}({qualified_name(main)}, ...) makes an event loop of its own, and one is running in this thread "
-            "already. Call it from a plain function"
+            f"{name}({qualified_name(main)}, ...) creates an event loop of its own, but one is running in this thread "
+            "already: call it from a plain function"
         )
 
 
@@ -197,12 +200,14 @@ def _run(
             context.run(LOOP_BUDGET.set, -inf if seed % 2 else inf)
             coroutine = context.run(main)
             if not isinstance(coroutine, Coroutine):
-                raise TypeError(f"{qualified_name(main)}() is {coroutine!r}, not a coroutine: make it an async def")
+                raise TypeError(
+                    f"{qualified_name(main)}() returned {coroutine!r}, not a coroutine: make it an async def"
+                )
             try:
                 result = runner.run(coroutine, context=context)
             finally:
                 trace, elapsed = loop.trace, loop.time()
-        # An error that nobody awaited is reported when its task is collected; that is to be soon.
+        # asyncio reports an error that was never awaited when its task is collected: collect it here.
         gc.collect(1)
     except BaseException as error:
         _add_note(error, main, seed, order, trace)

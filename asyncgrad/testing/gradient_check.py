@@ -1,4 +1,4 @@
-"""`gradcheck` and `gradgradcheck`: the derivatives that a backward gives, held against finite differences."""
+"""`gradcheck` and `gradgradcheck`: compare the derivatives of a backward with finite differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..context import enable_grad
 from ..errors import InvalidGradientError
 from ..functional.arguments import gradients, zeros_like
 from ..tensor import Tensor, asarray
-from .jacobian_check import JacobianCheck, Tolerance, as_tuple, copies, outputs_of, requiring
+from .jacobian_check import JacobianCheck, Tolerance, as_tuple, call_for_outputs, copy_entries, indices_requiring_grad
 
 __all__ = ["gradcheck", "gradgradcheck"]
 
@@ -30,20 +30,20 @@ async def gradcheck(
 ) -> bool:
     """Return True if the gradients of `fn` agree with finite differences, and raise if they do not.
 
-    Every derivative of every output that requires grad is checked, for every input that does. A complex input
-    is moved along both axes; of a complex output, both parts are checked.
+    Every derivative of every output that requires grad is checked, for every input that requires grad. A complex input
+    is changed along both axes; both parts of a complex output are checked.
 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them. It is called many
             times, with copies of the inputs.
         inputs: its arguments, one or a tuple. Tensors that require grad are checked; float64 is needed for the
-            default tolerances. Anything else is passed on as it is.
-        eps: how far an element is moved, each way.
+            default tolerances. Anything else is passed on unchanged.
+        eps: by how much an element is changed, up and down.
         atol: tolerated difference.
         rtol: tolerated difference, relative to the finite difference.
         raise_exception: raise on disagreement, rather than return False.
-        nondet_tol: tolerated difference between two backwards of one graph.
-        check_undefined_grad: also check that undefined gradients are taken for zeros.
+        nondet_tol: tolerated difference between two backward passes of one graph.
+        check_undefined_grad: also check that undefined gradients are treated as zeros.
 
     Raises:
         GradcheckError: names the output and the input, and shows both Jacobians.
@@ -78,18 +78,18 @@ async def gradgradcheck(
 ) -> bool:
     """Return True if the second derivatives of `fn` agree with finite differences of the first; else raise.
 
-    Checks the gradients of `fn` as a function of its inputs and of the gradients that they start from.
+    Checks the gradients of `fn` as a function of its inputs and of the gradients that the backward starts from.
 
     Args:
-        fn: as for `gradcheck`, like all the rest.
+        fn: as for `gradcheck`; so are all arguments except `grad_outputs`.
         inputs: its arguments.
         grad_outputs: for each output that requires grad, the gradient to start from; None takes random ones.
-        eps: how far an element is moved, each way.
+        eps: by how much an element is changed, up and down.
         atol: tolerated difference.
         rtol: tolerated difference, relative to the finite difference.
         raise_exception: raise on disagreement, rather than return False.
-        nondet_tol: tolerated difference between two backwards of one graph.
-        check_undefined_grad: also check that undefined gradients are taken for zeros.
+        nondet_tol: tolerated difference between two backward passes of one graph.
+        check_undefined_grad: also check that undefined gradients are treated as zeros.
 
     Raises:
         GradcheckError: names the gradient and the input, and shows both Jacobians.
@@ -105,10 +105,10 @@ async def gradgradcheck(
     """
     check_function(fn, "ag.gradgradcheck", inputs)
     entries = as_tuple(inputs)
-    count, wanted = len(entries), requiring(entries)
+    count, wanted = len(entries), indices_requiring_grad(entries)
     if grad_outputs is None:
         with enable_grad():
-            grad_outputs = _random_starts(await _differentiable_outputs(fn, copies(entries)))
+            grad_outputs = _random_starts(await _differentiable_outputs(fn, copy_entries(entries)))
 
     check = JacobianCheck(
         _first_gradients(fn, count, wanted),
@@ -127,20 +127,20 @@ async def gradgradcheck(
 
 
 def _tolerance(eps: float, atol: float, rtol: float, nondet_tol: float) -> Tolerance:
-    """Return what was asked for as numbers."""
+    """Return the options as a Tolerance, checked."""
     tolerated = {"atol": atol, "rtol": rtol, "nondet_tol": nondet_tol}
     return Tolerance(number(eps, "eps"), *(number(value, name, 0) for name, value in tolerated.items()))
 
 
 def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) -> Callable[..., Any]:
-    """Return the gradients of `fn` as a function of its `count` inputs and of what its backward starts from."""
+    """Return the gradients of `fn` as a function of its `count` inputs and of the gradients that they start from."""
 
     async def first_gradients(*arguments: Any) -> tuple[Tensor, ...]:
         outputs = await _differentiable_outputs(fn, arguments[:count])
         starts = arguments[count:]
         if len(outputs) != len(starts):
             raise InvalidGradientError(
-                f"grad_outputs has {len(starts)} gradients, and {len(outputs)} outputs require grad"
+                f"grad_outputs has {len(starts)} gradients, but {len(outputs)} outputs require grad: pass one for each"
             )
         points = [arguments[index] for index in wanted]
         found = await gradients(outputs, points, starts, create_graph=True)
@@ -152,7 +152,7 @@ def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) 
 
 
 async def _differentiable_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:
-    return [output for output in await outputs_of(fn, arguments) if output.requires_grad]
+    return [output for output in await call_for_outputs(fn, arguments) if output.requires_grad]
 
 
 def _random_starts(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
-"""JacobianCheck: one function's Jacobians from its backward, held against those from finite differences.
+"""JacobianCheck: compares the Jacobians that a function's backward gives with those from finite differences.
 
-The function is called with copies of its inputs, one element moved at a time, so that the inputs themselves never
-change: other tasks may use them, or check them, meanwhile.
+The function is called with copies of its inputs in which one element is changed, so that the inputs themselves never
+change: other tasks may use or check them meanwhile.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.node import Edge, Node, NodeMeta
 from ..tensor import Tensor, asarray
 
-__all__ = ["JacobianCheck", "Tolerance", "as_tuple", "copies", "outputs_of", "requiring"]
+__all__ = ["JacobianCheck", "Tolerance", "as_tuple", "copy_entries", "call_for_outputs", "indices_requiring_grad"]
 
 
 class Tolerance(NamedTuple):
-    """How far elements are moved, and what may differ."""
+    """By how much elements are changed, and which differences are tolerated."""
 
     eps: float
     atol: float
     rtol: float
-    #: Between two backwards of one graph.
+    #: Between two backward passes of one graph.
     nondeterminism: float
 
 
 class _Part(NamedTuple):
-    """Which part of an output is checked: the gradient that selects it, and how to take it from a difference."""
+    """The part of an output that is checked: the gradient that selects it, and how to take it from a difference."""
 
     name: str
     unit: complex
@@ -58,21 +58,22 @@ class _Undefined(Node):
         self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[None]:
-        """Return no gradient, whatever arrives."""
+        """Return no gradient."""
         return (None,)
 
 
 @final
 class JacobianCheck:
-    """One gradcheck.
+    """One run of gradcheck.
 
     Args:
-        fn: what is checked.
+        fn: the function to check.
         entries: its arguments.
-        tolerance: what may differ.
-        every_output: whether outputs that do not require grad may not change; if False, they may where others do.
-        output_names: what errors call the outputs.
-        input_names: what they call the inputs.
+        tolerance: which differences are tolerated.
+        every_output: raise if an output that does not require grad changes with an input. Without it, that is checked
+            only if no output requires grad.
+        output_names: the names of the outputs in errors.
+        input_names: the names of the inputs in errors.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class JacobianCheck:
     ) -> None:
         self._fn = fn
         self._entries = entries
-        self._wanted = requiring(entries)
+        self._wanted = indices_requiring_grad(entries)
         self._tolerance = tolerance
         self._every_output = every_output
         self._output_names = output_names
@@ -95,7 +96,7 @@ class JacobianCheck:
         self._pace = Pace()
 
     async def verdict(self, check_undefined_grad: bool, raise_exception: bool) -> bool:
-        """Return whether all agrees, or raise."""
+        """Return whether all Jacobians agree; with `raise_exception`, raise if they do not."""
         try:
             with enable_grad():
                 await self._run(check_undefined_grad)
@@ -106,9 +107,9 @@ class JacobianCheck:
         return True
 
     async def _run(self, check_undefined_grad: bool) -> None:
-        arguments = copies(self._entries)
+        arguments = copy_entries(self._entries)
         points = [arguments[index] for index in self._wanted]
-        outputs = await outputs_of(self._fn, arguments)
+        outputs = await call_for_outputs(self._fn, arguments)
         differences = [await self._differences(index, outputs) for index in self._wanted]
         checked = [index for index, output in enumerate(outputs) if output.requires_grad]
         if not checked or self._every_output:
@@ -138,30 +139,32 @@ class JacobianCheck:
         ]
         for element in range(point.size):
             for axis, step in enumerate(steps):
-                above = await self._moved(index, element, step, outputs)
-                below = await self._moved(index, element, -step, outputs)
+                above = await self._outputs_after_step(index, element, step, outputs)
+                below = await self._outputs_after_step(index, element, -step, outputs)
                 for number, (high, low) in enumerate(zip(above, below, strict=True)):
                     with np.errstate(invalid="ignore"):
                         quotients[number][axis][:, element] = (high - low) / (2 * eps)
                 await self._pace.keep()
         return [(both[0], both[1] if len(both) == 2 else None) for both in quotients]
 
-    async def _moved(self, index: int, element: int, step: complex, outputs: Sequence[Tensor]) -> list[Any]:
-        """Return the outputs, flat and in double precision, with one element of one input moved."""
-        arguments = copies(self._entries)
+    async def _outputs_after_step(
+        self, index: int, element: int, step: complex, outputs: Sequence[Tensor]
+    ) -> list[Any]:
+        """Return the outputs, flat and in double precision, with one element of one input changed."""
+        arguments = copy_entries(self._entries)
         data = arguments[index].numpy()
         data[np.unravel_index(element, data.shape)] += step
-        moved = await outputs_of(self._fn, arguments)
+        moved = await call_for_outputs(self._fn, arguments)
         if [(one.shape, one.dtype) for one in moved] != [(one.shape, one.dtype) for one in outputs]:
             raise GradcheckError(
                 f"the function returned {', '.join(map(describe, outputs))}, and after a change of {step} in an "
-                f"element of {self._input(index)} {', '.join(map(describe, moved))}: shapes and dtypes may not "
+                f"element of {self._input(index)} {', '.join(map(describe, moved))}: shapes and dtypes must not "
                 "depend on the values of the inputs"
             )
         return [one.numpy().astype(np.result_type(one.dtype, np.float64)).reshape(-1) for one in moved]
 
     async def _analytical(self, index: int, output: Tensor, points: Sequence[Tensor], part: _Part) -> list[Any]:
-        """Return the Jacobian of one output that its backward gives, for each input."""
+        """Return the Jacobians of one output for each input, from its backward."""
         first: list[Any] = []
         second: list[Any] = []
         for jacobians in (first, second):
@@ -209,7 +212,7 @@ class JacobianCheck:
             "complex128, for example x.astype(float)."
         )
 
-    # What a Jacobian cannot show.
+    # Errors that a Jacobian cannot show.
 
     def _expect_constants(self, unchecked: set[int], differences: list[list[tuple[Any, Any]]]) -> None:
         """Raise if an output that does not require grad changes with an input."""
@@ -246,10 +249,10 @@ class JacobianCheck:
     async def _expect_undefined_allowed(
         self, checked: Sequence[int], arguments: Sequence[Any], points: Sequence[Tensor]
     ) -> None:
-        """Raise unless a backward takes undefined gradients for zeros: all of them, and each one alone."""
+        """Raise unless a backward treats undefined gradients as zeros: all of them, and each one alone."""
         undefined = [set(checked)] if len(checked) == 1 else [set(checked), *({index} for index in checked)]
         for chosen in undefined:
-            outputs = await outputs_of(self._fn, arguments)
+            outputs = await call_for_outputs(self._fn, arguments)
             roots = [
                 Tensor(outputs[index].numpy(), _Undefined(outputs[index]), 0, outputs[index].device)
                 if index in chosen and outputs[index].grad_fn is not None
@@ -276,11 +279,11 @@ class JacobianCheck:
 
 
 def as_tuple(given: Any) -> tuple[Any, ...]:
-    """Return a tuple or list as a tuple, and anything else as the one entry of one."""
+    """Return a tuple or list as a tuple, and anything else as a tuple of one entry."""
     return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
-def requiring(entries: Sequence[Any]) -> list[int]:
+def indices_requiring_grad(entries: Sequence[Any]) -> list[int]:
     """Return the indices of the tensors that require grad.
 
     Raises:
@@ -295,8 +298,8 @@ def requiring(entries: Sequence[Any]) -> list[int]:
     return wanted
 
 
-def copies(entries: Sequence[Any]) -> tuple[Any, ...]:
-    """Return leaves on copies of the tensors' data, laid out as it is; anything else as it is."""
+def copy_entries(entries: Sequence[Any]) -> tuple[Any, ...]:
+    """Return leaves on copies of the tensors' arrays with the same memory layout, and other entries unchanged."""
     return tuple(
         asarray(entry.numpy().copy(order="K"), device=entry.device, requires_grad=entry.requires_grad)
         if isinstance(entry, Tensor)
@@ -305,11 +308,11 @@ def copies(entries: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-async def outputs_of(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Return what the function returns, as a tuple.
+async def call_for_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...]:
+    """Call the function, and return its outputs as a tuple.
 
     Raises:
-        GradientTypeError: it returns something that is no Tensor.
+        GradientTypeError: an output is not a Tensor.
     """
     outputs = as_tuple(await call(fn, *arguments))
     for index, output in enumerate(outputs):
@@ -319,7 +322,7 @@ async def outputs_of(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[
 
 
 def _matrix(rows: Sequence[Tensor | None], point: Tensor) -> Any:
-    """Return gradients as the rows of a matrix, zeros for those that are missing."""
+    """Return gradients as the rows of a matrix, with zeros for missing ones."""
     matrix = np.zeros((len(rows), point.size), point.dtype)
     for index, row in enumerate(rows):
         if row is not None:

@@ -1,4 +1,4 @@
-"""MemoryStore: a store for tests, whose calls wait and fail when told to."""
+"""MemoryStore: a store for tests whose calls can be made to wait or to fail."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["MemoryStore"]
 
 @final
 class MemoryStore:
-    """A store in memory for tests of what is saved in one: it can be told to wait, and to fail.
+    """A store in memory for tests of offloading, whose calls can be made to wait or to fail.
 
-    Its calls run in another thread than the test; all methods below may be called from there and from any loop.
+    Its calls run in another thread than the test. All methods may be called from any thread and any loop.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -36,9 +36,9 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        #: What is stored, by key, in the order in which it came.
+        #: The stored bytes, by key, in the order of the puts.
         self.data: dict[str, bytes] = {}
-        #: Each call as it began: `("put", key)` and the like.
+        #: The calls in the order in which they began, such as `("put", key)`.
         self.calls: list[tuple[str, str]] = []
         self._changed = threading.Condition(threading.RLock())
         self._errors: dict[str, BaseException] = {}
@@ -54,27 +54,27 @@ class MemoryStore:
         return f"<MemoryStore of {len(self.data)}>"
 
     async def put(self, key: str, data: memoryview) -> None:
-        """Keep a copy."""
+        """Store a copy of the data."""
         async with self._call("put", key):
             self.data[key] = bytes(data)
 
     async def get(self, key: str) -> bytearray:
-        """Return a copy; raises KeyError where there is nothing under the key."""
+        """Return a copy of the data; raises KeyError if there is nothing under the key."""
         async with self._call("get", key):
             return bytearray(self.data[key])
 
     async def delete(self, key: str) -> None:
-        """Forget what is under the key."""
+        """Delete the data under the key, if there is any."""
         async with self._call("delete", key):
             self.data.pop(key, None)
 
     def hold(self, method: str) -> None:
-        """Let calls of a method (`"put"`, `"get"` or `"delete"`) wait from now on, until `let_go`."""
+        """Make calls of a method (`"put"`, `"get"` or `"delete"`) wait until `let_go` is called."""
         with self._changed:
             self._held.add(method)
 
     def let_go(self, method: str) -> None:
-        """Let calls of a method go on, those that come later too."""
+        """Let waiting and later calls of a method go on."""
         with self._changed:
             self._held.discard(method)
             going = [each for each in self._waiting if each[0] == method]
@@ -84,7 +84,7 @@ class MemoryStore:
                 loop.call_soon_threadsafe(_wake, waiter)
 
     def fail(self, method: str, error: BaseException) -> None:
-        """Let calls of a method raise `error` from now on, until `mend`; those that wait do so when they go on."""
+        """Make calls of a method raise `error` until `mend` is called; waiting calls raise it when they go on."""
         with self._changed:
             self._errors[method] = error
 
@@ -94,17 +94,17 @@ class MemoryStore:
             self._errors.pop(method, None)
 
     def wait_for_begun(self, method: str, count: int = 1, timeout: float = 30) -> None:
-        """Stand still until so many calls of a method have begun; raises TimeoutError after `timeout` seconds."""
+        """Block until `count` calls of a method have begun; raises TimeoutError after `timeout` seconds."""
         self._wait(self._begun, method, count, timeout)
 
     def wait_for_ended(self, method: str, count: int = 1, timeout: float = 30) -> None:
-        """Stand still until so many calls of a method have ended; raises TimeoutError after `timeout` seconds."""
+        """Block until `count` calls of a method have ended; raises TimeoutError after `timeout` seconds."""
         self._wait(self._ended, method, count, timeout)
 
     def _wait(self, counter: Counter[str], method: str, count: int, timeout: float) -> None:
         with self._changed:
             if not self._changed.wait_for(lambda: counter[method] >= count, timeout):
-                raise TimeoutError(f"{counter[method]} calls of {method}, and {count} were waited for")
+                raise TimeoutError(f"waited for {count} calls of {method} and saw {counter[method]}")
 
     @contextlib.asynccontextmanager
     async def _call(self, method: str, key: str) -> AsyncIterator[None]:

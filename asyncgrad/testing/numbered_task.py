@@ -1,4 +1,4 @@
-"""NumberedTask, and how a schedule names what it runs: alike in every run of the same seed."""
+"""NumberedTask, and the names of what a schedule runs, which are the same in every run of a seed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Labels", "NumberedTask", "qualified_name"]
 class NumberedTask(asyncio.Task[Any]):
     """A task that is hashed by its number, so that sets of tasks have the same order in each run of a schedule.
 
-    asyncio keeps tasks in sets: a TaskGroup cancels its children in the order of one. Hashed by address, as
-    tasks are by default, they would be cancelled in another order whenever memory is laid out otherwise.
+    asyncio keeps tasks in sets: a TaskGroup cancels its children in the order of one. Tasks are hashed by address by
+    default, and so would be cancelled in an order that depends on the layout of memory.
 
     Args:
         coro: the coroutine.
-        number: how many tasks its loop had made before; not to change while the task lives.
-        pace: how long its waits may last; its loop knows the unit.
+        number: its number among the tasks of its loop; it must not change while the task lives.
+        pace: how long its waits may last, as drawn by `Outside.draw_pace`.
         kwargs: as for `asyncio.Task`.
     """
 
     def __init__(self, coro: Any, *, number: int, pace: int, **kwargs: Any) -> None:
-        # Before the coroutine may run, as it does at once in an eager task.
+        # Set before super().__init__, in which an eager task already runs.
         self.number = number
         self.pace = pace
         self.label = f"{qualified_name(coro)}#{number}"
@@ -37,31 +37,31 @@ class NumberedTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self.number
 
-    # Only __hash__ differs: two tasks are equal if they are the same one.
+    # Equality stays identity; only __hash__ differs.
     def __eq__(self, other: object) -> bool:
         return self is other
 
 
 @final
 class Labels:
-    """Names of what a loop runs: `ask#3` for a step of its third task, `tick` for a callback of that name.
+    """The names of what a loop runs: `ask#3` for a step of its third task, `tick` for a callback of that name.
 
-    Numbers count the loop's own tasks, so that the names are the same in each run of a schedule.
+    Tasks are numbered per loop, so that the names are the same in each run of a schedule.
     """
 
     __slots__ = ("_counter", "_of_others")
 
     def __init__(self) -> None:
         self._counter = count(1)
-        #: Tasks that the loop did not make: asyncgrad's own, and those of a task factory.
+        #: The names of tasks that the loop did not create: those of asyncgrad, and those of a task factory.
         self._of_others: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def next_number(self) -> int:
-        """Return the number of a task that is about to be made."""
+        """Return the number for a new task."""
         return next(self._counter)
 
     def of_task(self, task: Any) -> str:
-        """Return the name of a task, which is numbered now if it has no number yet."""
+        """Return the name of a task; number it if it has no number yet."""
         if type(task) is NumberedTask:
             return task.label
         label = self._of_others.get(task)
@@ -74,7 +74,7 @@ class Labels:
         return int(self.of_task(task).rpartition("#")[2])
 
     def of_callback(self, callback: Callable[..., Any]) -> str:
-        """Return the name of the task that a callback steps, or else the callback's own."""
+        """Return the name of the task that a callback steps, or of the callback if it steps none."""
         owner = getattr(callback, "__self__", None)
         if type(owner) is NumberedTask:
             return owner.label
@@ -84,9 +84,9 @@ class Labels:
 
 
 def qualified_name(called: Any) -> str:
-    """Return the name of a function or coroutine, as it is called where it is defined.
+    """Return the qualified name of a function or coroutine, without enclosing functions.
 
-    Of a partial, the name of what it calls in the end.
+    For a partial, it is the name of the function that is called in the end.
     """
     while isinstance(called, partial):
         # asyncio.to_thread passes on a partial of Context.run.

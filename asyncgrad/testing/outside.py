@@ -1,4 +1,4 @@
-"""Outside: the world outside of a ScheduleLoop, in which waits last as long as a seed says."""
+"""Outside: the simulated outside world of a ScheduleLoop, in which a seed decides how long each wait lasts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .numbered_task import NumberedTask
 
 __all__ = ["Outside"]
 
-#: Waits last less than two to the power of this, in turns of the loop; each seed draws one. A loop that has
-#: nothing else to do skips the turns, so that long waits cost nothing. The mix is one that finds, of the races
-#: tried, both those that need tasks nearly in step and those that need one to make dozens of steps while another
+#: Each seed draws one of these numbers; its waits last less than two to the power of it, in turns of the loop. A loop
+#: that has nothing else to do skips turns, so that long waits cost nothing. Of the races tried, this mix finds both
+#: those that need tasks to advance nearly in step and those that need one task to make dozens of steps while another
 #: waits.
 _SPREADS = (0, 2, 4, 8, 12, 12, 12, 12)
 
@@ -25,11 +25,11 @@ _AT_ONCE = (0, 0.0)
 
 @final
 class Outside:
-    """Handles that wait for the world outside, each for a number of turns drawn by the seed.
+    """Handles that wait for the outside world, each for a number of turns drawn from the seed.
 
     Args:
-        seed: decides how long each wait lasts, and which of those that end in the same turn is first.
-        shuffled: draw the latter even if the seed makes all waits short; otherwise such a seed keeps all in order.
+        seed: decides how long each wait lasts, and the order of waits that end in the same turn.
+        shuffled: draw that order even if the seed makes all waits short; otherwise such a seed keeps the order.
     """
 
     __slots__ = ("_next_number", "_paces", "_random", "_shuffles", "_spread", "_turn", "_waits")
@@ -37,13 +37,13 @@ class Outside:
     def __init__(self, seed: int, *, shuffled: bool) -> None:
         #: Only random() is used, the one method whose numbers Python promises to keep.
         self._random = Random(seed).random
-        #: With 0 no wait is longer than asyncio's own.
+        #: With 0, no wait is longer than in asyncio.
         self._spread = _SPREADS[int(self._random() * len(_SPREADS))]
         self._shuffles = shuffled or self._spread > 0
         #: The paces of tasks that the loop did not make.
         self._paces: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._turn = 0
-        #: A heap: the turn in which each wait ends, the place within that turn, its number.
+        #: A heap of waits: the turn in which each ends, its position within that turn, its number, its handle.
         self._waits: list[tuple[int, float, int, asyncio.Handle]] = []
         self._next_number = count().__next__
 
@@ -51,12 +51,12 @@ class Outside:
         return bool(self._waits)
 
     def draw_pace(self) -> int:
-        """Draw how long the waits of one task may last, so that it may make many steps while another waits."""
+        """Draw how long the waits of one task may last: a task with a small pace makes many steps while others wait."""
         return int(self._random() * (self._spread + 1))
 
     def draw_wait(self, owner: object) -> int:
-        """Draw how many turns a wait lasts that belongs to a task, or to nothing that has a pace of its own."""
-        # Short waits are as likely as long ones, for a limit is drawn first.
+        """Draw how many turns a wait lasts; `owner` is the task that it belongs to, if any."""
+        # A limit is drawn first, so that short waits are as likely as long ones.
         limit = 1 << int(self._random() * (self._pace_of(owner) + 1))
         return int(self._random() * limit)
 
@@ -71,9 +71,9 @@ class Outside:
         return pace
 
     def wait(self, handle: asyncio.Handle, turns: int, *, after: tuple[int, float] = _AT_ONCE) -> tuple[int, float]:
-        """Let a handle wait for so many turns beyond this one, and not to arrive before `after`; return when."""
-        place = self._random() if self._shuffles else 0.0
-        arrival = max(after, (self._turn + 1 + turns, place))
+        """Make a handle wait for `turns` turns beyond this one, and at least until `after`; return when it ends."""
+        position = self._random() if self._shuffles else 0.0
+        arrival = max(after, (self._turn + 1 + turns, position))
         heappush(self._waits, (*arrival, self._next_number(), handle))
         return arrival
 
@@ -82,7 +82,7 @@ class Outside:
         self._turn += 1
 
     def skip_turns(self) -> None:
-        """Go on to the turn in which the next wait ends, where nobody is there to see the turns between."""
+        """Skip to the turn in which the next wait ends; the caller has nothing to run before that."""
         if self._waits:
             self._turn = max(self._turn, self._waits[0][0])
 
@@ -93,5 +93,5 @@ class Outside:
             ready.append(heappop(waits)[3])
 
     def clear(self) -> None:
-        """Forget all that waits."""
+        """Drop all waits."""
         self._waits.clear()

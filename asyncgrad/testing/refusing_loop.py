@@ -1,4 +1,4 @@
-"""RefusingLoop: asyncio's base loop without a world outside, which says so by name."""
+"""RefusingLoop: asyncio's base loop without network, subprocesses or signals, which raises if they are asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["RefusingLoop"]
 
-#: What each method of a loop would need; a schedule that real input decides could not be replayed.
+#: The methods of a loop that need real input, by what they need. Real input would make a schedule unrepeatable.
 _NEEDS = {
     "network": (
         "connect_accepted_socket create_connection create_datagram_endpoint create_server create_unix_connection "
@@ -26,7 +26,7 @@ _NEEDS = {
 
 
 class RefusingLoop(asyncio.BaseEventLoop):
-    """Abstract: an event loop that refuses network, subprocesses and signals by name, where they are asked for."""
+    """Abstract: an event loop whose methods for network, subprocesses and signals raise NotImplementedError."""
 
 
 def _refusal(name: str, need: str) -> Callable[..., Any]:

@@ -1,28 +1,28 @@
-"""ScheduleLoop: an event loop whose schedule a seed decides, whose time is virtual, and which sees a deadlock.
+"""ScheduleLoop: an event loop whose schedule is decided by a seed, whose time is virtual, and which detects deadlocks.
 
-A program on a real event loop is decided by two things: by asyncio, which runs what `call_soon` is given first
-in, first out, and by the world outside, which decides when a wait ends. On this loop the world outside is a
-random generator. What lasts a random number of turns, up to thousands:
+Two things decide how a program runs on a real event loop: asyncio, which runs callbacks given to `call_soon` first in,
+first out, and the outside world, which decides when a wait ends. On this loop the outside world is a random generator.
+These last a random number of turns, up to thousands:
 
-- a bare yield, such as `asyncio.sleep(0)`: it stands for a wait for something outside, a reply say;
-- of several timers that are due at the very same time, each but one;
+- a bare yield, such as `asyncio.sleep(0)`, which stands for a wait for something outside, for example a reply;
+- timers that are due at exactly the same time;
 - the way of a function to a worker thread (`asyncio.to_thread`, `run_in_executor`), and of its result back. The
-  function itself runs inside the loop, in one go.
+  function itself runs inside the loop, without interruption.
 
-All else keeps asyncio's order: what `call_soon` is given, and with it whom a future, a lock or a queue wakes,
-and in which order tasks start. So what fails in the order "fifo" fails on a real loop too, as soon as replies
-come in that order; one seed in eight gives asyncio's own order. To let two tasks start in either
-order, make each begin with an `await asyncio.sleep(0)`, as one that answers a request does.
+Everything else keeps asyncio's order: callbacks given to `call_soon`, and so the tasks that a future, a lock or a queue
+wakes, and the order in which tasks start. So a failure in the order "fifo" also happens on a real loop if replies
+arrive in that order; one seed in eight gives asyncio's own order. To let two tasks start in either order, begin each
+with `await asyncio.sleep(0)`, which stands for the arrival of a request.
 
-The order "shuffled" makes everything last a random number of turns. It finds what hangs on the order in which
-asyncio happens to call back; but asyncio promises that order, so a failure may be one that no real loop has.
+The order "shuffled" makes every callback wait a random number of turns. It finds code that depends on the order in
+which asyncio calls back. asyncio promises that order, so such a failure may be impossible on a real loop.
 
-What it cannot find: what happens between two awaits, for only an await lets others run; races between threads
-(a function for a worker runs alone, and may not wait for another or for the loop); what hangs on how long work
-takes, since the clock stands still while anything can run; what the network does, which it refuses.
-A schedule is replayed exactly if its seed is all that varies. What also varies is the hash of objects, and so
-the order of sets of them (`asyncio.as_completed` of bare coroutines starts them in such an order; sets of this
-loop's tasks are safe), real time, real threads, and `id()`.
+It cannot find errors between two awaits, since only an await lets other tasks run; races between threads (a function
+for a worker runs alone, and must not wait for another one or for the loop); errors that depend on how long work takes,
+since the clock stands still while anything can run; nor errors of the network, which it refuses.
+A schedule is replayed exactly if only its seed varies. These vary as well: the hash of objects, and so the order of
+sets of them (`asyncio.as_completed` starts bare coroutines in such an order; sets of this loop's tasks are safe), real
+time, real threads, and `id()`.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ Order = Literal["fifo", "shuffled"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-#: After so many turns in which something was always ready, time passes all the same: a task may spin on a flag
-#: that a timer is to set.
+#: After this many turns in which something was always ready, time passes anyway: a task may be polling a flag that a
+#: timer sets.
 _PATIENCE = 10_000
-#: For so many seconds a loop with nothing to do waits for a call from another thread, if there is one.
+#: How many seconds a loop with nothing to do waits for a call from another thread, if there is one.
 _THREAD_PATIENCE = 1.0
 
 
 @final
 class ScheduleLoop(RefusingLoop):
-    """An event loop on which the seed decides everything that the world outside decides on a real one.
+    """An event loop on which a seed decides everything that the outside world decides on a real one.
 
-    For `asyncio.Runner(loop_factory=...)`, where a coroutine is to run on one schedule; `run_with_seed` and
-    `explore` are the shorter way. The module's docstring says what varies, and what it can find.
-    Its clock starts at 0 and goes on only when nothing can run, and then straight to the next timer.
+    Pass it to `asyncio.Runner(loop_factory=...)` to run a coroutine on one schedule; `run_with_seed` and `explore` are
+    shorter. The module's docstring says what varies, and which errors it can find. The clock starts at 0; when nothing
+    can run, it jumps to the next timer.
 
     Args:
         seed: decides the schedule; not negative.
-        order: "fifo" keeps what asyncio promises, "shuffled" keeps nothing.
-        max_turns: after so many turns of the loop it gives up, with the same report as for a deadlock.
+        order: "fifo" keeps the order that asyncio promises, "shuffled" keeps none.
+        max_turns: after this many turns the loop raises, with the same report as for a deadlock.
 
     Raises:
         ArgumentError: the seed is negative, or the order unknown.
-        DeadlockError: from whatever runs the loop, when tasks wait and nothing is left that could wake them.
+        DeadlockError: raised by the call that runs the loop, if tasks are waiting and nothing can wake them.
 
     Example:
         >>> import asyncio
@@ -87,7 +87,7 @@ class ScheduleLoop(RefusingLoop):
         86400.0
     """
 
-    #: Until it is open: a loop whose arguments are refused has nothing to close.
+    #: True until the loop is set up: one whose arguments are refused has nothing to close.
     _closed = True
     _current_handle: asyncio.Handle | None
     _ready: deque[asyncio.Handle]
@@ -102,11 +102,11 @@ class ScheduleLoop(RefusingLoop):
     def __init__(self, seed: int, *, order: Order = "fifo", max_turns: int = 1_000_000) -> None:
         seed = index(seed)
         if seed < 0:
-            raise ArgumentError(f"a seed is 0 or more, not {seed}")
+            raise ArgumentError(f"seed must be 0 or more, not {seed}")
         if not (isinstance(order, str) and order in ("fifo", "shuffled")):
-            raise ArgumentError(f'order is "fifo" or "shuffled", not {order!r}')
+            raise ArgumentError(f'order must be "fifo" or "shuffled", not {order!r}')
         super().__init__()
-        #: What a test draws from it, as by `Random(asyncio.get_running_loop().seed)`, a replay draws again.
+        #: A test may draw from it, as in `Random(asyncio.get_running_loop().seed)`: a replay draws the same.
         self.seed = seed
         self._outside = Outside(seed, shuffled=order == "shuffled")
         self._shuffled = order == "shuffled"
@@ -124,20 +124,20 @@ class ScheduleLoop(RefusingLoop):
 
     @property
     def trace(self) -> tuple[str, ...]:
-        """What has run so far: `ask#3` is a step of the third task, whose coroutine is `ask`.
+        """The steps so far: `ask#3` is a step of the third task, whose coroutine is `ask`.
 
-        A callback is shown by its name, a function for a worker as in `worker: load` and `result: load`.
+        A callback is shown by its name, a function for a worker as `worker: load` and `result: load`.
         """
         return tuple(self._trace)
 
     def time(self) -> float:
-        """Return the virtual time in seconds since the loop was made."""
+        """Return the virtual time in seconds since the loop was created."""
         return self._now
 
-    # --- what is to run ---------------------------------------------------------------------------
+    # --- tasks and callbacks ----------------------------------------------------------------------
 
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
-        """Make a task whose name and place in sets are the same whenever this schedule runs."""
+        """Create a task whose name and hash are the same in each run of this schedule."""
         if self.get_task_factory() is not None:
             return super().create_task(coro, **kwargs)
         self._check_closed()
@@ -149,7 +149,7 @@ class ScheduleLoop(RefusingLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Call after all that `call_soon` was given before; a task's bare yield lasts a random number of turns."""
+        """Call after all earlier callbacks of `call_soon`; a task's bare yield lasts a random number of turns."""
         self._check_closed()
         owner = getattr(callback, "__self__", None)
         if type(owner) is not NumberedTask:
@@ -171,9 +171,9 @@ class ScheduleLoop(RefusingLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Call from a thread: in the order of the calls, and from a worker's function after a random wait.
+        """Call a callback from a thread, in the order of the calls; from a worker's function, after a random wait.
 
-        A call from a real thread works, but when it comes is up to that thread, and no seed replays it.
+        A call from a real thread works, but its time depends on that thread, so that a seed cannot replay it.
         """
         self._check_closed()
         if self._job is None and threading.get_ident() == self._thread_id:
@@ -187,10 +187,10 @@ class ScheduleLoop(RefusingLoop):
         return handle
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Run a function inside the loop, in a random later turn; its result arrives in another.
+        """Run a function inside the loop in a random later turn; its result arrives in another one.
 
-        No executor is used: `executor` is not looked at. As in a thread, no event loop runs in this one while the
-        function does, and the function has no context but its own.
+        `executor` is ignored. As in a worker thread, no event loop counts as running during the function, and the
+        function has a new, empty context.
         """
         self._check_closed()
         self._check_callback(func, "run_in_executor")
@@ -204,7 +204,7 @@ class ScheduleLoop(RefusingLoop):
 
     def _run_job(self, job: WorkerJob) -> None:
         if job.future.cancelled():
-            # A pool drops what it has not begun when it is cancelled.
+            # A pool drops a function that is cancelled before it has begun.
             self._end_job()
             return
         self._trace[-1] = f"worker: {qualified_name(job.func)}"
@@ -232,7 +232,7 @@ class ScheduleLoop(RefusingLoop):
             self._no_jobs.set()
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's signature
-        """Wait until every function that was given to a worker has run; suspends while one has not."""
+        """Wait until every function that was given to a worker has run."""
         self._executor_shutdown_called = True
         await self._no_jobs.wait()
 
@@ -242,22 +242,22 @@ class ScheduleLoop(RefusingLoop):
     # --- the turns of the loop --------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """Run what is ready at the start of this turn, first in, first out; asyncio calls this in a loop."""
+        """Run the handles that are ready at the start of this turn, first in, first out; called by `run_forever`."""
         self._poll()
         ready = self._ready
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
                 self._trace.append(self._labels.of_callback(handle._callback))  # type: ignore[attr-defined]
-                # For the traceback in asyncio's report, should it fail.
+                # Shown in asyncio's report if the callback fails.
                 self._current_handle = handle
                 handle._run()
-            # The traceback of an error leads back to this frame, and the task that keeps the error is in the handle.
+            # The traceback of an error refers to this frame, and the handle to the task that holds the error: no cycle.
             del handle
         self._current_handle = None
 
     def _poll(self) -> None:
-        """Let in what comes from outside: threads, timers, and the waits that end in this turn."""
+        """Make ready what comes from outside: calls from threads, due timers, and waits that end in this turn."""
         self._outside.next_turn()
         self._turns_taken += 1
         self._turns_busy += 1
@@ -276,7 +276,7 @@ class ScheduleLoop(RefusingLoop):
                 outside.skip_turns()
         outside.let_in(ready)
         if self._turns_taken > self._max_turns:
-            # Once: the tasks need some turns more to be cancelled in.
+            # Raised once: the tasks need more turns to be cancelled.
             self._max_turns = inf
             raise DeadlockError(f"no end after {self._turns_taken} turns of the loop{self._waiting()}")
 
@@ -292,23 +292,23 @@ class ScheduleLoop(RefusingLoop):
         if self._advance_clock():
             timers = self._due_timers()
             for timer in timers:
-                # asyncio leaves open which of two timers for the same time is first.
+                # asyncio does not promise which of two timers for the same time is first.
                 if len(timers) > 1:
                     self._wait_outside(timer)
                 else:
                     self._ready.append(timer)
             return
-        # Without another thread nobody is left who could call.
+        # Without another thread, no call can come.
         patience = _THREAD_PATIENCE if threading.active_count() > 1 else 0.0
         try:
             self._ready.append(self._from_threads.get(timeout=patience))
         except Empty:
-            # A signal handler may have made something ready meanwhile.
+            # A signal handler may have scheduled a callback meanwhile.
             if not self._ready:
                 raise DeadlockError(f"nothing is ready and no timer is set{self._waiting()}") from None
 
     def _advance_clock(self) -> bool:
-        """Move the clock to the next timer; tell whether there is one. A timer for an infinite time is none."""
+        """Move the clock to the next timer; return whether there is one. A timer at infinity does not count."""
         while self._scheduled and self._scheduled[0]._cancelled:
             self._pop_timer()
         if not self._scheduled or self._scheduled[0].when() == inf:
@@ -325,7 +325,7 @@ class ScheduleLoop(RefusingLoop):
 
     def _pop_timer(self) -> asyncio.TimerHandle:
         timer = heappop(self._scheduled)
-        # asyncio's own account of its heap; cancel() looks at it.
+        # asyncio's bookkeeping of its heap; TimerHandle.cancel() reads it.
         timer._scheduled = False  # type: ignore[attr-defined]
         self._timer_cancelled_count -= timer._cancelled
         return timer
@@ -338,10 +338,10 @@ class ScheduleLoop(RefusingLoop):
         return f"; {how_many}:" + describe_waiting(tasks, self._labels.of_task)
 
     def close(self) -> None:
-        """Close the loop, and with it what waits for the world outside."""
+        """Close the loop, and drop all waits for the outside world."""
         if not self.is_closed() and not self.is_running():
             self._outside.clear()
             for task in asyncio.all_tasks(self):
-                # It did not end when it was cancelled: that has been told, and needs no telling again.
+                # It did not end when it was cancelled. That has been reported already.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
         super().close()

@@ -1,4 +1,4 @@
-"""An accelerator that is simulated on the host: a device whose work runs on streams of its own, in simulated time."""
+"""SimulatedAccelerator: a device that is simulated on the host, whose operations run on streams in virtual time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
     "SimulatedStream",
 ]
 
-#: How far the work of each stream is known to be done: the number of operations on it.
+#: How many operations of each stream are known to be done.
 Seen = dict["SimulatedStream", int]
 
 
 @final
 class SimulatedClock:
-    """Virtual time, in seconds. It goes on where the host waits for a device, and where a test says so.
+    """Virtual time, in seconds. It advances when the host waits for a device, and when a test advances it.
 
     Several accelerators may share one.
 
@@ -51,7 +51,7 @@ class SimulatedClock:
         self.now = 0.0
 
     def advance(self, seconds: float) -> None:
-        """Let the host be busy for a while."""
+        """Add the seconds that the host is busy."""
         self.now += seconds
 
 
@@ -66,20 +66,20 @@ class Operation(NamedTuple):
 
 @final
 class Memory:
-    """A piece of the accelerator's memory: which operations have written and read it last."""
+    """A piece of the accelerator's memory: the operations that wrote and read it last."""
 
     __slots__ = ("_read", "_written")
 
     def __init__(self) -> None:
         self._written: tuple[SimulatedStream, int, str] | None = None
-        #: Since it was written: by stream, the last read.
+        #: The last read of each stream since it was written.
         self._read: dict[SimulatedStream, tuple[int, str]] = {}
 
     def check(self, stream: SimulatedStream, name: str, is_written: bool) -> None:
-        """Raise where an operation on a stream is not ordered after those that it depends on.
+        """Raise if an operation on a stream is not ordered after those that it depends on.
 
         Raises:
-            HazardError: no event leads from them to it, and nobody has waited for them.
+            HazardError: no event orders them before it, and the host has not waited for them.
         """
         does = "writes into" if is_written else "reads"
         if self._written is not None:
@@ -91,7 +91,7 @@ class Memory:
                 raise HazardError(_hazard(stream, name, does, reader, before, "reads"))
 
     def note(self, stream: SimulatedStream, name: str, is_written: bool) -> None:
-        """Note an operation, the last one of a stream."""
+        """Record the last operation of a stream."""
         number = stream.seen[stream]
         if is_written:
             self._written = stream, number, name
@@ -102,7 +102,7 @@ class Memory:
 
 def _hazard(stream: Stream, name: str, does: str, other: Stream, before: str, did: str) -> str:
     return (
-        f"{name} on {stream!r} {does} an array that {before} on {other!r} {did}, and no event orders the two: "
+        f"{name} on {stream!r} {does} an array that {before} on {other!r} {did}, but no event orders the two: "
         "write stream.wait_stream(other) first"
     )
 
@@ -112,9 +112,9 @@ class SimulatedEvent(Event):
     """An event in virtual time.
 
     Args:
-        stream: where it was recorded.
-        time: when it comes to pass.
-        seen: what is known to be done then.
+        stream: the stream that it was recorded on.
+        time: when it completes.
+        seen: the operations that are known to be done then.
     """
 
     __slots__ = ("seen", "time")
@@ -125,12 +125,12 @@ class SimulatedEvent(Event):
         self.seen = seen
 
     def query(self) -> bool:
-        """Tell whether the clock has passed it."""
+        """Return whether the clock has passed it."""
         assert isinstance(self.stream, SimulatedStream)
         return self.stream.device.clock.now >= self.time
 
     def synchronize(self) -> Awaitable[None]:
-        """Let the clock jump to it, unless that has passed it; never suspends.
+        """Move the clock to the time of the event, if it is later; never suspends.
 
         Raises:
             DeviceError: the device has died.
@@ -145,8 +145,8 @@ class SimulatedStream(Stream):
     """A stream of a simulated accelerator: its operations take virtual time, one after the other.
 
     Args:
-        device: whose it is.
-        index: 0 for the default one.
+        device: the accelerator.
+        index: 0 for the default stream.
     """
 
     __slots__ = ("free_at", "seen")
@@ -155,13 +155,13 @@ class SimulatedStream(Stream):
 
     def __init__(self, device: SimulatedAccelerator, index: int) -> None:
         super().__init__(device, index)
-        #: When all that is on the stream is done.
+        #: When all operations on the stream are done.
         self.free_at = 0.0
-        #: What is known to be done when the next operation begins.
+        #: The operations that are known to be done when the next one begins.
         self.seen: Seen = {}
 
     def record_event(self) -> SimulatedEvent:
-        """Return an Event of when all that is on this stream is done.
+        """Return an Event that completes when all operations on this stream are done.
 
         Raises:
             DeviceError: the device has died.
@@ -170,11 +170,11 @@ class SimulatedStream(Stream):
         return SimulatedEvent(self, self.free_at, dict(self.seen))
 
     def wait_event(self, event: Event) -> None:
-        """Let later operations on this stream begin when `event` has come to pass.
+        """Make later operations on this stream begin after `event`.
 
         Raises:
-            DeviceError: the device has died; or the event is of a device whose time is not virtual, and has not come
-                to pass.
+            DeviceError: the device has died; or the event belongs to a device whose time is not virtual, and has not
+                completed.
         """
         self.device.check()
         if isinstance(event, SimulatedEvent):
@@ -184,7 +184,7 @@ class SimulatedStream(Stream):
             self.must_have_passed(event)
 
     def see(self, seen: Seen) -> None:
-        """Count what is known elsewhere to be done as known here."""
+        """Record that these operations are known to be done."""
         for stream, number in seen.items():
             if self.seen.get(stream, 0) < number:
                 self.seen[stream] = number
@@ -199,15 +199,16 @@ class SimulatedStream(Stream):
 
 @final
 class SimulatedArray:
-    """An array on a SimulatedAccelerator. It is no ndarray and never becomes one unseen.
+    """An array on a SimulatedAccelerator. It is not an ndarray, and is never converted to one implicitly.
 
     NumPy's functions, operators and methods work on it, each as an operation on the device's current stream. A result
-    that is a Python number, as that of `item()`, makes the host wait for that stream. Made by `device.from_host`.
+    that is a Python number, such as that of `item()`, makes the host wait for that stream. Create one with
+    `device.from_host`.
 
     Args:
-        device: where it lives.
+        device: the accelerator.
         array: the elements.
-        memory: what it is kept in.
+        memory: the memory that holds them.
         base: the array whose memory it shares, as in NumPy.
     """
 
@@ -240,11 +241,11 @@ class SimulatedArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise TypeError(
-            f"an array on '{self.device}' does not become an ndarray unseen: write device.to_host(array), "
-            "or t.to('cpu') of a tensor"
+            f"an array on '{self.device}' is not converted to an ndarray implicitly: write device.to_host(array), "
+            "or t.to('cpu') for a tensor"
         )
 
-    # What is known without the elements.
+    # Attributes that need no element.
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -258,37 +259,37 @@ class SimulatedArray:
 
     @property
     def ndim(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return self._array.ndim
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return self._array.size
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """The number of bytes of one element."""
         return self._array.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The number of bytes of all elements."""
         return self._array.nbytes
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, along each axis."""
+        """The number of bytes from one element to the next, along each axis."""
         return self._array.strides
 
     @property
     def flags(self) -> Any:
-        """How the elements lie in memory."""
+        """NumPy's flags of the memory layout."""
         return self._array.flags
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Where the elements lie, as arrays outside of the host's memory tell it."""
+        """The address of the elements, in the protocol of arrays outside of the host's memory."""
         return self._array.__array_interface__
 
     def __len__(self) -> int:
@@ -303,7 +304,7 @@ class SimulatedArray:
 
     @property
     def mT(self) -> Any:
-        """A view with the last two axes in each other's place."""
+        """A view with the last two axes swapped."""
         return self._call(np.matrix_transpose)
 
     @property
@@ -355,7 +356,7 @@ class SimulatedArray:
     def __repr__(self) -> str:
         return f"<array of shape {self.shape} and dtype {self.dtype} on '{self.device}'>"
 
-    # All else is NumPy's.
+    # Everything else is done by NumPy.
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self.device.run(function.__name__, function, (self, *args), kwargs, ())
@@ -454,7 +455,7 @@ for _name in _UNARY:
 
 _next_index = itertools.count().__next__
 
-#: What needs no element of an array.
+#: Functions that need no element of an array.
 _METADATA = {
     "can_cast",
     "common_type",
@@ -467,7 +468,7 @@ _METADATA = {
     "shares_memory",
     "size",
 }
-#: What gives memory that nothing has been written into.
+#: Functions that return uninitialized memory.
 _ALLOCATING = {"empty_like"}
 _PRODUCTS = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot"}
 _NUMBERS = (bool, int, float, complex, np.generic)
@@ -475,24 +476,25 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 
 @final
 class SimulatedAccelerator(Device):
-    """A device that computes with NumPy at once, and counts the time that it would take; for tests and benchmarks.
+    """A device that computes with NumPy at once, and counts the virtual time it would take; for tests and benchmarks.
 
     An operation takes `latency + bytes / bandwidth + operations / flops` seconds of a virtual clock on the current
-    stream, in the order of that stream; streams overlap. It returns at once: the host goes on, until it asks for a
-    number or synchronizes, and then the clock jumps. Its arrays are no ndarrays. One that is used on a stream while
-    another may still be writing it raises a HazardError, so that a missing event is seen on the first run.
+    stream. The operations of one stream run in order; streams overlap. Each operation returns at once, and the host
+    goes on; when it asks for a number or synchronizes, the clock jumps. The arrays are not ndarrays. An array that is
+    used on one stream while another may still be writing it raises a HazardError, so that the first run shows a
+    missing event.
 
     Args:
-        latency: seconds that each operation takes at least.
-        bandwidth: bytes per second that an operation reads and writes.
+        latency: the seconds that each operation takes at least.
+        bandwidth: how many bytes per second an operation reads and writes.
         flops: arithmetic operations per second.
-        host_bandwidth: bytes per second between the host's memory and the device's.
-        clock: shared with others; None for one of its own.
-        fail_after: the device dies when it has done so many operations; None never.
+        host_bandwidth: bytes per second between the memory of the host and that of the device.
+        clock: may be shared with other accelerators; None creates one.
+        fail_after: the device dies after this many operations; None for never.
         fail_at: the name of an operation at which it dies, such as "matmul".
 
     Raises:
-        ArgumentError: a time is negative, or a speed is not above 0.
+        ArgumentError: `latency` is negative, or a speed is not greater than 0.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -540,10 +542,12 @@ class SimulatedAccelerator(Device):
         fail_at: str | None = None,
     ) -> None:
         if not latency >= 0:
-            raise ArgumentError(f"latency is {latency!r}: give seconds, 0 for none")
+            raise ArgumentError(f"latency must be at least 0 seconds, not {latency!r}: give 0 for none")
         for what, speed in (("bandwidth", bandwidth), ("flops", flops), ("host_bandwidth", host_bandwidth)):
             if not speed > 0:
-                raise ArgumentError(f"{what} is {speed!r}: give how much a second, math.inf for no bound")
+                raise ArgumentError(
+                    f"{what} must be greater than 0 per second, not {speed!r}: give math.inf for no limit"
+                )
         self._index = _next_index()
         self.latency, self.bandwidth, self.flops, self.host_bandwidth = latency, bandwidth, flops, host_bandwidth
         self.clock = SimulatedClock() if clock is None else clock
@@ -552,14 +556,14 @@ class SimulatedAccelerator(Device):
         self._fail_after = fail_after
         self._fail_at = fail_at
         self._died: str | None = None
-        #: What the host has waited for.
+        #: The operations that the host knows to be done.
         self._host_seen: dict[SimulatedStream, int] = {}
         self._lock = threading.RLock()
         register_device(self)
 
     @property
     def name(self) -> str:
-        """Such as `simulated:0`; each has another number, and `ag.device` finds it by that."""
+        """A name such as `simulated:0`; each device has a new number, and `ag.device` finds it by its name."""
         return f"simulated:{self._index}"
 
     # Streams and time.
@@ -570,7 +574,7 @@ class SimulatedAccelerator(Device):
 
     @property
     def busy(self) -> float:
-        """Seconds for which at least one stream has something to do."""
+        """The seconds in which at least one stream runs an operation."""
         total, until = 0.0, 0.0
         for _, _, begin, end in sorted(self.timeline, key=lambda operation: operation.begin):
             total += max(0.0, end - max(begin, until))
@@ -578,7 +582,7 @@ class SimulatedAccelerator(Device):
         return total
 
     def host_waits_for(self, event: SimulatedEvent) -> None:
-        """Let the clock jump to an event."""
+        """Move the clock to the time of an event, if it is later."""
         self.check()
         with self._lock:
             self.clock.now = max(self.clock.now, event.time)
@@ -591,19 +595,19 @@ class SimulatedAccelerator(Device):
         """Raise if the device has died.
 
         Raises:
-            DeviceError: it has, and how.
+            DeviceError: it has died; the message says why.
         """
         if self._died is not None:
             raise DeviceError(self._died)
 
     def die(self, why: str = "it was told to") -> None:
-        """Let the device die: every later use raises a DeviceError."""
+        """Make the device die: every later use raises a DeviceError."""
         self._died = f"the device '{self}' has died: {why}"
 
     # Memory.
 
     def from_host(self, array: Any) -> Any:
-        """Return a copy of a NumPy array in this device's memory, made by the current stream."""
+        """Return a copy of a NumPy array in this device's memory, as an operation on the current stream."""
         copied = np.array(array, order="K")
         made = SimulatedArray(self, copied, Memory())
         self._put("from_host", (), (made,), self.latency + copied.nbytes / self.host_bandwidth)
@@ -618,7 +622,7 @@ class SimulatedAccelerator(Device):
     # Operations.
 
     def takes(self, value: Any) -> bool:
-        """Tell whether arguments of an operation are such as this device knows, or others' business."""
+        """Return whether this device can compute with these arguments; otherwise another type has to."""
         if isinstance(value, (tuple, list)):
             return all(map(self.takes, value))
         if isinstance(value, dict):
@@ -633,17 +637,17 @@ class SimulatedAccelerator(Device):
     def run(
         self, name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], written: Iterable[Any]
     ) -> Any:
-        """Call a function of NumPy's on arrays, and put that on the current stream as one operation.
+        """Call a function of NumPy on arrays, and put it on the current stream as one operation.
 
         Args:
-            name: for the timeline.
-            function: takes ndarrays in their place.
+            name: its name in the timeline.
+            function: takes ndarrays in place of this device's arrays.
             args: its arguments; arrays may be nested in lists and tuples.
             kwargs: its keyword arguments.
-            written: the arguments that are written into, beside `out`.
+            written: the arguments that it writes into, apart from `out`.
 
         Raises:
-            DeviceError: an array lives elsewhere, or the device has died.
+            DeviceError: an array is on another device, or the device has died.
             HazardError: streams would use an array at the same time.
         """
         arrays: list[SimulatedArray] = []
@@ -684,7 +688,7 @@ class SimulatedAccelerator(Device):
         return value
 
     def _wrapped(self, result: Any, arrays: list[SimulatedArray], made: list[SimulatedArray]) -> tuple[Any, bool]:
-        """Return a result with arrays of this device, and whether there is something in it for the host to know."""
+        """Return a result with arrays of this device, and whether it holds a value that the host has to wait for."""
         if isinstance(result, (tuple, list)):
             parts = [self._wrapped(item, arrays, made) for item in result]
             values = [value for value, _ in parts]
@@ -710,7 +714,7 @@ class SimulatedAccelerator(Device):
         moved = sum(array.nbytes for array in (*arrays, *results))
         largest = max((array.size for array in (*arrays, *results)), default=0)
         if name in _PRODUCTS and len(arrays) > 1:
-            # Of matrices of m x k and k x n elements, 2 m k n.
+            # The product of an m x k and a k x n matrix takes 2 m k n operations.
             first, second = arrays[0].size, arrays[1].size
             largest = 2 * int(np.sqrt(float(first) * second * (results[0].size if results else 1)))
         return self.latency + moved / self.bandwidth + largest / self.flops
@@ -745,5 +749,5 @@ class SimulatedAccelerator(Device):
         self.host_waits_for(event)
 
     def close(self) -> None:
-        """Refuse what comes."""
+        """Make every later use raise a DeviceError."""
         self._died = f"the device '{self}' is closed"

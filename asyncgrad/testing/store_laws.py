@@ -1,4 +1,4 @@
-"""The laws of a store of saved tensors, as tests that any store can run."""
+"""The rules that a store of saved tensors must follow, as checks for any store."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 __all__ = ["STORE_LAWS", "check_store"]
 
 
-async def what_was_put_comes_back(store: Store) -> None:
-    """The same bytes."""
+async def get_returns_what_was_put(store: Store) -> None:
+    """`get` returns the same bytes."""
     await store.put("a-1", memoryview(bytes(range(256))))
     got = bytes(await store.get("a-1"))
-    assert got == bytes(range(256)), f"get() returned {len(got)} other bytes than put() was given"
+    assert got == bytes(range(256)), f"get() returned {len(got)} bytes, other than those that put() was given"
 
 
-async def nothing_at_all_can_be_put(store: Store) -> None:
-    """Zero bytes are bytes."""
+async def empty_data_can_be_put(store: Store) -> None:
+    """Data of length zero is valid."""
     await store.put("empty", memoryview(b""))
     got = bytes(await store.get("empty"))
-    assert got == b"", f"get() returned {got!r} where nothing was put"
+    assert got == b"", f"get() returned {got!r} after put() of no bytes"
 
 
-async def much_can_be_put(store: Store) -> None:
-    """More than one write or one packet takes."""
+async def large_data_can_be_put(store: Store) -> None:
+    """Data may be larger than one write or one packet."""
     data = bytes(range(251)) * 40_000
     await store.put("large", memoryview(data))
     assert bytes(await store.get("large")) == data, f"{len(data)} bytes did not come back as they were put"
 
 
-async def a_get_takes_nothing_away(store: Store) -> None:
-    """A second backward gets the same."""
+async def get_removes_nothing(store: Store) -> None:
+    """A second backward gets the same bytes."""
     await store.put("twice", memoryview(b"abc"))
     first, second = bytes(await store.get("twice")), bytes(await store.get("twice"))
     assert (first, second) == (b"abc", b"abc"), f"two calls of get() returned {first!r} and {second!r}"
 
 
-async def what_is_put_is_a_copy(store: Store) -> None:
-    """The memory is used for something else after the end of put()."""
+async def put_copies_its_data(store: Store) -> None:
+    """The caller reuses the memory after `put` has ended."""
     memory = bytearray(b"before")
     await store.put("copy", memoryview(memory))
     memory[:] = b"after!"
@@ -52,28 +52,28 @@ async def what_is_put_is_a_copy(store: Store) -> None:
     assert got == b"before", f"get() returned {got!r}: put() must copy what it is given"
 
 
-async def what_comes_back_is_a_copy(store: Store) -> None:
-    """The caller owns it, and may write into it."""
+async def get_returns_a_copy(store: Store) -> None:
+    """The caller owns the result, and may write into it."""
     await store.put("owned", memoryview(b"before"))
     got = memoryview(await store.get("owned")).cast("B")
     if not got.readonly:
         got[:] = b"after!"
     again = bytes(await store.get("owned"))
-    assert again == b"before", f"what get() returned was written into, and get() then returned {again!r}"
+    assert again == b"before", f"get() returned {again!r} after an earlier result was written into: return a copy"
 
 
-async def keys_are_apart(store: Store) -> None:
-    """Each has its own bytes, and is deleted alone."""
+async def keys_are_independent(store: Store) -> None:
+    """Each key has its own bytes, and is deleted alone."""
     for key in ("k", "k-1", "k-10", "K2"):
         await store.put(key, memoryview(key.encode()))
     await store.delete("k-1")
     for key in ("k", "k-10", "K2"):
         got = bytes(await store.get(key))
-        assert got == key.encode(), f"under {key!r} came {got!r}"
+        assert got == key.encode(), f"get({key!r}) returned {got!r}, but {key.encode()!r} was put"
 
 
-async def what_was_deleted_is_gone(store: Store) -> None:
-    """An error, and no other bytes."""
+async def get_after_delete_raises(store: Store) -> None:
+    """`get` raises, rather than return other bytes."""
     await store.put("gone", memoryview(b"abc"))
     await store.delete("gone")
     try:
@@ -83,8 +83,8 @@ async def what_was_deleted_is_gone(store: Store) -> None:
     raise AssertionError(f"get() returned {got!r} after delete(): raise KeyError or an OSError")
 
 
-async def what_was_never_put_is_not_there(store: Store) -> None:
-    """The same error."""
+async def get_without_put_raises(store: Store) -> None:
+    """`get` of an unknown key raises the same error."""
     try:
         got = bytes(await store.get("never"))
     except (LookupError, OSError):
@@ -92,8 +92,8 @@ async def what_was_never_put_is_not_there(store: Store) -> None:
     raise AssertionError(f"get() returned {got!r} for a key that was never put: raise KeyError or an OSError")
 
 
-async def a_delete_of_nothing_is_no_error(store: Store) -> None:
-    """Also twice."""
+async def delete_without_put_does_nothing(store: Store) -> None:
+    """`delete` of an unknown or deleted key is no error."""
     await store.delete("never")
     await store.put("once", memoryview(b"abc"))
     await store.delete("once")
@@ -101,12 +101,12 @@ async def a_delete_of_nothing_is_no_error(store: Store) -> None:
 
 
 async def calls_may_overlap(store: Store) -> None:
-    """Puts of several keys, then gets of all, each twice, then deletes."""
+    """Several puts overlap, then two gets of each key, then deletes."""
     keys = [f"overlap-{number}" for number in range(16)]
     data = {key: key.encode() * 5_000 for key in keys}
 
     async def check(key: str) -> None:
-        assert bytes(await store.get(key)) == data[key], f"under {key!r} came other bytes while calls overlapped"
+        assert bytes(await store.get(key)) == data[key], f"get({key!r}) returned other bytes while calls overlapped"
 
     for coroutines in (
         [store.put(key, memoryview(data[key])) for key in keys],
@@ -116,30 +116,30 @@ async def calls_may_overlap(store: Store) -> None:
         await LoopBackground().together(coroutines, ["a call of a store"] * len(coroutines))
 
 
-#: Each takes a new store, and raises AssertionError where the store breaks it.
+#: Each is called with a new store, and raises AssertionError if the store breaks the rule.
 STORE_LAWS: tuple[Callable[[Store], Coroutine[Any, Any, None]], ...] = (
-    what_was_put_comes_back,
-    nothing_at_all_can_be_put,
-    much_can_be_put,
-    a_get_takes_nothing_away,
-    what_is_put_is_a_copy,
-    what_comes_back_is_a_copy,
-    keys_are_apart,
-    what_was_deleted_is_gone,
-    what_was_never_put_is_not_there,
-    a_delete_of_nothing_is_no_error,
+    get_returns_what_was_put,
+    empty_data_can_be_put,
+    large_data_can_be_put,
+    get_removes_nothing,
+    put_copies_its_data,
+    get_returns_a_copy,
+    keys_are_independent,
+    get_after_delete_raises,
+    get_without_put_raises,
+    delete_without_put_does_nothing,
     calls_may_overlap,
 )
 
 
 async def check_store(make_store: Callable[[], Store]) -> None:
-    """Raise where a store does not keep to what `ag.graph.Store` says; each law is tried on a new one.
+    """Raise if a store breaks a rule of `ag.graph.Store`; each rule is checked on a new store.
 
     Args:
-        make_store: returns a new store; what it has been given is left there, or deleted.
+        make_store: returns a new store. Some of the data that is put there is not deleted.
 
     Raises:
-        AssertionError: a law is broken; it says which, and how.
+        AssertionError: a rule is broken; the message says which, and how.
 
     Example:
         >>> import asyncgrad as ag
@@ -149,5 +149,5 @@ async def check_store(make_store: Callable[[], Store]) -> None:
         try:
             await law(make_store())
         except AssertionError as error:
-            error.add_note(f"in the law that {law.__name__.replace('_', ' ')}")
+            error.add_note(f"broken rule: {law.__name__.replace('_', ' ')}")
             raise

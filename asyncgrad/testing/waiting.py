@@ -1,4 +1,4 @@
-"""What waiting tasks wait for, told in a line each."""
+"""Reports what suspended tasks wait for, one line per task."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def describe_waiting(tasks: Iterable[Any], label: Callable[[Any], str]) -> str:
     """Return a line for each task: its name, the line of code in which it waits, and for what.
 
     Args:
-        tasks: suspended tasks, asyncio's or such as speak its protocol.
-        label: how a task is called.
+        tasks: suspended tasks of asyncio, or objects with the same protocol.
+        label: returns the name of a task.
     """
     return "".join(f"\n  {_describe(task, label)}" for task in tasks)
 
@@ -34,7 +34,7 @@ def _describe(task: Any, label: Callable[[Any], str]) -> str:
         parts.append(f"at {own.f_code.co_filename}:{own.f_lineno}" + (f", `{line}`" if line else ""))
     if frames and _is_asyncio(frames[-1]):
         parts.append(f"in asyncio's {frames[-1].f_code.co_qualname}")
-    # Task and EagerTask call it by different names.
+    # Task and EagerTask use different names for it.
     waiter = getattr(task, "_fut_waiter", None) or getattr(task, "_waiter", None)
     if others := [label(other) for other in _tasks_behind(waiter)]:
         parts.append("for " + ", ".join(others))
@@ -46,7 +46,7 @@ def _describe(task: Any, label: Callable[[Any], str]) -> str:
 
 
 def _suspended_frames(awaited: Any) -> Iterator[FrameType]:
-    """The frames of a suspended coroutine and of what it awaits, outermost first."""
+    """Yield the frames of a suspended coroutine and of what it awaits, outermost first."""
     while awaited is not None:
         for kind in ("cr", "gi", "ag"):
             frame = getattr(awaited, f"{kind}_frame", None)
@@ -63,6 +63,6 @@ def _is_asyncio(frame: FrameType) -> bool:
 
 
 def _tasks_behind(waiter: Any) -> list[Any]:
-    """The pending tasks that a future stands for: itself, or those that `gather` put together."""
+    """Return the pending tasks that a future stands for: itself, or the children of a `gather`."""
     candidates = [waiter, *getattr(waiter, "_children", ())]
     return [each for each in candidates if hasattr(each, "get_coro") and not each.done()]

@@ -1,4 +1,4 @@
-"""WorkerJob: a function for a worker thread, run inside the loop instead."""
+"""WorkerJob: a function that was given to a worker thread, and is run inside the loop instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["WorkerJob"]
 
 @final
 class WorkerJob:
-    """A function, its arguments, and the future that waits for what it returns."""
+    """A function, its arguments, and the future of its result."""
 
     __slots__ = ("_error", "_result", "args", "func", "future", "last_call")
 
@@ -19,23 +19,23 @@ class WorkerJob:
         self.func = func
         self.args = args
         self.future = future
-        #: When its last call_soon_threadsafe arrives, which its result may not overtake.
+        #: When its last call_soon_threadsafe arrives; its result must not arrive earlier.
         self.last_call = (0, 0.0)
         self._result: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Run the function and keep its result or error."""
+        """Run the function, and store its result or error."""
         try:
             self._result = self.func(*self.args)
         except KeyboardInterrupt:
-            # Ctrl-C is for the main thread, in which this runs although it should not.
+            # Ctrl-C is meant for the main thread, and unlike a real worker this runs there.
             raise
         except BaseException as error:
             self._error = error
 
     def deliver(self) -> None:
-        """Resolve the future, unless it was cancelled meanwhile."""
+        """Resolve the future, unless it has been cancelled."""
         error, self._error = self._error, None
         if self.future.done():
             return

@@ -1,4 +1,4 @@
-"""What a request's body may hold. Whatever is wrong with it is said to whoever posted it, and where."""
+"""Checks of request bodies; an error tells the client what is wrong, and where."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, final
 
 import numpy as np
 
-#: Numbers beyond this are refused: squares of them, and sums of these, stay far from infinity.
+#: The largest magnitude of a number, so that sums of squares stay far from infinity.
 LARGEST = 1e6
 
 
 @final
 class Refusal(Exception):
-    """A request is answered by an HTTP status of 4xx or 5xx and this text."""
+    """Raised to answer a request with an HTTP status of 4xx or 5xx and a text."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -25,7 +25,7 @@ class Refusal(Exception):
 @final
 @dataclass(frozen=True)
 class Limits:
-    """How much may be asked for: bytes of a body, time steps, seconds of learning, and connections at once."""
+    """Limits of the service: bytes of a body, time steps, seconds of learning, and concurrent connections."""
 
     body: int = 128 * 1024
     steps: int = 1024
@@ -34,10 +34,10 @@ class Limits:
 
 
 def document(body: bytes, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the JSON object in a body, which has the required fields, and none but these and the optional ones.
+    """Return the JSON object in a body, which has all required fields, maybe optional ones, and no others.
 
     Raises:
-        Refusal: 400 where it is no JSON, 422 where it is other JSON.
+        Refusal: 400 if the body is not JSON, 422 if it is other JSON.
     """
     try:
         found = json.loads(body)
@@ -60,7 +60,7 @@ def matrix(name: str, rows: Any, width: int, most: int) -> np.ndarray:
     """Return rows of `width` finite numbers each as an array of shape (steps, width).
 
     Raises:
-        Refusal: 422, and which row or number it is.
+        Refusal: 422; the text names the row or the number.
     """
     if not isinstance(rows, list) or not rows:
         what = "an empty array" if rows == [] else _kind(rows)
@@ -74,16 +74,16 @@ def matrix(name: str, rows: Any, width: int, most: int) -> np.ndarray:
         for place, number in enumerate(row):
             if type(number) not in (int, float):  # True is an int too
                 raise Refusal(422, f"{name}[{index}][{place}] must be a number, and is {_kind(number)}")
-            if not -LARGEST <= number <= LARGEST:  # and NaN is not
+            if not -LARGEST <= number <= LARGEST:  # true for NaN as well
                 raise Refusal(422, f"{name}[{index}][{place}] must lie within ±{LARGEST:g}, and is {_short(number)}")
     return np.array(rows, np.float64)
 
 
 def seconds(found: dict[str, Any], most: float) -> float:
-    """Return the timeout that a request asks for, or the longest there is where it asks for none.
+    """Return the timeout that a request asks for, or `most` if it has none.
 
     Raises:
-        Refusal: 422, it is no number above 0 and at most `most`.
+        Refusal: 422 if it is not a number above 0 and at most `most`.
     """
     asked = found.get("timeout", most)
     if type(asked) not in (int, float) or not 0 < asked <= most:
@@ -93,14 +93,14 @@ def seconds(found: dict[str, Any], most: float) -> float:
 
 
 def _short(number: float) -> str:
-    """Return a number for a message; an integer may have thousands of digits."""
+    """Return a number as short text; an integer may have thousands of digits."""
     if isinstance(number, int):
         return str(number) if abs(number) < 10**15 else f"an integer of {number.bit_length()} bits"
     return str(number) if math.isfinite(number) else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(number)]
 
 
 def _kind(value: Any) -> str:
-    """Return what a JSON value is, in JSON's words."""
+    """Return the kind of a JSON value, in JSON's terms."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     for kind, name in ((str, "a string"), (list, "an array"), (dict, "an object")):

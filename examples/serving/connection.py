@@ -1,7 +1,7 @@
-"""A connection of a client: how long it may take to say what it wants, and how many there may be.
+"""Client connections, with a timeout for the headers and a limit on their number.
 
-uvicorn waits for headers as long as a client likes, and for any number of clients: a few hundred that send a byte a
-minute would use up the descriptors of the process.
+uvicorn waits for headers without a timeout, and accepts any number of clients: a few hundred that send one byte a
+minute would use up the file descriptors of the process.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from examples.serving.checking import Limits
 
-#: Descriptors that are left for the listener, the loop, the files of the model, and what Python opens by itself.
+#: File descriptors reserved for the listener, the loop, the files of the model, and Python itself.
 RESERVED = 32
 
 
 def connections(limits: Limits) -> Callable[..., asyncio.Protocol]:
-    """Return what makes connections within these limits: uvicorn's option `http`.
+    """Return a factory of connections within these limits, for uvicorn's option `http`.
 
-    As many again as are served are told to come later; more are hung up on. So descriptors never run out.
+    Beyond `limits.connections`, as many clients again are answered with 503; further ones are disconnected. So file
+    descriptors never run out.
     """
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = limits.connections
@@ -37,11 +38,11 @@ def connections(limits: Limits) -> Callable[..., asyncio.Protocol]:
 
 @final
 class Connection(H11Protocol):  # type: ignore[misc]  # mypy does not look into uvicorn
-    """One connection; its headers are timed out as the body is, by an answer of 408.
+    """One connection. If headers do not arrive in time, it answers 408.
 
     Args:
         most: how many connections are served at the same time.
-        seconds: from the first byte of a request, or from the connection's beginning, to the end of its headers.
+        seconds: the time limit for the headers, from when the connection is ready for a request.
     """
 
     def __init__(self, most: int, seconds: float, *arguments: Any, **options: Any) -> None:
@@ -67,7 +68,7 @@ class Connection(H11Protocol):  # type: ignore[misc]  # mypy does not look into 
         self._forget()
 
     def _watch(self) -> None:
-        """Have the time run while headers are waited for, and only then."""
+        """Run the timer while headers are expected, and only then."""
         if self.conn.their_state is not h11.IDLE:
             self._forget()
         elif self._timer is None:
@@ -82,7 +83,7 @@ class Connection(H11Protocol):  # type: ignore[misc]  # mypy does not look into 
         self._timer = None
         if self.transport.is_closing():
             return
-        # Who has said nothing at all is not answered.
+        # A client that has sent nothing at all gets no answer.
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             body = json.dumps({"error": f"the headers did not arrive within {self._seconds:g} s"}).encode()
             head = f"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"

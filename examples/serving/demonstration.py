@@ -1,4 +1,4 @@
-"""A demonstration: a server in a process of its own, clients that put it to work, and what they saw."""
+"""A demonstration: starts a server in a child process, sends requests to it, and prints measurements."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import numpy as np
 
 from examples.serving.network import Sequence
 
-#: Time steps of what is asked for, of what is learned again and again, and of what a timeout is to cut short.
+#: The time steps of a prediction, of a sequence to learn, and of the sequence whose learning a timeout cancels.
 ASKED, POSTED, LONG = 20, 500, 1000
 LEARNERS = 2
-#: Seconds; where that is enough to learn it, half of that is tried, and so on.
+#: The first timeout to try, in seconds; it is halved until it is too short to learn the sequence.
 TIMEOUT = 0.04
 
 
 class Load(NamedTuple):
-    """What the clients saw: the seconds that each prediction took, and the answers to what was posted to learn from."""
+    """The measurements of the clients: the seconds of each prediction, the answers to sequences, and the total time."""
 
     latencies: list[float]
     answers: list[dict[str, Any]]
@@ -36,7 +36,7 @@ class Load(NamedTuple):
 
 @final
 class Server:
-    """A server under way: its process, the line it printed when it was ready, and a client of it."""
+    """A running server: its process, the line that it printed when it was ready, and a client for it."""
 
     def __init__(self, process: Process, ready: str, client: httpx.AsyncClient) -> None:
         self.process, self.ready, self.client = process, ready, client
@@ -56,7 +56,7 @@ class Server:
 
 @asynccontextmanager
 async def server(script: Path, directory: Path, *options: str) -> AsyncIterator[Server]:
-    """Start a server on a free port; kill it at the end if it still runs."""
+    """Start a server on a free port; kill it at the end of the block if it still runs."""
     command = [sys.executable, str(script), "--port", "0", "--directory", str(directory), *options]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     try:
@@ -74,7 +74,7 @@ async def server(script: Path, directory: Path, *options: str) -> AsyncIterator[
 
 
 def sequence(rng: np.random.Generator, steps: int) -> Sequence:
-    """Return a load and a drive, and how far they have bent a slow spring: something to learn."""
+    """Return a sequence to learn: inputs load and drive, and as target a position that follows their product slowly."""
     inputs = np.cumsum(rng.standard_normal((steps, 2)), axis=0)
     inputs = np.sin(inputs / 4)
     targets, position = np.empty((steps, 1)), 0.0
@@ -85,12 +85,12 @@ def sequence(rng: np.random.Generator, steps: int) -> Sequence:
 
 
 def body(**fields: Any) -> bytes:
-    """Return a request's body; arrays become lists."""
+    """Return the fields as a JSON body; arrays become lists."""
     return json.dumps({name: np.asarray(value).tolist() for name, value in fields.items()}).encode()
 
 
 async def put_to_work(on: Server, seconds: float, learners: int, seed: int) -> Load:
-    """Ask for one prediction after the other, while so many clients post sequences to learn from."""
+    """Request one prediction after another, while `learners` clients post sequences to learn."""
     rng = np.random.default_rng(seed)
     bodies = [body(**sequence(rng, POSTED)._asdict()) for _ in range(16)]
     question = body(inputs=sequence(rng, ASKED).inputs)
@@ -116,12 +116,12 @@ async def put_to_work(on: Server, seconds: float, learners: int, seed: int) -> L
 
 
 async def demonstrate(script: Path, seconds: float) -> int:
-    """Start a server, put it to work, cut a learning short, kill it and start it again; print what was seen."""
+    """Start a server, measure it, time out while it learns, kill it and start it again; print the measurements."""
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         async with server(script, directory) as first:
             print(first.ready)
-            await put_to_work(first, min(seconds, 0.2), 0, 0)  # the first requests are slower than all others
+            await put_to_work(first, min(seconds, 0.2), 0, 0)  # a warm-up: the first requests are the slowest
             _report("idle", await put_to_work(first, seconds, 0, 0))
             load = await put_to_work(first, seconds, LEARNERS, 1)
             late = (await first.metrics())["loop_lateness_ms"]
@@ -144,7 +144,7 @@ _QUESTION = body(inputs=sequence(np.random.default_rng(2), ASKED).inputs)
 
 
 async def _cut_short(on: Server) -> None:
-    """Have a timeout cancel a backward, and compare what the model answers before and after."""
+    """Let a timeout cancel a backward, and compare the predictions before and after."""
     long, timeout = sequence(np.random.default_rng(3), LONG), TIMEOUT
     while True:
         before = (await on.ask("/predict", _QUESTION)).json()
@@ -157,7 +157,7 @@ async def _cut_short(on: Server) -> None:
 
 
 async def _killed(on: Server) -> tuple[dict[str, Any], int]:
-    """Kill the server while it learns; return a prediction made before, and how many it had acknowledged at the end."""
+    """Kill the server while it learns; return an earlier prediction, and how many sequences it had acknowledged."""
     posted = body(**sequence(np.random.default_rng(4), POSTED)._asdict())
     acknowledged: int = (await on.ask("/learn", posted)).json()["learned"]
     before: dict[str, Any] = (await on.ask("/predict", _QUESTION)).json()

@@ -1,11 +1,10 @@
-"""A directory that survives a crash: what was learned since the last snapshot, line by line, and that snapshot.
+"""A crash-safe directory for a model: a snapshot, and a journal of the sequences learned since.
 
-`journal` has one line for each sequence learned, in the order of learning: a checksum, and JSON. A line is on the disk
-before anybody is told that its sequence was learned. A crash can tear the last line only, and nobody was told of that:
-it is cut off. A whole line with another checksum may be one that somebody was told of: it is refused.
-`snapshot.npz` has the whole model after some number of sequences. It is replaced as a whole, then the journal begins
-anew; after a crash in between, lines that the snapshot contains are passed over. `lock` is held by the process that
-writes.
+`journal` has one line for each learned sequence, in order: a checksum, and JSON. A line is on the disk before its
+sequence is acknowledged. A crash can leave only the last line incomplete; that sequence was not acknowledged, and the
+line is cut off. A complete line with a wrong checksum may have been acknowledged; it is an error.
+`snapshot.npz` has the whole model after some number of sequences. It is replaced atomically, then the journal is
+emptied; after a crash in between, lines that the snapshot contains are skipped. `lock` is held by the writing process.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from examples.serving.network import Sequence
 
 
 class DirectoryError(Exception):
-    """A directory cannot be used as it is; the message says why, and what to do."""
+    """A directory cannot be used; the message says why, and what to do."""
 
 
 class JournalError(Exception):
-    """A sequence could not be written to the journal; the journal is as it was, or takes no more."""
+    """A sequence could not be written; the journal is unchanged, or accepts no further lines."""
 
 
 @final
@@ -40,7 +39,7 @@ class Directory:
     """The files of one model, held by one process at a time. All methods block: call them in a thread.
 
     Raises:
-        DirectoryError: another process holds the directory, or it cannot be made or written to.
+        DirectoryError: another process holds the directory, or it cannot be created or written to.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,10 +48,10 @@ class Directory:
         self.torn = 0
         self._size = 0
         self._broken: OSError | None = None
-        #: What is open: the lock and the journal.
+        #: The open files: the lock and the journal.
         self._files = ExitStack()
         self._is_held = False
-        #: The directories that are made now, the innermost first.
+        #: The directories that are created here, the innermost first.
         self._made: list[Path] = []
         try:
             self._made = [each for each in (path, *path.parents) if not each.exists()]
@@ -60,7 +59,7 @@ class Directory:
             lock = self._files.enter_context((path / "lock").open("ab"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(lock.fileno()), (path / "lock").stat()):
-                raise BlockingIOError("whoever held it has removed it, and another one may be there")
+                raise BlockingIOError("the process that held the lock has removed it, and there may be a new one")
             self._is_held = True
             self._journal = os.open(path / "journal", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             self._files.callback(os.close, self._journal)
@@ -68,23 +67,23 @@ class Directory:
             self.close()
             raise DirectoryError(f"{path} is in use by another process: give each its own --directory") from error
         except OSError as error:
-            self._take_back_all()
+            self._remove_new()
             raise DirectoryError(f"{path} cannot be written to: {error}") from error
 
     @property
     def broken(self) -> OSError | None:
-        """What ended the journal: after a failure that leaves unknown what is on the disk, nothing more is written."""
+        """The error after which the journal is no longer written, since the content of the disk is unknown; or None."""
         return self._broken
 
     def close(self) -> None:
-        """Let another process have the directory; a second call does nothing."""
+        """Release the directory for other processes; a second call does nothing."""
         self._files.close()
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Return the arrays of the last snapshot by name; None where the directory is new.
+        """Return the arrays of the last snapshot by name; None if the directory is new.
 
         Raises:
-            DirectoryError: the snapshot cannot be read, or is missing beside a journal.
+            DirectoryError: the snapshot cannot be read, or there is a journal without a snapshot.
         """
         path = self.path / "snapshot.npz"
         try:
@@ -101,18 +100,18 @@ class Directory:
         """Save the first snapshot.
 
         Raises:
-            DirectoryError: it could not be written; nothing is left of the directory, if it was made for that.
+            DirectoryError: it could not be written; a directory that was created for it is removed.
         """
         try:
             self.save_snapshot(state)
         except OSError as error:
-            self._take_back_all()
+            self._remove_new()
             raise DirectoryError(f"{self.path} cannot be written to: {error}") from error
 
-    def _take_back_all(self) -> None:
-        """Remove what was made for a model that was never saved: empty files, and directories that were not there."""
+    def _remove_new(self) -> None:
+        """Remove what was created for a model that was never saved: empty files and new directories."""
         with suppress(OSError):
-            # Without the lock, the files are another one's.
+            # Without the lock, the files belong to another process.
             if self._is_held and not (self.path / "snapshot.npz").exists():
                 if (self.path / "journal").exists() and not (self.path / "journal").stat().st_size:
                     (self.path / "journal").unlink()
@@ -123,10 +122,10 @@ class Directory:
         self.close()
 
     def save_snapshot(self, state: dict[str, Any]) -> None:
-        """Replace the snapshot, then empty the journal, whose lines it contains.
+        """Replace the snapshot, then empty the journal, whose lines the new snapshot contains.
 
         Raises:
-            OSError: it could not be written; the old snapshot, or the journal, is as it was.
+            OSError: it could not be written; the directory still holds the same model.
         """
         beside = self.path / "snapshot.npz.new"
         try:
@@ -136,13 +135,13 @@ class Directory:
                 os.fsync(file.fileno())
             beside.replace(self.path / "snapshot.npz")
         except OSError:
-            # The journal needs the room.
+            # The journal may need the space on the disk.
             with suppress(OSError):
                 beside.unlink()
             raise
         folder = os.open(self.path, os.O_RDONLY)
         try:
-            # The new name, and on the first time the journal's too, are on the disk only when the folder is.
+            # The new name is on the disk only when the folder is; so is the name of a new journal.
             os.fsync(folder)
         finally:
             os.close(folder)
@@ -150,10 +149,10 @@ class Directory:
         self.records, self._size = 0, 0
 
     def append(self, learned: int, sequence: Sequence) -> None:
-        """Write a line that says: this was learned, as the one of this number; return when it is on the disk.
+        """Write the line of a sequence, the `learned`-th one; return when it is on the disk.
 
         Raises:
-            JournalError: it could not be written. The next one may be, unless `broken` says otherwise.
+            JournalError: it could not be written. Unless `broken` is set, a later one may be.
         """
         if self._broken is not None:
             raise JournalError(f"the journal takes no more since it failed: {self._broken}")
@@ -162,22 +161,22 @@ class Directory:
             _write(self._journal, line)
             os.fsync(self._journal)
         except OSError as error:
-            self._take_back(error)
+            self._roll_back(error)
             raise JournalError(f"the journal could not be written: {error}") from error
         self.records += 1
         self._size += len(line)
 
-    def _take_back(self, error: OSError) -> None:
-        """Cut off what may have been written of a line that was not to be."""
+    def _roll_back(self, error: OSError) -> None:
+        """Cut off a line that could not be written completely."""
         try:
             os.ftruncate(self._journal, self._size)
             os.fsync(self._journal)
         except OSError:
-            # Unknown is what a restart would find. To write after that could make a torn line one in the middle.
+            # The content of the disk is unknown. A further line could follow an incomplete one.
             self._broken = error
 
     def replay(self, learned: int) -> Iterator[Sequence]:
-        """Yield what was learned after the first `learned` sequences, in order; cut off a torn last line.
+        """Yield the sequences after the first `learned` ones, in order; cut off an incomplete last line.
 
         Raises:
             DirectoryError: a line is damaged, or some are missing.
@@ -213,7 +212,7 @@ class Directory:
         what = f"line {number} of {path} is damaged"
         if not is_last:
             return DirectoryError(f"{what}, and not the last: restore it from a copy")
-        # It has its end, or would have it but for one bit: a crash seldom does that, and a failing disk does.
+        # Its end is there or differs in one bit: a crash rarely causes that, but a failing disk does.
         return DirectoryError(
             f"{what}, and somebody may have been told that it was learned: restore it from a copy, "
             f"or give it up by truncate -s {self._size} {shlex.quote(str(path))}"
@@ -221,14 +220,14 @@ class Directory:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """Write all of it: one call may take a part only."""
+    """Write all of the data: one call of os.write may write only a part."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def _line(learned: int, sequence: Sequence) -> bytes:
-    """Return the line for one sequence; numbers as base64 of 64 bits each, little-endian, inputs before targets."""
+    """Return the line of a sequence; its numbers are base64 of little-endian float64, inputs before targets."""
     numbers = b"".join(part.astype("<f8").tobytes() for part in sequence)
     shapes = [part.shape for part in sequence]
     text = json.dumps({"learned": learned, "shapes": shapes, "data": base64.b64encode(numbers).decode()}).encode()
@@ -236,18 +235,18 @@ def _line(learned: int, sequence: Sequence) -> bytes:
 
 
 def _text(line: bytes) -> bytes | None:
-    """Return what stands behind the checksum of a line without its end; None if that is another one."""
+    """Return the text after the checksum of a line (without its newline), or None if the checksum is wrong."""
     checksum, _, text = line.partition(b" ")
     return text if checksum == b"%08x" % zlib.crc32(text) else None
 
 
 def _is_torn(line: bytes) -> bool:
-    """Tell whether a line has not been written to its end; it has where all is right but for its last character."""
+    """Return whether a line is incomplete. A line that is right except for its last character counts as complete."""
     return not line.endswith(b"\n") and _text(line[:-1]) is None
 
 
 def _record(line: bytes) -> tuple[int, Sequence] | None:
-    """Return what a line says; None if it is damaged."""
+    """Return the number and the sequence of a line, or None if it is damaged."""
     text = _text(line.removesuffix(b"\n"))
     if text is None:
         return None

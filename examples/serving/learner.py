@@ -1,4 +1,4 @@
-"""One model that learns one sequence at a time, in the order in which they came, while it is asked for predictions."""
+"""Learner: a model that learns one sequence at a time, in the order of arrival, and answers predictions meanwhile."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ log = logging.getLogger(__name__)
 
 
 class Learned(NamedTuple):
-    """What came of a sequence: its loss before the step, and how many sequences the model has learned with it."""
+    """The result for a sequence: its loss before the step, and how many sequences the model has then learned."""
 
     loss: float
     learned: int
 
 
 class Predicted(NamedTuple):
-    """Outputs of shape (steps, outputs), and how many sequences the model that made them had learned."""
+    """Outputs of shape (steps, outputs), and how many sequences the model had learned."""
 
     outputs: np.ndarray
     learned: int
 
 
 class BusyError(Exception):
-    """As many learners wait already as may."""
+    """Too many sequences are waiting to be learned."""
 
 
 @final
 class Learner:
-    """Holds the model in a directory: what `learn` has returned is there after any crash.
+    """Keeps a model in a directory: a sequence for which `learn` has returned survives any crash.
 
     Args:
         directory: held by this learner until `close`.
-        settings: of a new model; those of one that is in the directory must be the same.
-        most_waiting: how many sequences may be learned or wait for their turn.
-        snapshot_every: lines of the journal after which a snapshot takes their place.
+        settings: of a new model; an existing model must have the same ones.
+        most_waiting: how many sequences may wait for their turn, the running one included.
+        snapshot_every: after this many lines, a snapshot replaces the journal.
 
     Raises:
-        DirectoryError: the directory holds something else than a model of these settings, or has no room for one.
+        DirectoryError: the directory holds something other than a model with these settings, or has no room for one.
     """
 
     def __init__(self, directory: Directory, settings: Settings, *, most_waiting: int, snapshot_every: int) -> None:
@@ -59,7 +59,7 @@ class Learner:
             directory.begin(self.network.state())
         self.most_waiting, self.snapshot_every = most_waiting, snapshot_every
         self.waiting = self.replayed = 0
-        #: What the sequence whose turn it is goes through: "forward", "backward" or "journal"; None while idle.
+        #: The stage of the running sequence: "forward", "backward" or "journal"; None while idle.
         self.stage: str | None = None
         self.counts: Counter[str] = Counter()
         self._turn = asyncio.Lock()
@@ -67,11 +67,11 @@ class Learner:
 
     @property
     def learned(self) -> int:
-        """How many sequences the model has learned since it was made."""
+        """How many sequences the model has learned since it was created."""
         return self.network.published.learned
 
     async def replay(self) -> None:
-        """Learn again, in the same order, what was learned after the last snapshot.
+        """Learn the sequences after the last snapshot again, in the same order.
 
         Raises:
             DirectoryError: the journal is damaged.
@@ -83,7 +83,7 @@ class Learner:
         self.stage = None
 
     async def predict(self, inputs: np.ndarray) -> Predicted:
-        """Return what the model answers, from the weights of one moment even where a step is made meanwhile."""
+        """Return the outputs of the model, from one set of weights even if a step is made meanwhile."""
         learned, weights = self.network.published
         outputs = np.concatenate(await run(weights, inputs))
         self.counts["predicted"] += 1
@@ -92,13 +92,13 @@ class Learner:
     async def learn(self, sequence: Sequence, seconds: float) -> Learned:
         """Learn from a sequence: wait for its turn, differentiate, write it to the journal, step.
 
-        Until it is being written, a timeout or a cancellation leaves the model and the journal as they were. From then
-        on it is learned whatever happens: a cancellation is raised after the step.
+        Before the write, a timeout or a cancellation leaves the model and the journal unchanged. From the write on, the
+        sequence is learned in any case, and a cancellation is raised after the step.
 
         Raises:
-            TimeoutError: the gradient was not there after so many seconds.
-            BusyError: too many wait already.
-            JournalError: it could not be written; the model is as it was.
+            TimeoutError: the gradient was not computed within `seconds`.
+            BusyError: too many sequences are waiting.
+            JournalError: the journal could not be written; the model is unchanged.
         """
         if self.waiting >= self.most_waiting:
             self.counts["turned_away"] += 1
@@ -110,12 +110,12 @@ class Learner:
                 try:
                     loss = await self._differentiate(sequence)
                     if time.perf_counter() - began >= seconds:
-                        raise TimeoutError  # a backward so short that it has not let the loop see the time
+                        raise TimeoutError  # a short backward does not yield, so the timeout could not fire
                     limit.reschedule(None)
                     committing = True
                     learned = await _to_its_end(self._commit(sequence))
                 finally:
-                    # There are some if it ended between the backward and the step.
+                    # There are gradients if this ended between the backward and the step.
                     self.network.forget()
                     self.stage = None
         except TimeoutError:
@@ -134,7 +134,7 @@ class Learner:
             work()
 
     async def _differentiate(self, sequence: Sequence) -> float:
-        """Give each weight its gradient on the sequence, and return the loss; if it ends early, there is none."""
+        """Compute the gradient of each weight, and return the loss; if this fails, no weight has a gradient."""
         try:
             self.stage = "forward"
             loss = await self.network.loss(sequence)
@@ -165,7 +165,7 @@ class Learner:
             await self._save()
 
     async def _save(self) -> None:
-        """Save a snapshot; a failure is logged, and the next sequence learned tries again."""
+        """Save a snapshot; log a failure, after which the next sequence tries again."""
         try:
             await asyncio.to_thread(self.directory.save_snapshot, self.network.state())
             self.counts["snapshots"] += 1
@@ -174,10 +174,10 @@ class Learner:
             log.error("no snapshot could be saved, and the journal goes on: %s", error)
 
     async def close(self) -> None:
-        """Wait for what is being written, save a snapshot of what the journal has, and give the directory back."""
-        await self._turn.acquire()  # and never given back: nothing is learned after this
+        """Wait for a running sequence, save a snapshot if the journal has lines, and close the directory."""
+        await self._turn.acquire()  # never released: nothing is learned after this
         if self._snapshot is not None and not self._snapshot.done():
-            self._snapshot.cancel()  # it waits for its turn, and this one is later
+            self._snapshot.cancel()  # it is waiting for its turn, and the snapshot below replaces it
         if self.directory.records and self.directory.broken is None:
             await self._save()
         self.directory.close()
@@ -197,7 +197,7 @@ def _restored(directory: Directory, state: dict[str, Any], settings: Settings) -
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await work that no cancellation stops; one that arrives meanwhile is raised when it has ended."""
+    """Await work to its end, even if this task is cancelled; a cancellation is raised afterwards."""
     task = asyncio.create_task(work)
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
@@ -206,6 +206,6 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancellation = error
     if cancellation is not None:
-        task.exception()  # looked at, so that it is not reported as lost
+        task.exception()  # retrieved, so that asyncio does not log it
         raise cancellation
     return task.result()

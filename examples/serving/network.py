@@ -1,4 +1,4 @@
-"""A small recurrent network that learns from one sequence at a time: thousands of nodes, each of them short."""
+"""A small recurrent network that learns from one sequence at a time: its graph has thousands of cheap nodes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad import optim
 
-#: Time steps between two looks at the clock, and the seconds after which the event loop is due.
+#: The time steps between two looks at the clock, and the seconds after which a forward yields to the event loop.
 BLOCK, BUDGET = 32, 0.001
-#: Turns that the event loop then gets: a request takes one to be read, one to be understood, one to be answered.
+#: How many turns the loop then gets: one each to read, parse and answer a request.
 TURNS = 3
 
-#: A gradient that is longer is shortened to this: over many time steps one may explode.
+#: The largest norm of the gradient; a larger one is scaled down, since gradients can explode over many time steps.
 LONGEST_GRADIENT = 1.0
 
 
 @final
 @dataclass(frozen=True)
 class Settings:
-    """What a model is for as long as it lives: its sizes, its seed, and how fast it learns."""
+    """The fixed properties of a model: its sizes, its learning rate, and its seed."""
 
     inputs: int = 2
     outputs: int = 1
@@ -34,14 +34,14 @@ class Settings:
 
 
 class Sequence(NamedTuple):
-    """What is learned at once: `inputs` of shape (steps, inputs) and `targets` of shape (steps, outputs)."""
+    """One example to learn from: `inputs` of shape (steps, inputs) and `targets` of shape (steps, outputs)."""
 
     inputs: np.ndarray
     targets: np.ndarray
 
 
 class Weights(NamedTuple):
-    """All that a prediction depends on: Tensors while learning, plain arrays to predict."""
+    """All weights: Tensors for learning, plain arrays for predictions."""
 
     enter: Any  # (inputs, hidden)
     recur: Any  # (hidden, hidden)
@@ -51,16 +51,16 @@ class Weights(NamedTuple):
 
 
 class Published(NamedTuple):
-    """The weights after so many learned sequences. Its arrays are never written to, so whoever holds it may wait."""
+    """The weights after `learned` sequences. The arrays are never written into, so a reader may suspend."""
 
     learned: int
     weights: Weights
 
 
 async def run(weights: Weights, inputs: np.ndarray) -> list[Any]:
-    """Return the outputs for each block of time steps, of shape (BLOCK, outputs); recorded if weights are Tensors.
+    """Return the outputs of each block of time steps, of shape (BLOCK, outputs); recorded if the weights are Tensors.
 
-    Suspends whenever a millisecond is over, since a forward holds up the event loop as much as a backward does.
+    Suspends about every millisecond, since a forward blocks the event loop as much as a backward would.
     """
     hidden: Any = np.zeros(len(weights.bias))
     blocks = []
@@ -80,7 +80,7 @@ async def run(weights: Weights, inputs: np.ndarray) -> list[Any]:
 
 @final
 class Network:
-    """The weights and the optimizer that changes them: `loss`, then its backward, then `step`."""
+    """The weights and their optimizer. To learn: await `loss`, await its backward, call `step`."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -99,7 +99,7 @@ class Network:
         self.published = self._publish(0)
 
     async def loss(self, sequence: Sequence) -> ag.Tensor:
-        """Return the mean squared error on a sequence, recorded, so that its backward can be run."""
+        """Return the mean squared error on a sequence, recorded for a backward."""
         total: Any = 0.0
         for index, block in enumerate(await run(self.weights, sequence.inputs)):
             targets = sequence.targets[index * BLOCK : (index + 1) * BLOCK]
@@ -108,7 +108,7 @@ class Network:
         return loss
 
     def step(self) -> None:
-        """Descend along the gradients and publish the weights. Does not suspend, so nobody sees half a step."""
+        """Make an optimizer step and publish the weights. It does not suspend, so no prediction sees half a step."""
         gradients = [weight.grad.numpy() for weight in self.weights]
         length = np.sqrt(sum(float(np.sum(gradient**2)) for gradient in gradients))
         for weight, gradient in zip(self.weights, gradients, strict=True):
@@ -118,14 +118,14 @@ class Network:
         self.published = self._publish(self.published.learned + 1)
 
     def forget(self) -> None:
-        """Drop the gradients of a step that is not to be made."""
+        """Drop the gradients, for a step that is not made."""
         self.optimizer.zero_grad()
 
     def _publish(self, learned: int) -> Published:
         return Published(learned, Weights(*(weight.numpy().copy() for weight in self.weights)))
 
     def state(self) -> dict[str, Any]:
-        """Return copies of all that the next step depends on, by name, as `from_state` takes it."""
+        """Return copies of everything that the next step depends on, by name, for `from_state`."""
         state: dict[str, Any] = {f"settings.{name}": value for name, value in asdict(self.settings).items()}
         state["learned"] = self.published.learned
         state |= {f"weights.{name}": array for name, array in self.published.weights._asdict().items()}
@@ -135,10 +135,10 @@ class Network:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Network:
-        """Return the network that `state` was taken of.
+        """Return the network with a state that `state` has returned.
 
         Raises:
-            KeyError, ValueError: this is no such state.
+            KeyError, ValueError: it is not such a state.
         """
         network = cls(Settings(**{name: state[f"settings.{name}"].item() for name in asdict(Settings())}))
         for name, weight in network.weights._asdict().items():

@@ -1,15 +1,15 @@
-"""The learner as an HTTP service: a Starlette application with four routes, all of which speak JSON.
+"""The learner as an HTTP service: a Starlette application with four JSON routes.
 
     POST /predict   {"inputs": [[..], ..]}                                -> {"outputs": [[..], ..], "learned": 12}
     POST /learn     {"inputs": [[..], ..], "targets": [[..], ..]}         -> {"loss": 0.25, "learned": 13}
                     and, if wanted, "timeout": seconds
-    GET  /health    200 while it learns, 503 while it only predicts
-    GET  /metrics   counts, and how late the event loop is
+    GET  /health    200 if it can learn, 503 if it can only predict
+    GET  /metrics   counts, and the lateness of the event loop
 
-What is refused has the answer {"error": "..."}: 400 and 422 name what is wrong with the body, 413 one that is too
-long, 408 one that does not arrive, or headers that do not; 429 comes where too many wait to be learned, 504 where the
-timeout has passed, and 503 where the journal cannot be written, too many clients are connected, or the process has no
-descriptors left. After each of these the model is what it was.
+A refused request is answered with {"error": "..."}: 400 and 422 if the body is wrong, 413 if it is too long, 408 if
+the body or the headers do not arrive in time, 429 if too many sequences are waiting, 504 after the timeout, and 503 if
+the journal cannot be written, too many clients are connected, or the process has no file descriptors left. None of
+these changes the model.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from examples.serving.network import Sequence
 
 T = TypeVar("T")
 
-#: Seconds between two looks at how late the loop is, and how many of them count.
+#: The seconds between two measurements of the loop's lateness, and how many of the latest are kept.
 TICK, TICKS = 0.005, 1000
-#: Seconds between two garbage collections.
+#: The seconds between two garbage collections.
 COLLECT = 1.0
 
 
 def application(learner: Learner, limits: Limits, on_start: Callable[[], None] = lambda: None) -> Starlette:
-    """Return the application, for a learner that has replayed its journal; at its end it closes the learner."""
+    """Return the application for a learner that has replayed its journal; on shutdown it closes the learner."""
     service = Service(learner, limits)
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ def application(learner: Learner, limits: Limits, on_start: Callable[[], None] =
 
 @final
 class Service:
-    """Answers requests; each method below is a route."""
+    """The routes, and the background tasks of the service."""
 
     def __init__(self, learner: Learner, limits: Limits) -> None:
         self.learner, self.limits = learner, limits
@@ -144,20 +144,20 @@ class Service:
         return JSONResponse({"error": refusal.text}, refusal.status, refusal.headers)
 
     async def watch_loop(self) -> None:
-        """Ask for a tick, for ever, and note by how many seconds each one is late."""
+        """Sleep for TICK, again and again, and record by how many seconds each wake-up is late."""
         while True:
             asked = time.perf_counter()
             await asyncio.sleep(TICK)
             self.lateness.append(time.perf_counter() - asked - TICK)
 
     async def collect_garbage(self) -> None:
-        """Collect garbage between two sequences, for ever."""
+        """Collect garbage every COLLECT seconds, while no sequence is being learned."""
         while True:
             await asyncio.sleep(COLLECT)
             await self.learner.in_turn(gc.collect)
 
     async def _body(self, request: Request) -> bytes:
-        """Return a request's body; no more than the limit is ever kept, whatever the request says of its length."""
+        """Return the body of a request; read at most the limit, whatever its content-length says."""
         most = self.limits.body
         body = bytearray()
         try:
@@ -173,10 +173,11 @@ class Service:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Leave it to `collect_garbage` when to collect.
+    """Turn automatic garbage collection off inside this block: `collect_garbage` decides when to collect.
 
-    A collection looks at every object, and a backward under way has a hundred thousand: it would hold up the loop for
-    40 ms. Graphs are no cycles and go without it. What is there from the start stays, and is not looked at again.
+    A full collection visits every object. A running backward has a hundred thousand, so a collection would block the
+    loop for 40 ms. Graphs are not cycles, and are freed without it. Objects that exist now are frozen: collections do
+    not visit them.
     """
     gc.collect()
     gc.freeze()
@@ -189,7 +190,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 async def _while_client_waits(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Await work that is cancelled when the client hangs up: nobody would hear what came of it."""
+    """Await work; cancel it if the client disconnects, since nobody would get the result."""
     task = asyncio.create_task(work)
 
     async def hang_up() -> None:
@@ -214,7 +215,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
 
 
 async def _nobody_there(_: Request, error: Exception) -> Response:
-    return Response(status_code=499)  # what others log for it; it is sent to nobody
+    return Response(status_code=499)  # nginx's status for a closed connection; nobody receives it
 
 
 async def _system_error(_: Request, error: Exception) -> Response:

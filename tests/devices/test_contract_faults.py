@@ -185,15 +185,15 @@ FAULTS = {
     ChangesGradients: "the same bits on every device",
     LosesGradients: "the gradient is where its tensor is",
     HidesErrors: "must end its backward",
-    ReplacesErrors: "the error is the body's own, and not OSError",
+    ReplacesErrors: "must raise the body's own error, not OSError",
     LosesTheContext: "in the caller's context",
     LeavesBodiesBehind: "waits for its bodies to end",
-    KeepsNoOrder: "what lies deeper runs first",
-    LosesWork: "that has not ended after .* got lost",
-    ForgetsWhatWaitsWhenClosed: "a closed device .* has not ended after .* got lost",
-    CannotBeClosed: "a closed device .* has not ended after .* got lost",
+    KeepsNoOrder: "the deeper backward must run first",
+    LosesWork: "has not ended after .* was lost",
+    ForgetsWhatWaitsWhenClosed: "a closed device .* has not ended after .* was lost",
+    CannotBeClosed: "a closed device .* has not ended after .* was lost",
     IsClosedWithoutItsName: "the error names the device",
-    StaysClosed: "a device that is opened again works",
+    StaysClosed: "a device that is opened again must work",
 }
 
 

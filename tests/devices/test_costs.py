@@ -64,7 +64,7 @@ def test_a_mean_of_few_runs_is_not_yet_told():
 
 
 def test_no_more_than_a_bounded_number_of_kinds_is_remembered(monkeypatch):
-    monkeypatch.setattr("asyncgrad.devices._costs._KINDS", 3)
+    monkeypatch.setattr("asyncgrad.devices._costs._MAX_KINDS", 3)
     costs = Costs()
     for kind in range(5):
         costs.note(kind, 1.0, 3.0)

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import BlockingError, DeviceError, GradientTypeError
-from asyncgrad.testing.device_contract import Awaiting, Watched
+from asyncgrad.testing.device_contract import AwaitingCopy, WatchedCopy
 from tests.devices.numbered import Numbered
 
 
@@ -64,7 +64,7 @@ async def nothing():
 
 def branches(place):
     x = ag.tensor([0.3, -1.7], device=place, requires_grad=True)
-    y = Awaiting.apply(x, nothing)
+    y = AwaitingCopy.apply(x, nothing)
     for number in range(5):
         y = y + np.sin(Doubled.apply(x * (number + 1.5)))
     return x, y.sum()
@@ -136,7 +136,7 @@ def test_a_limit_holds_for_bodies_that_the_device_runs_as_any_other_does(run):
 
     async def main():
         x = ag.tensor(1.0, device=place, requires_grad=True)
-        await ag.backward([Awaiting.apply(x, watch) for _ in range(7)])
+        await ag.backward([AwaitingCopy.apply(x, watch) for _ in range(7)])
         return x.grad
 
     assert run(main()).item() == 7.0
@@ -154,7 +154,7 @@ def test_of_the_bodies_that_wait_for_a_device_the_newest_is_next_and_deeper_ones
             async def note():
                 order.append(name)
 
-            return Awaiting.apply(x, note)
+            return AwaitingCopy.apply(x, note)
 
         async def hold():
             waiting.set()
@@ -165,11 +165,11 @@ def test_of_the_bodies_that_wait_for_a_device_the_newest_is_next_and_deeper_ones
                 deep = noted("deep")
             await deep.backward()
 
-        held_up = asyncio.ensure_future(Awaiting.apply(x, hold).backward())
+        held_up = asyncio.ensure_future(AwaitingCopy.apply(x, hold).backward())
         await waiting.wait()
         old, new = noted("old"), noted("new")
         flat = asyncio.ensure_future(ag.backward([old, new]))
-        around = asyncio.ensure_future(Awaiting.apply(x.to("cpu"), nested).backward())
+        around = asyncio.ensure_future(AwaitingCopy.apply(x.to("cpu"), nested).backward())
         for _ in range(20):
             await asyncio.sleep(0)
         assert order == []
@@ -190,7 +190,7 @@ def test_nested_backward_passes_on_devices_that_take_one_body_do_not_wait_for_ea
             with ag.enable_grad():
                 x = ag.tensor(1.0, device=places[level % 2], requires_grad=True)
                 further = nothing if level == depth else lambda: descend(level + 1)
-                twice = Awaiting.apply(x, further) + x.to(places[1 - level % 2]).to(places[level % 2])
+                twice = AwaitingCopy.apply(x, further) + x.to(places[1 - level % 2]).to(places[level % 2])
             await twice.backward()
             assert x.grad.item() == 2.0
 
@@ -214,7 +214,7 @@ def test_a_body_goes_on_after_a_backward_of_its_own_once_there_is_a_place_for_it
 
         async def nest():
             with ag.enable_grad():
-                inner = Awaiting.apply(ag.tensor(1.0, requires_grad=True), wait)
+                inner = AwaitingCopy.apply(ag.tensor(1.0, requires_grad=True), wait)
             await inner.backward()
             order.append("goes on")
 
@@ -224,9 +224,9 @@ def test_a_body_goes_on_after_a_backward_of_its_own_once_there_is_a_place_for_it
                 await asyncio.sleep(0)
             order.append("has ended")
 
-        first = asyncio.ensure_future(Awaiting.apply(x, nest).backward())
+        first = asyncio.ensure_future(AwaitingCopy.apply(x, nest).backward())
         await called.wait()
-        await asyncio.gather(first, Awaiting.apply(x, other).backward())
+        await asyncio.gather(first, AwaitingCopy.apply(x, other).backward())
 
     run(main())
 
@@ -241,7 +241,7 @@ def test_a_blocking_backward_in_a_body_needs_no_second_place():
         with ag.enable_grad():
             ag.sync.backward(Doubled.apply(inner))
 
-    ag.sync.backward(Watched.apply(x, nest))
+    ag.sync.backward(WatchedCopy.apply(x, nest))
 
     assert (x.grad.item(), inner.grad.item()) == (1.0, 2.0)
 
@@ -257,7 +257,7 @@ def test_a_blocking_backward_that_would_stall_the_loop_for_a_place_says_so(run):
             begun.set()
             await held.wait()
 
-        task = asyncio.ensure_future(Awaiting.apply(x, hold).backward())
+        task = asyncio.ensure_future(AwaitingCopy.apply(x, hold).backward())
         await begun.wait()
         with pytest.raises(BlockingError, match=r"await ag\.backward"):
             ag.sync.backward(x * 2)
@@ -293,7 +293,7 @@ def test_whoever_ends_early_keeps_no_place(run, ending):
             if ending == "failed":
                 raise ValueError("as it should be")
 
-        first = asyncio.ensure_future(Awaiting.apply(x, hold).backward())
+        first = asyncio.ensure_future(AwaitingCopy.apply(x, hold).backward())
         await begun.wait()
         waiting = asyncio.ensure_future((x * 2).backward())
         for _ in range(5):
@@ -343,7 +343,7 @@ def test_a_loop_that_is_closed_in_mid_backward_gives_its_place_back(run):
 
     x = ag.tensor(1.0, device=place, requires_grad=True)
     loop = asyncio.new_event_loop()
-    task = loop.create_task(Awaiting.apply(x, forever).backward())
+    task = loop.create_task(AwaitingCopy.apply(x, forever).backward())
     task._log_destroy_pending = False
     for _ in range(5):
         loop.call_soon(loop.stop)

@@ -148,7 +148,7 @@ def test_floats_are_captured_and_nothing_else_runs(run):
     assert (wanted.runs, unwanted.runs, root.runs) == (0, 0, 1)
 
 
-def test_the_public_door_takes_floats_too(run):
+def test_the_public_functions_take_floats_too(run):
     x = Keep()
     root = Scale((x, 4.0))
 

@@ -159,13 +159,13 @@ def test_a_file_that_is_not_what_was_written_fails_the_backward_and_leaves_every
     ("harm", "text"),
     [
         *((harm, "does not hold the bytes that were written into it") for harm in BYTES),
-        (cut_off, "100 bytes came back, and 512 were put"),
-        (append, "516 bytes came back, and 512 were put"),
+        (cut_off, "100 bytes came back, but 512 were put"),
+        (append, "516 bytes came back, but 512 were put"),
         *(
             [
-                (replace_by_a_folder, "is a folder now, and was a file"),
-                (replace_by_a_fifo, "is a FIFO now, and was a file"),
-                (replace_by_a_link, "is a symbolic link now, and was a file"),
+                (replace_by_a_folder, "was a file and is now a folder"),
+                (replace_by_a_fifo, "was a file and is now a FIFO"),
+                (replace_by_a_link, "was a file and is now a symbolic link"),
             ]
             if os.name == "posix"
             else []
@@ -310,8 +310,8 @@ def _doubling(data: bytearray) -> memoryview:
     ("harm", "text"),
     [
         (_flipping, "other bytes came back than were put"),
-        (_forgetful, "511 bytes came back, and 512 were put"),
-        (_doubling, "1024 bytes came back, and 512 were put"),
+        (_forgetful, "511 bytes came back, but 512 were put"),
+        (_doubling, "1024 bytes came back, but 512 were put"),
     ],
 )
 def test_a_store_that_returns_other_bytes_fails_the_backward(run: Any, harm: Any, text: str, way: str):
@@ -420,7 +420,7 @@ def test_an_error_of_a_store_is_told_in_words(run: Any, error: Exception, text: 
 @pytest.mark.parametrize("directory", [3, 3.5, True, b"bytes", ["a"], print], ids=repr)
 def test_a_directory_that_is_no_path_is_told(directory: Any):
     for name, made in (("save_to_disk", save_to_disk), ("DiskStore", DiskStore)):
-        with pytest.raises(ag.errors.ArgumentTypeError, match=rf"^directory of {name} is a path, .*, not "):
+        with pytest.raises(ag.errors.ArgumentTypeError, match=rf"^directory of {name} must be a path, .*, not "):
             made(directory)
 
 
@@ -430,5 +430,5 @@ def test_a_directory_that_no_system_can_have_is_told():
 
 
 def test_the_class_of_a_store_is_no_store():
-    with pytest.raises(ag.errors.ArgumentTypeError, match="takes a store"):
+    with pytest.raises(ag.errors.ArgumentTypeError, match="must have the async methods"):
         save_to_store(DiskStore)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import StoreError, StoreWarning
 from asyncgrad.graph import DiskStore, save_to_disk
-from asyncgrad.offload.disk import MOST_REMOVED, THREADS
+from asyncgrad.offload.disk import MAX_REMOVED, THREADS
 from tests.engine.heavy import PATIENCE
 from tests.offload.scenes import Chain, files_in, is_empty, run_program
 
@@ -165,7 +165,7 @@ def test_where_no_folder_can_be_made_entering_raises(tmp_path: Path):
     file = tmp_path / "file"
     file.write_text("")
 
-    message = r"no folder for saved tensors can be made in .*; name another"
+    message = r"no folder for saved tensors can be created in .*; name another"
     with pytest.raises(StoreError, match=message) as caught, to(file / "below"):
         raise AssertionError("entered")
 
@@ -253,7 +253,7 @@ def test_a_file_that_was_cut_off_is_an_error(run: Any, tmp_path: Path):
             loss = chain.compute()
         for path in files_in(tmp_path):
             os.truncate(path, 100)
-        with pytest.raises(StoreError, match="100 bytes came back, and 512 were put"):
+        with pytest.raises(StoreError, match="100 bytes came back, but 512 were put"):
             await loss.backward()
 
     run(step())
@@ -447,7 +447,7 @@ def test_what_could_not_be_written_after_the_block_warns(run: Any, tmp_path: Pat
             y = np.exp(x)
             monkeypatch.setattr(os, "write", write)
         with pytest.raises(StoreError):
-            await manager._offload.settle()
+            await manager._offload.flush()
         monkeypatch.undo()
         await y.sum().backward()
 
@@ -491,10 +491,10 @@ def test_a_tensor_that_is_let_go_of_while_it_is_written_leaves_no_name_and_is_no
     ag.sync.backward(y)
     del y
     assert is_empty(tmp_path)
-    assert manager._offload._pending == 8000
+    assert manager._offload._pending_bytes == 8000
 
     writes.go.set()
-    asyncio.run(manager._offload.settle())
+    asyncio.run(manager._offload.flush())
     assert is_empty(tmp_path)
     assert x.grad is not None
     assert np.array_equal(x.grad.numpy(), np.exp(np.ones(1000)))
@@ -526,7 +526,7 @@ def test_what_is_released_before_its_write_begins_is_never_written(
 def test_large_files_are_gone_at_once_and_their_memory_with_what_the_store_does_next(
     run: Any, tmp_path: Path, then: str
 ):
-    store, count = DiskStore(tmp_path), 4 * MOST_REMOVED
+    store, count = DiskStore(tmp_path), 4 * MAX_REMOVED
     data = memoryview(bytes(2**20))
 
     def descriptors() -> int:
@@ -540,7 +540,7 @@ def test_large_files_are_gone_at_once_and_their_memory_with_what_the_store_does_
         for number in range(count):
             assert store.release(f"a{number}")
         assert [path.stem for path in files_in(tmp_path)] == ["first"]
-        assert descriptors() == before + MOST_REMOVED
+        assert descriptors() == before + MAX_REMOVED
         if then == "put":
             await store.put("last", memoryview(b"abc"))
         elif then == "get":

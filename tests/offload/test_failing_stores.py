@@ -190,7 +190,7 @@ def test_other_bytes_than_were_put_are_refused(run: Any, wrong: bytes):
             loss = chain.compute()
         for key in store.data:
             store.data[key] = wrong
-        with pytest.raises(StoreError, match=f"{len(wrong)} bytes came back, and 512 were put"):
+        with pytest.raises(StoreError, match=f"{len(wrong)} bytes came back, but 512 were put"):
             await loss.backward()
 
     run(step())

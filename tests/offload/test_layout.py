@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from asyncgrad.offload.layout import Layout, root_of
+from asyncgrad.offload.layout import Layout, memory_owner
 
 
 def assert_comes_back(array: Any) -> None:
@@ -86,7 +86,7 @@ def test_what_has_no_gaps_is_not_copied():
 
 
 def test_bytes_that_are_too_few_are_refused():
-    with pytest.raises(ValueError, match="1919 bytes came back, and 1920 were put"):
+    with pytest.raises(ValueError, match="1919 bytes came back, but 1920 were put"):
         Layout(BASE).restore(bytes(1919))
 
 
@@ -107,5 +107,5 @@ def test_what_is_more_than_bytes_cannot_be_held():
 def test_the_root_of_a_view_of_a_view_is_the_array_that_owns_the_memory():
     array = np.ones(6)
 
-    assert root_of(array.reshape(2, 3).T[1:]) is array
-    assert root_of(array) is array
+    assert memory_owner(array.reshape(2, 3).T[1:]) is array
+    assert memory_owner(array) is array

@@ -194,14 +194,14 @@ def test_what_is_asked_for_before_it_was_written_counts_as_read_ahead(run: Any):
     midway = Midway(prefetch=100, max_pending_bytes=(LINKS + 1) * size)
 
     def look() -> None:
-        rooms.append(midway.manager._offload._room[0])
+        rooms.append(midway.manager._offload._read_bytes[0])
         midway.write()
 
     run(midway.run(look))
 
     # The last two have been used by then.
     assert rooms == [(LINKS + 1 - 1) * size]
-    assert midway.manager._offload._room[0] == 0
+    assert midway.manager._offload._read_bytes[0] == 0
 
 
 def test_what_is_asked_for_is_written_no_more_unless_somebody_waits_for_that(run: Any):

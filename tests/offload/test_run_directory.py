@@ -148,8 +148,8 @@ SPARED: dict[str, Callable[[Path], object]] = {
     "no object": _write("[1]"),
     "no text": lambda folder: (folder / "owner.lock").write_bytes(b"\xff\xfe\0"),
     "another host": _change(host=["another", None]),
-    "this process": lambda folder: _change(process=os.getpid(), start=run_directory._start_of(os.getpid()))(folder),
-    "a process that lives": lambda folder: _change(process=os.getppid(), start=run_directory._start_of(os.getppid()))(
+    "this process": lambda folder: _change(process=os.getpid(), start=run_directory._start_time(os.getpid()))(folder),
+    "a process that lives": lambda folder: _change(process=os.getppid(), start=run_directory._start_time(os.getppid()))(
         folder
     ),
     "no process": _change(process=None),
@@ -197,7 +197,7 @@ def test_the_folder_of_a_process_whose_number_another_one_has_is_removed(tmp_pat
 
 
 def test_the_folder_of_a_process_from_before_the_host_was_started_again_is_removed(tmp_path: Path, left: Path):
-    _change(process=os.getpid(), start=run_directory._start_of(os.getpid()), boot="another")(left)
+    _change(process=os.getpid(), start=run_directory._start_time(os.getpid()), boot="another")(left)
 
     enter(tmp_path)
 

@@ -328,7 +328,7 @@ def test_no_more_is_under_way_than_allowed():
     class Watching(MemoryStore):  # type: ignore[misc]
         async def put(self, key: str, data: memoryview) -> None:
             nonlocal most
-            most = max(most, manager._offload._pending)
+            most = max(most, manager._offload._pending_bytes)
             await super().put(key, data)
 
     manager = all_of(Watching(), max_pending_bytes=2000)
@@ -507,11 +507,11 @@ def test_hooks_inside_take_precedence_and_forbidding_holds():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"min_bytes": -1}, ArgumentError, "min_bytes of save_to_store is at least 0, not -1"),
-        ({"prefetch": -1}, ArgumentError, "prefetch of save_to_store is at least 0, not -1"),
-        ({"max_pending_bytes": 0}, ArgumentError, "max_pending_bytes of save_to_store is at least 1, not 0"),
-        ({"min_bytes": 1.5}, ArgumentTypeError, "min_bytes of save_to_store is an int, not float 1.5"),
-        ({"prefetch": True}, ArgumentTypeError, "prefetch of save_to_store is an int, not bool True"),
+        ({"min_bytes": -1}, ArgumentError, "min_bytes of save_to_store must be at least 0, not -1"),
+        ({"prefetch": -1}, ArgumentError, "prefetch of save_to_store must be at least 0, not -1"),
+        ({"max_pending_bytes": 0}, ArgumentError, "max_pending_bytes of save_to_store must be at least 1, not 0"),
+        ({"min_bytes": 1.5}, ArgumentTypeError, "min_bytes of save_to_store must be an int, not float 1.5"),
+        ({"prefetch": True}, ArgumentTypeError, "prefetch of save_to_store must be an int, not bool True"),
     ],
 )
 def test_options_out_of_range_are_refused(options: Any, error: type[Exception], message: str):
@@ -520,5 +520,5 @@ def test_options_out_of_range_are_refused(options: Any, error: type[Exception], 
 
 
 def test_what_is_no_store_is_refused():
-    with pytest.raises(ArgumentTypeError, match="a store with async methods put, get and delete, not dict"):
+    with pytest.raises(ArgumentTypeError, match="must have the async methods put, get and delete, unlike dict"):
         save_to_store({})  # type: ignore[arg-type]

@@ -79,4 +79,4 @@ def test_a_store_that_breaks_a_law_is_found_out(broken: str):
         ag.run(check_store(BROKEN[broken]))  # type: ignore[arg-type]
 
     if caught.type is AssertionError:
-        assert any("in the law that" in note for note in caught.value.__notes__)
+        assert any("broken rule: " in note for note in caught.value.__notes__)

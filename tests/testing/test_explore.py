@@ -387,7 +387,7 @@ def test_a_coroutine_in_place_of_a_function_is_refused(call):
 
 
 def test_a_function_that_is_not_async_is_refused():
-    with pytest.raises(TypeError, match=r"int\(\) is 0, not a coroutine"):
+    with pytest.raises(TypeError, match=r"int\(\) returned 0, not a coroutine"):
         explore(int)
 
 

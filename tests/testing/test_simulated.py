@@ -52,7 +52,7 @@ def test_an_operation_takes_its_latency_and_the_time_to_move_its_bytes() -> None
     ],
 )
 def test_a_time_that_is_negative_and_a_speed_that_is_not_above_zero_are_refused(name: str, wrong: float) -> None:
-    with pytest.raises(ArgumentError, match=rf"{name} is {wrong!r}: give"):
+    with pytest.raises(ArgumentError, match=rf"{name} must be .*, not {wrong!r}: give"):
         SimulatedAccelerator(**{name: wrong})
 
 

@@ -1,4 +1,4 @@
-"""The graph door: nodes, edges and what can be asked of them; nodes and GradientEdges of one's own."""
+"""The facade asyncgrad.graph: nodes, edges and what can be asked of them; nodes and GradientEdges of one's own."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Benchmarks: each prints a ratio to a peer measured in the same run."""
+"""Benchmarks: each prints ratios to peers that are measured in the same run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-# One BLAS thread each, for every peer. The libraries read these once, when the imports below load them.
+# One BLAS thread for every peer. The libraries read these variables when the imports below load them.
 os.environ.update(
     dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 )

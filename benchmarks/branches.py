@@ -1,4 +1,4 @@
-"""Eight branches of three matrix products and tanh: how many processors one backward uses."""
+"""Eight branches of three matrix products and tanh: measures how well one backward uses two processors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BRANCHES, DEPTH, WORKERS = 8, 3, 2
 
 @final
 class Branches(Benchmark):
-    """asyncgrad on two workers, and inline; NumPy by hand on one thread, and on two, four branches each.
+    """asyncgrad with two workers and with none (inline); NumPy by hand on two threads and on one (the floor).
 
-    The speed-up of asyncgrad is `inline` over `asyncgrad`, and what two processors give is `floor` over `two threads`.
+    The speed-up of asyncgrad is `inline` over `asyncgrad`; the possible one is `floor` over `two threads`.
     """
 
     title = "8 branches of 3 × (matmul, tanh), {0} × {0}, float32"
@@ -33,7 +33,7 @@ class Branches(Benchmark):
     _pool: ClassVar[ThreadPoolExecutor] = ThreadPoolExecutor(WORKERS)
 
     def setup(self, peer: str, size: int) -> None:
-        """Make a weight for each layer of each branch."""
+        """Create a weight for each layer of each branch."""
         random = np.random.default_rng(0)
         self.peer = peer
         self.x = random.standard_normal((size, size), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""A chain of small operations, `y = y*x + x`: what the engine itself costs, node by node."""
+"""A chain of small operations, `y = y*x + x`: measures the engine's own cost per node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ITERATIONS = 2_000
 
 
 def chain(x: Any) -> Any:
-    """The model, the same for every peer that overloads operators."""
+    """Return the end of the chain; the same model for every peer that overloads operators."""
     y = x
     for _ in range(ITERATIONS):
         y = y * x + x
@@ -25,7 +25,7 @@ def chain(x: Any) -> Any:
 
 
 def floor(x: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The chain, and its gradient by hand."""
+    """Return the end of the chain, and a function for its gradient, by hand."""
     saved = []
     y = x
     for _ in range(ITERATIONS):
@@ -57,7 +57,7 @@ class Chain(RepeatedBenchmark):
         return Problem(constants=[], variables=[np.linspace(0.1, 0.9, size)], start=np.ones(size))
 
     def prepare_forward(self) -> None:
-        """Drop the chain before, so that its end is not part of this one's time."""
+        """Drop the previous chain, so that its deallocation is not part of the time."""
         self.peer.clear()
 
     def time_forward(self) -> None:

@@ -1,6 +1,6 @@
-"""The chart: how long each peer takes, PyTorch's time being 1, with bars for each case.
+"""The chart: bars for each case, with the time of each peer relative to PyTorch's.
 
-It is an SVG that carries its own background, and turns dark where its reader prefers that.
+It is an SVG with a background of its own, which is dark if the reader's browser prefers that.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from .runner import Result
 
 __all__ = ["CAPTION", "Group", "can_draw", "draw", "groups", "name_of"]
 
-#: The columns, by the last word of what is timed. Words before it name a variant of asyncgrad: "compiled backward".
+#: The columns, by the last word of the timed phase. Words before it name a variant of asyncgrad, as in "compiled
+#: backward".
 COLUMNS = {"backward": "backward", "step": "forward and backward"}
 
-#: What is read out in place of the chart.
+#: The alternative text of the chart.
 CAPTION = (
     "Bars for each case: the time of asyncgrad, PyTorch, HIPS autograd, MyGrad and NumPy by hand for its backward, and "
     "for its forward and backward, over PyTorch's. The table below has the numbers of asyncgrad."
 )
 
-#: What each bar is called where that is not the peer's name.
+#: The names of bars that differ from the names of the peers.
 CALLED = {"torch": "PyTorch", "HIPS": "HIPS autograd", "floor": "NumPy by hand"}
 
-#: The units at which a bar is cut off; its number is written out.
+#: The length at which a bar is cut off; its number is shown.
 CUT = 2.0
 
-#: Each colour on a light ground, and what takes its place on a dark one. The blues are asyncgrad's.
+#: The colours on a light background, and the colour that replaces each on a dark one. asyncgrad's bars are blue.
 GROUND, INK, FAINT = "#ffffff", "#1f2328", "#d1d9e0"
 OURS, OURS_TOO, PYTORCH, OTHERS, FLOOR = "#0b62c4", "#5b9be6", "#8a5a00", "#9aa4af", "#2b7a4b"
 DARK = {
@@ -47,7 +48,7 @@ DARK = {
 
 
 class Group(NamedTuple):
-    """The bars of one case in one column: for each its name, and its time over PyTorch's."""
+    """The bars of one case in one column: the time over PyTorch's, by name."""
 
     case: str
     column: str
@@ -55,7 +56,7 @@ class Group(NamedTuple):
 
 
 def groups(results: Sequence[Result]) -> list[Group]:
-    """Return the bars of every case that PyTorch took part in and that is timed as one of the columns says."""
+    """Return the bars of every case that PyTorch was measured on, for phases that have a column."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for result in results:
         variant, _, column = result.what.rpartition(" ")
@@ -72,17 +73,17 @@ def groups(results: Sequence[Result]) -> list[Group]:
 
 
 def _ordered(bars: dict[str, float]) -> dict[str, float]:
-    """Return asyncgrad's bars first, then the others', each as they came."""
+    """Return the bars with those of asyncgrad first, otherwise in the same order."""
     return {name: bars[name] for name in sorted(bars, key=lambda name: not name.startswith("asyncgrad"))}
 
 
 def can_draw() -> bool:
-    """Tell whether matplotlib is there."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def draw(results: Sequence[Result]) -> str:
-    """Return the chart as SVG, the same for the same results; each number in it has what `name_of` says as its id.
+    """Return the chart as SVG, which is the same for the same results; the id of each number is given by `name_of`.
 
     Raises:
         UnusableRecordError: there is nothing to draw.
@@ -97,7 +98,7 @@ def draw(results: Sequence[Result]) -> str:
     cases = list(dict.fromkeys(one.case for one in found))
     columns = [column for column in COLUMNS if any(one.column == column for one in found)]
     heights = [max(len(one.bars) for one in found if one.case == case) + 1.6 for case in cases]
-    # Text stays text; no date and no random ids.
+    # Text is kept as text, and there are no dates or random ids.
     settings = {"svg.fonttype": "none", "svg.hashsalt": "asyncgrad", "font.size": 8.5, "font.family": "sans-serif"}
     with pyplot.rc_context(settings):
         figure, panels = pyplot.subplots(
@@ -120,11 +121,11 @@ def draw(results: Sequence[Result]) -> str:
         written = io.StringIO()
         figure.savefig(written, format="svg", facecolor=GROUND, metadata={"Date": None, "Title": CAPTION})
         pyplot.close(figure)
-    return _turning_dark(written.getvalue())
+    return _with_dark_mode(written.getvalue())
 
 
 def _panel(axes: Any, group: Group | None, height: float) -> None:
-    """Draw one group: a bar for each name, its number at its end."""
+    """Draw one group: a bar for each name, with its number at the end."""
     axes.set_axis_off()
     if group is None:
         return
@@ -141,7 +142,7 @@ def _panel(axes: Any, group: Group | None, height: float) -> None:
 
 
 def name_of(group: Group, bar: str) -> str:
-    """Return the id of a bar's number in the SVG: words and hyphens."""
+    """Return the id of the number of a bar in the SVG, made of words and hyphens."""
     return re.sub(r"\W+", "-", f"{group.case} {group.column} {bar}")
 
 
@@ -155,8 +156,8 @@ def _colour(name: str) -> str:
     return {"PyTorch": PYTORCH, "NumPy by hand": FLOOR}.get(name, OTHERS)
 
 
-def _turning_dark(svg: str) -> str:
-    """Return the SVG with a rule for readers who prefer dark: every colour in it gives way to its other one."""
+def _with_dark_mode(svg: str) -> str:
+    """Return the SVG with a style sheet that replaces its colours if the browser prefers a dark scheme."""
     rules = "".join(
         f'[style*="{kind}: {light}"]{{{kind}:{dark} !important}}'
         for light, dark in DARK.items()

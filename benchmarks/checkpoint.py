@@ -17,7 +17,7 @@ __all__ = ["BENCHMARKS", "CheckpointedStack", "floor", "problem", "runs"]
 
 LAYERS, WIDTH, INSIDE, BATCH = 64, 64, 128, 2048
 
-#: What each row of the table is called, by how the layers are run.
+#: The ways to run the layers, which are the names of the rows.
 KINDS = ("no checkpoints", "reentrant", "on saved-tensor hooks", "a chain with 8 states")
 
 
@@ -55,7 +55,7 @@ def torch_model(kind: str, x: Any, *weights: Any) -> Any:
 
 
 def floor(kind: str, x: Array, *weights: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The stack, and its gradients by hand; checkpointed, it keeps the inputs of the layers and nothing else."""
+    """Return the output, and a function for the gradients, by hand; with checkpoints, only layer inputs are kept."""
     pairs = list(zip(weights[::2], weights[1::2], strict=True))
     kept = []
     for w, v in pairs:
@@ -92,13 +92,13 @@ def problem() -> Problem:
 
 
 def runs(peer: str, kind: str) -> bool:
-    """Tell whether a peer has checkpoints of a kind; what it is measured on otherwise is one per layer."""
+    """Return whether a peer has checkpoints of a kind; otherwise it is measured with one per layer."""
     return peer in ("asyncgrad", "floor") or kind != KINDS[3]
 
 
 @final
 class CheckpointedStack(ModelBenchmark):
-    """Forward and backward together: checkpoints move work from the one to the other."""
+    """Times forward and backward together, since checkpoints move work from one to the other."""
 
     title = "64 layers, {}"
     section = (
@@ -109,11 +109,11 @@ class CheckpointedStack(ModelBenchmark):
 
     @staticmethod
     def problem(*params: Any) -> Problem:
-        """Return the stack's arrays."""
+        """Return the arrays of the stack."""
         return problem()
 
     def setup(self, peer: str, *params: Any) -> None:
-        """Make the peer; PyTorch, which has no such chain, checkpoints each layer there."""
+        """Create the peer; PyTorch, which has no such chain, checkpoints each layer in that row."""
         (kind,) = params
         models: Models = {"asyncgrad": asyncgrad_model, "torch": torch_model, "floor": floor}
         model = functools.partial(models[peer], kind if runs(peer, kind) else KINDS[2])

@@ -1,10 +1,10 @@
-"""The command line: which benchmarks, how many rounds, and where the figures go.
+"""The command line: which benchmarks to run, for how many rounds, and where to write the figures.
 
-python -m benchmarks chain lstm --rounds 5     measure two topics, print their table
+python -m benchmarks chain lstm --rounds 5     measure two topics, and print their table
 python -m benchmarks --write                   measure all; write results.json, the chart, and the pages' tables
-python -m benchmarks lstm --write              measure one anew, and leave the other rows as they were recorded
-python -m benchmarks --from FILE               print the table of a record, and measure nothing
-python -m benchmarks --from FILE --write       write the chart and the pages' tables from it
+python -m benchmarks lstm --write              measure one topic again, and keep the other rows of the record
+python -m benchmarks --from FILE               print the table of a record, without measuring
+python -m benchmarks --from FILE --write       write the chart and the pages' tables from a record
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ TOPICS = (
 )
 
 
-#: The project, and what `--write` writes in it.
+#: The root of the project, and the paths in it of the files that `--write` writes.
 ROOT = Path(__file__).parent.parent
 RAW, CHART = "benchmarks/results.json", "benchmarks/results.svg"
-#: The pages that show the record, each with what it shows, and where the project is from there.
+#: The pages that show the record, each with the function of its text and its relative path to the root.
 PAGES = {"README.md": (report.summary, ""), "docs/performance.md": (report.block, "../")}
 
 
@@ -72,7 +72,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _missing(measuring: bool) -> list[str]:
-    """Return what the extra `bench` brings and is not here: the chart's library, and the peers of a whole table."""
+    """Return the missing packages of the extra `bench`: matplotlib for the chart, and the peers if they are needed."""
     peers = {"PyTorch": torch, "HIPS autograd": hips_numpy, "MyGrad": mygrad} if measuring else {}
     missing = [name for name, module in peers.items() if module is None]
     return missing if chart.can_draw() else [*missing, "matplotlib"]
@@ -83,7 +83,7 @@ def _machine(*, collect: bool) -> dict[str, str]:
 
 
 def measured(names: Sequence[str], rounds: int, *, collect: bool) -> Record:
-    """Return what the topics of these names measure."""
+    """Measure the topics with these names, and return the record."""
     if torch is not None:
         torch.set_num_threads(1)
     results: list[Result] = []
@@ -93,7 +93,7 @@ def measured(names: Sequence[str], rounds: int, *, collect: bool) -> Record:
 
 
 def write(record: Record, root: Path) -> None:
-    """Write the record, the chart and the pages' tables; nothing if a page has no place for them."""
+    """Write the record, the chart and the pages' tables; write nothing if a page has no markers for them."""
     texts = _pages(record, root)
     drawn = chart.draw(record.results)
     (root / RAW).write_text(record.text(), encoding="utf-8")
@@ -103,7 +103,7 @@ def write(record: Record, root: Path) -> None:
 
 
 def _pages(record: Record | None, root: Path) -> dict[Path, str]:
-    """Return the text of each page, with what it shows of a record in the place that is for it; None shows nothing."""
+    """Return the text of each page, with the part of a record between its markers; nothing there for None."""
     texts = {}
     for name, (shown, up) in PAGES.items():
         page = root / name
@@ -117,7 +117,7 @@ def _pages(record: Record | None, root: Path) -> dict[Path, str]:
 
 
 def _recorded(options: argparse.Namespace) -> Record | None:
-    """Return the record whose other rows stay, once it is clear, before all the measuring, that it can be written."""
+    """Return the record whose other rows are kept, if any. Errors are found here, before anything is measured."""
     if not options.write:
         return None
     before = Record.read(ROOT / RAW) if options.names else None
@@ -128,7 +128,7 @@ def _recorded(options: argparse.Namespace) -> Record | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure or read, print, write; return the exit status."""
+    """Measure or read a record, print and write it; return the exit status."""
     options = parse(arguments)
     try:
         if options.source is None:

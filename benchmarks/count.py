@@ -1,14 +1,14 @@
-"""Instructions in place of seconds, beside those of another commit: a slow-down shows on a machine that is busy, too.
+"""Count instructions in this tree and in another commit: unlike seconds, they show a slow-down on a busy machine too.
 
-    python -m benchmarks.count                    this tree, and the commit before
-    python -m benchmarks.count --base v0.1.0      and any other commit, which git checks out elsewhere meanwhile
-    python -m benchmarks.count --twice            count everything twice, and say by how much the two differ
+    python -m benchmarks.count                    compare this tree with the commit before
+    python -m benchmarks.count --base v0.1.0      compare it with another commit, checked out in a temporary folder
+    python -m benchmarks.count --twice            count this tree twice, and print by how much the counts differ
 
-Valgrind's callgrind counts, or where that is not installed `perf stat`, if the processor lets it. Each figure is the
-difference of two runs, one with twice as many operations as the other, over the number of operations: what a process
-does once is in both. Hashes, addresses and threads are the same in every run, the garbage collector is off, and nothing
-is cut into slices of time, so that two runs count nearly the same (README's ratios say what is fast; instructions do
-not, as one that waits for memory counts as much as one that does not).
+Valgrind's callgrind counts; if it is not installed, `perf stat`, if the processor allows it. Each figure is the
+difference of two runs, one with twice as many operations as the other, divided by the number of operations, so that
+the start of a process does not count. Hashes, addresses and threads are the same in every run, the garbage collector
+and the time budget of the event loop are off, so two runs count nearly the same. The counts do not say what is fast:
+an instruction that waits for memory counts as much as any other. The ratios in README.md say that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parent.parent
 SCRIPT = Path(__file__).with_name("counted.py")
 PHASES = ("forward", "backward")
 
-#: All that a counted process finds in its environment, besides PATH and the like: nothing that differs between runs.
+#: The environment of a counted process, besides PATH and the like, so that nothing differs between runs.
 FIXED = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
@@ -48,20 +48,20 @@ FIXED = {
 }
 KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "SYSTEMROOT")
 
-#: Takes a command and the folder whose asyncgrad it is to import; returns how many instructions it took.
+#: Takes a command and the folder whose asyncgrad it imports; returns how many instructions it executed.
 Counter = Callable[[Sequence[str], Path], int]
 
 
 class CannotCountError(RuntimeError):
-    """Nothing here can count instructions, or what was to be counted did not run."""
+    """No tool on this machine can count instructions, or the counted program failed."""
 
 
-#: By workload and phase, instructions per unit, or why there is no figure.
+#: The instructions per unit by workload and phase, or the error for which there is no figure.
 Figures = dict[tuple[str, str], float | CannotCountError]
 
 
 class Row(NamedTuple):
-    """One line of the table: instructions per unit, of the other commit and of this tree; None if it could not run."""
+    """One line of the table: instructions per unit in the other commit and in this tree; None if it could not run."""
 
     name: str
     before: float | None
@@ -69,20 +69,24 @@ class Row(NamedTuple):
 
 
 def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that imports asyncgrad from a folder, and return its outcome once it has succeeded."""
+    """Run a command that imports asyncgrad from a folder; return the completed process.
+
+    Raises:
+        CannotCountError: the command failed.
+    """
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment = {**kept, **FIXED, "PYTHONPATH": str(folder)}
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-        # Of a traceback its last line; valgrind writes its own after that.
+        # The last line of the traceback; valgrind writes lines of its own after it.
         own = [line for line in said if not line.startswith("==")] or said
         raise CannotCountError(own[-1])
     return done
 
 
 def _same_addresses() -> tuple[str, ...]:
-    """Return what runs a command with the same addresses each time, where the system has that."""
+    """Return the prefix of a command that turns address randomization off, or () if the system has none."""
     prefix = ("setarch", platform.machine(), "-R")
     if shutil.which("setarch") is None:
         return ()
@@ -91,7 +95,7 @@ def _same_addresses() -> tuple[str, ...]:
 
 
 def callgrind(command: Sequence[str], folder: Path) -> int:
-    """Count by valgrind; where it can be told so, only from what the script marks as the beginning."""
+    """Count with valgrind; on processors in CODE, from the point that the script marks as the start."""
     options = ["--tool=callgrind", "--callgrind-out-file=/dev/null"]
     if platform.machine() in CODE:
         options.append("--instr-atstart=no")
@@ -103,7 +107,7 @@ def callgrind(command: Sequence[str], folder: Path) -> int:
 
 
 def perf(command: Sequence[str], folder: Path) -> int:
-    """Count by the processor's own counter, of what is not the kernel."""
+    """Count with the processor's counter of instructions in user space."""
     with tempfile.NamedTemporaryFile("r", suffix=".csv") as written:
         options = ["stat", "--field-separator", ",", "--event", "instructions:u", "--output", written.name, "--"]
         _run([*_same_addresses(), "perf", *options, *command], folder)
@@ -118,10 +122,10 @@ COUNTERS: Mapping[str, Counter] = {"callgrind": callgrind, "perf": perf}
 
 
 def find_counter(name: str | None) -> Counter:
-    """Return the counter of a name, or the first that works here.
+    """Return the counter with a name, or the first one that works here.
 
     Raises:
-        CannotCountError: there is none; the message says what was tried.
+        CannotCountError: none works; the message says what was tried.
     """
     problems = []
     for one in COUNTERS if name is None else [name]:
@@ -141,23 +145,23 @@ def find_counter(name: str | None) -> Counter:
 
 
 def figures(counter: Counter, tree: Path, lengths: Mapping[str, int]) -> Figures:
-    """Return the instructions per unit of each workload's phases, with a tree's asyncgrad.
+    """Return the instructions per unit of each workload and phase, with the asyncgrad of a tree.
 
     Args:
-        counter: what counts.
+        counter: counts instructions.
         tree: the root of a checkout.
-        lengths: for each workload the shorter of its two lengths.
+        lengths: the shorter of the two lengths of each workload.
     """
-    with _alone(tree) as folder:
+    with _isolated_copy(tree) as folder:
         return _figures(counter, folder, lengths)
 
 
 @contextlib.contextmanager
-def _alone(tree: Path) -> Iterator[Path]:
-    """Give a folder with a copy of a tree's asyncgrad and nothing else, at the same path for each tree.
+def _isolated_copy(tree: Path) -> Iterator[Path]:
+    """Yield a folder with a copy of a tree's asyncgrad and nothing else, at the same path for each tree.
 
-    Paths are part of a process, those in compiled files too, and their lengths move all that lies behind them in
-    memory; what lies where decides how often a dict of objects has to look twice: half a percent of a backward.
+    Paths are stored in the process, also in compiled files, and their lengths shift the addresses of other objects.
+    Addresses decide how often a dict of objects has collisions, which can be half a percent of a backward.
     """
     folder = Path(tempfile.gettempdir()).resolve() / f"asyncgrad-counted-{os.getuid()}"
     try:
@@ -174,7 +178,7 @@ def _alone(tree: Path) -> Iterator[Path]:
 
 
 def _figures(counter: Counter, folder: Path, lengths: Mapping[str, int]) -> Figures:
-    # So that no counted run has to compile anything; and it must be this asyncgrad and no installed one.
+    # This import compiles all files, so that no counted run has to; and checks that asyncgrad comes from this folder.
     where = (
         "import asyncgrad, sys; sys.exit(None if asyncgrad.__file__.startswith(sys.argv[1]) else asyncgrad.__file__)"
     )
@@ -201,7 +205,7 @@ def _figures(counter: Counter, folder: Path, lengths: Mapping[str, int]) -> Figu
             if isinstance(short, CannotCountError) or isinstance(long, CannotCountError):
                 found[name, phase] = short if isinstance(short, CannotCountError) else long
                 continue
-            # A run with the backward has the forward in it.
+            # A run with the backward includes the forward.
             found[name, phase] = (long - short) / length - passed
             passed = (long - short) / length
     return found
@@ -209,7 +213,7 @@ def _figures(counter: Counter, folder: Path, lengths: Mapping[str, int]) -> Figu
 
 @contextlib.contextmanager
 def checkout(commit: str) -> Iterator[tuple[str, Path]]:
-    """Check a commit out into a temporary folder, for the length of a block; give its short name and the folder."""
+    """Check out a commit in a temporary folder for the length of a block; yield its short name and the folder."""
     sha = _git("rev-parse", "--verify", "--short", f"{commit}^{{commit}}", or_else=f"git has no commit {commit!r}")
     with tempfile.TemporaryDirectory(prefix="asyncgrad-count-") as folder:
         tree = Path(folder).resolve() / "tree"
@@ -247,7 +251,7 @@ def _number(found: float | CannotCountError) -> float | None:
 
 
 def compare(counter: Counter, base: str, lengths: Mapping[str, int], *, twice: bool) -> str:
-    """Return the table of a commit and this tree, and below it what could not run."""
+    """Return the table of a commit and this tree, followed by notes on workloads that could not run."""
     with checkout(base) as (sha, tree):
         before = figures(counter, tree, lengths)
     now = figures(counter, ROOT, lengths)
@@ -268,7 +272,7 @@ def compare(counter: Counter, base: str, lengths: Mapping[str, int], *, twice: b
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Count, print; return the exit status."""
+    """Count, and print the table; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.count", description="Count asyncgrad's instructions.")
     parser.add_argument("--base", default="HEAD~1", metavar="COMMIT", help="what to compare with (default: HEAD~1)")
     parser.add_argument("--tool", choices=sorted(COUNTERS), help="what counts (default: the first that works)")

@@ -1,8 +1,8 @@
-"""What `benchmarks.count` counts the instructions of, as a script of its own: `counted.py WORKLOAD PHASE LENGTH`.
+"""The script whose instructions `benchmarks.count` counts: `counted.py WORKLOAD PHASE LENGTH`.
 
-It imports nothing of benchmarks/, so that it runs with any commit's asyncgrad. It makes LENGTH operations, or LENGTH
-models, and with the phase `backward` differentiates them, and ends there and then: what a longer run counts more is
-what the operations cost, and nothing else.
+It imports nothing from benchmarks/, so that it runs with the asyncgrad of any commit. It records LENGTH operations, or
+LENGTH models, differentiates them in the phase `backward`, and exits at once, so that two runs with different lengths
+differ only by the cost of the operations.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["CODE", "WORKLOADS", "Workload"]
 
 
 class Workload(NamedTuple):
-    """Something to record, and how it is counted."""
+    """A program to count."""
 
-    #: Records something of a length, and returns what to differentiate, each root with its gradient.
+    #: Records a graph of a given length; returns its roots, each with the gradient to start from.
     record: Callable[[int], list[tuple[Any, Any]]]
-    #: What one unit of length is called.
+    #: The name of one unit of length.
     unit: str
     #: The shorter of the two lengths; the longer is twice that.
     length: int
 
 
 def chain(length: int) -> list[tuple[Any, Any]]:
-    """Return the end of a chain of so many nodes, `y = y*x + x`, size 16."""
+    """Return the end of a chain `y = y*x + x` of `length` nodes, size 16."""
     x = ag.tensor(np.linspace(0.1, 0.9, 16), requires_grad=True)
     y: Any = x
     for _ in range(length // 2):
@@ -45,7 +45,7 @@ def chain(length: int) -> list[tuple[Any, Any]]:
 
 
 def models(length: int) -> list[tuple[Any, Any]]:
-    """Return the losses of so many perceptrons of two layers, 8 nodes and 4 leaves each."""
+    """Return the losses of `length` perceptrons of two layers, with 8 nodes and 4 leaves each."""
     x = np.linspace(-1.0, 1.0, 32).reshape(4, 8)
     arrays = [
         np.linspace(-0.5, 0.5, 64).reshape(8, 8),
@@ -67,8 +67,8 @@ WORKLOADS = {
     "whole model of 8 nodes": Workload(models, "model", 100),
 }
 
-#: By the processor's name, a function of one argument that is a client request to valgrind, and does nothing elsewhere
-#: (valgrind.h, "Client Request Mechanism"): the rotations add up to none, and valgrind knows them when it sees them.
+#: By processor, the machine code of a function that makes a client request to valgrind (valgrind.h, "Client Request
+#: Mechanism"). Valgrind recognizes its rotations; they add up to a full turn, so elsewhere it does nothing.
 CODE = {
     # mov rax, rdi; xor edx, edx; rol rdi, 3; rol rdi, 13; rol rdi, 61; rol rdi, 51; xchg rbx, rbx; ret
     "x86_64": "4889f8 31d2 48c1c703 48c1c70d 48c1c73d 48c1c733 4887db c3",
@@ -78,7 +78,7 @@ START = (ord("C") << 24 | ord("T") << 16) + 4
 
 
 def start_counting() -> None:
-    """Let callgrind count from here on, where it was told to wait for that; elsewhere it does nothing."""
+    """Tell callgrind to start counting; without callgrind this does nothing."""
     code = CODE.get(platform.machine())
     if code is None:
         return
@@ -90,13 +90,13 @@ def start_counting() -> None:
 
 
 async def differentiate(roots: list[tuple[Any, Any]]) -> None:
-    """Run each backward after the one before."""
+    """Run one backward after another."""
     for root, gradient in roots:
         await root.backward(gradient)
 
 
 def main() -> None:
-    """Run what the command line says, twice over a short length before it is counted."""
+    """Run the workload of the command line, after two short runs that are not counted."""
     workload, phase, length = WORKLOADS[sys.argv[1]], sys.argv[2], int(sys.argv[3])
     for _ in range(2):
         asyncio.run(differentiate(workload.record(64)))
@@ -107,7 +107,7 @@ def main() -> None:
     roots = workload.record(length)
     if phase == "backward":
         asyncio.run(differentiate(roots))
-    # At once: what is dropped at an ordinary end belongs to neither phase.
+    # Exit at once: the deallocations of an ordinary exit belong to neither phase.
     os._exit(0)
 
 

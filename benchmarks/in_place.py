@@ -1,4 +1,4 @@
-"""A chain of writes into a view of a larger array, `v *= a; v += b`: what a write in place costs."""
+"""A chain of writes into a view of a larger array, `v *= a; v += b`: measures the cost of a write in place."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["BENCHMARKS", "InPlace", "InPlaceOfAll"]
 #: Two writes each.
 ITERATIONS = 2_000
 SIZE = 10_000
-#: Where the view lies in its base.
+#: The part of the base that the view shows.
 PART = slice(SIZE // 2, SIZE // 2 + SIZE)
 
-#: Peers that cannot run this, and why.
+#: Peers that cannot run this, with the reason.
 LACKS = {"HIPS": "its arrays cannot be written into"}
 WRITERS = tuple(peer for peer in PEERS if peer not in LACKS)
 
 
 def chain(a: Any, b: Any, x: Any) -> Any:
-    """The model, the same for every peer that writes in place."""
+    """Return the base after all writes; the same model for every peer that can write in place."""
     y = x * 1.0
     v = y[PART]
     for _ in range(ITERATIONS):
@@ -34,7 +34,7 @@ def chain(a: Any, b: Any, x: Any) -> Any:
 
 
 def floor(a: Array, b: Array, x: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The chain, and its gradient with respect to `x` by hand."""
+    """Return the base after all writes, and a function for the gradient of `x`, by hand."""
     y = chain(a, b, x)
 
     def pullback(g: Array) -> list[Array]:
@@ -48,7 +48,7 @@ def floor(a: Array, b: Array, x: Array) -> tuple[Array, Callable[[Array], list[A
 
 
 def floor_of_all(a: Array, b: Array, x: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The chain, and its gradients with respect to all three by hand."""
+    """Return the base after all writes, and a function for the gradients of all three arguments, by hand."""
     y = x * 1.0
     v = y[PART]
     saved = []
@@ -71,7 +71,7 @@ def floor_of_all(a: Array, b: Array, x: Array) -> tuple[Array, Callable[[Array],
 
 
 def operands() -> tuple[Array, Array, Array]:
-    """Return an `a` near 1 and a small `b`, for which the chain neither dies out nor explodes, and an `x`."""
+    """Return `a` near 1 and a small `b`, so that the values neither vanish nor explode, and `x`."""
     return np.linspace(0.999, 1.001, SIZE), np.linspace(-1e-3, 1e-3, SIZE), np.linspace(0.1, 0.9, 2 * SIZE)
 
 
@@ -93,7 +93,7 @@ class InPlace(StepBenchmark):
 
 @final
 class InPlaceOfAll(StepBenchmark):
-    """The operands require grad as well, so that the old value of each product has to be kept."""
+    """The operands require grad as well, so that the old value of each product must be saved."""
 
     title = "4,000 writes of leaves into a view of 10,000"
     params = (WRITERS,)
@@ -102,7 +102,7 @@ class InPlaceOfAll(StepBenchmark):
 
     @staticmethod
     def problem() -> Problem:
-        """Return operands and array, all as variables."""
+        """Return the operands and the array, all as variables."""
         return Problem(constants=[], variables=operands(), start=np.ones(2 * SIZE))
 
 

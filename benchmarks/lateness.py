@@ -1,4 +1,4 @@
-"""How late a timer of 1 ms fires while a backward runs on its loop: the 99th percentile, in place of a time."""
+"""How late a timer of 1 ms fires while a backward runs on its loop: measures the 99th percentile of the lateness."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["BENCHMARKS", "Lateness"]
 
 NODES, PRODUCTS, SIDE = 80_000, 30, 512
 INTERVAL = 0.001
-#: Seconds that count as no lateness at all.
+#: The smallest lateness in seconds that is reported, so that ratios are finite.
 ON_TIME = 1e-6
-#: For so many seconds the idle loop is looked at.
+#: The seconds for which the idle loop is measured.
 IDLE_SECONDS = 0.3
 
 
 async def lateness_during(work: Any) -> float:
-    """Return the 99th percentile of how late, in seconds, a timer fires until `work` has ended."""
+    """Return the 99th percentile of the lateness of a timer, in seconds, while `work` runs."""
     loop = asyncio.get_running_loop()
     late = []
 
@@ -38,18 +38,18 @@ async def lateness_during(work: Any) -> float:
     await asyncio.sleep(2 * INTERVAL)
     late.clear()
     await work
-    # What fell due meanwhile fires now.
+    # A timer that is due fires now.
     await asyncio.sleep(INTERVAL)
-    while not late:  # noqa: ASYNC110  # work of less than an interval
+    while not late:  # noqa: ASYNC110  # the work was shorter than an interval
         await asyncio.sleep(INTERVAL)
     ticker.cancel()
-    # uvloop counts whole milliseconds, and may be early.
+    # uvloop's timers have a resolution of one millisecond, and may fire early.
     return max(float(np.percentile(late, 99)), ON_TIME)
 
 
 @final
 class Lateness(Benchmark):
-    """asyncgrad awaited; PyTorch's backward in a thread, by `asyncio.to_thread`; a loop on which nothing else runs."""
+    """asyncgrad, awaited; PyTorch, with its backward in a thread (`asyncio.to_thread`); and an idle loop."""
 
     title = "lateness of a 1 ms timer, {}"
     section = (
@@ -64,7 +64,7 @@ class Lateness(Benchmark):
     y: Any
 
     def setup(self, peer: str, what: str) -> None:
-        """Make the leaf."""
+        """Create the leaf."""
         self.peer = peer
         self.is_small = what.endswith("nodes")
         shape = (16,) if self.is_small else (SIDE, SIDE)
@@ -75,7 +75,7 @@ class Lateness(Benchmark):
             self.x = ag.tensor(self.data, requires_grad=True)
 
     def gradients(self) -> list[Array] | None:
-        """Return the gradient of the leaf; on an idle loop there is none to compare."""
+        """Return the gradient of the leaf, or None for the idle loop."""
         return None if self.x.grad is None else [self.x.grad.numpy()]
 
     def prepare_backward(self) -> None:

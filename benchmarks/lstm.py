@@ -59,7 +59,7 @@ def mygrad_model(xs: Array, h: Any, c: Any, w: Any, u: Any, bias: Any) -> Any:
 def floor(
     xs: Array, h: Array, c: Array, w: Array, u: Array, bias: Array
 ) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The model, and its gradients by hand."""
+    """Return the last hidden state, and a function for the gradients, by hand."""
     saved = []
     for x in xs:
         gates = x @ w.T + bias + h @ u.T
@@ -108,7 +108,7 @@ class Lstm(RepeatedBenchmark, StepBenchmark):
 
     @staticmethod
     def problem() -> Problem:
-        """Return the sequence, a first state, and the weights of the four gates, one below the other."""
+        """Return the sequence, an initial state, and the stacked weights of the four gates."""
         random = np.random.default_rng(0)
 
         def draw(*shape: int) -> Array:

@@ -1,4 +1,4 @@
-"""What figures depend on: the processor, the libraries, and their versions."""
+"""The machine that figures depend on: the processor, the libraries, and their versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ImportError:
 
 __all__ = ["describe"]
 
-#: The packages whose versions count, where they are installed.
+#: The packages whose versions are recorded if they are installed.
 PACKAGES = ("asyncgrad", "numpy", "torch", "autograd", "mygrad", "uvloop")
 
 
@@ -47,13 +47,13 @@ def _processor() -> str:
 
 
 def _cores() -> int:
-    """Return on how many processors this process may run."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _blas() -> str:
-    """Return NumPy's BLAS: the kernels that it chose as it was loaded, where that can be asked for."""
-    # NumPy's wheels bring their own, beside the package; other libraries may have loaded theirs.
+    """Return NumPy's BLAS, with the kernels that it uses if threadpoolctl is installed."""
+    # NumPy's wheels have a BLAS of their own beside the package; other libraries may have loaded another.
     beside = str(Path(np.__file__).parent)
     loaded = threadpoolctl.threadpool_info() if threadpoolctl is not None else []
     libraries = [library for library in loaded if library["user_api"] == "blas"]

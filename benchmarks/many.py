@@ -1,4 +1,4 @@
-"""A thousand small backward passes in flight on one event loop: what one backward costs to start and to end."""
+"""A thousand small concurrent backward passes on one event loop: measures the cost to start and end a backward."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def mygrad_model(x: Array, first: Any, second: Any) -> Any:
 
 
 def floor(x: Array, first: Array, second: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The model, and its gradients by hand."""
+    """Return the output, and a function for the gradients, by hand."""
     hidden = np.tanh(x @ first)
     out = np.tanh(hidden @ second)
 
@@ -48,9 +48,9 @@ def floor(x: Array, first: Array, second: Array) -> tuple[Array, Callable[[Array
 
 @final
 class Many(Benchmark):
-    """Two tanh layers 16 wide, a batch of 8, float64, each pass with weights of its own.
+    """Two tanh layers of width 16, a batch of 8, float64; each pass has its own weights.
 
-    asyncgrad's passes are awaited by one `asyncio.gather`; the peers, which cannot be awaited, run theirs in turn.
+    asyncgrad's passes are awaited by one `asyncio.gather`; the other peers run theirs one after another.
     """
 
     title = f"{PASSES:,} small models"
@@ -65,7 +65,7 @@ class Many(Benchmark):
     passes: list[Peer]
 
     def setup(self, peer: str) -> None:
-        """Make every pass its own model."""
+        """Create a model for every pass."""
         random = np.random.default_rng(0)
         self.passes = []
         for _ in range(PASSES):
@@ -84,7 +84,7 @@ class Many(Benchmark):
             one.forward()
 
     async def time_backward(self) -> None:
-        """Time all backward passes, in flight at the same time where they can be."""
+        """Time all backward passes, run concurrently if the peer can."""
         started = [one.backward() for one in self.passes]
         awaitable = [one for one in started if one is not None]
         if awaitable:
@@ -93,7 +93,7 @@ class Many(Benchmark):
     prepare_backward_one_by_one = prepare_backward
 
     async def time_backward_one_by_one(self) -> None:
-        """Time them one after another."""
+        """Time all backward passes, run one after another."""
         for one in self.passes:
             pending: Awaitable[None] | None = one.backward()
             if pending is not None:

@@ -1,19 +1,19 @@
 """`python -m benchmarks.memory`: the peak memory of the checkpointed stack, each case in a process of its own.
 
-With `deep` behind it: what each node of a chain of a million takes, and for how long the chain keeps an event loop.
+`python -m benchmarks.memory deep`: the bytes per node of a chain of a million nodes, and for how long the chain blocks
+an event loop.
 
-Two counts, both of what a forward and a backward need at most beyond what there was before, the gradients of the
-weights included. *Allocated*: by tracemalloc, which NumPy reports every array to; compared with the same schedule and
-the same arithmetic written by hand in NumPy, which holds nothing that it could do without. *Resident*: what the
-operating system had to give the process, which is all that can be known of PyTorch; freed memory that an allocator
-keeps counts there.
+Both counts are the peak of a forward and a backward above the memory before them, with the gradients of the weights.
+*Allocated* is counted by tracemalloc, to which NumPy reports every array, and compared with the same schedule and
+arithmetic written by hand in NumPy with the least memory. *Resident* is the memory that the operating system gave the
+process, with freed memory that an allocator keeps; it is the only count for PyTorch.
 """
 
 from __future__ import annotations
 
 import os
 
-# One BLAS thread each, as in the other benchmarks; read once, when the imports below load the libraries.
+# One BLAS thread, as in the other benchmarks. The libraries read these variables when the imports below load them.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 import argparse
@@ -41,24 +41,24 @@ from .peers import Array, torch
 
 __all__ = ["allocated", "main", "node_bytes", "pauses", "resident"]
 
-#: Of the deep chain.
+#: The nodes of the deep chain.
 NODES = 1_000_000
 
-#: One step of it, and how many nodes that makes.
+#: The kinds of steps of the deep chain: a function, and how many nodes it records.
 STEPS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
     "y * x + x": (lambda y, x: y * x + x, 2),
     "y + x": (lambda y, x: y + x, 1),
     "-y": (lambda y, _: -y, 1),
 }
 
-#: How many steps of it a coroutine makes before it lets the loop turn.
+#: How many steps are recorded between two turns of the loop.
 STEPS_A_TURN = 100
 
 PHASES = ("built", "run", "dropped")
 
 
 def chain_by_hand(x: Array, *weights: Array) -> Any:
-    """Return the result of the stack, and a function that reverses it by the schedule of the chain."""
+    """Return the result of the stack, and a function that computes the gradients by the schedule of the chain."""
     pairs = list(zip(weights[::2], weights[1::2], strict=True))
     kept: dict[int, Array] = {}
     actions = binomial_schedule(len(pairs), 8)
@@ -107,7 +107,7 @@ def chain_by_hand(x: Array, *weights: Array) -> Any:
 
 
 def work(peer: str, kind: str) -> Any:
-    """Return what runs a forward and a backward; everything that exists before them is made now."""
+    """Return a function that runs a forward and a backward; everything that they need is created before."""
     given = problem()
     assert given.start is not None
     begin = given.start
@@ -124,15 +124,15 @@ def work(peer: str, kind: str) -> Any:
 
 
 def _run_by_hand(forward: tuple[Array, Any], begin: Array) -> None:
-    # The result is there until the backward has ended, as it is for who calls that on it.
+    # The result lives until the backward has ended, as it does for a caller of result.backward().
     result, pullback = forward
     pullback(begin)
     del result
 
 
 def allocated(peer: str, kind: str) -> int:
-    """Return the peak of what tracemalloc sees, in bytes."""
-    # Plans of derivatives, and all else that is made once; a backward is compiled at its second run, if it is.
+    """Return the peak memory in bytes, as counted by tracemalloc."""
+    # Two warm-up runs create everything that is cached; a backward may be compiled in its second run.
     for _ in range(2):
         work(peer, kind)()
     run = work(peer, kind)
@@ -145,7 +145,7 @@ def allocated(peer: str, kind: str) -> int:
 
 
 def resident(peer: str, kind: str) -> int:
-    """Return by how much the peak of the resident memory of this process grows, in bytes; Linux only."""
+    """Return by how many bytes the peak of this process's resident memory grows; Linux only."""
     run = work(peer, kind)
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
@@ -169,9 +169,9 @@ def _leaf(peer: str) -> Any:
 
 
 def node_bytes(peer: str, step: str) -> list[float]:
-    """Return how many bytes a node of a deep chain takes when that has been built, at most while it runs, and at last.
+    """Return the bytes per node of a deep chain when it is built, at the peak of its backward, and after it is dropped.
 
-    Of asyncgrad all that tracemalloc sees, arrays included; of PyTorch the resident memory.
+    For asyncgrad they are counted by tracemalloc, arrays included; for PyTorch they are resident memory.
     """
     make, nodes = STEPS[step]
     x = _leaf(peer)
@@ -190,9 +190,9 @@ def node_bytes(peer: str, step: str) -> list[float]:
         run = _status("VmHWM")
         del y
         return [(size - before) / NODES for size in (built, run, _status("VmRSS"))]
-    # What is made once.
+    # A warm-up creates everything that is cached.
     ag.sync.backward(chain(100))
-    # Tracing takes its time, and every node is like the others.
+    # Tracing is slow, and all nodes are alike: a tenth of them is enough.
     count = NODES // 10
     tracemalloc.start()
     y = chain(count)
@@ -204,11 +204,11 @@ def node_bytes(peer: str, step: str) -> list[float]:
 
 
 def pauses(peer: str, how: str) -> list[float]:
-    """Return the longest time, in ms, that one turn of an event loop takes: while a deep chain is built, run, dropped.
+    """Return the longest turn of an event loop, in ms, while a deep chain is built, differentiated, and dropped.
 
     Args:
-        peer: "torch" runs its backward in a thread; "idle" does nothing.
-        how: "held off", for `no_full_collections`; anything else leaves the garbage collector alone.
+        peer: "torch" runs its backward in a thread; "idle" has no chain.
+        how: "held off" for `no_full_collections`; otherwise the garbage collector is left as it is.
     """
     return ag.run(_pauses(peer, how))
 
@@ -275,26 +275,26 @@ def _main_deep() -> int:
 
 
 def _measured(count: str, peer: str, kind: str) -> Any:
-    """Return what one of the functions here measures, in a process of its own."""
+    """Return the result of one of the functions of this module, called in a process of its own."""
     arguments = [sys.executable, "-m", "benchmarks.memory", count, peer, kind]
     printed = subprocess.run(arguments, capture_output=True, text=True, check=True, env=os.environ).stdout
     return json.loads(printed)
 
 
-def _apart(count: str, peer: str, kind: str) -> float:
+def _peak(count: str, peer: str, kind: str) -> float:
     """Return a peak in MB, measured in a process of its own."""
     return float(_measured(count, peer, kind)) / 1e6
 
 
-#: What can be measured in a process of its own.
+#: The functions that can be called in a process of their own.
 _MEASURES: dict[str, Callable[[str, str], Any]] = {
     measure.__name__: measure for measure in (allocated, resident, node_bytes, pauses)
 }
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; or, with arguments, that of the deep chain, or one peak in bytes."""
-    # What one process asks of another.
+    """Print the table of the stack, or that of the deep chain; return the exit status."""
+    # A child process prints one measurement as JSON.
     if len(arguments) == 3 and arguments[0] in _MEASURES:
         count, peer, kind = arguments
         print(json.dumps(_MEASURES[count](peer, kind)))
@@ -309,9 +309,9 @@ def main(arguments: list[str]) -> int:
     print("| checkpoints            | allocated | × by hand | resident | × torch |")
     print("| ---------------------- | --------: | --------: | -------: | ------: |")
     for kind in KINDS:
-        ours, by_hand = _apart("allocated", "asyncgrad", kind), _apart("allocated", "floor", kind)
-        held = _apart("resident", "asyncgrad", kind)
-        theirs = "-" if torch is None or kind == KINDS[3] else f"{held / _apart('resident', 'torch', kind):.2f}"
+        ours, by_hand = _peak("allocated", "asyncgrad", kind), _peak("allocated", "floor", kind)
+        held = _peak("resident", "asyncgrad", kind)
+        theirs = "-" if torch is None or kind == KINDS[3] else f"{held / _peak('resident', 'torch', kind):.2f}"
         print(f"| {kind:22} | {ours:9.1f} | {ours / by_hand:9.2f} | {held:8.1f} | {theirs:>7} |")
     return 0
 

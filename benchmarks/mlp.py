@@ -46,7 +46,7 @@ def mygrad_model(x: Array, labels: Array, *layers: Any) -> Any:
 
 
 def floor(x: Array, labels: Array, *layers: Array) -> tuple[Any, Callable[[Any], list[Array]]]:
-    """The model, and its gradients by hand."""
+    """Return the loss, and a function for the gradients, by hand."""
     weights, biases = layers[::2], layers[1::2]
     inputs = [x]
     for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
@@ -77,7 +77,7 @@ def floor(x: Array, labels: Array, *layers: Array) -> tuple[Any, Callable[[Any],
 
 @final
 class Mlp(RepeatedBenchmark, StepBenchmark):
-    """Every weight and bias gets a gradient; the input gets none."""
+    """Gradients for all weights and biases, not for the input."""
 
     title = "MLP, batch 64, 4 layers of 128"
     params = (tuple(PEERS),)
@@ -91,7 +91,7 @@ class Mlp(RepeatedBenchmark, StepBenchmark):
 
     @staticmethod
     def problem() -> Problem:
-        """Return the data, and weights that keep the activations' scale."""
+        """Return the data, and weights that keep the scale of the activations."""
         random = np.random.default_rng(0)
         layers = []
         for _ in range(LAYERS):

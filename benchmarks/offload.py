@@ -1,8 +1,8 @@
-"""A training step whose activations go to disk and come back, against one that keeps them in memory.
+"""A training step whose activations are written to disk and read back, compared with a step that keeps them in memory.
 
-The floor is the same step with all activations in memory. What the disk allows is the longer of that and of writing
-and reading as many files of the same size, measured in the same round by as many threads as the store has. What the
-checksums cost is what the step takes beyond one without them.
+The floor is the step with all activations in memory. "what the disk allows" is the longer of that step and of writing
+and reading the same number of files of the same size, in the same round, with as many threads as the store has. A step
+without checksums shows what they cost.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Offload(Benchmark):
     params = (("asyncgrad", "without checksums", "floor", "what the disk allows"), tuple(WIDTHS))
 
     def setup(self, peer: str, kind: str) -> None:
-        """Make the weights, and a directory for the files."""
+        """Create the weights, and a directory for the files."""
         random = np.random.default_rng(0)
         width = WIDTHS[kind]
         self.peer, self.is_product = peer, kind == "matrix products"
@@ -59,7 +59,7 @@ class Offload(Benchmark):
         self.x = ag.tensor(random.standard_normal((ROWS, width)).astype(np.float32))
         self.directory = Path(tempfile.mkdtemp(prefix="asyncgrad-benchmark-"))
         weakref.finalize(self, shutil.rmtree, self.directory)
-        # So little that nearly all has to go to disk, and come back.
+        # The limit is so low that nearly all activations are written and read.
         self.offload = ag.graph.save_to_disk(self.directory, min_bytes=1, max_pending_bytes=4 * self.x.numpy().nbytes)
 
     def gradients(self) -> list[Array]:
@@ -72,7 +72,7 @@ class Offload(Benchmark):
             weight.grad = None
 
     async def time_backward(self) -> float:
-        """Time forward and backward; or those in memory and the disk, whichever takes longer."""
+        """Time forward and backward; for what the disk allows, the longer of the step in memory and of the disk."""
         if self.peer != "without checksums":
             return await self._step()
         with mock.patch.object(checksum, "crc32", len):
@@ -90,7 +90,7 @@ class Offload(Benchmark):
         return max(taken, self._disk()) if self.peer == "what the disk allows" else taken
 
     def _disk(self) -> float:
-        """Return the seconds that it takes to write a file for each activation, and to read and remove it."""
+        """Return the seconds that it takes to write, read and remove a file for each activation."""
         data = self.x.numpy()
         paths = [self.directory / f"{number}" for number in range(LAYERS + 1)]
 

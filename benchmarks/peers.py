@@ -1,7 +1,7 @@
-"""The peers: asyncgrad and what it is measured against, each behind the same forward and backward.
+"""The peers: asyncgrad and the libraries it is compared with, each with the same interface of forward and backward.
 
-A topic writes its model once for each peer, as a function of constants and variables that returns one array.
-PyTorch, HIPS autograd and MyGrad take part where they are installed; the floor, NumPy written by hand, always does.
+A topic writes its model once for each peer, as a function of constants and variables that returns one array. PyTorch,
+HIPS autograd and MyGrad take part if they are installed; the floor, gradients written by hand in NumPy, always does.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ __all__ = ["PEERS", "Array", "Models", "Peer", "Problem", "hips_numpy", "mygrad"
 
 Array = np.ndarray[Any, Any]
 
-#: A model as each peer writes it, by the peer's name.
+#: The model of each peer, by the name of the peer.
 Models = dict[str, Callable[..., Any]]
 
 
 class Problem(NamedTuple):
-    """What the peers differentiate: an array of each peer's `model(*constants, *variables)`."""
+    """The arrays of a model: peers differentiate `model(*constants, *variables)`."""
 
     constants: Sequence[Array]
     #: Gradients are taken with respect to these.
     variables: Sequence[Array]
-    #: The gradient to start from; None where the model's result is a scalar.
+    #: The gradient to start from; None if the result of the model is a scalar.
     start: Array | None = None
 
 
 class Peer(ABC):
-    """Abstract: one way to differentiate a model.
+    """Abstract: a library that differentiates a model.
 
     Args:
-        model: takes constants and variables as this peer knows them.
-        problem: what to run it on.
+        model: takes constants and variables as arrays of this library.
+        problem: the arrays to run it on.
     """
 
     def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
@@ -61,22 +61,22 @@ class Peer(ABC):
 
     @abstractmethod
     def forward(self) -> None:
-        """Run the model, ready for one backward; let go of the graph before."""
+        """Run the model, for one backward; drop the previous graph."""
 
     @abstractmethod
     def backward(self) -> Awaitable[None] | None:
-        """Compute the gradients of all variables; to be awaited where it returns an awaitable."""
+        """Compute the gradients of all variables; if an awaitable is returned, it must be awaited."""
 
     def compiled_backward(self) -> Awaitable[None] | None:
-        """Do the same in the fastest way that needs no change to the model."""
+        """Compute the gradients in the fastest way that needs no change of the model."""
         return self.backward()
 
     @abstractmethod
     def gradients(self) -> list[Array]:
-        """Return what the last backward computed, a gradient for each variable."""
+        """Return the gradient of each variable from the last backward."""
 
     def clear(self) -> None:
-        """Forget the gradients and the graph of the last step."""
+        """Drop the gradients and the graph of the last step."""
 
 
 @final
@@ -95,7 +95,7 @@ class Asyncgrad(Peer):
         return self.output.backward(self.problem.start)  # type: ignore[no-any-return]
 
     async def compiled_backward(self) -> None:
-        # As ag.compiled_autograd does, which a program enters once and not for each backward.
+        # The same as ag.compiled_autograd, which a program enters once rather than for each backward.
         token = COMPILED_AFTER.set(1)
         await self.output.backward(self.problem.start)
         COMPILED_AFTER.reset(token)
@@ -137,7 +137,7 @@ class Torch(Peer):
 
 @final
 class Hips(Peer):
-    """HIPS autograd: the trace is the forward."""
+    """HIPS autograd, whose forward is a trace."""
 
     def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
         super().__init__(model, problem)
@@ -162,7 +162,7 @@ class Hips(Peer):
 
 @final
 class MyGrad(Peer):
-    """MyGrad, without its guard on memory, as its documentation advises where speed counts."""
+    """MyGrad with memory guarding off, as its documentation advises for speed."""
 
     def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
         super().__init__(model, problem)
@@ -187,7 +187,7 @@ class MyGrad(Peer):
 
 @final
 class Floor(Peer):
-    """NumPy by hand: the model returns its result and a function from its gradient to those of the variables."""
+    """NumPy by hand: the model returns its result, and a function from its gradient to those of the variables."""
 
     def __init__(self, model: Callable[..., Any], problem: Problem) -> None:
         super().__init__(model, problem)
@@ -208,7 +208,7 @@ class Floor(Peer):
         self.pullback = self.found = None
 
 
-#: Those that are installed, by the name that tables show. asyncgrad comes first, and all else is compared with it.
+#: The installed peers, by their names in tables. asyncgrad is the first; the others are compared with it.
 PEERS: dict[str, type[Peer]] = {"asyncgrad": Asyncgrad}
 if torch is not None:
     PEERS["torch"] = Torch

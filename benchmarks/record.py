@@ -1,4 +1,4 @@
-"""The record: every round of every row, with the machine they were measured on, as a JSON file that can be read back.
+"""The record: the times of every round of every row, and the machine, as a JSON file that can be read back.
 
     {"format": 1,
      "machine": {"processor": ..., "blas": ..., "numpy": ..., ...},
@@ -6,8 +6,8 @@
                "order": [["asyncgrad", "torch"], ["torch", "asyncgrad"]],
                "seconds": {"asyncgrad": [0.0081, 0.0083], "torch": [0.0141, 0.0140]}}]}
 
-`order[i]` are the peers in the order in which they took their turns in round i, `seconds[peer][i]` is what one call
-of that peer took in it. The tables and the chart are made from this alone.
+`order[i]` lists the peers in the order in which they were measured in round i; `seconds[peer][i]` is the time of one
+call of that peer in it. The tables and the chart are made from this file alone.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ FORMAT = 1
 
 
 class UnusableRecordError(ValueError):
-    """A file is no record, or two records do not go together."""
+    """A file is not a record, or two records cannot be merged."""
 
 
 @final
 @dataclass
 class Record:
-    """What was measured on one machine."""
+    """Measurements on one machine."""
 
     machine: dict[str, str]
     results: list[Result] = field(default_factory=list)
 
     def text(self) -> str:
-        """Return the record as JSON, a line for each peer's rounds."""
+        """Return the record as JSON, with one line for the rounds of each peer."""
         rows = []
         for result in self.results:
             about = {key: getattr(result, key) for key in ("topic", "name", "section", "lacks", "measured", "order")}
@@ -50,10 +50,10 @@ class Record:
         return f'{{\n "format": {FORMAT},\n "machine": {{\n{machine}\n }},\n "rows": [\n{body}\n ]\n}}\n'
 
     def merged(self, newer: Record) -> Record:
-        """Return this record with the topics of a newer one in place of its own.
+        """Return this record with the topics of a newer one replaced.
 
         Raises:
-            UnusableRecordError: they were measured on different machines, or with different versions.
+            UnusableRecordError: the records are from different machines or versions of libraries.
         """
         for key in sorted(self.machine.keys() | newer.machine.keys()):
             before, now = self.machine.get(key, "none"), newer.machine.get(key, "none")
@@ -70,7 +70,7 @@ class Record:
             if result.topic not in measured:
                 kept.append(result)
             else:
-                # At its first row; at the next ones there is nothing left to put in.
+                # All new rows of a topic go where its first old row was; at its other rows none are left.
                 kept.extend(measured[result.topic])
                 measured[result.topic] = []
         return Record(self.machine, kept + [result for results in measured.values() for result in results])
@@ -80,13 +80,13 @@ class Record:
         """Return the record in a file.
 
         Raises:
-            UnusableRecordError: the file is not there, is no JSON, or lacks something; the message says what.
+            UnusableRecordError: the file does not exist, is not JSON, or lacks something; the message says what.
         """
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UnusableRecordError(f"{path} cannot be read: {error.strerror}") from error
-        except ValueError as error:  # of the encoding as much as of the JSON
+        except ValueError as error:  # a wrong encoding or wrong JSON
             raise UnusableRecordError(f"{path} is not JSON: {error}") from error
         try:
             return _checked(raw)
@@ -114,7 +114,7 @@ def _checked(raw: Any) -> Record:
 
 
 def _result(place: int, row: Any) -> Result:
-    """Return a row as a Result, each of its parts checked."""
+    """Return a row as a Result, with all parts checked."""
     name = row.get("name") if isinstance(row, dict) else None
     where = f"row {name!r}" if isinstance(name, str) else f"row {place}"
     if not isinstance(row, dict):

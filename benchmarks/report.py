@@ -1,4 +1,4 @@
-"""The report: what the pages show of a record, between two markers that are comments in Markdown."""
+"""The report of a record for the pages, where it stands between two markers, which are comments in Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BEGIN", "END", "block", "printed", "replaced", "sections", "summary"
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
-#: What the machine's entries are called where that is not their own name.
+#: The names under which the report shows the packages of a machine.
 CALLED = {
     "asyncgrad": "asyncgrad",
     "autograd": "HIPS autograd",
@@ -34,7 +34,7 @@ SUMMARY = (
 
 
 def sections(results: list[Result]) -> dict[str, list[Result]]:
-    """Return the results by what stands above their table, in the order in which each section first appears."""
+    """Return the results by the heading of their table, in the order in which the headings first appear."""
     found: dict[str, list[Result]] = {}
     for result in results:
         found.setdefault(result.section, []).append(result)
@@ -70,12 +70,12 @@ def _begin(raw: str) -> str:
 
 
 def printed(record: Record) -> str:
-    """Return the tables, and what they were measured on, for a terminal."""
+    """Return the tables and the machine as text for a terminal."""
     return "\n\n".join([*_tables(record), _measured_on(record, "")])
 
 
 def _tables(record: Record) -> list[str]:
-    """Return for each section its heading, its table, and who lacks what."""
+    """Return for each section its heading, its table, and notes on the peers that cannot run some rows."""
     found = []
     for heading, results in sections(record.results).items():
         found += [heading] if heading else []
@@ -84,7 +84,7 @@ def _tables(record: Record) -> list[str]:
 
 
 def _lacks(results: list[Result]) -> list[str]:
-    """Return a line for each peer that could not run some of the rows, and why."""
+    """Return a line for each peer that cannot run some of the rows, with the reason."""
     cases: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for peer, why in result.lacks.items():
@@ -95,7 +95,7 @@ def _lacks(results: list[Result]) -> list[str]:
 
 
 def _measured_on(record: Record, raw: str) -> str:
-    """Return how often, when and on what it was measured."""
+    """Return a line that says how often, when and on which machine the record was measured."""
     rounds = sorted({len(result.seconds["asyncgrad"]) for result in record.results})
     days = sorted({result.measured for result in record.results})
     machine = dict(record.machine)
@@ -117,10 +117,10 @@ def _range(values: list[int] | list[str]) -> str:
 
 
 def replaced(text: str, new: str, path: Path) -> str:
-    """Return a text with what stands between the markers, markers included, replaced.
+    """Return a text with the part between the markers replaced, markers included.
 
     Raises:
-        UnusableRecordError: the markers are not there, once each and in their order.
+        UnusableRecordError: the text does not have each marker once, in this order.
     """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

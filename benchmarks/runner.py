@@ -1,11 +1,11 @@
 """The runner: every peer of a case is measured in every round, and ratios are taken within a round.
 
-Absolute times drift while a machine does other things; the ratio of two times taken one right after the other
-does not. So a round measures each peer once, the next round in another order, and what is reported is the
-median of the rounds' ratios. No peer is timed before its gradients have been found to be the floor's.
+Absolute times drift when a machine is busy; the ratio of two times that are measured right after each other does not.
+So each round measures every peer once, in a different order, and the median of the rounds' ratios is reported. A peer
+is timed only after its gradients have been compared with those of the floor.
 
 A new topic is a file with a list `BENCHMARKS`, named in command.TOPICS. A new variant of a case is a method
-`time_<what>` (a row of its own), or one more name among `params[0]` (a column of its own).
+`time_<what>` (a new row), or a new name in `params[0]` (a new column).
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ from .peers import PEERS, Array, Models, Peer, Problem
 
 __all__ = ["Benchmark", "ModelBenchmark", "Result", "StepBenchmark", "run", "table"]
 
-#: Seconds that one peer is measured for in one round; short calls are repeated to fill it.
+#: The seconds for which one peer is measured in one round; short calls are repeated.
 SAMPLE_SECONDS = 0.05
-#: How many calls are made before a sample is planned, unless one of them is a sample of its own.
+#: How many calls are made to find the number of calls in a sample, unless one of them is long enough.
 WARMING = 8
 
-#: Bytes that count as a large array.
+#: The bytes of a large array.
 LARGE = 16 * 2**20
 
 
 class Benchmark(ABC):
-    """Abstract: something that each of several peers can do, in asv's form.
+    """Abstract: something to measure with several peers, in the form of asv.
 
-    Every method `time_<what>` is timed, after `prepare_<what>` where there is one. It is called for each
-    combination of `params`; what it returns is awaited if it can be, and a number it returns is taken as its time.
+    Every method `time_<what>` is timed for each combination of `params`, after `prepare_<what>` if there is one. An
+    awaitable result is awaited; a number is taken as the time.
     """
 
-    #: For each parameter its values; the first parameter is always the peer.
+    #: The values of each parameter; the first parameter is always the peer.
     params: ClassVar[tuple[Sequence[Any], ...]]
-    #: What the table calls it, with a {} for each parameter after the peer.
+    #: The name in the table, with a {} for each parameter after the peer.
     title: ClassVar[str]
-    #: What stands above the table that its rows are in; all with the same words share a table.
+    #: The text above the table of its rows; benchmarks with the same text share a table.
     section: ClassVar[str] = ""
-    #: Peers of the table that cannot run it, and why.
+    #: Peers of the table that cannot run it, with the reason.
     lacks: ClassVar[dict[str, str]] = {}
-    #: How often one sample calls what is timed; None for as often as fills SAMPLE_SECONDS.
+    #: How many calls a sample has; None for as many as take SAMPLE_SECONDS.
     calls: ClassVar[int | None] = None
 
     @abstractmethod
     def setup(self, peer: str, *params: Any) -> None:
-        """Make what is to be timed."""
+        """Create the objects that the timed methods need."""
 
     @abstractmethod
     def gradients(self) -> list[Array] | None:
-        """Return the gradients that were computed last; all peers must agree on them, save one that has None."""
+        """Return the last gradients, on which all peers must agree, or None if this peer has none."""
 
     @staticmethod
     def start_loop(*params: Any) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-        """Return what runs a coroutine on a new event loop."""
+        """Return a function that runs a coroutine on a new event loop."""
         return ag.run
 
 
@@ -81,18 +81,18 @@ class ModelBenchmark(Benchmark):
     @staticmethod
     @abstractmethod
     def problem(*params: Any) -> Problem:
-        """Return the arrays that the models are run on."""
+        """Return the arrays for the models."""
 
     def setup(self, peer: str, *params: Any) -> None:
-        """Make the peer, and the step's arrays."""
+        """Create the peer with its model and arrays."""
         self.peer = PEERS[peer](self.models[peer], self.problem(*params))
 
     def gradients(self) -> list[Array]:
-        """Return what the peer's last backward computed."""
+        """Return the gradients of the peer's last backward."""
         return self.peer.gradients()
 
     def prepare_backward(self) -> None:
-        """Run the forward that is to be differentiated."""
+        """Run the forward."""
         self.peer.clear()
         self.peer.forward()
 
@@ -102,19 +102,19 @@ class ModelBenchmark(Benchmark):
 
 
 class RepeatedBenchmark(ModelBenchmark):
-    """Abstract: besides, the backward of a model that is run again and again, compiled."""
+    """Abstract: times also the compiled backward of a model that is run again and again."""
 
     def prepare_compiled_backward(self) -> None:
-        """Run the forward that is to be differentiated."""
+        """Run the forward."""
         self.prepare_backward()
 
     def time_compiled_backward(self) -> Any:
-        """Time the backward alone, asyncgrad's by a compiled function."""
+        """Time the backward alone; asyncgrad uses a compiled function."""
         return self.peer.compiled_backward()
 
 
 class StepBenchmark(ModelBenchmark):
-    """Abstract: besides the backward alone, the forward and backward of a training step."""
+    """Abstract: times the backward alone, and the forward and backward of a training step."""
 
     def prepare_step(self) -> None:
         """Clear the gradients, as an optimizer does between two steps."""
@@ -129,12 +129,12 @@ class StepBenchmark(ModelBenchmark):
 @final
 @dataclass
 class Result:
-    """Seconds of every peer in every round, for one row of the table."""
+    """The seconds of every peer in every round, for one row of the table."""
 
-    #: The case, a colon, and what of it is timed.
+    #: The case, a colon, and the phase that is timed.
     name: str
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    #: The peers in the order in which they took their turns, for each round.
+    #: The peers in the order in which they were measured, for each round.
     order: list[list[str]] = field(default_factory=list)
     topic: str = ""
     section: str = ""
@@ -144,20 +144,20 @@ class Result:
 
     @property
     def case(self) -> str:
-        """Return the row's name without what is timed."""
+        """Return the name of the row without the phase."""
         return self.name.rpartition(": ")[0] or self.name
 
     @property
     def what(self) -> str:
-        """Return what of the case is timed."""
+        """Return the phase that is timed."""
         return self.name.rpartition(": ")[2]
 
     def microseconds(self) -> float:
-        """Return asyncgrad's median."""
+        """Return the median of asyncgrad's times in microseconds."""
         return statistics.median(self.seconds["asyncgrad"]) * 1e6
 
     def ratio(self, peer: str, of: str = "asyncgrad") -> float | None:
-        """Return the median of one's time over the peer's, round by round; None where either took no part."""
+        """Return the median over the rounds of the time of `of` over that of `peer`; None if one was not measured."""
         if peer not in self.seconds or of not in self.seconds:
             return None
         pairs = zip(self.seconds[of], self.seconds[peer], strict=True)
@@ -165,16 +165,16 @@ class Result:
 
 
 def run(benchmarks: Sequence[type[Benchmark]], rounds: int, *, collect: bool = False) -> Iterator[Result]:
-    """Measure the benchmarks, each case on an event loop of its own.
+    """Measure the benchmarks, each case on a new event loop.
 
     Args:
         benchmarks: the classes.
         rounds: how often each peer of a case is measured.
-        collect: leave the garbage collector on while measuring. By default it is off, for all peers, and has
-            run just before.
+        collect: leave the garbage collector on while measuring. By default it is off for all peers, and runs just
+            before each measurement.
     """
-    # A process that has freed a large array is given memory in another way by glibc: blocks of a few 100 kB are no
-    # longer fetched from the system anew each time. Any program that has loaded data is in that state.
+    # After a large array has been freed, glibc no longer requests blocks of a few 100 kB from the system each time. Any
+    # program that has loaded data is in that state.
     np.ones(LARGE, np.uint8)
     for benchmark in benchmarks:
         timed = [name.removeprefix("time_") for name in dir(benchmark) if name.startswith("time_")]
@@ -189,7 +189,7 @@ def _name(benchmark: type[Benchmark], what: str, params: Sequence[Any]) -> str:
 
 
 async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any], rounds: int, collect: bool) -> Result:
-    """Return every peer's time in every round, once their gradients have been found equal."""
+    """Return the time of every peer in every round, after a check that their gradients are equal."""
     topic = benchmark.__module__.rpartition(".")[2]
     result = Result(
         _name(benchmark, what, params),
@@ -204,7 +204,7 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
         one.setup(peer, *params)
         await _once(one, what)
     await _check(result.name, measured)
-    # What is alive by now is not collected again, which would take longer than what is measured.
+    # Frozen objects are not visited again by the collections below, which would take longer than the measurements.
     gc.collect()
     gc.freeze()
     calls = {peer: benchmark.calls or await _calls(one, what) for peer, one in measured.items()}
@@ -228,7 +228,7 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
 
 
 async def _calls(one: Benchmark, what: str) -> int:
-    """Return how many calls make a sample. The first may take far longer than the others: it may compile something."""
+    """Return how many calls make a sample. The first call may take far longer than others, as it may compile."""
     seconds = await _once(one, what)
     for _ in range(WARMING):
         if seconds > SAMPLE_SECONDS:
@@ -238,7 +238,7 @@ async def _calls(one: Benchmark, what: str) -> int:
 
 
 async def _once(one: Benchmark, what: str) -> float:
-    """Return the seconds that one call takes, its preparation not counted."""
+    """Return the seconds of one call, without its preparation."""
     prepare = getattr(one, f"prepare_{what}", None)
     if prepare is not None:
         prepare()
@@ -252,7 +252,7 @@ async def _once(one: Benchmark, what: str) -> float:
 
 
 async def _check(name: str, measured: dict[str, Benchmark]) -> None:
-    """Raise unless every peer computes the gradients of the floor, or of the first where there is no floor."""
+    """Raise unless every peer computes the gradients of the floor, or of the first peer if there is no floor."""
     found = {}
     for peer, one in measured.items():
         await _once(one, "backward")
@@ -275,7 +275,7 @@ async def _check(name: str, measured: dict[str, Benchmark]) -> None:
 
 
 def _difference(found: Array, right: Array) -> float:
-    """Return by how much of the largest element two arrays differ; infinity if not even of one shape and dtype."""
+    """Return the largest difference over the largest element; infinity if shapes or dtypes differ."""
     if found.shape != right.shape or found.dtype != right.dtype:
         return math.inf
     return float(np.max(np.abs(found - right))) / (float(np.max(np.abs(right))) or 1.0)

@@ -62,7 +62,7 @@ def hips_model(x: Any, *weights: Any) -> Any:
 def mygrad_model(x: Any, *weights: Any) -> Any:
     F = mygrad
     g1, b1, w_qkv, b_qkv, w_out, b_out, g2, b2, w_up, b_up, w_down, b_down = weights
-    # MyGrad makes a float64 array of a Python number, and float64 of all that comes after it.
+    # MyGrad converts a Python number to a float64 array, and all later results would be float64.
     half, one, epsilon = np.float32(0.5), np.float32(1), np.float32(EPSILON)
 
     def normalize(x: Any, gain: Any, bias: Any) -> Any:
@@ -84,7 +84,7 @@ Pullback = Callable[[Array], Any]
 
 
 def floor_norm(x: Array, gain: Array, bias: Array) -> tuple[Array, Pullback]:
-    """Layer normalization of rows, and its gradients: of x, gain and bias."""
+    """Return the layer normalization of rows, and a function for the gradients of x, gain and bias."""
     centred = x - x.mean(axis=-1, keepdims=True)
     scale = 1 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + EPSILON)
     centred *= scale
@@ -99,7 +99,7 @@ def floor_norm(x: Array, gain: Array, bias: Array) -> tuple[Array, Pullback]:
 
 
 def floor_attention(qkv: Array) -> tuple[Array, Pullback]:
-    """Attention of every head, from the rows' queries, keys and values, and the gradient of those."""
+    """Return the attention of all heads from rows of queries, keys and values, and a function for their gradient."""
     size = WIDTH // HEADS
     q, k, v = qkv.reshape(BATCH, TOKENS, 3, HEADS, size).transpose(2, 0, 3, 1, 4)
     scale = size**-0.5
@@ -123,7 +123,7 @@ def floor_attention(qkv: Array) -> tuple[Array, Pullback]:
 
 
 def floor_gelu(x: Array) -> tuple[Array, Pullback]:
-    """GELU by the tanh approximation, and its gradient."""
+    """Return GELU in its tanh approximation, and a function for its gradient."""
     factor = (2 / np.pi) ** 0.5
     square = x * x
     t = np.tanh(factor * x * (1 + 0.044715 * square))
@@ -136,7 +136,7 @@ def floor_gelu(x: Array) -> tuple[Array, Pullback]:
 
 
 def floor(x: Array, *weights: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The block on rows, a row for each token of the batch, and its gradients by hand."""
+    """Return the output of the block, computed on one row per token, and a function for the gradients, by hand."""
     g1, b1, w_qkv, b_qkv, w_out, b_out, g2, b2, w_up, b_up, w_down, b_down = weights
     rows = x.reshape(BATCH * TOKENS, WIDTH)
     normed, norm_pullback = floor_norm(rows, g1, b1)
@@ -163,7 +163,7 @@ def floor(x: Array, *weights: Array) -> tuple[Array, Callable[[Array], list[Arra
 
 @final
 class Transformer(RepeatedBenchmark, StepBenchmark):
-    """The block as it stands in the middle of a model: its input gets a gradient too."""
+    """A block in the middle of a model: its input gets a gradient too."""
 
     title = "transformer block, d 64, T 32, batch 8, 4 heads"
     params = (tuple(PEERS),)

@@ -1,7 +1,7 @@
-"""A thousand nodes that each wait for 10 ms: how close a backward comes to its critical path.
+"""A thousand nodes that each wait for 10 ms: measures how close a backward comes to its critical path.
 
-The graph is layered and random: every node takes the outputs of one or two nodes of the layer before, so that
-the longest path has one node of each layer, and nothing ends sooner than all the waits along it.
+The graph is layered and random: every node takes the outputs of one or two nodes of the previous layer. So the longest
+path has one node of each layer, and the backward takes at least the sum of the waits along it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NODES, DEPTH, SECONDS = 1_000, 21, 0.010
 
 @final
 class Wait(ag.Function):
-    """The sum of its inputs. Its backward waits, as for an answer from another machine."""
+    """The sum of its inputs. Its backward waits, as if for an answer from another machine."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Any:
@@ -36,13 +36,13 @@ class Wait(ag.Function):
 
     @staticmethod
     async def backward(ctx: Any, g: Any) -> Any:
-        """Hand on the gradient, 10 ms later."""
+        """Return the gradient after 10 ms."""
         await asyncio.sleep(SECONDS)
         return (g,) * ctx.count
 
 
 def layers() -> list[list[tuple[int, ...]]]:
-    """Return, for each layer, which nodes of the layer before each of its nodes takes."""
+    """Return, for each node of each layer, the nodes of the previous layer that it takes."""
     random = np.random.default_rng(0)
     sizes = [NODES // DEPTH + (layer < NODES % DEPTH) for layer in range(DEPTH)]
     graph: list[list[tuple[int, ...]]] = [[(0,)] * sizes[0]]
@@ -55,7 +55,7 @@ def layers() -> list[list[tuple[int, ...]]]:
 
 @final
 class Waiting(Benchmark):
-    """asyncgrad against the nominal critical path, and against that many waits one after another."""
+    """asyncgrad, the nominal critical path, and as many waits one after another (the floor)."""
 
     title = "1,000 nodes of 10 ms, depth 21, on {}"
     section = (
@@ -72,16 +72,16 @@ class Waiting(Benchmark):
 
     @staticmethod
     def start_loop(loop: str) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-        """Return what runs a coroutine on that kind of loop."""
+        """Return a function that runs a coroutine on that kind of loop."""
         return asyncio.run if loop == "asyncio" else ag.run
 
     def setup(self, peer: str, loop: str) -> None:
-        """Make the leaf at the bottom of the graph."""
+        """Create the leaf of the graph."""
         self.peer = peer
         self.x = ag.tensor(1.0, requires_grad=True)
 
     def gradients(self) -> list[Array]:
-        """Return the gradient of the leaf: for those that only wait, the number of paths, by hand."""
+        """Return the gradient of the leaf: the number of paths, which is computed by hand for the other peers."""
         if self.peer == "asyncgrad":
             assert self.x.grad is not None
             return [self.x.grad.numpy()]
@@ -94,7 +94,7 @@ class Waiting(Benchmark):
         return [np.array(total + sum(outputs))]
 
     def prepare_backward(self) -> None:
-        """Run the forward, which waits for nothing."""
+        """Run the forward, which does not wait."""
         if self.peer != "asyncgrad":
             return
         self.x.grad = None
@@ -107,7 +107,7 @@ class Waiting(Benchmark):
         self.roots += outputs
 
     async def time_backward(self) -> float | None:
-        """Time the backward; the nominal critical path takes what it takes by definition."""
+        """Time the backward; the time of the nominal critical path is known without a measurement."""
         if self.peer == "critical path":
             return DEPTH * SECONDS
         if self.peer == "floor":

@@ -139,7 +139,7 @@ def test_a_checkout_is_removed_when_counting_fails(repository: Path):
 
 
 def test_two_counts_at_once_are_refused(repository: Path):
-    with count._alone(repository) as folder, pytest.raises(CannotCountError, match="another count is under way"):
+    with count._isolated_copy(repository) as folder, pytest.raises(CannotCountError, match="another count is"):
         count.figures(priced, repository, LENGTHS)
 
     assert not folder.exists()

@@ -291,7 +291,7 @@ def test_a_state_of_other_parameters_is_refused_and_changes_nothing() -> None:
     with pytest.raises(ArgumentError, match=re.escape("groups of [3] parameters, but this optimizer has [1]")):
         other.load_state_dict(optimizer.state_dict())
     three = optim.SGD([leaf(), leaf(), leaf()], lr=0.3)
-    with pytest.raises(ArgumentError, match=re.escape("momentum_buffer of parameter 0 has shape (3, 4)")):
+    with pytest.raises(ArgumentError, match=re.escape("momentum_buffer of parameter 0 in state_dict has shape (3, 4)")):
         three.load_state_dict(optimizer.state_dict())
 
     assert three.param_groups[0]["lr"] == other.param_groups[0]["lr"] == 0.3

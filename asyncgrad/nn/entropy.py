@@ -47,7 +47,7 @@ def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
 
 @primitive()
 def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
-    """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - 1 at the label)."""
+    """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
     labels, ignored, coefficient, _ = selection
     scale = as_array(g * coefficient)
     values = np.subtract(logits, maxima)

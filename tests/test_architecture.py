@@ -53,7 +53,7 @@ def test_the_engine_knows_no_numpy(source: Source):
     assert law_holds(rules.numpy_in_engine(HOUSE, source))
 
 
-@each(HOUSE.doors)
+@each(HOUSE.facades)
 def test_a_facade_imports_lazily_what_it_shows_to_type_checkers(source: Source):
     assert law_holds(rules.lazy_names(source))
 

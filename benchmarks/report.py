@@ -42,24 +42,24 @@ def sections(results: list[Result]) -> dict[str, list[Result]]:
 
 
 def summary(record: Record, chart: str, raw: str) -> str:
-    """Return the chart, and a few rows that say most, as Markdown between the markers.
+    """Return the chart and the most important rows as Markdown between the markers.
 
     Args:
-        record: what was measured.
-        chart: where the chart lies, as the page links to it.
-        raw: where the record lies, likewise.
+        record: the measurements.
+        chart: the path of the chart, as the page links to it.
+        raw: the path of the record, as the page links to it.
     """
     rows = [result for result in record.results if result.name in SUMMARY] or record.results[:5]
     return "\n\n".join([_begin(raw), f"![{CAPTION}]({chart})", table(rows), END])
 
 
 def block(record: Record, chart: str, raw: str) -> str:
-    """Return the chart, all tables, and what they were measured on, as Markdown between the markers.
+    """Return the chart, all tables and the machine as Markdown between the markers.
 
     Args:
-        record: what was measured.
-        chart: where the chart lies, as the page links to it.
-        raw: where the record lies, likewise.
+        record: the measurements.
+        chart: the path of the chart, as the page links to it.
+        raw: the path of the record, as the page links to it.
     """
     picture = f"![{CAPTION}]({chart})"
     return "\n\n".join([_begin(raw), picture, *_tables(record), _measured_on(record, raw), END])

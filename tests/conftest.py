@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 import asyncgrad as ag
+from asyncgrad.context import GRAD_MODE, RECORDING
 from tests.libraries import OURS, theirs
 
 settings.register_profile("asyncgrad", derandomize=True, deadline=None, database=None, print_blob=False)
@@ -129,3 +130,32 @@ def no_collector() -> Iterator[None]:
 def library(request: pytest.FixtureRequest) -> Any:
     """One of two libraries; a law that asks for this is one of PyTorch's, which is asked too where it is installed."""
     return OURS if request.param == "asyncgrad" else theirs()
+
+
+@pytest.fixture
+def only_the_loop_keeps(no_collector: None) -> Iterator[None]:
+    """For modules whose tests show that what is dropped is gone at once: no collector, and no workers.
+
+    A worker lets go of what it has run a moment later, and on a busy machine a body may seem to be one for a worker.
+    """
+    with ag.workers(0):
+        yield
+
+
+@pytest.fixture
+def recording_is_left_on() -> Iterator[None]:
+    """The test begins and ends with recording on, and nobody looking."""
+    assert GRAD_MODE.get() is RECORDING.get() is True
+    yield
+    assert GRAD_MODE.get() is RECORDING.get() is True
+
+
+@pytest.fixture
+def threads_switch_often() -> Iterator[None]:
+    """Threads take turns every microsecond, so that what one of them does in steps is often interrupted."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)

@@ -23,7 +23,7 @@ SHAPES: list[tuple[int, ...]] = [(), (1,), (3,), (2, 1), (1, 3), (2, 3)]
 LARGEST = 50
 
 
-class Step(NamedTuple):
+class GraphStep(NamedTuple):
     """One operation on values computed before."""
 
     operation: str
@@ -34,11 +34,11 @@ class Step(NamedTuple):
     hooked: bool
 
 
-class Program(NamedTuple):
+class GraphProgram(NamedTuple):
     """Leaves, steps, and where the backward starts."""
 
     leaves: tuple[tuple[np.ndarray, bool], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[GraphStep, ...]
     roots: tuple[int, ...]
     root_grads: tuple[np.ndarray, ...]
     #: The values that require grad.
@@ -62,7 +62,7 @@ class Program(NamedTuple):
         return values
 
 
-def _apply(step: Step, operands: list[ag.Tensor]) -> list[Any]:
+def _apply(step: GraphStep, operands: list[ag.Tensor]) -> list[Any]:
     if step.operation in UFUNCS:
         return [UFUNCS[step.operation](*operands)]
     if step.operation == "halves":
@@ -296,7 +296,7 @@ def programs(
     functions: bool = True,
     max_steps: int = 12,
     leaves: tuple[tuple[np.ndarray, bool], ...] | None = None,
-) -> Program:
+) -> GraphProgram:
     """Random programs: shared sub-graphs, unused outputs, broadcasting, several roots, roots within roots.
 
     Args:
@@ -324,7 +324,7 @@ def programs(
         if operation in _MULTIPLYING and largest > LARGEST:
             operation = "add"
         turns = draw(st.sampled_from([None, 0, 1, 2, 3])) if operation in FUNCTIONS else None
-        steps.append(Step(operation, operands, turns, draw(st.integers(0, 7)) == 0))
+        steps.append(GraphStep(operation, operands, turns, draw(st.integers(0, 7)) == 0))
         results = ORACLE[operation](*[values[operand] for operand in operands])
         values += results
         needs += [any(needs[operand] for operand in operands)] * len(results)
@@ -332,4 +332,4 @@ def programs(
     # Late values first, so that shrinking keeps a root with something beneath it.
     roots = tuple(draw(st.lists(st.sampled_from(tracked[::-1]), min_size=1, max_size=3)))
     grads = tuple(draw(whole_numbers(values[root].value.shape)) for root in roots)
-    return Program(leaves, tuple(steps), roots, grads, tracked)
+    return GraphProgram(leaves, tuple(steps), roots, grads, tracked)

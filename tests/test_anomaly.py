@@ -11,22 +11,20 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AnomalyError
-from tests.making import function, leaf
+from tests.failing import Trouble
+from tests.functions import function
+from tests.leaves import leaf
 
 NAN = float("nan")
 
 
-class Failure(Exception):
-    """What a body raises here."""
-
-
 def failing(ctx: Any, grad: Any) -> Any:
-    raise Failure
+    raise Trouble
 
 
 async def failing_later(ctx: Any, grad: Any) -> Any:
     await asyncio.sleep(0)
-    raise Failure
+    raise Trouble
 
 
 Fails = function(lambda ctx, x: x.numpy() * 2, failing, name="Fails")
@@ -51,7 +49,7 @@ def test_a_failing_backward_shows_the_line_of_the_forward(run, made):
         with ag.detect_anomaly():
             await ag.backward(forward_line(made, leaf(1.0)) * 2)
 
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(Trouble) as caught:
         run(main())
 
     notes = notes_of(caught.value)
@@ -59,8 +57,8 @@ def test_a_failing_backward_shows_the_line_of_the_forward(run, made):
     assert "in forward_line\n    return made.apply(x)" in notes
 
 
-def test_a_blocking_backward_shows_it_too():
-    with pytest.raises(Failure) as caught, ag.detect_anomaly():
+def test_a_failing_blocking_backward_shows_the_line_of_the_forward_too():
+    with pytest.raises(Trouble) as caught, ag.detect_anomaly():
         sync.backward(forward_line(Fails, leaf(1.0)))
 
     assert "in forward_line\n" in notes_of(caught.value)
@@ -73,7 +71,7 @@ def test_a_forward_outside_of_anomaly_mode_leaves_a_remark(run):
         with ag.detect_anomaly():
             await ag.backward(out)
 
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(Trouble) as caught:
         run(main())
 
     notes = notes_of(caught.value)
@@ -85,7 +83,7 @@ def test_outside_of_anomaly_mode_nothing_is_said_of_the_forward(run):
     with ag.detect_anomaly():
         out = forward_line(Fails, leaf(1.0))
 
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(Trouble) as caught:
         run(ag.backward(out))
 
     assert "forward" not in notes_of(caught.value)
@@ -115,7 +113,7 @@ def test_a_failing_double_backward_shows_the_line_of_each_forward(run):
             (g,) = await ag.grad(outer_line(x), [x], leaf(1.0), create_graph=True)
             await ag.backward(g)
 
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(Trouble) as caught:
         run(main())
 
     notes = notes_of(caught.value)
@@ -234,7 +232,7 @@ def test_root_gradients_and_what_leaves_take_are_not_searched(run):
 # Beside other things.
 
 
-def test_gradients_are_the_same_inside_and_outside(run):
+def test_gradients_are_the_same_inside_and_outside_of_anomaly_mode(run):
     def gradients(x: Any) -> Any:
         y = np.split(np.tanh(x) * x, 2)
         return (np.concatenate([y[1], y[0]]) * y[0]).sum()
@@ -276,7 +274,7 @@ def test_tasks_side_by_side_are_searched_each_as_it_asked(run):
     assert (np.isnan(first.grad.item()), second.grad) == (True, None)
 
 
-def test_a_deep_graph_runs_under_it(run):
+def test_a_deep_graph_runs_under_anomaly_mode(run):
     x = leaf(1.0)
 
     async def main() -> None:

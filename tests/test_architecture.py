@@ -23,7 +23,7 @@ def _no_tree_is_kept() -> Iterator[None]:
     HOUSE.forget_trees()
 
 
-def each(sources: list[Source]) -> pytest.MarkDecorator:
+def on_each_file(sources: list[Source]) -> pytest.MarkDecorator:
     """Run the test on each file, and name the run for it."""
     return pytest.mark.parametrize("source", sources, ids=[source.name for source in sources])
 
@@ -43,17 +43,17 @@ def test_the_package_has_a_facade():
     assert PACKAGE in HOUSE.modules
 
 
-@each(HOUSE.package)
+@on_each_file(HOUSE.package)
 def test_imports_go_down_the_layers_and_never_across_the_columns(source: Source):
     assert law_holds(rules.import_order(HOUSE, source))
 
 
-@each([source for source in HOUSE.package if source.module.startswith(f"{PACKAGE}.engine")])
+@on_each_file([source for source in HOUSE.package if source.module.startswith(f"{PACKAGE}.engine")])
 def test_the_engine_knows_no_numpy(source: Source):
     assert law_holds(rules.numpy_in_engine(HOUSE, source))
 
 
-@each(HOUSE.facades)
+@on_each_file(HOUSE.facades)
 def test_a_facade_imports_lazily_what_it_shows_to_type_checkers(source: Source):
     assert law_holds(rules.lazy_names(source))
 
@@ -62,17 +62,17 @@ def test_no_modules_import_one_another_not_even_for_type_hints():
     assert law_holds(rules.import_cycles(HOUSE))
 
 
-@each(HOUSE.sources)
+@on_each_file(HOUSE.sources)
 def test_imports_stand_at_the_top(source: Source):
     assert law_holds(rules.deferred_imports(HOUSE, source))
 
 
-@each(HOUSE.sources)
+@on_each_file(HOUSE.sources)
 def test_functions_stay_short(source: Source):
     assert law_holds(rules.sizes(source))
 
 
-@each(HOUSE.package)
+@on_each_file(HOUSE.package)
 def test_only_the_engine_makes_asyncio_tasks(source: Source):
     assert law_holds(rules.task_creation(source))
 
@@ -82,12 +82,12 @@ def test_the_state_machines_never_suspend(module: str):
     assert law_holds(rules.suspension(HOUSE, HOUSE[module]))
 
 
-@each(HOUSE.facades)
+@on_each_file(HOUSE.facades)
 def test_facades_hold_names_only(source: Source):
     assert law_holds(rules.facade(source))
 
 
-@each(HOUSE.package)
+@on_each_file(HOUSE.package)
 def test_classes_are_abstract_or_final(source: Source):
     assert law_holds(rules.unsealed_classes(HOUSE, source))
 

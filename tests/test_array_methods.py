@@ -20,7 +20,7 @@ ABSENT = {
 }
 
 
-def grid(dtype: Any = float) -> np.ndarray:
+def unsorted_grid(dtype: Any = float) -> np.ndarray:
     return np.array([[[3, 1, 2], [4, 9, -5]], [[2, 6, -7], [8, 0, 5]]], dtype)
 
 
@@ -38,7 +38,7 @@ PARTS = ["T", "mT", "real", "imag"]
 @pytest.mark.parametrize("dtype", [float, np.float32, np.complex64, int])
 @pytest.mark.parametrize("name", ATTRIBUTES + PARTS)
 def test_an_attribute_is_that_of_the_array(name: str, dtype: Any) -> None:
-    actual, expected = getattr(ag.tensor(grid(dtype)), name), getattr(grid(dtype), name)
+    actual, expected = getattr(ag.tensor(unsorted_grid(dtype)), name), getattr(unsorted_grid(dtype), name)
 
     if name in PARTS:
         assert isinstance(actual, ag.Tensor)
@@ -51,8 +51,8 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *((name, (), {"axis": (0, 2), "keepdims": True}) for name in ("sum", "mean", "prod", "var", "std", "max", "min")),
     *((name, (1,), {}) for name in ("argmax", "argmin", "any", "all", "cumsum", "cumprod")),
     *((name, (-1,), {"keepdims": True}) for name in ("argmax", "argmin", "any", "all")),
-    *((name, (0,), {"where": grid() > 0}) for name in ("sum", "mean", "prod", "var", "std", "any", "all")),
-    *((name, (0,), {"where": grid() > 0, "initial": 1.0}) for name in ("sum", "prod", "max", "min")),
+    *((name, (0,), {"where": unsorted_grid() > 0}) for name in ("sum", "mean", "prod", "var", "std", "any", "all")),
+    *((name, (0,), {"where": unsorted_grid() > 0, "initial": 1.0}) for name in ("sum", "prod", "max", "min")),
     *((name, (None, None, None, 1), {}) for name in ("var", "std")),
     *((name, (), {"ddof": 1, "axis": 0}) for name in ("var", "std")),
     ("sum", (0, np.float32), {}),
@@ -96,8 +96,8 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(("name", "args", "kwargs"), CALLS)
 def test_a_method_gives_what_the_arrays_gives(name: str, args: Any, kwargs: Any, requires_grad: bool) -> None:
-    actual = getattr(ag.tensor(grid(), requires_grad=requires_grad), name)(*args, **kwargs)
-    expected = getattr(grid(), name)(*args, **kwargs)
+    actual = getattr(ag.tensor(unsorted_grid(), requires_grad=requires_grad), name)(*args, **kwargs)
+    expected = getattr(unsorted_grid(), name)(*args, **kwargs)
 
     if isinstance(expected, (list, float)) and not isinstance(expected, np.generic):
         assert actual == expected
@@ -167,10 +167,10 @@ def test_gradients_flow_through_what_keeps_the_elements(name: str) -> None:
 
 
 def test_a_clone_is_laid_out_in_memory_as_its_original_and_a_copy_in_rows() -> None:
-    x = ag.asarray(grid().T)
+    x = ag.asarray(unsorted_grid().T)
 
     assert x.clone().strides == x.strides
-    assert x.copy().strides == np.ascontiguousarray(grid().T).strides
+    assert x.copy().strides == np.ascontiguousarray(unsorted_grid().T).strides
 
 
 @pytest.mark.parametrize("name", ["argmax", "round", "argsort", "nonzero", "any"])
@@ -304,5 +304,5 @@ def test_an_operand_that_asks_to_be_left_alone_decides(sign: str) -> None:
 
 
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">=", "==", "!="])
-def test_so_it_does_in_comparisons(sign: str) -> None:
+def test_an_operand_that_asks_to_be_left_alone_decides_in_comparisons_too(sign: str) -> None:
     assert eval(f"x {sign} other", {"x": ag.tensor([1, 2]), "other": Aloof()}) == "mine"  # noqa: S307

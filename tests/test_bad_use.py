@@ -25,7 +25,8 @@ from asyncgrad.errors import (
     UnusedInputError,
 )
 from asyncgrad.graph import GradientEdge
-from tests.making import ELSEWHERE, leaf, leaf_of
+from tests.elsewhere import ELSEWHERE
+from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
 
 # Roots.
@@ -130,7 +131,7 @@ def test_a_gradient_that_does_not_fit_its_root_says_why(gradient, error, built_i
     assert x.grad is None
 
 
-class Pair(NamedTuple):
+class TupleLike(NamedTuple):
     """Like a tuple, and not one of gradients."""
 
     first: Any
@@ -141,7 +142,7 @@ TUPLE_LIKE = {
     "str": "ab",
     "one letter": "a",
     "bytes": b"ab",
-    "named tuple": Pair(1.0, 1.0),
+    "named tuple": TupleLike(1.0, 1.0),
     "range": range(2),
     "buffer": array.array("d", [1.0, 1.0]),
     "memory": memoryview(np.ones(2)),
@@ -176,7 +177,7 @@ def test_what_is_like_a_tuple_and_holds_gradients_has_one_for_each_root():
     x = leaf(1.0, 2.0)
     ones = np.ones(2)
     sync.backward(x * 2, UserList([ones]))
-    sync.backward([x * 2, x * 3], Pair(ones, ones))
+    sync.backward([x * 2, x * 3], TupleLike(ones, ones))
     sync.backward([(x * 2).sum(), (x * 3).sum()], range(1, 3))
 
     assert x.grad.tolist() == [15.0, 15.0]

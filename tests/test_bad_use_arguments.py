@@ -12,7 +12,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, optim, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
-from tests.making import ELSEWHERE, function, leaf
+from tests.elsewhere import ELSEWHERE
+from tests.functions import function
+from tests.leaves import leaf
 from tests.refusals import refused
 
 

@@ -19,7 +19,8 @@ from asyncgrad.errors import (
 )
 from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node, get_gradient_edge
 from asyncgrad.graph.hooks import HookList
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.refusals import refused
 
 # Hooks.

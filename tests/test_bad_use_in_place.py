@@ -14,7 +14,7 @@ from asyncgrad.errors import (
     InPlaceError,
     RequiresGradError,
 )
-from tests.making import leaf
+from tests.leaves import leaf
 from tests.refusals import refused
 
 

@@ -11,7 +11,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentTypeError
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.refusals import refused
 
 MASKED: Any = np.ma.array([3.0, 4.0], mask=[False, True])

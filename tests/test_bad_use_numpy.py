@@ -13,7 +13,7 @@ from asyncgrad.errors import (
     RequiresGradError,
 )
 from asyncgrad.ops import RULES
-from tests.making import leaf
+from tests.leaves import leaf
 from tests.refusals import refused
 
 

@@ -20,11 +20,10 @@ from asyncgrad.errors import (
 )
 from asyncgrad.graph import GradientEdge, get_gradient_edge
 from tests.clocks import TickingClock, hand_in
-from tests.engine.bodies import awaiting, calling, leaf, loop_budget
-
-
-def batched(*args: Any, **kwargs: Any) -> Any:
-    return ag.grad(*args, is_grads_batched=True, **kwargs)
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.settings import loop_budget
+from tests.transforms import batched
 
 
 def recording_seen() -> tuple[list[list[float]], Callable[[Any], None]]:
@@ -51,7 +50,7 @@ def test_without_create_graph_results_have_no_history():
     assert not result.requires_grad
 
 
-def test_sync_gives_the_same(run):
+def test_sync_grad_of_a_batch_gives_what_the_awaited_one_gives(run):
     x = leaf(1.0, 2.0)
     y = x * x * x
     given = np.array([[1.0, 0.0], [0.0, 1.0]])

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.engine.bodies import leaf
+from tests.leaves import leaf
+from tests.transforms import batched
 
 ROWS = 3
 
 
-class Case(NamedTuple):
+class BatchedCase(NamedTuple):
     """Outputs `fn(m, *inputs)`, with NumPy or PyTorch for `m`, of inputs of these shapes."""
 
     fn: Callable[..., Any]
@@ -22,21 +23,21 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "elementwise": Case(lambda m, x, y: (x * x * m.exp(y) - x / y,), ((3,), (3,))),
-    "matmul": Case(lambda m, x, w: (m.tanh(m.matmul(x, w)),), ((2, 3), (3, 2))),
-    "broadcast": Case(lambda m, x, y: (x * y**2,), ((2, 1), (3,))),
-    "several outputs": Case(lambda m, x, y: (x * y, m.sum(x * x * y), y**3), ((2,), (2,))),
-    "shared inside": Case(lambda m, x, y: (lambda z: (z * x, m.sum(z * z)))(m.sin(x * y)), ((2,), (2,))),
-    "numbers": Case(lambda m, x, y: (x * y + x,), ((), ())),
-    "input as it is": Case(lambda m, x, y: (x, x * y), ((2,), (2,))),
-    "unused input": Case(lambda m, x, y: (x**3,), ((2,), (3,))),
-    "linear": Case(lambda m, x, y: (x * 2.0 - y,), ((2,), (2,))),
-    "one element": Case(lambda m, x: (x**3,), ((1,),)),
+    "elementwise": BatchedCase(lambda m, x, y: (x * x * m.exp(y) - x / y,), ((3,), (3,))),
+    "matmul": BatchedCase(lambda m, x, w: (m.tanh(m.matmul(x, w)),), ((2, 3), (3, 2))),
+    "broadcast": BatchedCase(lambda m, x, y: (x * y**2,), ((2, 1), (3,))),
+    "several outputs": BatchedCase(lambda m, x, y: (x * y, m.sum(x * x * y), y**3), ((2,), (2,))),
+    "shared inside": BatchedCase(lambda m, x, y: (lambda z: (z * x, m.sum(z * z)))(m.sin(x * y)), ((2,), (2,))),
+    "numbers": BatchedCase(lambda m, x, y: (x * y + x,), ((), ())),
+    "input as it is": BatchedCase(lambda m, x, y: (x, x * y), ((2,), (2,))),
+    "unused input": BatchedCase(lambda m, x, y: (x**3,), ((2,), (3,))),
+    "linear": BatchedCase(lambda m, x, y: (x * 2.0 - y,), ((2,), (2,))),
+    "one element": BatchedCase(lambda m, x: (x**3,), ((1,),)),
 }
 each = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
-def points(case: Case) -> list[np.ndarray]:
+def points(case: BatchedCase) -> list[np.ndarray]:
     random = np.random.default_rng(3)
     return [random.uniform(0.5, 1.5, shape) for shape in case.shapes]
 
@@ -46,18 +47,14 @@ def batches(outputs: Any, rows: int = ROWS) -> list[np.ndarray]:
     return [random.standard_normal((rows, *output.shape)) for output in outputs]
 
 
-def made(case: Case) -> tuple[list[ag.Tensor], Any]:
+def inputs_and_outputs(case: BatchedCase) -> tuple[list[ag.Tensor], Any]:
     inputs = [ag.tensor(point, requires_grad=True) for point in points(case)]
     return inputs, case.fn(np, *inputs)
 
 
-def batched(*args: Any, **kwargs: Any) -> Any:
-    return ag.grad(*args, is_grads_batched=True, **kwargs)
-
-
 @each
 def test_each_row_is_the_gradient_of_a_backward_of_its_own(case, run):
-    inputs, outputs = made(case)
+    inputs, outputs = inputs_and_outputs(case)
     given = batches(outputs)
 
     results = run(batched(outputs, inputs, given, retain_graph=True, allow_unused=True))
@@ -74,7 +71,7 @@ def test_each_row_is_the_gradient_of_a_backward_of_its_own(case, run):
 @each
 def test_results_are_those_of_pytorch(case, run):
     torch = pytest.importorskip("torch")
-    inputs, outputs = made(case)
+    inputs, outputs = inputs_and_outputs(case)
     given = batches(outputs)
     their_inputs = [torch.tensor(point, requires_grad=True) for point in points(case)]
     their_outputs = case.fn(torch, *their_inputs)
@@ -93,7 +90,7 @@ def test_results_are_those_of_pytorch(case, run):
 @each
 def test_second_derivatives_are_those_of_pytorch(case, run):
     torch = pytest.importorskip("torch")
-    inputs, outputs = made(case)
+    inputs, outputs = inputs_and_outputs(case)
     their_inputs = [torch.tensor(point, requires_grad=True) for point in points(case)]
     their_outputs = case.fn(torch, *their_inputs)
     given = [ag.tensor(batch, requires_grad=True) for batch in batches(outputs)]
@@ -167,7 +164,7 @@ def test_under_create_graph_finite_differences_agree_in_the_inputs_and_in_the_ba
 
 @each
 def test_an_empty_batch_gives_results_without_rows(case, run):
-    inputs, outputs = made(case)
+    inputs, outputs = inputs_and_outputs(case)
 
     results = run(batched(outputs, inputs, batches(outputs, rows=0), allow_unused=True, retain_graph=True))
 

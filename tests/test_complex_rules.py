@@ -18,7 +18,7 @@ from asyncgrad.ops.primitive import Primitive, derivative, primitive
 from tests.complex_rules import Verdict, all_primitives, complex_points, in_complex_dtypes, primitives_in, verdict
 from tests.nn.cases import CALLS as NN_CALLS
 from tests.ops import cases_complex
-from tests.ops.cases_complex import Call
+from tests.ops.cases_complex import ComplexCall
 from tests.ops.finite_differences import Case, call, leaves_of
 from tests.ops.test_nondifferentiable import ARGUMENTS
 from tests.ops.test_rules import CASES
@@ -34,31 +34,31 @@ REFUSING = {
 PARTLY_REFUSING = {"gradient", "interp"}
 
 
-def _by_leaves(function: Callable[..., Any], case: Case) -> Call:
+def _by_leaves(function: Callable[..., Any], case: Case) -> ComplexCall:
     """Return a case as a function of the arrays that it is differentiated by."""
     case = in_complex_dtypes(case)
-    return Call(lambda *leaves: call(function, case, leaves), tuple(leaves_of(case)))
+    return ComplexCall(lambda *leaves: call(function, case, leaves), tuple(leaves_of(case)))
 
 
 def _named(functions: Iterable[Any], prefix: str = "") -> dict[str, Any]:
     return {prefix + function.__name__: function for function in functions}
 
 
-def _each_function() -> dict[str, list[Call]]:
+def _each_function() -> dict[str, list[ComplexCall]]:
     """Return the calls of every function that has any, with points to which imaginary parts may be added."""
-    found: dict[str, list[Call]] = {}
+    found: dict[str, list[ComplexCall]] = {}
     for function, cases in CASES.items():
         found.setdefault(function.__name__, []).extend(_by_leaves(function, case) for case in cases if case.smooth)
     for function, case in [(one.function, one.case) for one in NN_CALLS if one.case.smooth]:
         found.setdefault(f"nn.{function.__name__}", []).append(_by_leaves(function, case))
-    found["nn.dropout"] = [Call(lambda x: nn.dropout(x, rng=np.random.default_rng(0)), (np.ones((2, 3)),))]
+    found["nn.dropout"] = [ComplexCall(lambda x: nn.dropout(x, rng=np.random.default_rng(0)), (np.ones((2, 3)),))]
     return found
 
 
-def _each_step() -> dict[str, Call]:
+def _each_step() -> dict[str, ComplexCall]:
     """Return calls of the functions without a derivative, between their steps; those of no array have none."""
     rng = np.random.default_rng(1)
-    found: dict[str, Call] = {}
+    found: dict[str, ComplexCall] = {}
     # What empty_like gives is anything.
     for function in set(NONDIFFERENTIABLE) - {np.empty_like}:
         args = ARGUMENTS.get(function, (np.array([[1.6, -2.4, 0.3], [3.1, 0.6, -1.2]]),))
@@ -86,7 +86,7 @@ IN_COMPLEX_CALLS = {"sign", "cholesky", *(function.__name__ for function in case
 WITHOUT_COMPLEX_CASE = {"full_like"}
 
 
-def _uncovered(functions: Iterable[str], covered: Mapping[str, list[Call]]) -> set[str]:
+def _uncovered(functions: Iterable[str], covered: Mapping[str, list[ComplexCall]]) -> set[str]:
     """Return the functions that no call shows with complex arguments."""
     with_calls = {name for name, calls in covered.items() if any(one.points for one in calls)}
     return set(functions) - with_calls - IN_COMPLEX_CALLS - WITHOUT_COMPLEX_CASE - set(_named(NONDIFFERENTIABLE))
@@ -108,7 +108,7 @@ def _unseen(primitives: Iterable[Primitive], seen: set[Primitive]) -> list[str]:
         for index, one in enumerate(calls)
     ],
 )
-def test_every_function_is_right_for_complex_arguments_or_refuses_them(name: str, one: Call) -> None:
+def test_every_function_is_right_for_complex_arguments_or_refuses_them(name: str, one: ComplexCall) -> None:
     found = {verdict(name, one.function, points) for points in complex_points(one.points)}
 
     if name in REFUSING:

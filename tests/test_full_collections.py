@@ -14,7 +14,7 @@ import asyncgrad as ag
 from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
 from asyncgrad.scheduling import FULL_COLLECTIONS
 from tests.clocks import TickingClock, hand_in
-from tests.making import leaf
+from tests.leaves import leaf
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def make_many() -> list[list[int]]:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="collections are incremental")
-def test_inside_no_full_collection_begins_and_younger_ones_do():
+def test_inside_the_block_no_full_collection_begins_and_younger_ones_do():
     before, younger = full_collections(), gc.get_stats()[1]["collections"]
     made = make_many()
     assert full_collections() > before
@@ -50,7 +50,7 @@ def test_inside_no_full_collection_begins_and_younger_ones_do():
     assert len(made) == 1_000_000
 
 
-def test_one_that_is_asked_for_is_made():
+def test_a_full_collection_that_is_asked_for_is_made_inside_the_block():
     with ag.no_full_collections():
         before = full_collections()
         gc.collect()
@@ -65,7 +65,7 @@ def test_the_end_of_the_last_block_gives_the_threshold_back():
     assert gc.get_threshold() == (700, 10, 10)
 
 
-def test_an_error_gives_it_back_too():
+def test_an_error_in_the_block_gives_the_threshold_back():
     with pytest.raises(KeyError), ag.no_full_collections():
         raise KeyError
     assert gc.get_threshold() == (700, 10, 10)

@@ -13,7 +13,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.making import function, leaf, leaf_of
+from tests.functions import function
+from tests.leaves import leaf, leaf_of
 
 FORMS = ["ctx", "setup_context"]
 KINDS = ["def", "async def"]
@@ -29,7 +30,9 @@ def awaitable_of(kind: str, function: Any) -> Any:
     return staticmethod(suspending if kind == "async def" else function)
 
 
-def multiply(form: str = "ctx", forward: str = "def", backward: str = "def", setup: str = "def") -> type[ag.Function]:
+def multiplying_function(
+    form: str = "ctx", forward: str = "def", backward: str = "def", setup: str = "def"
+) -> type[ag.Function]:
     """A Function that multiplies two tensors, written in one of the ways in which it can be."""
 
     def compute(x: Any, y: Any) -> Any:
@@ -55,7 +58,7 @@ def multiply(form: str = "ctx", forward: str = "def", backward: str = "def", set
     return type("Multiply", (ag.Function,), body)
 
 
-async def settled(result: Any) -> Any:
+async def await_if_awaitable(result: Any) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
@@ -67,13 +70,13 @@ async def settled(result: Any) -> Any:
 @pytest.mark.parametrize("forward", KINDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_forward_and_backward_are_each_a_function_or_an_async_def_in_both_forms(run, form, forward, backward, setup):
-    Multiply = multiply(form, forward, backward, setup)
+    Multiply = multiplying_function(form, forward, backward, setup)
 
     async def main() -> Any:
         x, y = leaf(2.0, 3.0), leaf(5.0, 7.0)
         result = Multiply.apply(x, y)
         is_awaitable = inspect.isawaitable(result)
-        z = await settled(result)
+        z = await await_if_awaitable(result)
         await z.sum().backward()
         return is_awaitable, z.grad_fn.name, z.tolist(), x.grad.tolist(), y.grad.tolist()
 
@@ -84,7 +87,7 @@ def test_forward_and_backward_are_each_a_function_or_an_async_def_in_both_forms(
 @pytest.mark.parametrize("backward", KINDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_backward_of_differentiable_operations_is_differentiated_again(run, form, backward):
-    Multiply = multiply(form, "def", backward)
+    Multiply = multiplying_function(form, "def", backward)
 
     async def main() -> Any:
         x, y = leaf(2.0, 3.0), leaf(5.0, 7.0)
@@ -99,7 +102,7 @@ def test_a_backward_of_differentiable_operations_is_differentiated_again(run, fo
 
 def test_a_blocking_backward_runs_async_bodies_on_a_loop_of_its_own():
     x = leaf(2.0)
-    sync.backward(multiply(backward="async def").apply(x, x).sum())
+    sync.backward(multiplying_function(backward="async def").apply(x, x).sum())
 
     assert x.grad.tolist() == [4.0]
 
@@ -156,8 +159,8 @@ def test_nothing_is_recorded_under_no_grad(run, form, forward):
     async def main() -> Any:
         x = leaf(2.0)
         with ag.no_grad():
-            result = multiply(form, forward).apply(x, x)
-        z = await settled(result)
+            result = multiplying_function(form, forward).apply(x, x)
+        z = await await_if_awaitable(result)
         return z.requires_grad, z.grad_fn, z.tolist()
 
     assert run(main()) == (False, None, [4.0])
@@ -166,7 +169,7 @@ def test_nothing_is_recorded_under_no_grad(run, form, forward):
 def test_an_async_forward_records_though_it_is_awaited_under_no_grad(run):
     async def main() -> Any:
         x = leaf(2.0)
-        result = multiply(forward="async def").apply(x, x)
+        result = multiplying_function(forward="async def").apply(x, x)
         with ag.no_grad():
             z = await result
             return z.requires_grad, ag.is_grad_enabled()
@@ -217,7 +220,7 @@ def test_a_cancelled_async_forward_leaves_nothing(run):
 
 def test_an_async_forward_nobody_awaits_warns():
     with pytest.warns(RuntimeWarning, match="never awaited"):
-        multiply(forward="async def").apply(leaf(1.0), leaf(1.0))
+        multiplying_function(forward="async def").apply(leaf(1.0), leaf(1.0))
 
 
 @pytest.mark.parametrize("forward", KINDS)
@@ -227,7 +230,7 @@ def test_what_forward_raises_is_raised_and_the_mode_is_as_before(run, forward):
 
     async def main() -> bool:
         with pytest.raises(KeyError, match="mine"):
-            await settled(function(awaitable_of(forward, fail).__func__).apply(leaf(1.0)))
+            await await_if_awaitable(function(awaitable_of(forward, fail).__func__).apply(leaf(1.0)))
         return ag.is_grad_enabled()
 
     assert run(main())

@@ -20,7 +20,8 @@ from asyncgrad.errors import (
     ReleasedGraphError,
 )
 from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
-from tests.making import function, leaf, leaf_of
+from tests.functions import function
+from tests.leaves import leaf, leaf_of
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ marks = pytest.mark.parametrize("kind", ["def", "async def"])
 W = leaf(5.0)
 
 
-def square(kind: str, keep: Any, formula: Any) -> Any:
+def marked_square(kind: str, keep: Any, formula: Any) -> Any:
     """x² in a Function whose backward is marked, keeps x in some way, and computes by `formula(ctx, grad)`."""
 
     def forward(ctx: Any, x: Any) -> Any:
@@ -290,7 +291,7 @@ KEEPS = {
 @pytest.mark.parametrize(("keep", "formula"), KEEPS.values(), ids=KEEPS)
 def test_a_marked_backward_is_not_differentiated_by_the_argument_of_its_forward(keep, formula, kind):
     x = leaf(3.0)
-    (grad,) = sync.grad(square(kind, keep, formula).apply(x), [x], create_graph=True)
+    (grad,) = sync.grad(marked_square(kind, keep, formula).apply(x), [x], create_graph=True)
 
     assert grad.tolist() == [6.0]
     with pytest.raises(GraphError, match=r"_backward is marked once_differentiable"):
@@ -298,13 +299,13 @@ def test_a_marked_backward_is_not_differentiated_by_the_argument_of_its_forward(
     with pytest.raises(GraphError, match=r"_backward is marked once_differentiable"):
         sync.backward(grad * x)
     with pytest.raises(GraphError, match=r"_backward is marked once_differentiable"):
-        sync.hessian(lambda x: square(kind, keep, formula).apply(x).sum(), x)
+        sync.hessian(lambda x: marked_square(kind, keep, formula).apply(x).sum(), x)
 
 
 @marks
 def test_a_marked_backward_is_not_differentiated_by_its_own_output(kind):
     x = leaf(3.0)
-    y = square(kind, *KEEPS["the output"]).apply(x)
+    y = marked_square(kind, *KEEPS["the output"]).apply(x)
     (grad,) = sync.grad(y, [x], create_graph=True)
 
     with pytest.raises(GraphError, match="once_differentiable"):
@@ -323,7 +324,7 @@ def test_a_marked_backward_is_not_differentiated_by_its_own_output(kind):
 )
 def test_a_marked_backward_is_not_differentiated_by_what_else_it_takes(keep, formula, kind):
     x = leaf(3.0)
-    (grad,) = sync.grad(square(kind, keep, formula).apply(x), [x], create_graph=True)
+    (grad,) = sync.grad(marked_square(kind, keep, formula).apply(x), [x], create_graph=True)
 
     with pytest.raises(GraphError, match="once_differentiable"):
         sync.grad(grad * W, [W])
@@ -336,7 +337,7 @@ def test_a_marked_backward_in_the_two_part_form_is_not_differentiated(kind):
         "forward": staticmethod(lambda x: x * x),
         "setup_context": staticmethod(lambda ctx, inputs, output: ctx.save_for_backward(*inputs)),
     }
-    Made: Any = type("Made", (square(kind, keep, formula),), body)
+    Made: Any = type("Made", (marked_square(kind, keep, formula),), body)
     x = leaf(3.0)
     (grad,) = sync.grad(Made.apply(x), [x], create_graph=True)
 
@@ -348,7 +349,7 @@ def test_a_marked_backward_in_the_two_part_form_is_not_differentiated(kind):
 def test_a_marked_backward_under_saved_tensor_hooks_is_not_differentiated(kind):
     x = leaf(3.0)
     with ag.graph.saved_tensors_hooks(lambda t: t.numpy(), lambda array: ag.tensor(array)):
-        y = square(kind, lambda ctx, x, y: ctx.save_for_backward(W), KEEPS["nothing"][1]).apply(x)
+        y = marked_square(kind, lambda ctx, x, y: ctx.save_for_backward(W), KEEPS["nothing"][1]).apply(x)
     (grad,) = sync.grad(y, [x], create_graph=True)
 
     with pytest.raises(GraphError, match="once_differentiable"):
@@ -358,7 +359,7 @@ def test_a_marked_backward_under_saved_tensor_hooks_is_not_differentiated(kind):
 @marks
 def test_what_a_marked_backward_has_nothing_to_do_with_can_be_differentiated(kind):
     x, other = leaf(3.0), leaf(2.0)
-    y = square(kind, *KEEPS["saved"]).apply(x)
+    y = marked_square(kind, *KEEPS["saved"]).apply(x)
     (grad,) = sync.grad(y, [x], create_graph=True)
 
     assert sync.grad(grad * other, [other])[0].tolist() == [6.0]
@@ -390,7 +391,7 @@ def test_a_marked_backward_that_takes_nothing_that_requires_grad_gives_plain_ten
 @marks
 def test_a_marked_backward_is_still_called_once_for_each_backward_and_released(kind):
     x = leaf(3.0)
-    y = square(kind, *KEEPS["saved"]).apply(x)
+    y = marked_square(kind, *KEEPS["saved"]).apply(x)
     sync.backward(y)
 
     assert x.grad.tolist() == [6.0]
@@ -447,7 +448,7 @@ def test_only_a_function_is_marked(wrong):
 # Arrays that a backward returns.
 
 
-class Own(np.ndarray):
+class OwnArray(np.ndarray):
     """An ndarray of a user's own type."""
 
 
@@ -460,7 +461,7 @@ ARRAYS = {
     "float32": lambda grad: (grad.numpy() * 6.0).astype(np.float32),
     "whole numbers": lambda grad: (grad.numpy() * 6.0).astype(int),
     "big-endian": lambda grad: (grad.numpy() * 6.0).astype(">f8"),
-    "of a type of its own": lambda grad: (grad.numpy() * 6.0).view(Own),
+    "of a type of its own": lambda grad: (grad.numpy() * 6.0).view(OwnArray),
     "a list of one": lambda grad: [grad.numpy() * 6.0],
 }
 

@@ -19,7 +19,8 @@ from asyncgrad.errors import (
     InPlaceError,
     ReleasedGraphError,
 )
-from tests.making import function, leaf, leaf_of
+from tests.functions import function
+from tests.leaves import leaf, leaf_of
 
 FORMS = ["ctx", "setup_context"]
 
@@ -27,7 +28,7 @@ FORMS = ["ctx", "setup_context"]
 # Arguments.
 
 
-def scale(form: str) -> type[ag.Function]:
+def scaled_power(form: str) -> type[ag.Function]:
     def compute(x: Any, factor: Any = 2.0, power: Any = 1) -> Any:
         return (x * factor) ** power
 
@@ -60,7 +61,7 @@ def scale(form: str) -> type[ag.Function]:
 )
 def test_keywords_and_defaults_are_bound_by_the_signature_of_forward(form, args, kwargs, expected):
     x = leaf_of(2.0)
-    y = scale(form).apply(x, *args, **kwargs)
+    y = scaled_power(form).apply(x, *args, **kwargs)
     sync.backward(y)
 
     assert (y.item(), x.grad.item()) == expected
@@ -70,7 +71,7 @@ def test_keywords_and_defaults_are_bound_by_the_signature_of_forward(form, args,
 @pytest.mark.parametrize("kwargs", [{"missing": 1}, {"x": 1}])
 def test_arguments_that_forward_does_not_take_raise_as_in_a_call(form, kwargs):
     with pytest.raises(TypeError, match="argument"):
-        scale(form).apply(leaf(1.0), **kwargs)
+        scaled_power(form).apply(leaf(1.0), **kwargs)
 
 
 def test_needs_input_grad_says_for_each_argument_whether_a_gradient_is_wanted_and_can_be_set():
@@ -170,7 +171,7 @@ def test_load_saved_awaits_what_saved_tensors_gives(run):
     assert x.grad.tolist() == [6.0]
 
 
-def square() -> type[ag.Function]:
+def saving_square() -> type[ag.Function]:
     def forward(ctx: Any, x: Any) -> Any:
         ctx.x = x.numpy().copy()
         ctx.save_for_backward(x)
@@ -185,7 +186,7 @@ def square() -> type[ag.Function]:
 
 def test_saved_tensors_can_be_read_outside_of_a_backward_until_they_are_released():
     x = leaf(3.0)
-    y = square().apply(x)
+    y = saving_square().apply(x)
     ctx = y.grad_fn.ctx
     (before,) = ctx.saved_tensors
     sync.backward(y)
@@ -262,7 +263,7 @@ def test_an_attribute_of_any_name_may_be_set_on_the_context_and_survives_release
 def test_a_second_derivative_through_an_argument_detached_in_place_raises():
     x = leaf(1.0)
     y = x * 2
-    z = square().apply(y)
+    z = saving_square().apply(y)
     y.detach_()
     (first,) = sync.grad(z, [x], retain_graph=True)
 

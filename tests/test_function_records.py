@@ -15,7 +15,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentTypeError, GraphError
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 
 LOST = r"no argument of Made\.apply requires grad.*ctx\.set_records\(True\).*ctx\.set_records\(False\)"
 
@@ -61,7 +62,7 @@ FORMS = ["ctx", "async", "setup_context", "async setup_context"]
 each_form = pytest.mark.parametrize("form", FORMS)
 
 
-async def applied(made: Any, *args: Any) -> Any:
+async def apply_and_await(made: Any, *args: Any) -> Any:
     result = made.apply(*args)
     return await result if asyncio.iscoroutine(result) else result
 
@@ -71,7 +72,7 @@ def test_a_function_that_records_runs_its_backward_where_no_argument_requires_gr
     w, made = module(form, says=True)
 
     async def main() -> Any:
-        y = await applied(made, ag.tensor([2.0]))
+        y = await apply_and_await(made, ag.tensor([2.0]))
         await ag.backward(y)
         return y
 
@@ -86,7 +87,7 @@ def test_a_function_that_does_not_say_that_it_records_warns_at_the_line_that_app
     w, made = module(form, says=None)
 
     async def main() -> Any:
-        task = asyncio.ensure_future(applied(made, ag.tensor([2.0])))
+        task = asyncio.ensure_future(apply_and_await(made, ag.tensor([2.0])))
         return await task
 
     with pytest.warns(UserWarning, match=LOST) as caught:
@@ -100,7 +101,7 @@ def test_a_function_that_does_not_say_that_it_records_warns_at_the_line_that_app
 @each_form
 def test_a_function_that_says_that_it_does_not_record_is_silent(form):
     _, made = module(form, says=False)
-    y = ag.run(applied(made, ag.tensor([2.0])))
+    y = ag.run(apply_and_await(made, ag.tensor([2.0])))
 
     assert not y.requires_grad
 
@@ -110,7 +111,7 @@ def test_a_function_that_says_that_it_does_not_record_is_silent(form):
 def test_without_grad_mode_nothing_is_recorded_and_nothing_said(form, says):
     w, made = module(form, says)
     with ag.no_grad():
-        y = ag.run(applied(made, ag.tensor([2.0])))
+        y = ag.run(apply_and_await(made, ag.tensor([2.0])))
 
     assert (y.requires_grad, w.grad) == (False, None)
 
@@ -169,12 +170,12 @@ def keeping(kept: Callable[[], Any]) -> Callable[..., Any]:
     return forward
 
 
-def saving(ctx: Any, x: Any) -> Any:
+def saving_forward(ctx: Any, x: Any) -> Any:
     ctx.save_for_backward(x, None, W)
     return x.numpy() * 1.0
 
 
-def written(ctx: Any, x: Any) -> Any:
+def writing_forward(ctx: Any, x: Any) -> Any:
     y = x.copy()
     y += W
     return y
@@ -213,12 +214,12 @@ TAKE = {
     "after enable_grad": after_enable_grad,
     "another function": nested_function,
     "an argument of another function": argument_of_nested_function,
-    "written into": written,
+    "written into": writing_forward,
     "written by index": written_by_index,
     "written by out": written_out,
     "returned": lambda ctx, x: W,
     "recorded inside": recorded_inside,
-    "saved": saving,
+    "saved": saving_forward,
     "an attribute": keeping(lambda: W),
     "in a tree": keeping(lambda: {"layers": [(np.ones(2), W)]}),
     "in a set": keeping(lambda: {1, W}),
@@ -316,7 +317,7 @@ def test_tasks_do_not_see_the_forwards_of_each_other():
     begun, gone_on = asyncio.Event(), asyncio.Event()
 
     async def main() -> Any:
-        task = asyncio.ensure_future(applied(function(forward), ag.tensor([1.0, 2.0])))
+        task = asyncio.ensure_future(apply_and_await(function(forward), ag.tensor([1.0, 2.0])))
         await begun.wait()
         with ag.no_grad():
             W * 2.0
@@ -372,7 +373,7 @@ def test_what_is_saved_comes_back_and_is_released():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_it_runs_beside_others_in_every_backward(compiled):
+def test_a_function_that_records_runs_beside_others_in_every_backward(compiled):
     calls: list[Any] = []
     x = leaf(1.0, 2.0)
     made = recording(lambda ctx, grad: calls.append(grad.tolist()))

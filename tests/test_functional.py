@@ -19,47 +19,18 @@ from asyncgrad.errors import (
     UnusedInputError,
 )
 from asyncgrad.functional import hessian, hvp, jacobian, jvp, value_and_grad, vhp, vjp
-from asyncgrad.graph.node import Node, NodeMeta
+from tests.leaves import leaf, leaf_of
+from tests.nodes import async_double
+from tests.transforms import cube
 
 ALL = [vjp, jvp, vhp, hvp, jacobian, hessian]
 PRODUCTS = [vjp, jvp, vhp, hvp]
 of_each = pytest.mark.parametrize("transform", ALL, ids=lambda transform: transform.__name__)
 
 
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values if len(values) != 1 else values[0], requires_grad=True)
-
-
-def cube(x: Any) -> Any:
-    return x * x * x
-
-
 def derivative(transform: Any, result: Any) -> Any:
     """Leave out the outputs of fn, which the products return ahead of the derivative."""
     return result[1] if transform in PRODUCTS else result
-
-
-class AsyncDouble(Node):
-    """A node whose body suspends: doubles, and doubles the gradient."""
-
-    __slots__ = ("calls",)
-    is_async = True
-
-    def __init__(self, x: ag.Tensor, calls: list[int]) -> None:
-        edge = ag.graph.get_gradient_edge(x)
-        self._connect([ag.graph.Edge(edge.node, edge.output_nr)])
-        self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
-        self.meta = NodeMeta()
-        self.calls = calls
-
-    async def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.calls.append(1)
-        await asyncio.sleep(0)
-        return (grads[0] * 2,)
-
-
-def async_double(x: ag.Tensor, calls: list[int]) -> ag.Tensor:
-    return ag.Tensor(x.numpy() * 2, AsyncDouble(x, calls), 0, x.device)
 
 
 # What is returned.
@@ -196,7 +167,7 @@ def test_results_have_no_history_where_no_argument_requires_grad(transform):
 
 @of_each
 def test_results_have_a_history_where_an_argument_requires_grad(transform):
-    x = leaf(2.0)
+    x = leaf_of(2.0)
     results = _leaves(ag.run(transform(cube, x)))
 
     assert all(result.requires_grad for result in results)
@@ -205,7 +176,7 @@ def test_results_have_a_history_where_an_argument_requires_grad(transform):
 
 @pytest.mark.parametrize("transform", PRODUCTS, ids=lambda transform: transform.__name__)
 def test_results_have_a_history_where_v_requires_grad(transform):
-    _, product = ag.run(transform(cube, ag.tensor(2.0), leaf(1.0)))
+    _, product = ag.run(transform(cube, ag.tensor(2.0), leaf_of(1.0)))
 
     assert product.requires_grad
 
@@ -213,14 +184,14 @@ def test_results_have_a_history_where_v_requires_grad(transform):
 @of_each
 def test_results_have_no_history_under_no_grad(transform):
     with ag.no_grad():
-        results = _leaves(ag.run(transform(cube, leaf(2.0))))
+        results = _leaves(ag.run(transform(cube, leaf_of(2.0))))
 
     assert not any(result.requires_grad for result in results)
 
 
 @of_each
 def test_results_have_no_history_with_create_graph_false(transform):
-    x = leaf(2.0)
+    x = leaf_of(2.0)
     results = _leaves(ag.run(transform(cube, x, create_graph=False)))
 
     assert not any(result.requires_grad for result in results)
@@ -229,7 +200,7 @@ def test_results_have_no_history_with_create_graph_false(transform):
 
 @of_each
 def test_results_with_create_graph_can_be_differentiated(run, transform):
-    x = leaf(2.0)
+    x = leaf_of(2.0)
 
     async def main():
         result = derivative(transform, await transform(cube, x, create_graph=True))
@@ -242,7 +213,7 @@ def test_results_with_create_graph_can_be_differentiated(run, transform):
 
 @of_each
 def test_the_history_of_an_input_is_part_of_the_result_with_create_graph(run, transform):
-    x = leaf(1.0)
+    x = leaf_of(1.0)
 
     async def main():
         result = derivative(transform, await transform(cube, x * 2, create_graph=True))
@@ -254,7 +225,7 @@ def test_the_history_of_an_input_is_part_of_the_result_with_create_graph(run, tr
 
 @pytest.mark.parametrize("transform", PRODUCTS, ids=lambda transform: transform.__name__)
 def test_the_history_of_v_is_part_of_the_result_with_create_graph(run, transform):
-    v = leaf(5.0)
+    v = leaf_of(5.0)
 
     async def main():
         _, product = await transform(cube, np.array(2.0), v, create_graph=True)
@@ -265,7 +236,7 @@ def test_the_history_of_v_is_part_of_the_result_with_create_graph(run, transform
 
 @of_each
 def test_a_tensor_that_the_function_captures_is_no_input(transform):
-    x = leaf(2.0)
+    x = leaf_of(2.0)
     result = derivative(transform, ag.run(transform(lambda argument: cube(argument) * x, x)))
 
     assert result.item() == 24.0
@@ -275,7 +246,7 @@ def test_a_tensor_that_the_function_captures_is_no_input(transform):
 def test_the_function_is_recorded_also_under_no_grad(run, transform):
     async def main():
         with ag.no_grad():
-            result = derivative(transform, await transform(cube, leaf(2.0)))
+            result = derivative(transform, await transform(cube, leaf_of(2.0)))
             return result.item(), ag.is_grad_enabled()
 
     assert run(main()) == (12.0, False)
@@ -291,7 +262,7 @@ def test_the_function_may_be_async(run, transform):
         return cube(x)
 
     async def main():
-        return derivative(transform, await transform(fn, leaf(2.0))).item()
+        return derivative(transform, await transform(fn, leaf_of(2.0))).item()
 
     assert run(main()) == 12.0
 
@@ -306,7 +277,7 @@ def test_async_functions_of_several_transforms_overlap(run):
             return x * x
 
         async def one(number):
-            return (await vjp(lambda x: fn(x, number), leaf(3.0)))[1].item()
+            return (await vjp(lambda x: fn(x, number), leaf_of(3.0)))[1].item()
 
         return await asyncio.gather(one(0), one(1))
 
@@ -339,7 +310,7 @@ def test_a_transform_of_many_short_backwards_lets_the_loop_turn(run):
 
 
 def test_a_transform_that_is_cancelled_leaves_no_gradient_behind(run):
-    x = leaf(2.0)
+    x = leaf_of(2.0)
 
     async def main():
         stuck = asyncio.Event()
@@ -384,7 +355,7 @@ def test_strict_refuses_a_gradient_that_is_constant(transform):
 @pytest.mark.parametrize("transform", [vjp, jacobian])
 def test_strict_with_create_graph_refuses_a_jacobian_that_is_constant(transform):
     with pytest.raises(UnusedInputError, match=r"constant"):
-        ag.run(transform(lambda x: x * 2.0, leaf(2.0), strict=True, create_graph=True))
+        ag.run(transform(lambda x: x * 2.0, leaf_of(2.0), strict=True, create_graph=True))
 
 
 # Bad use.

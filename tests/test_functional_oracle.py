@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 oracle = torch.autograd.functional
 
 
-class Case(NamedTuple):
+class TransformCase(NamedTuple):
     """A function of `m`, the module whose functions it calls (NumPy or PyTorch), and of tensors of these shapes."""
 
     fn: Callable[..., Any]
@@ -26,31 +26,31 @@ class Case(NamedTuple):
 
 
 VECTOR = {
-    "elementwise": Case(lambda m, x, y: x * x * m.exp(y) - x / y, ((3,), (3,))),
-    "one input": Case(lambda m, x: m.sin(x) * x, ((2, 2),)),
-    "matmul": Case(lambda m, x, w: m.tanh(m.matmul(x, w)), ((2, 3), (3, 2))),
-    "broadcast": Case(lambda m, x, y: x * y**2, ((2, 1), (3,))),
-    "tuple": Case(lambda m, x, y: (x * y, m.sum(x * x * y)), ((2,), (2,))),
-    "tuple of one": Case(lambda m, x: (x**3,), ((2,),)),
-    "unused input": Case(lambda m, x, y: x * x, ((2,), (3,))),
-    "input as it is": Case(lambda m, x, y: (x, x * y), ((2,), (2,))),
-    "linear": Case(lambda m, x, y: x * 2.0 - y, ((2,), (2,))),
-    "scalars": Case(lambda m, x, y: x * y + x, ((), ())),
-    "detached output": Case(lambda m, x: (x * x, x.detach() * 2.0), ((2,),)),
-    "detached input": Case(lambda m, x, y: x * y.detach(), ((2,), (2,))),
+    "elementwise": TransformCase(lambda m, x, y: x * x * m.exp(y) - x / y, ((3,), (3,))),
+    "one input": TransformCase(lambda m, x: m.sin(x) * x, ((2, 2),)),
+    "matmul": TransformCase(lambda m, x, w: m.tanh(m.matmul(x, w)), ((2, 3), (3, 2))),
+    "broadcast": TransformCase(lambda m, x, y: x * y**2, ((2, 1), (3,))),
+    "tuple": TransformCase(lambda m, x, y: (x * y, m.sum(x * x * y)), ((2,), (2,))),
+    "tuple of one": TransformCase(lambda m, x: (x**3,), ((2,),)),
+    "unused input": TransformCase(lambda m, x, y: x * x, ((2,), (3,))),
+    "input as it is": TransformCase(lambda m, x, y: (x, x * y), ((2,), (2,))),
+    "linear": TransformCase(lambda m, x, y: x * 2.0 - y, ((2,), (2,))),
+    "scalars": TransformCase(lambda m, x, y: x * y + x, ((), ())),
+    "detached output": TransformCase(lambda m, x: (x * x, x.detach() * 2.0), ((2,),)),
+    "detached input": TransformCase(lambda m, x, y: x * y.detach(), ((2,), (2,))),
 }
 SCALAR = {
-    "cubes": Case(lambda m, x: m.sum(x**3), ((2, 2),)),
-    "two inputs": Case(lambda m, x, y: m.sum(x * x * m.exp(y)), ((3,), (3,))),
-    "matmul": Case(lambda m, x, w: m.sum(m.tanh(m.matmul(x, w))), ((2, 3), (3, 2))),
-    "quadratic": Case(lambda m, x, y: m.sum(x * x + y * y), ((2,), (2,))),
-    "linear": Case(lambda m, x, y: m.sum(x * 2.0 - y), ((2,), (2,))),
-    "one linear input": Case(lambda m, x, y: m.sum(x * x - y), ((2,), (2,))),
-    "product": Case(lambda m, x, y: m.sum(x * y), ((2,), (2,))),
-    "unused input": Case(lambda m, x, y: m.sum(x**3), ((2,), (3,))),
-    "one number": Case(lambda m, x: x**4, ((),)),
-    "one element": Case(lambda m, x: x**4, ((1,),)),
-    "detached": Case(lambda m, x: m.sum(x.detach() * 2.0), ((2,),)),
+    "cubes": TransformCase(lambda m, x: m.sum(x**3), ((2, 2),)),
+    "two inputs": TransformCase(lambda m, x, y: m.sum(x * x * m.exp(y)), ((3,), (3,))),
+    "matmul": TransformCase(lambda m, x, w: m.sum(m.tanh(m.matmul(x, w))), ((2, 3), (3, 2))),
+    "quadratic": TransformCase(lambda m, x, y: m.sum(x * x + y * y), ((2,), (2,))),
+    "linear": TransformCase(lambda m, x, y: m.sum(x * 2.0 - y), ((2,), (2,))),
+    "one linear input": TransformCase(lambda m, x, y: m.sum(x * x - y), ((2,), (2,))),
+    "product": TransformCase(lambda m, x, y: m.sum(x * y), ((2,), (2,))),
+    "unused input": TransformCase(lambda m, x, y: m.sum(x**3), ((2,), (3,))),
+    "one number": TransformCase(lambda m, x: x**4, ((),)),
+    "one element": TransformCase(lambda m, x: x**4, ((1,),)),
+    "detached": TransformCase(lambda m, x: m.sum(x.detach() * 2.0), ((2,),)),
 }
 vector = pytest.mark.parametrize("case", VECTOR.values(), ids=VECTOR)
 scalar = pytest.mark.parametrize("case", SCALAR.values(), ids=SCALAR)
@@ -65,12 +65,12 @@ def shape_of(result: Any) -> Any:
     return tuple(result.shape), bool(result.requires_grad)
 
 
-def leaves(result: Any) -> list[Any]:
-    return [part for entry in result for part in leaves(entry)] if isinstance(result, tuple) else [result]
+def flat(result: Any) -> list[Any]:
+    return [part for entry in result for part in flat(entry)] if isinstance(result, tuple) else [result]
 
 
-def data_of(result: Any) -> list[Any]:
-    return [part.detach().numpy() for part in leaves(result)]
+def flat_arrays(result: Any) -> list[Any]:
+    return [part.detach().numpy() for part in flat(result)]
 
 
 def second(results: list[Any], inputs: list[Any], grad: Any, module: Any) -> list[Any]:
@@ -91,7 +91,7 @@ def same(ours: list[Any], theirs: list[Any]) -> bool:
     return True
 
 
-def compare(name: str, case: Case, v_shapes: Any, strict: bool, create_graph: bool) -> None:
+def compare(name: str, case: TransformCase, v_shapes: Any, strict: bool, create_graph: bool) -> None:
     """Hold the results of one transform against the oracle's: refusals, structures, values, second derivatives."""
     rng = np.random.default_rng(7)
     arrays = [rng.uniform(0.5, 1.5, shape) for shape in case.shapes]
@@ -114,10 +114,10 @@ def compare(name: str, case: Case, v_shapes: Any, strict: bool, create_graph: bo
     results = ag.run(getattr(functional, name)(lambda *xs: case.fn(np, *xs), *ours, **options))
 
     assert shape_of(results) == shape_of(expected)
-    assert same(data_of(results), data_of(expected))
+    assert same(flat_arrays(results), flat_arrays(expected))
     assert same(
-        second(leaves(results), our_inputs, lambda *a, **k: ag.run(ag.grad(*a, **k)), np),
-        second(leaves(expected), their_inputs, torch.autograd.grad, torch),
+        second(flat(results), our_inputs, lambda *a, **k: ag.run(ag.grad(*a, **k)), np),
+        second(flat(expected), their_inputs, torch.autograd.grad, torch),
     )
 
 
@@ -125,7 +125,7 @@ def given_as(tensors: list[Any]) -> Any:
     return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
 
-def output_shapes(case: Case) -> list[tuple[int, ...]]:
+def output_shapes(case: TransformCase) -> list[tuple[int, ...]]:
     outputs = case.fn(np, *(ag.tensor(np.ones(shape)) for shape in case.shapes))
     return [output.shape for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
@@ -188,4 +188,4 @@ def test_random_programs_have_the_derivatives_of_pytorch(program, name, twice):
     shapes = ((2,), (2,))
     v_shapes = {"vjp": ((2,),), "jvp": shapes, "vhp": shapes, "hvp": shapes}.get(name)
 
-    compare(name, Case(fn, shapes), v_shapes, strict=False, create_graph=twice)
+    compare(name, TransformCase(fn, shapes), v_shapes, strict=False, create_graph=twice)

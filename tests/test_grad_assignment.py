@@ -11,13 +11,12 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import GradientTypeError, InvalidGradientError
-from tests.engine.bodies import Held, address, awaiting, calling, leaf, settle
-from tests.making import ELSEWHERE
-
-
-class Trouble(Exception):
-    """What a body raises here."""
-
+from tests.arrays import address
+from tests.elsewhere import ELSEWHERE
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 # What fits.
 

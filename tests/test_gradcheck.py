@@ -14,16 +14,10 @@ from asyncgrad import scheduling
 from asyncgrad.errors import AsyncgradError, GradcheckError, GradientTypeError, InvalidGradientError, RequiresGradError
 from asyncgrad.graph.node import Edge, Node, NodeMeta
 from asyncgrad.testing import gradcheck, gradgradcheck
+from tests.leaves import random_leaf
 
 CHECKS = [gradcheck, gradgradcheck]
 of_each = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-
-
-def leaf(*shape: int, dtype: Any = np.float64, seed: int = 0) -> ag.Tensor:
-    data = np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(dtype)
-    if data.dtype.kind == "c":
-        data = data + 1j * np.random.default_rng(seed + 1).uniform(0.5, 1.5, shape)
-    return ag.tensor(data.astype(dtype), requires_grad=True)
 
 
 class Custom(Node):
@@ -68,19 +62,19 @@ def raw_like(g: Any, x: ag.Tensor) -> Any:
 # What is right passes.
 
 RIGHT = {
-    "one input": (lambda x: x * x * x, (leaf(3),)),
-    "several inputs": (lambda x, y: x * y * y, (leaf(2, 3), leaf(2, 3, seed=1))),
-    "broadcasting": (lambda x, y: x * y * y, (leaf(2, 1), leaf(3))),
-    "several outputs": (lambda x, y: (x * y, x * x), (leaf(2), leaf(2, seed=1))),
-    "an output without history": (lambda x: (x * x, ag.tensor([1.0])), (leaf(2),)),
-    "a scalar": (lambda x: x * x, (leaf(),)),
-    "an unused input": (lambda x, y: x * x, (leaf(2), leaf(2))),
-    "the input itself": (lambda x: x, (leaf(2),)),
-    "an input that does not require grad": (lambda x, y: x * y, (leaf(2), ag.tensor([1.0, 2.0]))),
-    "an argument that is no tensor": (lambda x, n: x * x * n, (leaf(2), 3.0)),
-    "no elements": (lambda x: x * x, (leaf(0, 2),)),
+    "one input": (lambda x: x * x * x, (random_leaf(3),)),
+    "several inputs": (lambda x, y: x * y * y, (random_leaf(2, 3), random_leaf(2, 3, seed=1))),
+    "broadcasting": (lambda x, y: x * y * y, (random_leaf(2, 1), random_leaf(3))),
+    "several outputs": (lambda x, y: (x * y, x * x), (random_leaf(2), random_leaf(2, seed=1))),
+    "an output without history": (lambda x: (x * x, ag.tensor([1.0])), (random_leaf(2),)),
+    "a scalar": (lambda x: x * x, (random_leaf(),)),
+    "an unused input": (lambda x, y: x * x, (random_leaf(2), random_leaf(2))),
+    "the input itself": (lambda x: x, (random_leaf(2),)),
+    "an input that does not require grad": (lambda x, y: x * y, (random_leaf(2), ag.tensor([1.0, 2.0]))),
+    "an argument that is no tensor": (lambda x, n: x * x * n, (random_leaf(2), 3.0)),
+    "no elements": (lambda x: x * x, (random_leaf(0, 2),)),
     "other layouts": (lambda x: x * x, (ag.tensor(np.ones((2, 3)).T, requires_grad=True),)),
-    "a tensor with history": (lambda x: x * x, (leaf(2) * 2.0,)),
+    "a tensor with history": (lambda x: x * x, (random_leaf(2) * 2.0,)),
 }
 right = pytest.mark.parametrize(("fn", "inputs"), RIGHT.values(), ids=RIGHT)
 
@@ -93,13 +87,13 @@ def test_right_gradients_pass(check, fn, inputs):
 
 @of_each
 def test_a_tensor_and_a_list_are_taken_for_inputs_too(check):
-    assert ag.run(check(lambda x: x * x, leaf(2))) is True
-    assert ag.run(check(lambda x, y: x * y, [leaf(2), leaf(2)])) is True
+    assert ag.run(check(lambda x: x * x, random_leaf(2))) is True
+    assert ag.run(check(lambda x, y: x * y, [random_leaf(2), random_leaf(2)])) is True
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_complex_gradients_are_checked_along_both_axes_and_for_both_parts(dtype):
-    z = leaf(2, dtype=dtype)
+    z = random_leaf(2, dtype=dtype)
     loose: dict[str, Any] = {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2} if dtype is np.complex64 else {}
 
     def conjugated(factor):
@@ -119,7 +113,7 @@ def test_the_checked_function_may_be_async(run):
         return x * x * x
 
     async def main():
-        return await gradcheck(fn, leaf(2)), await gradgradcheck(fn, leaf(2))
+        return await gradcheck(fn, random_leaf(2)), await gradgradcheck(fn, random_leaf(2))
 
     assert run(main()) == (True, True)
 
@@ -131,14 +125,14 @@ def test_checked_nodes_may_be_async(run):
 
     async def main():
         fn = lambda x: custom(lambda x: x * x, backward, x)
-        return await gradcheck(fn, leaf(2)), await gradgradcheck(fn, leaf(2))
+        return await gradcheck(fn, random_leaf(2)), await gradgradcheck(fn, random_leaf(2))
 
     assert run(main()) == (True, True)
 
 
 @of_each
 def test_inputs_are_left_as_they_are(check):
-    x = leaf(3)
+    x = random_leaf(3)
     x.grad = ag.tensor([1.0, 2.0, 3.0])
     data, grad = x.numpy().copy(), x.grad
     x.numpy().flags.writeable = False
@@ -149,7 +143,7 @@ def test_inputs_are_left_as_they_are(check):
 
 
 def test_checks_of_the_same_inputs_can_overlap(run):
-    x = leaf(3)
+    x = random_leaf(3)
 
     async def fn(x):
         await asyncio.sleep(0)
@@ -172,7 +166,7 @@ def test_a_check_of_many_calls_lets_the_loop_turn(run):
 
         turn()
         scheduling.LOOP_BUDGET.set(0.0)
-        await gradcheck(lambda x: x * x, leaf(10))
+        await gradcheck(lambda x: x * x, random_leaf(10))
         return turns
 
     assert run(main()) > 10
@@ -183,7 +177,7 @@ def test_a_check_of_many_calls_lets_the_loop_turn(run):
 
 def test_a_wrong_gradient_is_named_with_both_jacobians():
     with pytest.raises(GradcheckError) as caught:
-        ag.run(gradcheck(lambda x, y: (x * y, wrong_square(y)), (leaf(2), leaf(2, seed=1))))
+        ag.run(gradcheck(lambda x, y: (x * y, wrong_square(y)), (random_leaf(2), random_leaf(2, seed=1))))
 
     message = str(caught.value)
     assert "Jacobian mismatch for output 1 with respect to input 1" in message
@@ -202,7 +196,7 @@ def test_the_element_that_differs_most_is_named():
 
 
 def test_a_wrong_gradient_gives_false_where_no_exception_is_wanted():
-    assert ag.run(gradcheck(wrong_square, leaf(2), raise_exception=False)) is False
+    assert ag.run(gradcheck(wrong_square, random_leaf(2), raise_exception=False)) is False
 
 
 def test_wrong_second_derivatives_are_named():
@@ -212,10 +206,10 @@ def test_wrong_second_derivatives_are_named():
 
         return custom(lambda x: x * x, backward, x)
 
-    assert ag.run(gradcheck(fn, leaf(2), check_undefined_grad=False)) is True
+    assert ag.run(gradcheck(fn, random_leaf(2), check_undefined_grad=False)) is True
     with pytest.raises(GradcheckError, match="mismatch for the gradient for input 0 with respect to input 0"):
-        ag.run(gradgradcheck(fn, leaf(2), check_undefined_grad=False))
-    assert ag.run(gradgradcheck(fn, leaf(2), check_undefined_grad=False, raise_exception=False)) is False
+        ag.run(gradgradcheck(fn, random_leaf(2), check_undefined_grad=False))
+    assert ag.run(gradgradcheck(fn, random_leaf(2), check_undefined_grad=False, raise_exception=False)) is False
 
 
 def test_first_gradients_without_a_history_are_named():
@@ -223,7 +217,7 @@ def test_first_gradients_without_a_history_are_named():
         return (ag.tensor(2.0 * x.numpy() * (g.numpy() if isinstance(g, ag.Tensor) else g)),)
 
     with pytest.raises(GradcheckError, match="the gradient for input 0 does not require grad, but changes with"):
-        ag.run(gradgradcheck(lambda x: custom(lambda x: x * x, backward, x), leaf(2)))
+        ag.run(gradgradcheck(lambda x: custom(lambda x: x * x, backward, x), random_leaf(2)))
 
 
 def test_wrong_derivatives_for_grad_outputs_are_named():
@@ -231,17 +225,17 @@ def test_wrong_derivatives_for_grad_outputs_are_named():
         return (2.0 * raw_like(g, x) * (g if not isinstance(g, ag.Tensor) else g.detach()),)
 
     with pytest.raises(GradcheckError, match=r"with respect to grad_outputs\[0\]"):
-        ag.run(gradgradcheck(lambda x: custom(lambda x: x * x, backward, x), leaf(2)))
+        ag.run(gradgradcheck(lambda x: custom(lambda x: x * x, backward, x), random_leaf(2)))
 
 
 @of_each
 def test_float32_inputs_that_fail_are_told_to_be_float64(check):
     with pytest.raises(GradcheckError, match=r"[Tt]oo coarse .* input 0 \(float32\).* float64"):
-        ag.run(check(lambda x: x * x * x, leaf(3, dtype=np.float32)))
+        ag.run(check(lambda x: x * x * x, random_leaf(3, dtype=np.float32)))
 
 
 def test_float32_inputs_pass_with_tolerances_to_match():
-    assert ag.run(gradcheck(lambda x: x * x, leaf(3, dtype=np.float32), eps=1e-2, atol=1e-2, rtol=1e-2)) is True
+    assert ag.run(gradcheck(lambda x: x * x, random_leaf(3, dtype=np.float32), eps=1e-2, atol=1e-2, rtol=1e-2)) is True
 
 
 def test_a_backward_that_differs_from_run_to_run_is_named():
@@ -252,9 +246,9 @@ def test_a_backward_that_differs_from_run_to_run_is_named():
 
     fn = lambda x: custom(lambda x: x * x, backward, x)
     with pytest.raises(GradcheckError, match=r"the backward of output 0 is not deterministic.*nondet_tol is 0"):
-        ag.run(gradcheck(fn, leaf(2)))
+        ag.run(gradcheck(fn, random_leaf(2)))
     with pytest.raises(GradcheckError, match="is not zero where"):
-        ag.run(gradcheck(fn, leaf(2), nondet_tol=1e-5))
+        ag.run(gradcheck(fn, random_leaf(2), nondet_tol=1e-5))
 
 
 def test_a_gradient_that_does_not_follow_what_the_backward_starts_from_is_named():
@@ -262,7 +256,7 @@ def test_a_gradient_that_does_not_follow_what_the_backward_starts_from_is_named(
         return (2.0 * x.numpy() * g + (0.0 if np.any(g) else 1.0),)
 
     with pytest.raises(GradcheckError, match="input 0 is not zero where all gradients that the backward starts from"):
-        ag.run(gradcheck(lambda x: custom(lambda x: x * x, backward, x), leaf(2)))
+        ag.run(gradcheck(lambda x: custom(lambda x: x * x, backward, x), random_leaf(2)))
 
 
 def test_a_backward_that_does_not_take_undefined_gradients_is_named():
@@ -273,26 +267,26 @@ def test_a_backward_that_does_not_take_undefined_gradients_is_named():
         return (2.0 * x.numpy() * (1.0 if g is None else g),)
 
     with pytest.raises(GradcheckError, match=r"failed where the gradient of output 0 is undefined.*NoneType"):
-        ag.run(gradcheck(lambda x: custom(lambda x: x * x, fails, x), leaf(2)))
+        ag.run(gradcheck(lambda x: custom(lambda x: x * x, fails, x), random_leaf(2)))
     with pytest.raises(GradcheckError, match="not zero where the gradient of output 0 is undefined"):
-        ag.run(gradcheck(lambda x: custom(lambda x: x * x, invents, x), leaf(2)))
+        ag.run(gradcheck(lambda x: custom(lambda x: x * x, invents, x), random_leaf(2)))
     for backward in (fails, invents):
         fn = lambda x, backward=backward: custom(lambda x: x * x, backward, x)
-        assert ag.run(gradcheck(fn, leaf(2), check_undefined_grad=False)) is True
+        assert ag.run(gradcheck(fn, random_leaf(2), check_undefined_grad=False)) is True
 
 
 def test_a_lost_history_is_named():
     with pytest.raises(GradcheckError, match="output 0 does not require grad, but changes with input 0"):
-        ag.run(gradcheck(lambda x: x.detach() * 2.0, leaf(2)))
+        ag.run(gradcheck(lambda x: x.detach() * 2.0, random_leaf(2)))
 
 
 def test_a_constant_without_history_passes():
-    assert ag.run(gradcheck(lambda x: ag.tensor([1.0]), leaf(2))) is True
+    assert ag.run(gradcheck(lambda x: ag.tensor([1.0]), random_leaf(2))) is True
 
 
 @of_each
 def test_inputs_that_the_function_takes_from_outside_are_named(check):
-    x, y = leaf(2), leaf(2, seed=1)
+    x, y = random_leaf(2), random_leaf(2, seed=1)
     with pytest.raises(GradcheckError, match="the function uses input 1 from outside"):
         ag.run(check(lambda a, b: a * y, (x, y)))
 
@@ -319,19 +313,19 @@ def test_inputs_without_one_that_requires_grad_are_refused(check, kind):
 @of_each
 def test_outputs_that_are_no_tensors_are_named(check):
     with pytest.raises(GradientTypeError, match="output 1 of the function must be a Tensor, not float"):
-        ag.run(check(lambda x: (x, 3.0), leaf(2)))
+        ag.run(check(lambda x: (x, 3.0), random_leaf(2)))
 
 
 def test_grad_outputs_of_the_wrong_number_or_shape_are_refused():
     with pytest.raises(InvalidGradientError, match="grad_outputs has 2 gradients, but 1 outputs require grad"):
-        ag.run(gradgradcheck(lambda x: x * x, leaf(2), (leaf(2), leaf(2))))
+        ag.run(gradgradcheck(lambda x: x * x, random_leaf(2), (random_leaf(2), random_leaf(2))))
     with pytest.raises(InvalidGradientError, match=r"shape \(3,\)"):
-        ag.run(gradgradcheck(lambda x: x * x, leaf(2), leaf(3)))
+        ag.run(gradgradcheck(lambda x: x * x, random_leaf(2), random_leaf(3)))
 
 
 def test_given_grad_outputs_are_used():
-    assert ag.run(gradgradcheck(lambda x: x * x, leaf(2), leaf(2, seed=3))) is True
-    assert ag.run(gradgradcheck(lambda x: x * x, leaf(2), ag.tensor([1.0, 2.0]))) is True
+    assert ag.run(gradgradcheck(lambda x: x * x, random_leaf(2), random_leaf(2, seed=3))) is True
+    assert ag.run(gradgradcheck(lambda x: x * x, random_leaf(2), ag.tensor([1.0, 2.0]))) is True
 
 
 @of_each
@@ -340,10 +334,10 @@ def test_an_error_in_the_function_reaches_the_caller(check):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        ag.run(check(fn, leaf(2), raise_exception=False))
+        ag.run(check(fn, random_leaf(2), raise_exception=False))
 
 
 @of_each
 def test_a_check_that_nobody_awaits_warns(check):
     with pytest.warns(RuntimeWarning, match="never awaited"):
-        check(lambda x: x * x, leaf(2))
+        check(lambda x: x * x, random_leaf(2))

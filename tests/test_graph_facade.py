@@ -14,7 +14,8 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import RequiresGradError
 from asyncgrad.graph import AccumulateGrad, Edge, GradientEdge, InputMetadata, Node, get_gradient_edge
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 
 # Nodes of operations.
 

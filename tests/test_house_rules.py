@@ -51,7 +51,7 @@ MODULES = {
 } | {"devices/__init__.py": "", "devices/cpu.py": ""}
 
 
-def name_of(path: str) -> str:
+def module_name(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".").replace("devices", "asyncgrad.devices")
 
 
@@ -79,7 +79,7 @@ def name_of(path: str) -> str:
 def test_an_import_against_the_order_is_named(build: Any, path: str, line: str, message: str):
     house = build(MODULES | {f"asyncgrad/{path}": f"import os\n{line}\n"})
 
-    (violation,) = rules.import_order(house, house[name_of(f"asyncgrad/{path}")])
+    (violation,) = rules.import_order(house, house[module_name(f"asyncgrad/{path}")])
 
     assert violation.startswith(f"asyncgrad/{path}:2: ")
     assert message in violation

@@ -11,6 +11,8 @@ import pytest
 
 import asyncgrad as ag
 
+pytestmark = pytest.mark.usefixtures("recording_is_left_on")
+
 MANAGERS = {
     "no_grad": (ag.no_grad, False),
     "enable_grad": (ag.enable_grad, True),
@@ -19,14 +21,6 @@ MANAGERS = {
 }
 managers = pytest.mark.parametrize(("manager", "inside"), MANAGERS.values(), ids=MANAGERS)
 outer = pytest.mark.parametrize("before", [True, False], ids=["recording", "not-recording"])
-
-
-@pytest.fixture(autouse=True)
-def fresh_mode():
-    """Every test begins and ends with recording on."""
-    assert ag.is_grad_enabled()
-    yield
-    assert ag.is_grad_enabled()
 
 
 # Decorators.

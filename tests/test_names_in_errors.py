@@ -11,7 +11,7 @@ import asyncgrad as ag
 from asyncgrad.errors import MissingDerivativeError, RequiresGradError
 
 
-def leaf() -> Any:
+def matrix_that_requires_grad() -> Any:
     return ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
 
 
@@ -19,9 +19,9 @@ def test_a_ufunc_of_scipy_is_named_as_scipys() -> None:
     special: Any = pytest.importorskip("scipy.special")
 
     with pytest.raises(MissingDerivativeError, match=r"^scipy\.special\.erf has no derivative rule"):
-        special.erf(leaf())
+        special.erf(matrix_that_requires_grad())
     with pytest.raises(MissingDerivativeError, match=r"^scipy\.special\.betainc has no derivative rule"):
-        special.betainc(leaf(), 1.0, 0.5)
+        special.betainc(matrix_that_requires_grad(), 1.0, 0.5)
 
 
 def test_a_ufunc_without_a_rule_is_named_as_numpys_where_it_is_numpys() -> None:
@@ -29,16 +29,16 @@ def test_a_ufunc_without_a_rule_is_named_as_numpys_where_it_is_numpys() -> None:
     function: Any = np.nextafter
 
     with pytest.raises(MissingDerivativeError, match=r"^numpy\.nextafter has no derivative rule"):
-        function(leaf(), 1.0)
+        function(matrix_that_requires_grad(), 1.0)
     with pytest.raises(MissingDerivativeError, match=r"^numpy\.subtract\.reduce has no derivative rule"):
-        np.subtract.reduce(leaf())
+        np.subtract.reduce(matrix_that_requires_grad())
 
 
 def test_a_ufunc_of_nobodys_is_named_as_it_names_itself() -> None:
     function: Any = np.frompyfunc(lambda value: value, 1, 1)
 
     with pytest.raises(MissingDerivativeError, match=r"^\S*lambda.* \(vectorized\) has no derivative rule"):
-        function(leaf())
+        function(matrix_that_requires_grad())
 
 
 @pytest.mark.parametrize("name", ["ndimage.gaussian_filter", "linalg.expm", "linalg.svd", "special.logsumexp"])
@@ -46,7 +46,7 @@ def test_a_function_that_converts_its_arguments_is_named(name: str) -> None:
     scipy: Any = pytest.importorskip("scipy")
     module, function = name.split(".")
     pytest.importorskip(f"scipy.{module}")
-    arguments = (leaf(), 1.0) if function == "gaussian_filter" else (leaf(),)
+    arguments = (matrix_that_requires_grad(), 1.0) if function == "gaussian_filter" else (matrix_that_requires_grad(),)
 
     with pytest.raises(RequiresGradError, match=rf"^scipy\.{name} has no derivative rule, and converting a tensor"):
         getattr(getattr(scipy, module), function)(*arguments)
@@ -56,19 +56,19 @@ def test_a_function_of_numpys_that_converts_its_arguments_is_named() -> None:
     function: Any = np.polynomial.polynomial.polyval
 
     with pytest.raises(RequiresGradError, match=r"^numpy\.polynomial\.polynomial\.polyval has no derivative rule"):
-        function(1.0, leaf())
+        function(1.0, matrix_that_requires_grad())
 
 
 def test_a_sparse_matrix_on_the_left_is_named() -> None:
     sparse: Any = pytest.importorskip("scipy.sparse")
 
     with pytest.raises(RequiresGradError, match=r"^scipy\.sparse\..*__matmul__ has no derivative rule"):
-        sparse.csr_array(np.eye(2)) @ leaf()
+        sparse.csr_array(np.eye(2)) @ matrix_that_requires_grad()
 
 
 def test_a_conversion_by_the_users_own_code_names_no_function() -> None:
     with pytest.raises(RequiresGradError, match=r"^converting a tensor of shape \(2, 2\) that requires grad"):
-        np.asarray(leaf())
+        np.asarray(matrix_that_requires_grad())
 
 
 def test_a_function_that_stands_in_a_private_module_is_named_as_it_is_called():

@@ -10,23 +10,23 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.making import leaf
+from tests.leaves import leaf
 
 POINT = np.array([0.3, 0.7, 1.1])
 ONES = np.ones(3)
 
 
-def total(x: Any) -> Any:
+def sum_of_x_sin_x(x: Any) -> Any:
     return (np.sin(x) * x).sum()
 
 
-#: Each gives the gradient of `total`, whose derivative is known.
+#: Each gives the gradient of `sum_of_x_sin_x`, whose derivative is known.
 GRADIENTS: dict[str, Callable[[Any], Any]] = {
-    "value_and_grad": lambda x: sync.value_and_grad(total)(x)[1],
-    "vjp": lambda x: sync.vjp(total, x)[1],
+    "value_and_grad": lambda x: sync.value_and_grad(sum_of_x_sin_x)(x)[1],
+    "vjp": lambda x: sync.vjp(sum_of_x_sin_x, x)[1],
     "vjp with v": lambda x: sync.vjp(lambda y: np.sin(y) * y, x, ONES)[1],
     "jvp": lambda x: sync.jvp(lambda y: np.sin(y) * y, x, ONES)[1],
-    "jacobian": lambda x: sync.jacobian(total, x),
+    "jacobian": lambda x: sync.jacobian(sum_of_x_sin_x, x),
 }
 #: Each gives the derivative of a gradient, as a vector or as the diagonal of a matrix.
 DERIVATIVES: dict[str, Callable[[Any], Any]] = {
@@ -52,13 +52,13 @@ def test_a_transform_of_a_transform_is_the_second_derivative(inner, outer):
 def test_a_transform_of_a_hessian_product_is_the_third_derivative(transform, outer):
     product = getattr(sync, transform)
 
-    found = outer(lambda x: product(total, x, ONES)[1])
+    found = outer(lambda x: product(sum_of_x_sin_x, x, ONES)[1])
     np.testing.assert_allclose(found, -3 * np.sin(POINT) - POINT * np.cos(POINT), rtol=1e-12)
 
 
 @pytest.mark.parametrize("outer", DERIVATIVES.values(), ids=DERIVATIVES)
 def test_a_transform_of_a_hessian_is_the_third_derivative(outer):
-    found = outer(lambda x: np.diagonal(sync.hessian(total, x)))
+    found = outer(lambda x: np.diagonal(sync.hessian(sum_of_x_sin_x, x)))
 
     np.testing.assert_allclose(found, -3 * np.sin(POINT) - POINT * np.cos(POINT), rtol=1e-12)
 

@@ -236,7 +236,7 @@ def test_adam_of_a_transposed_parameter_is_that_of_its_copy() -> None:
     np.testing.assert_array_equal(transposed.numpy(), straight.numpy())
 
 
-def leaf() -> Any:
+def parameter() -> Any:
     return ag.tensor([1.0, 2.0], requires_grad=True)
 
 
@@ -244,26 +244,30 @@ def generator() -> Iterator[Any]:
     yield from ()
 
 
-def read_only() -> Any:
+def read_only_parameter() -> Any:
     data = np.ones(2)
     data.flags.writeable = False
     return ag.asarray(data, requires_grad=True)
 
 
-shared = leaf()
+shared = parameter()
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (lambda: optim.SGD([leaf()], lr=-0.1), ArgumentError, "lr must be at least 0, not -0.1"),
-    (lambda: optim.SGD([leaf()], lr=float("nan")), ArgumentError, "lr must be a finite number, not float nan"),
-    (lambda: optim.SGD([leaf()], momentum=-1), ArgumentError, "momentum must be at least 0, not -1"),
-    (lambda: optim.SGD([leaf()], weight_decay=-1), ArgumentError, "weight_decay must be at least 0, not -1"),
-    (lambda: optim.SGD([leaf()], nesterov=True), ArgumentError, "nesterov=True needs a momentum and no dampening"),
-    (lambda: optim.Adam([leaf()], betas=(0.9, 1.0)), ArgumentError, "betas must be at least 0 and below 1, not (0.9,"),
-    (lambda: optim.Adam([leaf()], betas=(0.9,)), ArgumentError, "betas must be two numbers"),  # type: ignore[arg-type]
-    (lambda: optim.Adam([leaf()], eps=-1.0), ArgumentError, "eps must be at least 0"),
-    (lambda: optim.AdamW([{"params": [leaf()], "lr": -1.0}]), ArgumentError, "lr must be at least 0, not -1.0"),
-    (lambda: optim.Adam([{"params": [leaf()], "momentum": 1}]), ArgumentError, "Adam has no option 'momentum'"),
-    (lambda: optim.SGD([leaf() * 2]), ArgumentError, "was computed by MultiplyBackward, but only leaves"),
-    (lambda: optim.SGD([read_only()]), ArgumentError, "has a read-only array"),
+    (lambda: optim.SGD([parameter()], lr=-0.1), ArgumentError, "lr must be at least 0, not -0.1"),
+    (lambda: optim.SGD([parameter()], lr=float("nan")), ArgumentError, "lr must be a finite number, not float nan"),
+    (lambda: optim.SGD([parameter()], momentum=-1), ArgumentError, "momentum must be at least 0, not -1"),
+    (lambda: optim.SGD([parameter()], weight_decay=-1), ArgumentError, "weight_decay must be at least 0, not -1"),
+    (lambda: optim.SGD([parameter()], nesterov=True), ArgumentError, "nesterov=True needs a momentum and no dampening"),
+    (
+        lambda: optim.Adam([parameter()], betas=(0.9, 1.0)),
+        ArgumentError,
+        "betas must be at least 0 and below 1, not (0.9,",
+    ),
+    (lambda: optim.Adam([parameter()], betas=(0.9,)), ArgumentError, "betas must be two numbers"),  # type: ignore[arg-type]
+    (lambda: optim.Adam([parameter()], eps=-1.0), ArgumentError, "eps must be at least 0"),
+    (lambda: optim.AdamW([{"params": [parameter()], "lr": -1.0}]), ArgumentError, "lr must be at least 0, not -1.0"),
+    (lambda: optim.Adam([{"params": [parameter()], "momentum": 1}]), ArgumentError, "Adam has no option 'momentum'"),
+    (lambda: optim.SGD([parameter() * 2]), ArgumentError, "was computed by MultiplyBackward, but only leaves"),
+    (lambda: optim.SGD([read_only_parameter()]), ArgumentError, "has a read-only array"),
     (lambda: optim.SGD([]), ArgumentError, "SGD got no parameters"),
     (lambda: optim.SGD(generator()), ArgumentError, "is a generator used up?"),
     (lambda: optim.SGD([shared, shared]), ArgumentError, "parameter 1 of group 0 is given twice"),
@@ -272,8 +276,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ArgumentError,
         "parameter 0 of group 1 is given twice",
     ),
-    (lambda: optim.SGD(leaf()), ArgumentTypeError, "params must be a sequence of tensors, or of dicts"),
-    (lambda: optim.SGD({"w": leaf()}), ArgumentTypeError, "pass params.values()"),
+    (lambda: optim.SGD(parameter()), ArgumentTypeError, "params must be a sequence of tensors, or of dicts"),
+    (lambda: optim.SGD({"w": parameter()}), ArgumentTypeError, "pass params.values()"),
     (lambda: optim.SGD([np.ones(2)]), ArgumentTypeError, "parameter 0 of group 0 must be a Tensor, not ndarray"),
     (lambda: optim.SGD([{"weights": []}]), ArgumentTypeError, "a group must be a dict with tensors under 'params'"),
 ]
@@ -287,10 +291,10 @@ def test_what_cannot_be_optimized_is_named(make: Callable[[], Any], error: type[
 
 def test_a_state_of_other_parameters_is_refused_and_changes_nothing() -> None:
     optimizer, _ = train(optim.SGD, {"lr": 0.1, "momentum": 0.9}, np.float64, range(1))
-    other = optim.SGD([leaf()], lr=0.3)
+    other = optim.SGD([parameter()], lr=0.3)
     with pytest.raises(ArgumentError, match=re.escape("groups of [3] parameters, but this optimizer has [1]")):
         other.load_state_dict(optimizer.state_dict())
-    three = optim.SGD([leaf(), leaf(), leaf()], lr=0.3)
+    three = optim.SGD([parameter(), parameter(), parameter()], lr=0.3)
     with pytest.raises(ArgumentError, match=re.escape("momentum_buffer of parameter 0 in state_dict has shape (3, 4)")):
         three.load_state_dict(optimizer.state_dict())
 
@@ -298,4 +302,4 @@ def test_a_state_of_other_parameters_is_refused_and_changes_nothing() -> None:
 
 
 def test_an_optimizer_shows_its_options() -> None:
-    assert repr(optim.SGD([leaf()], lr=0.5)).startswith("SGD(1 parameters, lr=0.5, momentum=0.0")
+    assert repr(optim.SGD([parameter()], lr=0.5)).startswith("SGD(1 parameters, lr=0.5, momentum=0.0")

@@ -26,7 +26,7 @@ PIP = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
 OFFLINE = ["--no-build-isolation", "--no-deps", "--no-index", "--quiet"]
 
 
-def run(*command: object, cwd: Path, path: Path | None = None) -> str:
+def run_command(*command: object, cwd: Path, path: Path | None = None) -> str:
     """Run a command as a user would who has nothing but `path` on PYTHONPATH; return what it printed."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
     if path:
@@ -51,9 +51,9 @@ def wheel(request: pytest.FixtureRequest, checkout: Path, tmp_path_factory: pyte
     source = checkout
     if request.param == "sdist":
         build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-        run(sys.executable, "-c", build, out, cwd=checkout)
+        run_command(sys.executable, "-c", build, out, cwd=checkout)
         (source,) = out.glob("asyncgrad-*.tar.gz")
-    run(*PIP, "wheel", *OFFLINE, "--wheel-dir", out, source, cwd=out)
+    run_command(*PIP, "wheel", *OFFLINE, "--wheel-dir", out, source, cwd=out)
     (built,) = out.glob("asyncgrad-*.whl")
     return built
 
@@ -79,9 +79,11 @@ def test_a_wheel_holds_every_module(wheel: Path):
 
 def test_a_plain_install_is_imported_from_anywhere(checkout: Path, tmp_path: Path):
     target = tmp_path / "site"
-    run(*PIP, "install", *OFFLINE, "--target", target, checkout, cwd=tmp_path)
+    run_command(*PIP, "install", *OFFLINE, "--target", target, checkout, cwd=tmp_path)
 
-    where = run(sys.executable, "-c", "import asyncgrad.devices as d; print(d.__file__)", cwd=tmp_path, path=target)
+    where = run_command(
+        sys.executable, "-c", "import asyncgrad.devices as d; print(d.__file__)", cwd=tmp_path, path=target
+    )
 
     assert Path(where) == target / "asyncgrad" / "devices" / "__init__.py"
     assert not (target / "devices").exists()
@@ -89,10 +91,10 @@ def test_a_plain_install_is_imported_from_anywhere(checkout: Path, tmp_path: Pat
 
 def test_an_editable_install_is_imported_from_anywhere(checkout: Path, tmp_path: Path):
     target = tmp_path / "site"
-    run(*PIP, "install", *OFFLINE, "--target", target, "--editable", checkout, cwd=tmp_path)
+    run_command(*PIP, "install", *OFFLINE, "--target", target, "--editable", checkout, cwd=tmp_path)
     # -S, so that this folder comes before the environment's own, which may hold asyncgrad in place too.
     program = f"import site; site.addsitedir({str(target)!r}); site.main(); import asyncgrad.devices as d"
 
-    where = run(sys.executable, "-S", "-c", f"{program}; print(d.__file__)", cwd=tmp_path)
+    where = run_command(sys.executable, "-S", "-c", f"{program}; print(d.__file__)", cwd=tmp_path)
 
     assert Path(where).resolve() == checkout / "devices" / "__init__.py"

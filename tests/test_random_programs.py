@@ -88,7 +88,7 @@ def _names(line: str) -> Iterator[str]:
 # The checker itself: shown something wrong, it complains.
 
 
-def wrong(shape: tuple[int, ...], dtype: str, *steps: Step) -> str:
+def complaint_about(shape: tuple[int, ...], dtype: str, *steps: Step) -> str:
     """Return what the checker has to say about a program of one leaf; fails where it has nothing to say."""
     program = Program(0, {"a": (shape, dtype)})
     for step in steps:
@@ -112,7 +112,7 @@ def test_the_checker_finds_a_derivative_that_is_doubled(monkeypatch, steps):
     # The value of the sine, and its gradient twice.
     planted(monkeypatch, np.sin, lambda x: 2 * right(x) - right(x.detach()))
 
-    assert "the derivative" in wrong((3,), "float64", *steps)
+    assert "the derivative" in complaint_about((3,), "float64", *steps)
 
 
 def test_the_checker_finds_a_complex_derivative_that_is_not_conjugated(monkeypatch, steps):
@@ -128,47 +128,47 @@ def test_the_checker_finds_a_complex_derivative_that_is_not_conjugated(monkeypat
 
     planted(monkeypatch, np.sin, Unconjugated.apply)
 
-    assert "the derivative" in wrong((3,), "complex128", *steps)
+    assert "the derivative" in complaint_about((3,), "complex128", *steps)
 
 
 def test_the_checker_finds_a_history_that_is_lost(monkeypatch, steps):
     right = RULES[np.sin]
     planted(monkeypatch, np.sin, lambda x: right(x.detach()))
 
-    assert "requires_grad is False" in wrong((3,), "float64", *steps)
+    assert "requires_grad is False" in complaint_about((3,), "float64", *steps)
 
 
 def test_the_checker_finds_a_value_that_is_not_numpys(monkeypatch, steps):
     right = RULES[np.sin]
     planted(monkeypatch, np.sin, lambda x: right(x) * (1 + 1e-9))
 
-    assert "and by NumPy" in wrong((3,), "float64", *steps)
+    assert "and by NumPy" in complaint_about((3,), "float64", *steps)
 
 
 def test_the_checker_finds_a_dtype_that_is_not_numpys(monkeypatch, steps):
     right = RULES[np.sin]
     planted(monkeypatch, np.sin, lambda x: right(x).astype(complex))
 
-    assert "complex128" in wrong((3,), "float32", *steps)
+    assert "complex128" in complaint_about((3,), "float32", *steps)
 
 
 def test_the_checker_finds_a_result_that_shares_memory(monkeypatch):
     planted(monkeypatch, np.pad, lambda x, width: x.reshape(x.shape))
 
-    assert "share memory" in wrong((3,), "float64", Step("x1 = np.pad(a, 0)", ("a",), "x1"))
+    assert "share memory" in complaint_about((3,), "float64", Step("x1 = np.pad(a, 0)", ("a",), "x1"))
 
 
 def test_the_checker_finds_a_result_that_is_laid_out_otherwise(monkeypatch):
     planted(monkeypatch, np.square, lambda x: (x * x).T.copy().T)
 
-    assert "strides" in wrong((2, 3), "float64", Step("x1 = np.square(a)", ("a",), "x1"))
+    assert "strides" in complaint_about((2, 3), "float64", Step("x1 = np.square(a)", ("a",), "x1"))
 
 
 def test_the_checker_finds_a_write_that_is_not_seen(monkeypatch):
     planted(monkeypatch, np.copyto, lambda target, source: None)
     steps = Step("x0 = a * 1", ("a",), "x0"), Step("np.copyto(x0, 2.0)", (), None, "x0")
 
-    assert "and by NumPy" in wrong((3,), "float64", *steps)
+    assert "and by NumPy" in complaint_about((3,), "float64", *steps)
 
 
 def test_the_checker_finds_a_write_whose_history_is_not_that_of_its_value(monkeypatch):
@@ -179,7 +179,7 @@ def test_the_checker_finds_a_write_whose_history_is_not_that_of_its_value(monkey
     planted(monkeypatch, np.copyto, written_over)
     steps = Step("x0 = a * 1", ("a",), "x0"), Step("np.copyto(x0, 2.0)", (), None, "x0")
 
-    assert "the derivative" in wrong((3,), "float64", *steps)
+    assert "the derivative" in complaint_about((3,), "float64", *steps)
 
 
 def test_the_checker_finds_a_second_derivative_that_is_wrong(monkeypatch):
@@ -212,7 +212,9 @@ def test_the_checker_finds_a_write_into_a_leaf_that_is_not_refused(monkeypatch):
 
     planted(monkeypatch, np.copyto, written_over)
 
-    assert "was not refused" in wrong((3,), "float64", Step("np.copyto(a, 2.0)", (), None, "a", "", "refused"))
+    assert "was not refused" in complaint_about(
+        (3,), "float64", Step("np.copyto(a, 2.0)", (), None, "a", "", "refused")
+    )
 
 
 def test_a_failing_program_is_made_shorter_by_what_does_not_matter(monkeypatch, steps):
@@ -220,7 +222,7 @@ def test_a_failing_program_is_made_shorter_by_what_does_not_matter(monkeypatch, 
     planted(monkeypatch, np.sin, lambda x: right(x.detach()))
     more = Step("x2 = np.cos(a)", ("a",), "x2"), Step("x3 = x1 + x2", ("x1", "x2"), "x3")
 
-    source = wrong((3,), "float64", *steps, *more)
+    source = complaint_about((3,), "float64", *steps, *more)
 
     assert "np.sin" in source
     assert "np.cos" not in source

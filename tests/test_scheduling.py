@@ -13,7 +13,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scheduling import LOOP_BUDGET, OFFLOAD_THRESHOLD, WORKERS
-from tests.engine.bodies import node_by_node
+from tests.settings import node_by_node
 
 SETTINGS = [
     (ag.workers, 3, lambda: WORKERS.get().limit),
@@ -115,7 +115,7 @@ def test_the_defaults_come_from_the_environment():
 @pytest.mark.parametrize(
     "variables", [{}, {"ASYNCGRAD_WORKERS": "", "ASYNCGRAD_LOOP_BUDGET_MS": "", "ASYNCGRAD_OFFLOAD_THRESHOLD_MS": ""}]
 )
-def test_without_them_or_with_empty_ones_there_are_as_many_workers_as_processors(variables):
+def test_without_environment_variables_or_with_empty_ones_there_are_as_many_workers_as_processors(variables):
     shown = in_a_process(SHOW, **variables)
 
     assert shown.stdout.split() == [str(len(os.sched_getaffinity(0))), "0.001", "0.0005"], shown.stderr

@@ -14,7 +14,9 @@ import asyncgrad as ag
 from asyncgrad import functional, sync, testing
 from asyncgrad.context import BLOCKING
 from asyncgrad.errors import BlockingError, GradcheckError
-from asyncgrad.graph.node import Edge, Node, NodeMeta
+from tests.leaves import leaf_of
+from tests.nodes import async_double
+from tests.transforms import cube
 
 AWAITABLE = {
     "backward": ag.backward,
@@ -24,48 +26,19 @@ AWAITABLE = {
 }
 
 
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values if len(values) != 1 else values[0], requires_grad=True)
-
-
-def cube(x: Any) -> Any:
-    return x * x * x
-
-
-class AsyncDouble(Node):
-    """Doubles, with a backward that suspends."""
-
-    __slots__ = ()
-    is_async = True
-
-    def __init__(self, x: ag.Tensor) -> None:
-        edge = ag.graph.get_gradient_edge(x)
-        self._connect([Edge(edge.node, edge.output_nr)])
-        self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
-        self.meta = NodeMeta()
-
-    async def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        await asyncio.sleep(0)
-        return (None if grads[0] is None else grads[0] * 2.0,)
-
-
-def async_double(x: ag.Tensor) -> ag.Tensor:
-    return ag.Tensor(x.numpy() * 2.0, AsyncDouble(x), 0, x.device)
-
-
 #: A blocking call by name: what it is called with a function of one number, and what it then returns for cube at 2.
 CALLS = {
     "backward": lambda fn: _backward(fn),
-    "grad": lambda fn: (lambda x: sync.grad(fn(x), [x])[0].item())(leaf(2.0)),
-    "value_and_grad": lambda fn: sync.value_and_grad(fn)(leaf(2.0))[1].item(),
-    "vjp": lambda fn: sync.vjp(fn, leaf(2.0))[1].item(),
-    "jvp": lambda fn: sync.jvp(fn, leaf(2.0))[1].item(),
-    "vhp": lambda fn: sync.vhp(fn, leaf(2.0))[1].item(),
-    "hvp": lambda fn: sync.hvp(fn, leaf(2.0))[1].item(),
-    "jacobian": lambda fn: sync.jacobian(fn, leaf(2.0)).item(),
-    "hessian": lambda fn: sync.hessian(fn, leaf(2.0)).item(),
-    "gradcheck": lambda fn: sync.gradcheck(fn, leaf(2.0)) * 12.0,
-    "gradgradcheck": lambda fn: sync.gradgradcheck(fn, leaf(2.0)) * 12.0,
+    "grad": lambda fn: (lambda x: sync.grad(fn(x), [x])[0].item())(leaf_of(2.0)),
+    "value_and_grad": lambda fn: sync.value_and_grad(fn)(leaf_of(2.0))[1].item(),
+    "vjp": lambda fn: sync.vjp(fn, leaf_of(2.0))[1].item(),
+    "jvp": lambda fn: sync.jvp(fn, leaf_of(2.0))[1].item(),
+    "vhp": lambda fn: sync.vhp(fn, leaf_of(2.0))[1].item(),
+    "hvp": lambda fn: sync.hvp(fn, leaf_of(2.0))[1].item(),
+    "jacobian": lambda fn: sync.jacobian(fn, leaf_of(2.0)).item(),
+    "hessian": lambda fn: sync.hessian(fn, leaf_of(2.0)).item(),
+    "gradcheck": lambda fn: sync.gradcheck(fn, leaf_of(2.0)) * 12.0,
+    "gradgradcheck": lambda fn: sync.gradgradcheck(fn, leaf_of(2.0)) * 12.0,
 }
 TRANSFORMS = [name for name in CALLS if name not in ("backward", "grad")]
 each = pytest.mark.parametrize("name", CALLS)
@@ -73,7 +46,7 @@ each_transform = pytest.mark.parametrize("name", TRANSFORMS)
 
 
 def _backward(fn: Any) -> float:
-    x = leaf(2.0)
+    x = leaf_of(2.0)
     sync.backward(fn(x))
     assert x.grad is not None
     return float(x.grad.item())
@@ -152,7 +125,7 @@ def test_a_node_that_suspends_inside_of_a_running_loop_is_named_with_the_line_to
 
 
 @pytest.mark.parametrize("name", ["vjp", "jacobian", "gradcheck"])
-def test_a_transform_that_meets_such_a_node_adds_its_own_line(name, run):
+def test_a_transform_that_meets_a_node_that_suspends_inside_of_a_running_loop_adds_its_own_line(name, run):
     async def main():
         with pytest.raises(BlockingError) as caught:
             CALLS[name](async_double)
@@ -162,7 +135,7 @@ def test_a_transform_that_meets_such_a_node_adds_its_own_line(name, run):
 
 
 def test_a_backward_that_would_have_to_suspend_leaves_every_grad_as_it_was(run):
-    x = leaf(2.0)
+    x = leaf_of(2.0)
 
     async def main():
         with pytest.raises(BlockingError):
@@ -236,7 +209,7 @@ def test_an_async_function_may_await_transforms_of_its_own():
     async def slope(x):
         return (await functional.value_and_grad(async_cube, create_graph=True)(x))[1]
 
-    assert sync.vjp(slope, leaf(2.0))[1].item() == 12.0
+    assert sync.vjp(slope, leaf_of(2.0))[1].item() == 12.0
 
 
 # Blocking calls inside of one another.
@@ -246,14 +219,14 @@ def test_a_function_may_itself_block():
     def slope(x):
         return sync.value_and_grad(cube, create_graph=True)(x)[1]
 
-    assert sync.vjp(slope, leaf(2.0))[1].item() == 12.0
+    assert sync.vjp(slope, leaf_of(2.0))[1].item() == 12.0
 
 
 def test_a_function_that_blocks_may_wait_for_an_async_one():
     def slope(x):
         return sync.value_and_grad(async_cube, create_graph=True)(x)[1]
 
-    assert sync.vjp(slope, leaf(2.0))[1].item() == 12.0
+    assert sync.vjp(slope, leaf_of(2.0))[1].item() == 12.0
 
 
 def test_a_blocking_call_inside_of_an_async_function_is_driven_where_it_stands(run):
@@ -262,7 +235,7 @@ def test_a_blocking_call_inside_of_an_async_function_is_driven_where_it_stands(r
         return sync.value_and_grad(cube, create_graph=True)(x)[1]
 
     async def main():
-        return (await functional.vjp(slope, leaf(2.0)))[1].item()
+        return (await functional.vjp(slope, leaf_of(2.0)))[1].item()
 
     assert run(main()) == 12.0
 
@@ -270,7 +243,7 @@ def test_a_blocking_call_inside_of_an_async_function_is_driven_where_it_stands(r
 def test_tasks_that_a_function_starts_during_a_blocking_call_may_suspend(run):
     async def main():
         tasks = []
-        x = leaf(2.0)
+        x = leaf_of(2.0)
 
         async def later():
             y = async_double(x)
@@ -316,9 +289,9 @@ def test_an_error_of_the_function_reaches_the_caller_as_it_is(name):
 
 def test_a_check_that_fails_raises_or_says_so():
     with pytest.raises(GradcheckError):
-        sync.gradcheck(lambda x: x.detach() * x, leaf(2.0))
+        sync.gradcheck(lambda x: x.detach() * x, leaf_of(2.0))
 
-    assert sync.gradcheck(lambda x: x.detach() * x, leaf(2.0), raise_exception=False) is False
+    assert sync.gradcheck(lambda x: x.detach() * x, leaf_of(2.0), raise_exception=False) is False
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -338,7 +311,7 @@ def test_arguments_may_be_given_by_name():
 
 
 def test_a_backward_that_nobody_awaits_warns():
-    x = leaf(2.0)
+    x = leaf_of(2.0)
     with pytest.warns(RuntimeWarning, match="coroutine 'backward' was never awaited"):
         ag.backward(x * x)  # type: ignore[unused-coroutine]
     with pytest.warns(RuntimeWarning, match=r"coroutine 'Tensor\.backward' was never awaited"):
@@ -353,4 +326,4 @@ def test_a_backward_that_nobody_awaits_warns():
 def test_a_transform_that_nobody_awaits_warns(name):
     transform = getattr(functional, name)
     with pytest.warns(RuntimeWarning, match="never awaited"):
-        transform(cube)(leaf(2.0)) if name == "value_and_grad" else transform(cube, leaf(2.0))
+        transform(cube)(leaf_of(2.0)) if name == "value_and_grad" else transform(cube, leaf_of(2.0))

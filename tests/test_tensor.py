@@ -11,7 +11,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import DeviceError, GradientTypeError, InvalidGradientError, RequiresGradError
-from tests.making import ELSEWHERE, leaf
+from tests.elsewhere import ELSEWHERE
+from tests.leaves import leaf
 
 # State.
 

@@ -11,7 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import InPlaceError
-from tests.making import leaf_of
+from tests.leaves import leaf_of
 
 ARITHMETIC = {
     "+": operator.add,
@@ -49,7 +49,7 @@ IN_PLACE = {
 }
 
 
-def outcome(function: Any, *arguments: Any) -> Any:
+def outcome_of_call(function: Any, *arguments: Any) -> Any:
     """What a call gives, values and dtypes, or the type of what it raises."""
     with np.errstate(all="ignore"):
         try:
@@ -74,8 +74,8 @@ def test_an_operator_takes_arrays_and_scalars_on_either_side(operate, other):
     array = np.array([1.5, -2.0])
     t = ag.tensor(array, requires_grad=True)
 
-    assert outcome(operate, array, other) == outcome(operate, t, other)
-    assert outcome(operate, other, array) == outcome(operate, other, t)
+    assert outcome_of_call(operate, array, other) == outcome_of_call(operate, t, other)
+    assert outcome_of_call(operate, other, array) == outcome_of_call(operate, other, t)
     with np.errstate(all="ignore"):
         assert is_tensor(operate(t, other))
         assert is_tensor(operate(other, t))
@@ -87,8 +87,8 @@ def test_a_bitwise_operator_takes_arrays_and_scalars_on_either_side(operate, oth
     array = np.array([5, 6])
     t = ag.tensor(array)
 
-    assert outcome(operate, array, other) == outcome(operate, t, other)
-    assert outcome(operate, other, array) == outcome(operate, other, t)
+    assert outcome_of_call(operate, array, other) == outcome_of_call(operate, t, other)
+    assert outcome_of_call(operate, other, array) == outcome_of_call(operate, other, t)
     assert is_tensor(operate(t, other))
     assert is_tensor(operate(other, t))
 
@@ -104,7 +104,7 @@ def test_matmul_takes_arrays_on_either_side():
 @pytest.mark.parametrize("operate", [operator.neg, operator.pos, abs, operator.invert], ids=["-", "+", "abs", "~"])
 @pytest.mark.parametrize("array", [np.array([1, -2]), np.array([True, False]), np.array([1.0, -2.0])], ids=repr)
 def test_a_unary_operator_gives_what_numpys_gives(operate, array):
-    assert outcome(operate, array) == outcome(operate, ag.tensor(array))
+    assert outcome_of_call(operate, array) == outcome_of_call(operate, ag.tensor(array))
 
 
 @pytest.mark.parametrize("left_is_tensor", [True, False])
@@ -161,8 +161,8 @@ def test_promotion_with_scalars_is_numpys(dtype, operate):
     t = ag.tensor(array)
 
     for scalar in SCALARS:
-        assert outcome(operate, array, scalar) == outcome(operate, t, scalar), scalar
-        assert outcome(operate, scalar, array) == outcome(operate, scalar, t), scalar
+        assert outcome_of_call(operate, array, scalar) == outcome_of_call(operate, t, scalar), scalar
+        assert outcome_of_call(operate, scalar, array) == outcome_of_call(operate, scalar, t), scalar
 
 
 @pytest.mark.parametrize("operate", [operator.add, operator.mul, operator.truediv, operator.pow, operator.lt])
@@ -173,10 +173,10 @@ def test_promotion_with_arrays_and_tensors_is_numpys(dtype, operate):
 
     for other_dtype in DTYPES:
         other: Any = np.array([[1], [2]], other_dtype)
-        expected = outcome(operate, array, other)
-        assert expected == outcome(operate, t, ag.tensor(other)), other_dtype
-        assert expected == outcome(operate, t, other), other_dtype
-        assert expected == outcome(operate, array, ag.tensor(other)), other_dtype
+        expected = outcome_of_call(operate, array, other)
+        assert expected == outcome_of_call(operate, t, ag.tensor(other)), other_dtype
+        assert expected == outcome_of_call(operate, t, other), other_dtype
+        assert expected == outcome_of_call(operate, array, ag.tensor(other)), other_dtype
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.complex64])

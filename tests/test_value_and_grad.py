@@ -12,14 +12,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import GradientTypeError, InvalidRootError, RequiresGradError
 from asyncgrad.functional import value_and_grad
-
-
-def leaf(*values: float) -> ag.Tensor:
-    return ag.tensor(values if len(values) != 1 else values[0], requires_grad=True)
-
-
-def cube(x: Any) -> Any:
-    return x * x * x
+from tests.leaves import leaf, leaf_of
+from tests.transforms import cube
 
 
 def loss(w, x, *, power=2):
@@ -48,14 +42,14 @@ def test_value_and_gradient_have_a_history_where_any_argument_requires_grad(posi
 
 
 def test_a_keyword_argument_that_requires_grad_gives_a_history_too():
-    power = leaf(2.0)
+    power = leaf_of(2.0)
     value, gradient = ag.run(value_and_grad(loss)(np.array(2.0), 3.0, power=power))
 
     assert (value.requires_grad, gradient.requires_grad) == (True, True)
 
 
 def test_a_tensor_inside_of_an_argument_that_requires_grad_gives_a_history_too():
-    _, gradient = ag.run(value_and_grad(lambda x, parts: x * parts["w"][0])(2.0, {"w": [leaf(3.0)]}))
+    _, gradient = ag.run(value_and_grad(lambda x, parts: x * parts["w"][0])(2.0, {"w": [leaf_of(3.0)]}))
 
     assert gradient.requires_grad
 

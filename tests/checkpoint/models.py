@@ -10,9 +10,9 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import nn
-from tests.making import leaf_of
+from tests.leaves import leaf_of
 
-__all__ = ["MODELS", "Model", "chained", "checkpointed", "loss_of", "made", "plain"]
+__all__ = ["MODELS", "Model", "chained", "checkpointed", "loss_of", "maybe_async", "recomputed", "without_checkpoints"]
 
 WIDTH = 8
 
@@ -71,7 +71,7 @@ def lstm() -> Model:
 MODELS = {"mlp": mlp, "transformer": transformer, "lstm": lstm}
 
 
-def made(function: Any, is_async: bool) -> Any:
+def maybe_async(function: Any, is_async: bool) -> Any:
     """The function, or an async one that does the same and suspends first."""
     if not is_async:
         return function
@@ -88,7 +88,7 @@ def loss_of(state: Any) -> Any:
     return sum(np.square(part).sum() for part in parts)
 
 
-def plain(model: Model) -> Any:
+def without_checkpoints(model: Model) -> Any:
     state = model.start
     for layer in model.layers:
         state = layer(state)
@@ -99,11 +99,16 @@ async def checkpointed(model: Model, *, is_async: bool, **options: Any) -> Any:
     """The loss, each layer checkpointed."""
     state = model.start
     for layer in model.layers:
-        result = ag.checkpoint(made(layer, is_async), state, **options)
+        result = ag.checkpoint(maybe_async(layer, is_async), state, **options)
         state = await result if is_async else result
     return loss_of(state)
 
 
 async def chained(model: Model, *, is_async: bool, **options: Any) -> Any:
-    result = ag.checkpoint_chain([made(layer, is_async) for layer in model.layers], model.start, **options)
+    result = ag.checkpoint_chain([maybe_async(layer, is_async) for layer in model.layers], model.start, **options)
     return loss_of(await result if is_async else result)
+
+
+def recomputed(fn: Any, *args: Any, **options: Any) -> Any:
+    """A call that is checkpointed without a reentrant backward."""
+    return ag.checkpoint(fn, *args, use_reentrant=False, **options)

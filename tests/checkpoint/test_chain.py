@@ -13,7 +13,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError
-from tests.making import leaf, leaf_of
+from tests.leaves import leaf, leaf_of
 
 
 def test_a_thousand_steps_with_twelve_states_recompute_no_more_than_the_optimum():

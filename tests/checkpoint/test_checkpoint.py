@@ -14,8 +14,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AnomalyError, ArgumentError, ArgumentTypeError, InPlaceError, ReleasedGraphError
-from tests.checkpoint.models import made
-from tests.making import leaf
+from tests.checkpoint.models import maybe_async
+from tests.leaves import leaf
 
 each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
 each_function = pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
@@ -26,8 +26,8 @@ class Pair(NamedTuple):
     second: Any
 
 
-async def called(function, *args, is_async=False, **options):
-    result = ag.checkpoint(made(function, is_async), *args, **options)
+async def checkpoint_called(function, *args, is_async=False, **options):
+    result = ag.checkpoint(maybe_async(function, is_async), *args, **options)
     return await result if is_async else result
 
 
@@ -42,7 +42,7 @@ def test_tensors_are_found_in_all_arguments_and_results(run, use_reentrant, is_a
 
     async def main():
         a, b, c = leaf(2.0), leaf(3.0), leaf(5.0)
-        result = await called(
+        result = await checkpoint_called(
             fn, Pair(a, 1), [{"x": b}], named=c, plain="text", is_async=is_async, use_reentrant=use_reentrant
         )
         assert isinstance(result["rest"][0], Pair)
@@ -101,7 +101,7 @@ def test_each_backward_calls_the_function_once_more(run, use_reentrant, is_async
 
     async def main():
         x = leaf(1.0, 2.0)
-        y = (await called(fn, x, is_async=is_async, use_reentrant=use_reentrant)).sum()
+        y = (await checkpoint_called(fn, x, is_async=is_async, use_reentrant=use_reentrant)).sum()
         assert len(calls) == 1
         await ag.backward(y, retain_graph=True)
         once = x.grad.numpy().copy()
@@ -119,7 +119,7 @@ def test_each_backward_calls_the_function_once_more(run, use_reentrant, is_async
 def test_where_grad_mode_is_off_the_function_is_simply_called(run, use_reentrant, is_async):
     async def main():
         with ag.no_grad():
-            return await called(lambda x: x * 2, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
+            return await checkpoint_called(lambda x: x * 2, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
 
     assert not run(main()).requires_grad
 
@@ -139,7 +139,7 @@ def test_the_second_call_has_the_modes_and_context_variables_of_the_first(run, u
     async def main():
         token = variable.set("forward")
         with np.errstate(divide="ignore"):
-            y = await called(fn, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
+            y = await checkpoint_called(fn, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
         variable.reset(token)
         await ag.backward(y.sum())
         return variable.get()
@@ -250,7 +250,7 @@ def test_a_function_that_writes_into_its_argument_is_refused_at_once(run, use_re
         return x * 2
 
     with pytest.raises(InPlaceError, match=r" is checkpointed and wrote into its argument.*t = t\.copy\(\)"):
-        run(called(writes, leaf(1.0) * 2, is_async=is_async, use_reentrant=use_reentrant))
+        run(checkpoint_called(writes, leaf(1.0) * 2, is_async=is_async, use_reentrant=use_reentrant))
 
 
 @each_kind

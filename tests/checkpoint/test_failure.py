@@ -10,19 +10,15 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.checkpoint.models import made
-from tests.making import leaf
+from tests.checkpoint.models import maybe_async, recomputed
+from tests.leaves import leaf
 
 
 def reentrant(fn, x):
     return ag.checkpoint(fn, x)
 
 
-def recomputed(fn, x):
-    return ag.checkpoint(fn, x, use_reentrant=False)
-
-
-def chained(fn, x):
+def chained_with_exp(fn, x):
     return ag.checkpoint_chain([fn, np.exp], x, snapshots=1)
 
 
@@ -43,7 +39,7 @@ def test_an_error_in_a_recomputation_leaves_all_gradients_as_they_were(run, kind
         x = leaf(1.0)
         y = x
         for _ in range(3):
-            y = kind(made(fn, is_async), y)
+            y = kind(maybe_async(fn, is_async), y)
             y = await y if is_async else y
         fails[:] = [True, False]
         w.grad = None
@@ -63,7 +59,7 @@ def test_an_error_in_a_recomputation_leaves_all_gradients_as_they_were(run, kind
     assert run(main()) == expected
 
 
-@pytest.mark.parametrize("kind", [reentrant, recomputed, chained])
+@pytest.mark.parametrize("kind", [reentrant, recomputed, chained_with_exp])
 def test_a_cancellation_in_a_recomputation_leaves_all_gradients_as_they_were(run, kind):
     async def main():
         begun, ended, again = asyncio.Event(), [], []
@@ -79,7 +75,7 @@ def test_a_cancellation_in_a_recomputation_leaves_all_gradients_as_they_were(run
 
         x, other = leaf(1.0), leaf(2.0)
         y = await kind(fn, x)
-        loss = ((y if kind is chained else np.exp(y)) * other).sum()
+        loss = ((y if kind is chained_with_exp else np.exp(y)) * other).sum()
         task = asyncio.ensure_future(ag.backward(loss, retain_graph=True))
         await begun.wait()
         task.cancel()

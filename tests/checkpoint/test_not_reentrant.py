@@ -11,12 +11,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import CheckpointError, HookError
-from tests.checkpoint.models import made
-from tests.making import leaf
-
-
-def recomputed(fn, *args, **options):
-    return ag.checkpoint(fn, *args, use_reentrant=False, **options)
+from tests.checkpoint.models import maybe_async, recomputed
+from tests.leaves import leaf
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
@@ -29,7 +25,7 @@ def test_backward_passes_limited_to_inputs_work_and_each_recomputes_once(run, is
 
     async def main():
         x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
-        y = recomputed(made(fn, is_async), x, w)
+        y = recomputed(maybe_async(fn, is_async), x, w)
         y = (await y if is_async else y).sum()
         (first,) = await ag.grad(y, [w], retain_graph=True)
         await ag.backward(y, inputs=[w], retain_graph=True)
@@ -284,7 +280,7 @@ def test_context_fn_gives_what_surrounds_the_two_calls(run, manager):
 
     async def main():
         context_fn = lambda: (manager(events, "forward"), manager(events, "again"))
-        y = await recomputed(made(fn, True), leaf(1.0), context_fn=context_fn)
+        y = await recomputed(maybe_async(fn, True), leaf(1.0), context_fn=context_fn)
         events.append("backward")
         await ag.backward(y.sum())
 
@@ -310,7 +306,7 @@ def test_a_context_manager_that_suppresses_errors_is_refused():
         recomputed(fails, leaf(1.0), context_fn=lambda: (contextlib.suppress(ValueError), contextlib.nullcontext()))
 
 
-def test_where_hooks_are_forbidden_it_raises_their_message():
+def test_where_saved_tensor_hooks_are_disabled_a_checkpoint_raises_their_message():
     with ag.graph.disable_saved_tensors_hooks("not here"), pytest.raises(HookError, match="not here"):
         recomputed(np.sin, leaf(1.0))
     y = recomputed(np.sin, leaf(1.0))

@@ -11,16 +11,16 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import CheckpointError, GraphError
-from tests.checkpoint.models import made
-from tests.engine.bodies import calling
-from tests.making import function, leaf
+from tests.checkpoint.models import maybe_async
+from tests.functions import calling, function
+from tests.leaves import leaf
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 def test_a_backward_that_is_limited_to_inputs_is_refused_and_told_what_to_do(run, is_async):
     async def main():
         x = leaf(1.0)
-        y = ag.checkpoint(made(np.sin, is_async), x)
+        y = ag.checkpoint(maybe_async(np.sin, is_async), x)
         y = (await y if is_async else y).sum()
         for limited in (lambda: ag.grad(y, [x]), lambda: ag.backward(y, inputs=[x])):
             with pytest.raises(GraphError, match=r"limited to some inputs.*use_reentrant=False"):
@@ -161,7 +161,7 @@ def test_only_the_node_that_recomputes_waits(run):
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_an_async_function_in_a_blocking_backward_runs_on_a_loop_of_its_own(use_reentrant):
     x = leaf(1.0)
-    y = ag.run(ag.checkpoint(made(np.sin, True), x, use_reentrant=use_reentrant))
+    y = ag.run(ag.checkpoint(maybe_async(np.sin, True), x, use_reentrant=use_reentrant))
 
     sync.backward(y.sum())
 

@@ -10,8 +10,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.checkpoint.models import made
-from tests.making import leaf_of
+from tests.checkpoint.models import maybe_async
+from tests.leaves import leaf_of
 
 each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
 each_function = pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
@@ -51,7 +51,7 @@ def test_the_same_numbers_are_drawn_again(run, use_reentrant, is_async, source):
         y = x
         for _ in range(2):
             if checkpoint:
-                y = ag.checkpoint(made(fn, is_async), y, *args, use_reentrant=use_reentrant, **options)
+                y = ag.checkpoint(maybe_async(fn, is_async), y, *args, use_reentrant=use_reentrant, **options)
                 y = await y if is_async else y
             else:
                 y = fn(y, *args)

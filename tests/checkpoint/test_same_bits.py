@@ -9,7 +9,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.checkpoint.models import MODELS, chained, checkpointed, made, plain
+from tests.checkpoint.models import MODELS, chained, checkpointed, maybe_async, without_checkpoints
 
 each_model = pytest.mark.parametrize("model", sorted(MODELS))
 each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
@@ -21,14 +21,14 @@ each_chain = pytest.mark.parametrize(
 )
 
 
-def gradients(model):
+def grad_bytes(model):
     return [leaf.grad.numpy().tobytes() for leaf in model.leaves]
 
 
-def expected(name):
+def expected_bytes(name):
     model = MODELS[name]()
-    sync.backward(plain(model))
-    return gradients(model)
+    sync.backward(without_checkpoints(model))
+    return grad_bytes(model)
 
 
 @each_model
@@ -38,9 +38,9 @@ def test_checkpointed_layers_give_the_same_bits(run, model, use_reentrant, is_as
     async def main():
         made = MODELS[model]()
         await ag.backward(await checkpointed(made, is_async=is_async, use_reentrant=use_reentrant))
-        return gradients(made)
+        return grad_bytes(made)
 
-    assert run(main()) == expected(model)
+    assert run(main()) == expected_bytes(model)
 
 
 @each_model
@@ -49,7 +49,7 @@ def test_a_blocking_backward_gives_the_same_bits(model, use_reentrant):
     made = MODELS[model]()
     sync.backward(asyncio.run(checkpointed(made, is_async=False, use_reentrant=use_reentrant)))
 
-    assert gradients(made) == expected(model)
+    assert grad_bytes(made) == expected_bytes(model)
 
 
 @each_model
@@ -58,9 +58,9 @@ def test_a_blocking_backward_gives_the_same_bits(model, use_reentrant):
 def test_layers_in_segments_give_the_same_bits(model, use_reentrant, segments):
     from_layers = MODELS[model]()
     end = ag.checkpoint_sequential(from_layers.layers, segments, from_layers.start, use_reentrant=use_reentrant)
-    sync.backward(plain(from_layers._replace(layers=[], start=end)))
+    sync.backward(without_checkpoints(from_layers._replace(layers=[], start=end)))
 
-    assert gradients(from_layers) == expected(model)
+    assert grad_bytes(from_layers) == expected_bytes(model)
 
 
 @each_model
@@ -72,12 +72,12 @@ def test_a_chain_under_any_budget_gives_the_same_bits_and_its_second_run_too(run
         found = []
         for _ in range(2):
             await ag.backward(await chained(made, is_async=is_async, **budget))
-            found.append(gradients(made))
+            found.append(grad_bytes(made))
             for leaf in made.leaves:
                 leaf.grad = None
         return found
 
-    assert run(main()) == [expected(model)] * 2
+    assert run(main()) == [expected_bytes(model)] * 2
 
 
 @each_model
@@ -88,7 +88,7 @@ def test_ag_grad_through_layers_that_are_not_reentrant_gives_the_same_bits(run, 
         loss = await checkpointed(made, is_async=is_async, use_reentrant=False)
         return [grad.numpy().tobytes() for grad in await ag.grad(loss, made.leaves)]
 
-    assert run(main()) == expected(model)
+    assert run(main()) == expected_bytes(model)
 
 
 @each_model
@@ -103,10 +103,10 @@ def test_nested_checkpoints_give_the_same_bits(run, model, use_reentrant):
             return lambda state: ag.checkpoint(nested(layer, depth - 1), state, use_reentrant=use_reentrant)
 
         deep = made._replace(layers=[nested(layer, 3) for layer in made.layers])
-        await ag.backward(plain(deep))
-        return gradients(made)
+        await ag.backward(without_checkpoints(deep))
+        return grad_bytes(made)
 
-    assert run(main()) == expected(model)
+    assert run(main()) == expected_bytes(model)
 
 
 @each_kind
@@ -143,7 +143,7 @@ def test_second_derivatives_have_the_same_bits(run, use_reentrant, is_async):
         start = x * 2
         layer = lambda x, w: (np.tanh(x @ w), np.exp(x) * w)
         if checkpoint:
-            results = ag.checkpoint(made(layer, is_async), start, w, use_reentrant=use_reentrant)
+            results = ag.checkpoint(maybe_async(layer, is_async), start, w, use_reentrant=use_reentrant)
             first, second = await results if is_async else results
         else:
             first, second = layer(start, w)

@@ -13,7 +13,7 @@ from asyncgrad.checkpoint.rotor import ChainCosts, fewest_bytes, peak_bytes, rot
 from asyncgrad.checkpoint.schedule import ActionKind, binomial_schedule, fewest_advances, logarithmic_snapshots
 
 
-def check(schedule, steps):
+def follow(schedule, steps):
     """Follow a schedule; return how many steps are advanced over, and how many states are kept at most."""
     kept, recorded, reversed_, current, advances, most = set(), set(), [], 0, 0, 0
     for kind, step in schedule:
@@ -55,14 +55,14 @@ def least(steps, snapshots):
 @pytest.mark.parametrize("snapshots", range(1, 9))
 def test_the_binomial_schedule_needs_as_few_advances_as_there_are(snapshots):
     for steps in range(1, 40):
-        advances, most = check(binomial_schedule(steps, snapshots), steps)
+        advances, most = follow(binomial_schedule(steps, snapshots), steps)
         assert advances == least(steps, snapshots) == fewest_advances(steps, snapshots)
         assert most <= snapshots
 
 
 def test_a_thousand_steps_with_twelve_states_need_3440_advances():
     """β(s, r) = C(s + r, s): 455 < 1000 <= 1820, and so r = 4."""
-    advances, most = check(binomial_schedule(1000, 12), 1000)
+    advances, most = follow(binomial_schedule(1000, 12), 1000)
 
     assert advances == 4 * 1000 - math.comb(12 + 4, 3) == 3440
     assert most == 12
@@ -71,7 +71,7 @@ def test_a_thousand_steps_with_twelve_states_need_3440_advances():
 def test_states_and_repeats_grow_as_the_logarithm():
     for power in range(1, 14):
         steps = 2**power
-        advances, most = check(binomial_schedule(steps, logarithmic_snapshots(steps)), steps)
+        advances, most = follow(binomial_schedule(steps, logarithmic_snapshots(steps)), steps)
         assert most <= power
         assert advances <= steps * power
 
@@ -94,7 +94,7 @@ def test_the_schedule_for_unequal_steps_stays_within_its_budget(steps, seed):
     for factor in (1.0, 1.2, 2.0, 5.0, 1000.0):
         budget = int(fewest_bytes(costs) * factor)
         schedule = rotor_schedule(costs, budget)
-        check(schedule, steps)
+        follow(schedule, steps)
         assert peak_bytes(costs, schedule) <= budget
         times.append(total_seconds(costs, schedule))
     assert times == sorted(times, reverse=True)

@@ -9,7 +9,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.making import leaf
+from tests.leaves import leaf
 
 
 def noted(unpacked, is_async=False):

@@ -15,7 +15,7 @@ def place(request):
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
-def test_every_device_holds_the_law_that(run, place, check):
+def test_every_device_holds_the_law(run, place, check):
     run(check(place))
 
 

@@ -8,7 +8,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import DeviceError, HookError, InvalidGradientError
-from tests.engine.bodies import calling, leaf
+from tests.functions import calling
+from tests.leaves import leaf
 
 T0, T1 = "thread:0", "thread:1"
 

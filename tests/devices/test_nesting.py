@@ -12,14 +12,16 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import BlockingError
-from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, on, seen_by_all, turns
-from tests.engine.bodies import awaiting, calling, leaf
+from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on, seen_by_all
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import turns
 
 PLACES = (T0, T1, "cpu")
 ROUTES = list(itertools.product(PLACES, repeat=3))
 
 
-def chain(x, level, route, inside):
+def through_devices(x, level, route, inside):
     """A tensor whose backward runs through `inside(level)` on one device of the route, and ends on the next."""
     here, after = route[level % 3], route[(level + 1) % 3]
     return inside(x.to(here), level).sum().to(after)
@@ -34,7 +36,7 @@ def nested_awaited(route, depth, seen):
             if level:
                 y = leaf(1.0, 2.0)
                 with ag.enable_grad():
-                    out = chain(y, level - 1, route, inside)
+                    out = through_devices(y, level - 1, route, inside)
                 await out.backward()
                 assert y.grad.tolist() == [1.0, 1.0]
 
@@ -44,10 +46,10 @@ def nested_awaited(route, depth, seen):
 
 
 @pytest.mark.parametrize("route", ROUTES, ids="-".join)
-def test_awaited_to_depth_100_over_any_devices(run, route):
+def test_awaited_backwards_nest_to_depth_100_over_any_devices(run, route):
     async def main():
         seen, x = [], leaf(1.0, 2.0)
-        await chain(x, 100, route, nested_awaited(route, 100, seen)).backward()
+        await through_devices(x, 100, route, nested_awaited(route, 100, seen)).backward()
         return seen, x.grad.tolist()
 
     seen, grad = run(main())
@@ -66,7 +68,7 @@ def nested_blocking(route, names):
             if level:
                 y = leaf(1.0, 2.0)
                 with ag.enable_grad():
-                    out = chain(y, level - 1, route, inside)
+                    out = through_devices(y, level - 1, route, inside)
                 sync.backward(out)
                 assert y.grad.tolist() == [1.0, 1.0]
 
@@ -76,16 +78,16 @@ def nested_blocking(route, names):
 
 
 @pytest.mark.parametrize("route", ROUTES, ids="-".join)
-def test_blocking_to_depth_40_over_any_devices(route):
+def test_blocking_backwards_nest_to_depth_40_over_any_devices(route):
     seen, x = [], leaf(1.0, 2.0)
 
-    sync.backward(chain(x, 40, route, nested_blocking(route, seen)))
+    sync.backward(through_devices(x, 40, route, nested_blocking(route, seen)))
 
     assert x.grad.tolist() == [1.0, 1.0]
     assert seen == [True] * 41
 
 
-def test_blocking_and_awaited_levels_mixed(run):
+def test_blocking_and_awaited_levels_nest_over_devices(run):
     async def main():
         blocking, waiting, x = [], [], leaf(1.0, 2.0)
         route = (T0, T1, T0)
@@ -94,7 +96,7 @@ def test_blocking_and_awaited_levels_mixed(run):
             other = nested_awaited(route, 30, waiting) if level % 2 else nested_blocking(route, blocking)
             return other(x, level)
 
-        await chain(x, 30, route, inside).backward()
+        await through_devices(x, 30, route, inside).backward()
         return x.grad.tolist()
 
     assert run(main()) == [1.0, 1.0]
@@ -113,7 +115,7 @@ def test_a_backward_that_no_body_called_has_no_owner_and_one_in_a_callback_is_th
                 out = calling(y, note)
             await out.backward()
 
-        x, out = on(T1, note)
+        x, out = leaf_on(T1, note)
         x.register_hook(lambda grad: ag.engine.queue_callback(inner))
         await out.backward()
         return owners
@@ -132,7 +134,7 @@ def test_the_owner_is_the_index_of_the_device_or_the_cpus(run, name):
                 out = calling(y, lambda grad: owners.append(ag.engine.current_graph_task().owner))
             await out.backward()
 
-        await on(name, body)[1].backward()
+        await leaf_on(name, body)[1].backward()
         return owners
 
     assert run(main()) == [4 if ":" in name else ag.engine.CPU_DEVICE]
@@ -167,7 +169,7 @@ def test_only_one_thread_of_a_device_runs_at_a_time_while_others_stand_in(run):
                 enter(-1)
                 await asyncio.sleep(0)
 
-        tasks = [asyncio.ensure_future(on(T0, body)[1].backward()) for _ in range(10)]
+        tasks = [asyncio.ensure_future(leaf_on(T0, body)[1].backward()) for _ in range(10)]
         tasks += [asyncio.ensure_future(ag.device(T0).call(several_steps)) for _ in range(10)]
         await asyncio.gather(*tasks)
         return set(overlaps)
@@ -190,7 +192,7 @@ def test_a_body_that_blocked_goes_on_once_the_one_that_ran_meanwhile_has_ended(r
             meanwhile()
             order.append("meanwhile")
 
-        blocked = asyncio.ensure_future(on(T0, blocks)[1].backward())
+        blocked = asyncio.ensure_future(leaf_on(T0, blocks)[1].backward())
         await gate.begun.wait()
         other = asyncio.ensure_future(ag.device(T0).call(runs_meanwhile))
         await meanwhile.begun.wait()
@@ -215,9 +217,9 @@ def test_a_suspended_body_goes_on_after_the_thread_that_stood_in_has_begun_it(ru
                 out = calling(y.to(T1), gate)
             sync.backward(out)
 
-        blocked = asyncio.ensure_future(on(T0, blocks)[1].backward())
+        blocked = asyncio.ensure_future(leaf_on(T0, blocks)[1].backward())
         await gate.begun.wait()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         suspended = asyncio.ensure_future(out.backward())
         await held.begun.wait()
         gate.let_go.set()
@@ -248,7 +250,7 @@ def test_an_error_comes_out_of_a_blocking_backward_on_another_device(run):
                 caught.append(error)
             assert y.grad is None
 
-        x, out = on(T0, body)
+        x, out = leaf_on(T0, body)
         await out.backward()
         return caught, x.grad.item()
 
@@ -272,7 +274,7 @@ def test_without_a_loop_a_blocking_backward_uses_the_devices(run):
 def test_a_node_whose_body_runs_on_a_worker_is_waited_for_from_elsewhere(run):
     async def main():
         held = HeldOnLoop()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         first = asyncio.ensure_future(out.backward(retain_graph=True))
         await held.begun.wait()
         second = asyncio.ensure_future(out.backward(retain_graph=True))
@@ -292,7 +294,7 @@ def test_a_blocking_backward_waits_for_a_node_that_a_worker_runs_for_a_loop_it_b
     # The body ends on the worker's own loop, so nothing stands in its way.
     async def main():
         held = HeldInThread()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         first = asyncio.ensure_future(out.backward(retain_graph=True))
         await held.begun.wait()
         held.let_go.set()
@@ -306,7 +308,7 @@ def test_a_blocking_backward_waits_for_a_node_that_a_worker_runs_for_a_loop_it_b
 def test_a_blocking_backward_that_needs_a_body_suspended_on_the_worker_that_it_blocks_raises(run):
     async def main():
         held = HeldOnLoop()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         first = asyncio.ensure_future(out.backward(retain_graph=True))
         await held.begun.wait()
 
@@ -325,7 +327,7 @@ def test_a_blocking_backward_that_needs_a_body_suspended_on_the_worker_that_it_b
 def test_a_node_waited_for_on_another_device_by_what_blocks_the_holders_thread_raises(run):
     async def main():
         held = HeldOnLoop()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         first = asyncio.ensure_future(out.backward(retain_graph=True))
         await held.begun.wait()
 

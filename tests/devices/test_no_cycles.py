@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterator
 from contextvars import ContextVar
 
 import numpy as np
@@ -14,12 +13,7 @@ import asyncgrad as ag
 from asyncgrad.context import CURRENT_GRAPH_TASK
 from tests.devices.numbered import Numbered
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_let_go_of_late(no_collector: None) -> Iterator[None]:
-    """A worker lets go of what it has run a moment later: on a busy machine a body may seem to be one for a worker."""
-    with ag.workers(0):
-        yield
+pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
 
 
 class OneByOne(Numbered):
@@ -36,7 +30,7 @@ def place(request):
     return OneByOne() if request.param == "one-by-one" else ag.device(request.param)
 
 
-def graph(place):
+def graph_there_and_back(place):
     """Return a tensor whose graph goes there and back, and weak references to what a backward is to let go of."""
     x = ag.tensor([1.0, 2.0], requires_grad=True)
     middle = np.tanh(x.to(place) * 3.0) * x.to(place)
@@ -50,7 +44,7 @@ def graph(place):
     return (middle.to("cpu") + x).sum(), seen
 
 
-async def settled(place):
+async def worker_has_let_go(place):
     """Wait until the thread that ran a body last has let go of it, and the loop of what it has been told."""
     await place.call(int)
     for _ in range(3):
@@ -63,10 +57,10 @@ def alive(references):
 
 def test_an_awaited_backward_is_freed_with_its_graph(run, place):
     async def main():
-        loss, seen = graph(place)
+        loss, seen = graph_there_and_back(place)
         await loss.backward()
         del loss
-        await settled(place)
+        await worker_has_let_go(place)
         assert len(seen) == 6
         assert alive(seen) == []
 
@@ -74,10 +68,10 @@ def test_an_awaited_backward_is_freed_with_its_graph(run, place):
 
 
 def test_a_blocking_backward_is_freed_with_its_graph(run, place):
-    loss, seen = graph(place)
+    loss, seen = graph_there_and_back(place)
     ag.sync.backward(loss)
     del loss
-    run(settled(place))
+    run(worker_has_let_go(place))
 
     assert len(seen) == 6
     assert alive(seen) == []
@@ -89,7 +83,7 @@ def test_a_backward_that_fails_is_freed_with_its_graph(run, place, blocks):
         pass
 
     async def main():
-        loss, seen = graph(place)
+        loss, seen = graph_there_and_back(place)
         failing = ag.tensor(1.0, device=place, requires_grad=True) * 2
 
         def fail(grad):
@@ -104,7 +98,7 @@ def test_a_backward_that_fails_is_freed_with_its_graph(run, place, blocks):
             with pytest.raises(Trouble):
                 await ag.backward(roots)
         del loss, failing, fail, roots
-        await settled(place)
+        await worker_has_let_go(place)
         assert alive(seen) == []
 
     run(main())
@@ -125,7 +119,7 @@ def test_a_thread_of_a_device_keeps_nothing_of_the_context_that_it_was_started_i
         await place.call(int)
         mine.set(None)
         del thing
-        await settled(place)
+        await worker_has_let_go(place)
         assert kept() is None
 
     run(main())

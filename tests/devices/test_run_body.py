@@ -13,9 +13,11 @@ import asyncgrad as ag
 from asyncgrad.errors import BlockingError, DeviceError, GradientTypeError
 from asyncgrad.testing.device_contract import AwaitingCopy, WatchedCopy
 from tests.devices.numbered import Numbered
+from tests.functions import Doubled
+from tests.turns import one_turn
 
 
-class Remote(Numbered):
+class RunsBodies(Numbered):
     """Runs bodies in its own way, and notes which, and how many at a time."""
 
     def __init__(self, most=None, waits=True):
@@ -48,29 +50,15 @@ class Limited(Numbered):
         self.max_in_flight = most
 
 
-class Doubled(ag.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
-
-
-async def nothing():
-    await asyncio.sleep(0)
-
-
-def branches(place):
+def branches_on(place):
     x = ag.tensor([0.3, -1.7], device=place, requires_grad=True)
-    y = AwaitingCopy.apply(x, nothing)
+    y = AwaitingCopy.apply(x, one_turn)
     for number in range(5):
         y = y + np.sin(Doubled.apply(x * (number + 1.5)))
     return x, y.sum()
 
 
-#: Of `branches`: a sum, an async body, and five branches of four nodes.
+#: Of `branches_on`: a sum, an async body, and five branches of four nodes.
 NODES = 22
 
 WAYS = ["awaited", "blocking", "create_graph", "inputs", "compiled"]
@@ -78,7 +66,7 @@ WAYS = ["awaited", "blocking", "create_graph", "inputs", "compiled"]
 
 def grad_of(place, run, way):
     if way == "blocking":
-        x, y = branches(place)
+        x, y = branches_on(place)
         ag.sync.backward(y)
         return x.grad
 
@@ -86,11 +74,11 @@ def grad_of(place, run, way):
         if way == "compiled":
             with ag.compiled_autograd(after=1):
                 for _ in range(3):
-                    x, y = branches(place)
+                    x, y = branches_on(place)
                     getattr(place, "names", []).clear()
                     await y.backward()
             return x.grad
-        x, y = branches(place)
+        x, y = branches_on(place)
         if way == "awaited":
             await y.backward()
             return x.grad
@@ -104,7 +92,7 @@ def grad_of(place, run, way):
 @pytest.mark.parametrize("waits", [False, True], ids=["calls", "awaits"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_device_runs_every_body_that_belongs_to_it_and_the_bits_are_the_same(run, way, waits, most):
-    place = Remote(most, waits)
+    place = RunsBodies(most, waits)
 
     grad = grad_of(place, run, way)
 
@@ -117,7 +105,7 @@ def test_a_device_runs_every_body_that_belongs_to_it_and_the_bits_are_the_same(r
 @pytest.mark.parametrize(("most", "peak"), [(1, 1), (2, 2), (3, 3)])
 @pytest.mark.parametrize("way", ["awaited", "blocking", "inputs", "compiled"])
 def test_no_more_bodies_are_under_way_than_a_device_takes(run, way, most, peak):
-    place = Remote(most)
+    place = RunsBodies(most)
 
     grad_of(place, run, way)
 
@@ -183,13 +171,13 @@ def test_of_the_bodies_that_wait_for_a_device_the_newest_is_next_and_deeper_ones
 
 @pytest.mark.parametrize("depth", [1, 5, 100])
 def test_nested_backward_passes_on_devices_that_take_one_body_do_not_wait_for_each_other(run, depth):
-    places = Remote(1), Limited(1)
+    places = RunsBodies(1), Limited(1)
 
     async def main():
         async def descend(level):
             with ag.enable_grad():
                 x = ag.tensor(1.0, device=places[level % 2], requires_grad=True)
-                further = nothing if level == depth else lambda: descend(level + 1)
+                further = one_turn if level == depth else lambda: descend(level + 1)
                 twice = AwaitingCopy.apply(x, further) + x.to(places[1 - level % 2]).to(places[level % 2])
             await twice.backward()
             assert x.grad.item() == 2.0
@@ -312,13 +300,13 @@ def test_whoever_ends_early_keeps_no_place(run, ending):
 
 
 def test_one_limit_holds_for_loops_in_several_threads():
-    place = Remote(1)
+    place = RunsBodies(1)
     found = []
 
     def train():
         async def main():
             for _ in range(5):
-                x, y = branches(place)
+                x, y = branches_on(place)
                 await y.backward()
             found.append(x.grad.tolist())
 
@@ -371,7 +359,7 @@ def test_a_limit_that_is_no_number_of_bodies_is_refused(run, most):
 
 
 def test_a_device_that_loses_gradients_is_named(run):
-    class Forgetful(Remote):
+    class Forgetful(RunsBodies):
         def run_body(self, body):
             body()
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,12 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from tests.arrays import bits, bits_of_grads
 from tests.conftest import run_on
 from tests.devices.waits import T0, T1, seen_by_all
-from tests.engine.bodies import awaiting, calling
+from tests.functions import awaiting, calling
+
+pytestmark = pytest.mark.usefixtures("threads_switch_often")
 
 MIXES = {
     "one worker": (T0,),
@@ -29,25 +30,15 @@ MIXES = {
 INLINE = {"cpu": "cpu", T0: "null:10", T1: "null:11", "null": "null"}
 
 
-def inline(places: tuple[str, ...]) -> tuple[str, ...]:
+def inline_places(places: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(INLINE[place] for place in places)
-
-
-@pytest.fixture(autouse=True)
-def threads_switch_often() -> Iterator[None]:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(interval)
 
 
 async def pause(grad: Any) -> None:
     await asyncio.sleep(0)
 
 
-def graph(seed: int, places: tuple[str, ...], suspending: bool = True) -> tuple[list[ag.Tensor], Any]:
+def mixed_graph(seed: int, places: tuple[str, ...], suspending: bool = True) -> tuple[list[ag.Tensor], Any]:
     """Leaves, and a scalar computed from them by a graph of about forty operations, the same on any devices."""
     choose = random.Random(seed)
     where = random.Random(seed + 1)
@@ -81,61 +72,57 @@ def graph(seed: int, places: tuple[str, ...], suspending: bool = True) -> tuple[
     return leaves, total
 
 
-def bits(grads: Any) -> list[Any]:
-    return [None if grad is None else grad.numpy().tobytes() for grad in grads]
-
-
-async def gradients(seed: int, places: tuple[str, ...], second: bool = False) -> list[Any]:
+async def grads_on_devices(seed: int, places: tuple[str, ...], second: bool = False) -> list[Any]:
     # What bodies that suspend record under create_graph comes in the order in which they go on.
-    leaves, total = graph(seed, places, suspending=not second)
+    leaves, total = mixed_graph(seed, places, suspending=not second)
     if second:
         first = await ag.grad(total, leaves, create_graph=True)
         squares = [(grad * grad).sum().to("cpu") for grad in first]
         await sum(squares[1:], squares[0]).backward()
     else:
         await total.backward()
-    return bits(leaf.grad for leaf in leaves)
+    return bits_of_grads(leaves)
 
 
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(12))
 def test_gradients_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
-    expected = run(gradients(seed, inline(MIXES[mix])))
+    expected = run(grads_on_devices(seed, inline_places(MIXES[mix])))
 
-    assert run(gradients(seed, MIXES[mix])) == expected
+    assert run(grads_on_devices(seed, MIXES[mix])) == expected
 
 
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(6))
 def test_second_derivatives_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
-    expected = run(gradients(seed, inline(MIXES[mix]), second=True))
+    expected = run(grads_on_devices(seed, inline_places(MIXES[mix]), second=True))
 
-    assert run(gradients(seed, MIXES[mix], second=True)) == expected
+    assert run(grads_on_devices(seed, MIXES[mix], second=True)) == expected
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_blocking_backward_has_the_same_bits_on_any_mix_of_devices(run, seed):
-    expected = run(gradients(seed, inline(MIXES["all"])))
-    leaves, total = graph(seed, MIXES["all"])
+    expected = run(grads_on_devices(seed, inline_places(MIXES["all"])))
+    leaves, total = mixed_graph(seed, MIXES["all"])
 
     sync.backward(total)
 
-    assert bits(leaf.grad for leaf in leaves) == expected
+    assert bits_of_grads(leaves) == expected
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_the_number_of_workers_changes_no_bit_beside_other_devices(run, workers):
     async def main():
         with ag.workers(workers), ag.offload_threshold(0):
-            return await gradients(3, MIXES["all"])
+            return await grads_on_devices(3, MIXES["all"])
 
-    assert run(main()) == run(gradients(3, inline(MIXES["all"])))
+    assert run(main()) == run(grads_on_devices(3, inline_places(MIXES["all"])))
 
 
 async def some_cancelled(seed: int, expected: dict[int, Any]) -> int:
     """Run many backward passes at once and cancel some of them, at any point; check those that were not."""
     choose = random.Random(seed)
-    made = [(number, *graph(number, MIXES["all"])) for number in expected for _ in range(2)]
+    made = [(number, *mixed_graph(number, MIXES["all"])) for number in expected for _ in range(2)]
     tasks = [asyncio.ensure_future(total.backward()) for _, _, total in made]
     cancelled = 0
     for task in choose.sample(tasks, len(tasks) // 2):
@@ -144,7 +131,7 @@ async def some_cancelled(seed: int, expected: dict[int, Any]) -> int:
         cancelled += task.cancel()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for (number, leaves, _), outcome in zip(made, outcomes, strict=True):
-        found = bits(leaf.grad for leaf in leaves)
+        found = bits_of_grads(leaves)
         if outcome is None:
             assert found == expected[number]
         else:
@@ -155,7 +142,7 @@ async def some_cancelled(seed: int, expected: dict[int, Any]) -> int:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_cancelled_backward_passes_of_two_loops_leave_nothing_behind_and_disturb_no_other(seed):
-    expected = {number: run_on("asyncio", gradients(number, inline(MIXES["all"]))) for number in range(6)}
+    expected = {number: run_on("asyncio", grads_on_devices(number, inline_places(MIXES["all"]))) for number in range(6)}
     run_on("asyncio", seen_by_all(T0, T1))
     threads = threading.active_count()
     outcomes: list[Any] = []
@@ -189,11 +176,13 @@ async def left_on_workers() -> list[set[str]]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_two_loops_share_one_graph_over_several_devices(seed):
-    leaves, total = graph(seed, MIXES["all"])
-    once = run_on("asyncio", gradients(seed, inline(MIXES["all"])))
+    leaves, total = mixed_graph(seed, MIXES["all"])
+    once = run_on("asyncio", grads_on_devices(seed, inline_places(MIXES["all"])))
 
     def in_a_thread() -> None:
-        results.extend(bits(run_on("asyncio", ag.grad(total, leaves, retain_graph=True))) for _ in range(3))
+        results.extend(
+            [bits(grad) for grad in run_on("asyncio", ag.grad(total, leaves, retain_graph=True))] for _ in range(3)
+        )
 
     results: list[Any] = []
     loops = [threading.Thread(target=in_a_thread) for _ in range(2)]

@@ -15,8 +15,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
 from tests.conftest import run_on
-from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, on, turns
-from tests.engine.bodies import awaiting, calling, leaf
+from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import turns
 
 
 def ident():
@@ -26,7 +28,7 @@ def ident():
 def test_all_work_of_a_device_is_done_by_one_thread_which_is_not_the_callers(run):
     async def main():
         seen = [await ag.device(T0).call(ident), await ag.device(T0).call(ident)]
-        x, out = on(T0, lambda grad: seen.append(ident()))
+        x, out = leaf_on(T0, lambda grad: seen.append(ident()))
         x.register_hook(lambda grad: seen.append(ident()))
         x.register_post_accumulate_grad_hook(lambda x: seen.append(ident()))
         out.grad_fn.register_prehook(lambda grads: seen.append(ident()))
@@ -74,8 +76,8 @@ def test_nodes_recorded_by_a_call_know_their_thread(run):
 def test_a_body_that_suspends_lets_the_next_one_begin(run):
     async def main():
         held, order = HeldOnLoop(), []
-        _, first = on(T0, held)
-        _, second = on(T0, lambda grad: order.append("second"))
+        _, first = leaf_on(T0, held)
+        _, second = leaf_on(T0, lambda grad: order.append("second"))
         waiting = asyncio.ensure_future(first.backward())
         await held.begun.wait()
         await second.backward()
@@ -92,7 +94,7 @@ def test_what_waits_runs_newest_node_first_and_calls_in_the_order_of_their_comin
         held, order = HeldInThread(), []
         blocked = asyncio.ensure_future(ag.device(T0).call(held))
         await held.begun.wait()
-        nodes = [on(T0, lambda grad, name=name: order.append(name))[1] for name in "abc"]
+        nodes = [leaf_on(T0, lambda grad, name=name: order.append(name))[1] for name in "abc"]
         tasks = [asyncio.ensure_future(node.backward()) for node in nodes]
         tasks += [asyncio.ensure_future(ag.device(T0).call(order.append, name)) for name in (1, 2)]
         await turns()
@@ -144,12 +146,12 @@ def test_two_devices_run_side_by_side(run):
 def test_a_backward_of_one_device_goes_on_while_another_device_computes(run):
     async def main():
         held = HeldInThread()
-        _, slow = on(T0, held)
+        _, slow = leaf_on(T0, held)
         waiting = asyncio.ensure_future(slow.backward())
         await held.begun.wait()
         x = leaf(1.0)
         await (x * 2).backward()
-        await on(T1, lambda grad: None)[1].backward()
+        await leaf_on(T1, lambda grad: None)[1].backward()
         held.let_go.set()
         await waiting
         return x.grad.item()
@@ -163,7 +165,7 @@ def test_a_backward_of_one_device_goes_on_while_another_device_computes(run):
 def test_cancelled_while_a_body_computes_the_backward_ends_after_it_and_writes_nothing(run):
     async def main():
         held = HeldInThread()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         task = asyncio.ensure_future(out.backward())
         await held.begun.wait()
         task.cancel()
@@ -180,7 +182,7 @@ def test_cancelled_while_a_body_computes_the_backward_ends_after_it_and_writes_n
 def test_a_timeout_reaches_a_body_that_waits_on_the_device(run):
     async def main():
         held = HeldOnLoop()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
 
         async def limited():
             async with asyncio.timeout(None) as limit:
@@ -199,7 +201,7 @@ def test_cancelled_before_its_turn_a_node_never_runs(run):
         held, ran = HeldInThread(), []
         blocked = asyncio.ensure_future(ag.device(T0).call(held))
         await held.begun.wait()
-        task = asyncio.ensure_future(on(T0, ran.append)[1].backward())
+        task = asyncio.ensure_future(leaf_on(T0, ran.append)[1].backward())
         await turns()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -291,7 +293,7 @@ def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_
     async def main():
         suspended, elsewhere = HeldOnLoop(), HeldOnLoop()
         x = leaf(1.0)
-        _, other = on(T0, suspended)
+        _, other = leaf_on(T0, suspended)
         beside = asyncio.ensure_future(other.backward())
         await suspended.begun.wait()
         gate = HeldOnLoop()
@@ -299,7 +301,7 @@ def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_
         dying = asyncio.ensure_future(both.backward())
         await elsewhere.begun.wait()
         await gate.begun.wait()
-        _, out = on(T0, deadly(how))
+        _, out = leaf_on(T0, deadly(how))
         held = HeldInThread()
         blocked = asyncio.ensure_future(ag.device(T0).call(held))
         await held.begun.wait()
@@ -310,7 +312,7 @@ def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_
         held.let_go.set()
         await blocked
         errors = await asyncio.gather(*deaths, return_exceptions=True)
-        again, good = on(T0, lambda grad: None)
+        again, good = leaf_on(T0, lambda grad: None)
         await good.backward()
         return errors, elsewhere.cancelled, suspended.ended, x.grad, again.grad.item()
 
@@ -328,7 +330,7 @@ def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_
 def test_a_lock_that_a_dead_worker_held_is_free(run):
     async def main():
         held = HeldOnLoop()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         first = asyncio.ensure_future(out.backward(retain_graph=True))
         await held.begun.wait()
         with pytest.raises(DeviceError):
@@ -379,7 +381,7 @@ def test_one_worker_serves_loops_in_several_threads_and_each_gets_its_own(run):
 
     def in_a_thread(number):
         async def main():
-            x, out = on(T0, lambda grad: grad * number, 1.0)
+            x, out = leaf_on(T0, lambda grad: grad * number, 1.0)
             barrier.wait(60)
             tasks = [ag.grad(out, [x], retain_graph=True) for _ in range(25)]
             grads = await asyncio.gather(*tasks)
@@ -401,7 +403,7 @@ def test_a_loop_that_ends_in_mid_backward_frees_its_work_everywhere(run):
 
     async def leaves():
         held.append(HeldOnLoop())
-        x, out = on(T0, held[0])
+        x, out = leaf_on(T0, held[0])
         task = asyncio.ensure_future((out.to(T1) * 2).backward())
         await held[0].begun.wait()
         return x, out, task
@@ -414,7 +416,7 @@ def test_a_loop_that_ends_in_mid_backward_frees_its_work_everywhere(run):
     assert out.grad_fn.meta.holder is None
 
     async def goes_on():
-        y, good = on(T0, lambda grad: None)
+        y, good = leaf_on(T0, lambda grad: None)
         await good.backward()
         return y.grad.item()
 
@@ -426,7 +428,7 @@ def test_a_loop_that_is_closed_with_a_backward_in_it_leaves_the_worker_working(r
 
     async def begin():
         held = HeldOnLoop()
-        x, out = on(T0, held)
+        x, out = leaf_on(T0, held)
         tasks = [asyncio.ensure_future(out.backward())]
         await held.begun.wait()
         return held, x, tasks
@@ -439,7 +441,7 @@ def test_a_loop_that_is_closed_with_a_backward_in_it_leaves_the_worker_working(r
     gc.collect()
 
     async def goes_on():
-        y, good = on(T0, lambda grad: None)
+        y, good = leaf_on(T0, lambda grad: None)
         await good.backward()
         return y.grad.item()
 
@@ -535,7 +537,7 @@ def test_a_leaf_on_a_worker_takes_over_a_gradient_that_nobody_else_holds(run, re
             addresses.append(array.__array_interface__["data"][0])
             return array
 
-        x, out = on(T0, body, 1.0, 2.0, 3.0)
+        x, out = leaf_on(T0, body, 1.0, 2.0, 3.0)
         await ag.backward(out, np.ones(3), retain_graph=retain)
         return addresses[0], x.grad.numpy().__array_interface__["data"][0], x.grad.tolist()
 

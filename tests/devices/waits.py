@@ -9,9 +9,9 @@ from typing import Any
 
 import asyncgrad as ag
 from asyncgrad.context import is_kind
-from tests.engine.bodies import awaiting, calling
+from tests.functions import awaiting, calling
 
-__all__ = ["T0", "T1", "HeldInThread", "HeldOnLoop", "on", "seen_by_all", "turns"]
+__all__ = ["HeldInThread", "HeldOnLoop", "T0", "T1", "leaf_on", "seen_by_all"]
 
 T0, T1 = "thread:0", "thread:1"
 
@@ -54,16 +54,10 @@ class HeldOnLoop:
         self._loop.call_soon_threadsafe(self._go.set_result, None)
 
 
-def on(device: str, callback: Any, *numbers: float) -> Any:
+def leaf_on(device: str, callback: Any, *numbers: float) -> Any:
     """A leaf on a device, and a tensor whose backward calls or awaits `callback` there."""
     x = ag.tensor(list(numbers or (1.0,)), device=device, requires_grad=True)
     return x, (awaiting if is_kind(inspect.iscoroutinefunction, callback) else calling)(x, callback)
-
-
-async def turns(count: int = 10) -> None:
-    """Let all that is ready on this loop go on, some steps far."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def seen_by_all(*devices: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -14,17 +13,10 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import queue_callback
 from asyncgrad.extend import derivative, primitive
-from tests.engine.bodies import awaiting, calling
+from tests.functions import awaiting, calling
+from tests.turns import one_turn
 
-__all__ = ["GRAPHS", "ROUTES", "Trouble", "awaited", "one_turn", "queueing", "watched"]
-
-
-class Trouble(Exception):
-    """What a body or a callback raises here."""
-
-
-async def one_turn() -> None:
-    await asyncio.sleep(0)
+__all__ = ["GRAPHS", "ROUTES", "queueing", "queueing_at_async_body", "queueing_at_body"]
 
 
 def queueing(*callbacks: Any) -> Any:
@@ -58,11 +50,11 @@ def unwatched(x: ag.Tensor, *callbacks: Any) -> Any:
     return np.multiply(_queueing(np.multiply(x, 2.0)), 3.0)
 
 
-def watched(x: ag.Tensor, *callbacks: Any) -> Any:
+def queueing_at_body(x: ag.Tensor, *callbacks: Any) -> Any:
     return np.multiply(calling(x, queueing(*callbacks)), 6.0)
 
 
-def awaited(x: ag.Tensor, *callbacks: Any) -> Any:
+def queueing_at_async_body(x: ag.Tensor, *callbacks: Any) -> Any:
     async def body(grad):
         await one_turn()
         queueing(*callbacks)(grad)
@@ -71,7 +63,11 @@ def awaited(x: ag.Tensor, *callbacks: Any) -> Any:
 
 
 #: From a body, from a body that waits, from a rule in a graph of plain nodes.
-GRAPHS: dict[str, Callable[..., Any]] = {"body": watched, "async body": awaited, "plain graph": unwatched}
+GRAPHS: dict[str, Callable[..., Any]] = {
+    "body": queueing_at_body,
+    "async body": queueing_at_async_body,
+    "plain graph": unwatched,
+}
 
 
 def _beside_a_loop(run: Any, out: ag.Tensor) -> None:

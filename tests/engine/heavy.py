@@ -11,12 +11,10 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad.extend import derivative, primitive
 
-__all__ = ["MANY", "PATIENCE", "always", "in_threads", "large", "on_workers", "watched"]
+__all__ = ["MANY", "always", "heavy_calling", "large", "on_workers"]
 
-#: So many elements make a plain node of `watched` heavy.
+#: So many elements make a plain node of `heavy_calling` heavy.
 MANY = 1 << 16
-#: Seconds after which a test that waits for another thread gives up, and fails.
-PATIENCE = 30
 
 
 @primitive(superlinear=True)
@@ -30,7 +28,7 @@ def _(g: Any, x: Any, callback: Any) -> Any:
     return g if result is None else result
 
 
-def watched(x: ag.Tensor, callback: Callable[[Any], Any]) -> ag.Tensor:
+def heavy_calling(x: ag.Tensor, callback: Callable[[Any], Any]) -> ag.Tensor:
     """Return a copy of `x`, by a plain node whose formula calls `callback(grad)`; it is heavy if `x` is large."""
     return watched_(x, callback)
 
@@ -43,26 +41,6 @@ def large(value: float = 1.0) -> ag.Tensor:
 def always() -> Any:
     """Return a block in which all that may be heavy is."""
     return ag.offload_threshold(0)
-
-
-def in_threads(count: int, function: Callable[[int], Any]) -> None:
-    """Call `function(number)` in as many threads at once; wait for their ends, and raise what the first one raised."""
-    errors: list[BaseException] = []
-
-    def in_a_thread(number: int) -> None:
-        try:
-            function(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=in_a_thread, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    if errors:
-        raise errors[0]
 
 
 def on_workers() -> bool:

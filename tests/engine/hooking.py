@@ -11,12 +11,15 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.engine.bodies import calling, leaf
+from tests.functions import calling
+from tests.graphs import node_of
+from tests.leaves import leaf
+from tests.turns import Held
 
 __all__ = [
-    "KINDS",
     "Branches",
     "Journal",
+    "KINDS",
     "Ours",
     "Torchs",
     "as_kind",
@@ -24,9 +27,10 @@ __all__ = [
     "both_drives",
     "every_kind",
     "grad",
-    "node_of",
     "number",
+    "product_or_leaf",
     "register",
+    "waiting",
 ]
 
 #: What a hook may be: a function, an async def that ends at once, one that suspends, a function that returns something
@@ -68,11 +72,6 @@ def grad(run: Any, drive: str, *args: Any, **options: Any) -> Any:
     return run(ag.grad(*args, **options)) if drive == "awaited" else sync.grad(*args, **options)
 
 
-def node_of(tensor: Any) -> Any:
-    """The node that takes the gradient of a tensor of ours. A leaf's lives only as long as somebody holds it."""
-    return ag.graph.get_gradient_edge(tensor).node
-
-
 def register(where: str, tensor: Any, hook: Callable[..., Any]) -> Any:
     """Put a hook on a tensor, or on its node."""
     if where == "tensor hook":
@@ -87,6 +86,21 @@ def number(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(number(each) for each in value)
     return None if value is None else value.tolist()
+
+
+def waiting(held: Held) -> Any:
+    """A hook of any sort that waits to be let go."""
+
+    async def hook(*args: Any) -> None:
+        await held(None)
+
+    return hook
+
+
+def product_or_leaf(where: str) -> tuple[Any, Any]:
+    """A tensor that may have a hook `where`, and what to run backward from."""
+    tensor = leaf(2.0) if where == "post-accumulate hook" else np.multiply(leaf(2.0), leaf(3.0))
+    return tensor, np.multiply(tensor, tensor)
 
 
 class Ours:

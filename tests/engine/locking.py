@@ -13,9 +13,10 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad.engine import node_lock
 from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node
-from tests.engine.bodies import awaiting, calling
+from tests.functions import awaiting, calling
+from tests.graphs import nodes_below
 
-__all__ = ["GRAPHS", "Watch", "WatchedNode", "is_at_rest", "nodes_of", "saving"]
+__all__ = ["GRAPHS", "Watch", "WatchedNode", "is_at_rest", "saving"]
 
 
 class Watch:
@@ -147,22 +148,10 @@ GRAPHS: dict[str, Callable[[ag.Tensor, Watch], Any]] = {
 }
 
 
-def nodes_of(*roots: Any) -> list[Node]:
-    """Return all nodes that roots lead to."""
-    stack = [root.node if isinstance(root, GradientEdge) else root.grad_fn for root in roots]
-    seen = dict.fromkeys(stack)
-    while stack:
-        for edge in stack.pop().next_edges:
-            if edge.node is not None and edge.node not in seen:
-                seen[edge.node] = None
-                stack.append(edge.node)
-    return list(seen)
-
-
 def is_at_rest(*roots: Any) -> bool:
     """Tell whether nobody holds or waits for a lock of these graphs, and nothing is left of who did."""
     desk = node_lock._DESK
     if desk.waiting_inside or desk.late or desk.is_occupied:
         return False
-    specials = [node.meta for node in nodes_of(*roots) if node.meta is not None]
+    specials = [node.meta for node in nodes_below(*roots) if node.meta is not None]
     return all(meta.holder is None and meta.contention is None for meta in specials)

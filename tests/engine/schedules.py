@@ -12,17 +12,14 @@ import pytest
 
 from asyncgrad.testing import explore
 from tests.engine.stepwise import StepGraph, Steps
+from tests.turns import turns
 
-__all__ = ["SEEDS", "Alone", "Trouble", "each_order", "holds", "no_task_is_left", "random_graph", "randomness", "turns"]
+__all__ = ["Alone", "SEEDS", "each_order", "holds", "no_task_is_left", "random_graph", "randomness"]
 
 #: `make schedules` asks for a hundred times as many.
 SEEDS = int(os.environ.get("ASYNCGRAD_SCHEDULES", "1000"))
 
 each_order = pytest.mark.parametrize("order", ["fifo", "shuffled"])
-
-
-class Trouble(Exception):
-    """What a body raises here."""
 
 
 def holds(main: Callable[[], Coroutine[Any, Any, Any]], order: Any) -> None:
@@ -39,12 +36,6 @@ def randomness() -> Random:
 def random_graph(random: Random, steps: Steps | None = None, *, size: int = 4) -> StepGraph:
     """A small random graph: shared sub-graphs, several roots, bodies and hooks of which most are async."""
     return StepGraph(random.getrandbits(32), Steps() if steps is None else steps, suspends=True, size=size)
-
-
-async def turns(count: int) -> None:
-    """Wait so many times for something outside."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def no_task_is_left() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import asyncgrad as ag
 from asyncgrad.graph import Node
 
-__all__ = ["graph_state", "nodes_below", "state_of"]
+__all__ = ["graph_state", "state_of"]
 
 
 def state_of(*tensors: ag.Tensor) -> list[Any]:
@@ -45,18 +45,6 @@ class _Same:
 
     def __repr__(self) -> str:
         return f"the {type(self.held).__name__} at {id(self.held):#x}"
-
-
-def nodes_below(roots: Iterable[ag.Tensor]) -> list[Node]:
-    """Return all nodes of a graph."""
-    found: dict[Node, None] = {}
-    stack = [root.grad_fn for root in roots]
-    while stack:
-        node = stack.pop()
-        if node is not None and node not in found:
-            found[node] = None
-            stack.extend(node.next_nodes)
-    return list(found)
 
 
 def graph_state(nodes: Iterable[Node]) -> list[Any]:

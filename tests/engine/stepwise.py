@@ -12,8 +12,8 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad import sync
 from tests import oracle
-from tests.engine.bodies import awaiting, calling, split
 from tests.engine.watched import Watched
+from tests.functions import awaiting, calling, split
 
 __all__ = ["StepGraph", "Steps", "doubled"]
 

@@ -10,7 +10,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.graph import values
-from tests.engine.bodies import address, awaiting, calling, leaf
+from tests.arrays import address
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
 
 
 class Fresh:

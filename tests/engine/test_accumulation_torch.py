@@ -11,7 +11,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import GraphError
-from tests.engine.bodies import address, awaiting, calling, leaf
+from tests.arrays import address
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
 
 torch = pytest.importorskip("torch")
 
@@ -30,7 +32,7 @@ LAYOUTS: dict[str, Any] = {
 LEAVES = {**LAYOUTS, "backwards": lambda: np.arange(24.0).reshape(3, 4, 2)[::-1]}
 
 
-def steps(array: Any) -> list[tuple[int, int]]:
+def strides_in_elements(array: Any) -> list[tuple[int, int]]:
     """The strides of a tensor of either kind in elements, where there is more than one."""
     if isinstance(array, torch.Tensor):
         strides = array.stride()
@@ -80,7 +82,7 @@ def test_grad_is_laid_out_as_in_torch(leaf_layout, grad_layout, owned):
     ours, theirs = first_gradients(LAYOUTS[leaf_layout](), made)
 
     assert ours.tolist() == theirs.tolist() == LAYOUTS[grad_layout]().tolist()
-    assert steps(ours) == steps(theirs)
+    assert strides_in_elements(ours) == strides_in_elements(theirs)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 3), (3, 1), (0, 3), (3, 0, 2), (1, 1, 1)])
@@ -88,7 +90,7 @@ def test_shapes_without_axes_of_one_or_empty_ones_are_laid_out_as_in_torch(shape
     for data in (np.zeros(shape, order="C"), np.zeros(shape, order="F")):
         ours, theirs = first_gradients(data, lambda: np.ones(shape))
         assert ours.shape == tuple(theirs.shape)
-        assert steps(ours) == steps(theirs)
+        assert strides_in_elements(ours) == strides_in_elements(theirs)
 
 
 def test_a_leaf_that_runs_backwards_in_memory_has_a_gradient_in_rows():
@@ -145,7 +147,11 @@ def test_grad_by_itself_hands_out_what_arrived_in_whatever_layout():
     (found,) = sync.grad(np.sum(x), [x])
 
     theirs = torch.zeros(3, 4, dtype=torch.double, requires_grad=True)
-    assert steps(found) == steps(torch.autograd.grad(theirs.sum(), theirs)[0]) == [(0, 0), (1, 0)]
+    assert (
+        strides_in_elements(found)
+        == strides_in_elements(torch.autograd.grad(theirs.sum(), theirs)[0])
+        == [(0, 0), (1, 0)]
+    )
 
 
 # What is not accumulated.

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad import sync
 from tests import oracle
-from tests.strategies import Program, programs
+from tests.strategies import GraphProgram, programs
 
 #: Larger whole numbers than this are not exact in every partial sum.
 EXACT = 2.0**46
 
 
-def by_oracle(program: Program) -> tuple[list[oracle.Var], dict[oracle.Var, oracle.Var | None]]:
+def by_oracle(program: GraphProgram) -> tuple[list[oracle.Var], dict[oracle.Var, oracle.Var | None]]:
     """Return the values of a program and their gradients; give up examples that leave the whole numbers."""
     values = program.variables()
     found = oracle.backward([values[root] for root in program.roots], [oracle.Var(grad) for grad in program.root_grads])
@@ -35,22 +35,22 @@ def data_of(gradient: Any) -> Any:
     return array.shape, array.dtype, array.tolist()
 
 
-def expected_of(program: Program, wanted: Sequence[int]) -> list[Any]:
+def expected_of(program: GraphProgram, wanted: Sequence[int]) -> list[Any]:
     values, found = by_oracle(program)
     return [data_of(found.get(values[index])) for index in wanted]
 
 
-def leaves_of(program: Program) -> list[int]:
+def tracked_leaves(program: GraphProgram) -> list[int]:
     return [index for index in program.tracked if index < len(program.leaves)]
 
 
-def start(program: Program, tensors: list[ag.Tensor]) -> tuple[list[ag.Tensor], tuple[np.ndarray, ...]]:
+def start(program: GraphProgram, tensors: list[ag.Tensor]) -> tuple[list[ag.Tensor], tuple[np.ndarray, ...]]:
     return [tensors[root] for root in program.roots], program.root_grads
 
 
 @given(programs())
 def test_backward_gives_every_leaf_what_the_oracle_gives(run, program):
-    leaves = leaves_of(program)
+    leaves = tracked_leaves(program)
     expected = expected_of(program, leaves)
     tensors = program.tensors()
 
@@ -62,7 +62,7 @@ def test_backward_gives_every_leaf_what_the_oracle_gives(run, program):
 
 @given(programs())
 def test_a_blocking_backward_gives_what_the_oracle_gives(program):
-    leaves = leaves_of(program)
+    leaves = tracked_leaves(program)
     expected = expected_of(program, leaves)
     tensors = program.tensors()
 
@@ -73,7 +73,7 @@ def test_a_blocking_backward_gives_what_the_oracle_gives(program):
 
 @given(programs(functions=False))
 def test_a_plain_graph_gives_what_the_oracle_gives(program):
-    leaves = leaves_of(program)
+    leaves = tracked_leaves(program)
     expected = expected_of(program, leaves)
     tensors = program.tensors()
 
@@ -154,7 +154,7 @@ def test_backward_with_inputs_accumulates_there_and_nowhere_else(run, data):
 
 @given(programs())
 def test_a_kept_graph_gives_the_same_again_and_again(run, program):
-    leaves = leaves_of(program)
+    leaves = tracked_leaves(program)
     expected = expected_of(program, leaves)
     tensors = program.tensors()
     roots, grads = start(program, tensors)
@@ -175,7 +175,7 @@ def test_a_kept_graph_gives_the_same_again_and_again(run, program):
 @given(programs(max_steps=8))
 @settings(max_examples=60)
 def test_second_derivatives_are_those_of_the_oracle(run, program):
-    leaves = leaves_of(program)
+    leaves = tracked_leaves(program)
     values, found = by_oracle(program)
     tensors = program.tensors()
     roots, grads = start(program, tensors)

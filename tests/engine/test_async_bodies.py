@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 
 def test_bodies_that_do_not_depend_on_each_other_wait_together(run):

@@ -10,7 +10,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import GradientTypeError, GraphError, HookError, HookTypeError, InvalidGradientError
 from asyncgrad.extend import derivative, primitive
-from tests.engine.bodies import calling, leaf
+from tests.functions import calling
+from tests.leaves import leaf
 
 
 def hook_returning(value: Any) -> ag.Tensor:

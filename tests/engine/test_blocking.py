@@ -13,7 +13,9 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import loops
 from asyncgrad.errors import BlockingError
-from tests.engine.bodies import awaiting, calling, leaf, settle
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import at_once, one_turn, settle
 
 
 @pytest.fixture
@@ -36,14 +38,6 @@ def test_a_graph_without_an_async_body_runs_without_a_loop():
     assert x.grad.item() == 12.0
 
 
-async def one_turn(grad):
-    await asyncio.sleep(0)
-
-
-async def at_once(grad):
-    return None
-
-
 @pytest.mark.parametrize("body", [one_turn, at_once])
 def test_a_graph_with_an_async_body_gets_a_loop_of_its_own(body):
     x = leaf(2.0)
@@ -63,7 +57,7 @@ def test_a_graph_with_an_async_hook_gets_a_loop_of_its_own(register):
     assert x.grad.item() == 4.0
 
 
-def test_on_its_own_loop_bodies_wait_together():
+def test_on_the_loop_of_a_blocking_backward_bodies_wait_together():
     x = leaf(2.0)
     barrier = asyncio.Barrier(2)
 
@@ -100,7 +94,7 @@ def test_where_a_loop_runs_a_body_that_suspends_raises_and_names_the_line_to_awa
         run(main())
 
 
-def test_tasks_that_such_a_body_had_started_are_cancelled(run):
+def test_tasks_that_a_body_which_may_not_suspend_had_started_are_cancelled(run):
     async def main():
         async def waits():
             await asyncio.Event().wait()
@@ -115,7 +109,7 @@ def test_tasks_that_such_a_body_had_started_are_cancelled(run):
     run(main())
 
 
-def test_a_body_may_await_a_backward_of_its_own_in_both(run):
+def test_a_body_of_a_blocking_backward_may_await_a_backward_of_its_own_with_and_without_a_loop(run):
     w = leaf(2.0)
 
     async def nested(grad):

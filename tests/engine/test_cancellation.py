@@ -11,22 +11,14 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.engine.bodies import Held, awaiting, calling, leaf, loop_budget
+from tests.engine.states import state_of
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.settings import loop_budget
+from tests.turns import Held, turns
 
 
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-def state_of(*tensors: ag.Tensor) -> list[Any]:
-    return [
-        None if tensor.grad is None else (id(tensor.grad), tensor.grad.numpy().tobytes(), tensor.grad._version)
-        for tensor in tensors
-    ]
-
-
-class Scene:
+class StoppedGraph:
     """A graph, the tensors whose gradients it changes, and what they are when it has run."""
 
     def __init__(self, out: ag.Tensor, *tensors: ag.Tensor) -> None:
@@ -41,7 +33,7 @@ class Scene:
         return [tensor.grad.item() for tensor in self.tensors] == values
 
 
-def leaves() -> tuple[ag.Tensor, ag.Tensor, ag.Tensor]:
+def leaves_in_three_states() -> tuple[ag.Tensor, ag.Tensor, ag.Tensor]:
     fresh, used, assigned = leaf(2.0), leaf(3.0), leaf(5.0)
     sync.backward(np.multiply(used, 7.0))
     assigned.grad = ag.tensor([-0.0])
@@ -55,38 +47,38 @@ def waits(count: int) -> Callable[[Any], Any]:
     return callback
 
 
-def plain() -> Scene:
-    fresh, used, assigned = leaves()
+def plain_graph() -> StoppedGraph:
+    fresh, used, assigned = leaves_in_three_states()
     out = np.multiply(np.multiply(fresh, used), assigned)
-    return Scene(np.multiply(out, 2.0), fresh, used, assigned)
+    return StoppedGraph(np.multiply(out, 2.0), fresh, used, assigned)
 
 
-def counted() -> Scene:
-    fresh, used, assigned = leaves()
+def graph_with_kept_grad() -> StoppedGraph:
+    fresh, used, assigned = leaves_in_three_states()
     kept = calling(np.multiply(fresh, used), lambda grad: None)
     kept.retain_grad()
-    return Scene(np.multiply(np.multiply(kept, assigned), 2.0), fresh, used, assigned, kept)
+    return StoppedGraph(np.multiply(np.multiply(kept, assigned), 2.0), fresh, used, assigned, kept)
 
 
-def waiting() -> Scene:
-    fresh, used, assigned = leaves()
+def waiting_graph() -> StoppedGraph:
+    fresh, used, assigned = leaves_in_three_states()
     first = awaiting(np.multiply(fresh, 1.0), waits(1))
     kept = np.multiply(awaiting(first, waits(2)), awaiting(used, waits(3)))
     kept.retain_grad()
-    return Scene(np.multiply(np.multiply(kept, awaiting(assigned, waits(5))), 2.0), fresh, used, assigned, kept)
+    return StoppedGraph(np.multiply(np.multiply(kept, awaiting(assigned, waits(5))), 2.0), fresh, used, assigned, kept)
 
 
-def hooked() -> Scene:
-    fresh, used, assigned = leaves()
+def hooked_graph() -> StoppedGraph:
+    fresh, used, assigned = leaves_in_three_states()
     out = np.multiply(np.multiply(fresh, used), assigned)
     for tensor in (fresh, used, assigned):
         tensor.register_hook(waits(1))
         tensor.register_post_accumulate_grad_hook(waits(2))
-    return Scene(np.multiply(out, 2.0), fresh, used, assigned)
+    return StoppedGraph(np.multiply(out, 2.0), fresh, used, assigned)
 
 
-def nested() -> Scene:
-    fresh, used, assigned = leaves()
+def nested_graph() -> StoppedGraph:
+    fresh, used, assigned = leaves_in_three_states()
 
     async def inner(grad):
         with ag.enable_grad():
@@ -94,16 +86,16 @@ def nested() -> Scene:
         await ag.backward(out, np.full(1, 2.0))
         await turns(2)
 
-    return Scene(awaiting(leaf(1.0), inner), fresh, used, assigned)
+    return StoppedGraph(awaiting(leaf(1.0), inner), fresh, used, assigned)
 
 
 #: The gradients of fresh, used, assigned, and of what is retained, in all scenes: 2 * the product.
 AFTER = [30.0, 27.0, 12.0, 10.0]
-SCENES = [plain, counted, waiting, hooked, nested]
+SCENES = [plain_graph, graph_with_kept_grad, waiting_graph, hooked_graph, nested_graph]
 each_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 
 
-async def stop_after(count: int, made: Scene, how: str) -> BaseException | None:
+async def stop_after(count: int, made: StoppedGraph, how: str) -> BaseException | None:
     """Start a backward, stop it after `count` turns of the loop; return what it raised."""
     scope = asyncio.timeout(None)
 
@@ -297,7 +289,7 @@ def test_a_task_group_cancels_the_backward_of_a_failing_sibling(run):
 
 def test_a_cancellation_from_outside_names_no_node(run):
     async def main():
-        for made in (plain(), counted()):
+        for made in (plain_graph(), graph_with_kept_grad()):
             with loop_budget(-1.0):
                 task = asyncio.ensure_future(made.out.backward())
             await turns(2)

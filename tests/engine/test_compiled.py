@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,16 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.engine.compiled import codegen
-from asyncgrad.engine.compiled.cache import MOST_PROGRAMS, Cache
+from asyncgrad.engine.compiled.cache import MOST_PROGRAMS
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, ReleasedGraphError
 from asyncgrad.graph import values
 from asyncgrad.scheduling import LOOP_BUDGET
-from tests.engine.bodies import Cubed, leaf, node_by_node
-from tests.engine.heavy import always, large, watched
-from tests.engine.looking_on import compiled_after, fresh_cache
+from tests.engine.heavy import always, heavy_calling, large
+from tests.functions import Cubed
+from tests.leaves import leaf
+from tests.settings import compiled_after, node_by_node
 
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
-    """An empty cache, which no other test has seen; nothing is compiled but where a test says so."""
-    made = fresh_cache(monkeypatch)
-    with node_by_node():
-        yield made
+pytestmark = pytest.mark.usefixtures("cache", "compiled_where_asked")
 
 
 def params() -> list[ag.Tensor]:
@@ -45,7 +40,7 @@ def network(weight: Any, bias: Any, scale: Any) -> Any:
     return (joined * joined).sum() + (hidden * bias).mean()
 
 
-def gradients(leaves: list[ag.Tensor]) -> list[np.ndarray]:
+def copies_of_grads(leaves: list[ag.Tensor]) -> list[np.ndarray]:
     return [tensor.grad.numpy().copy() for tensor in leaves]
 
 
@@ -58,7 +53,7 @@ def engine_gradients(leaves: list[ag.Tensor], model: Callable[..., Any]) -> list
     clear(leaves)
     with node_by_node():
         sync.backward(model(*leaves))
-    found = gradients(leaves)
+    found = copies_of_grads(leaves)
     clear(leaves)
     return found
 
@@ -98,7 +93,7 @@ def test_a_compiled_backward_has_the_bits_of_the_engine(run, cache, how):
                     await loss.backward()
                 else:
                     sync.backward(loss)
-                found.append(gradients(leaves))
+                found.append(copies_of_grads(leaves))
 
     run(main())
 
@@ -114,7 +109,7 @@ def test_gradients_add_up_over_compiled_backward_passes_as_over_others():
         with compiled_after(after):
             for _ in range(3):
                 sync.backward(network(*leaves))
-        results.append(gradients(leaves))
+        results.append(copies_of_grads(leaves))
 
     assert same_bits(*results)
 
@@ -155,13 +150,13 @@ def test_backward_from_several_roots_is_compiled_too(cache):
         return [hidden.sum(), (hidden * leaves[2]).sum(), (leaves[1] * 2).sum()]
 
     sync.backward(roots())
-    expected = gradients(leaves)
+    expected = copies_of_grads(leaves)
     with compiled_after(0):
         for _ in range(2):
             clear(leaves)
             sync.backward(roots())
 
-    assert same_bits(gradients(leaves), expected)
+    assert same_bits(copies_of_grads(leaves), expected)
     assert cache.stats().hits == 2
 
 
@@ -527,7 +522,7 @@ def test_what_a_function_cannot_carry_is_run_by_the_engine_with_a_reason(cache, 
     assert cache.stats().compilations == 0
 
 
-def test_it_steps_aside_under_create_graph_and_anomaly_mode(cache):
+def test_nothing_is_compiled_under_create_graph_and_anomaly_mode(cache):
     x = leaf(2.0)
     with compiled_after(0):
         (slope,) = sync.grad(np.power(x, 3.0), [x], create_graph=True)
@@ -603,7 +598,7 @@ def test_one_node_may_lead_to_several_leaves_however_many_have_been_met_before(c
     with compiled_after(0):
         sync.backward(model(*leaves))
 
-    assert same_bits(gradients(leaves), expected)
+    assert same_bits(copies_of_grads(leaves), expected)
     assert cache.stats().hits == 1
 
 
@@ -657,7 +652,7 @@ def test_a_heavy_body_is_left_to_a_worker_and_run_within_the_function_where_ther
         for workers in (0, 1):
             with compiled_after(0), always(), ag.workers(workers):
                 for _ in range(2):
-                    await watched(x * 2.0, lambda grad: threads.append(threading.get_ident())).sum().backward()
+                    await heavy_calling(x * 2.0, lambda grad: threads.append(threading.get_ident())).sum().backward()
 
     ag.run(main())
 
@@ -767,7 +762,7 @@ def test_traceable_functions_are_called_from_within(cache):
         sync.backward(out.sum())
         with pytest.raises(ReleasedGraphError):
             sync.backward(out.sum())
-        return gradients([x, y])
+        return copies_of_grads([x, y])
 
     with node_by_node():
         expected = backward()
@@ -807,7 +802,7 @@ def test_threads_share_the_cache(cache):
                 clear(own)
                 together.wait()
                 sync.backward(network(*own))
-                found.append(gradients(own))
+                found.append(copies_of_grads(own))
 
     threads = [threading.Thread(target=train) for _ in range(4)]
     for thread in threads:

@@ -9,7 +9,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.graph import CompiledArgs, TraceableNode
-from tests.engine.bodies import Cubed, leaf
+from tests.functions import Cubed
+from tests.leaves import leaf
 
 
 def key(node: Any) -> tuple[Any, ...]:

@@ -14,44 +14,35 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine.compiled import codegen
-from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph.grad_journal import FirstGrads
-from tests.engine.bodies import loop_budget
-from tests.engine.looking_on import bits, compiled_after, fresh_cache
+from tests.arrays import bits, bits_of_grads
+from tests.leaves import random_leaf
+from tests.settings import compiled_after, loop_budget
+
+pytestmark = pytest.mark.usefixtures("cache", "all_arrays_are_large")
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
-    """An empty cache; arrays of every size are large."""
-    monkeypatch.setattr(codegen, "LARGE", 1)
-    return fresh_cache(monkeypatch)
-
-
-def chain(x: Any, length: int = 4) -> Any:
+def multiply_add_chain(x: Any, length: int = 4) -> Any:
     y = x
     for _ in range(length):
         y = y * x + x
     return y
 
 
-def leaf(*shape: int, dtype: Any = np.float64, seed: int = 1) -> Any:
-    return ag.tensor(np.random.default_rng(seed).uniform(0.2, 1.2, shape).astype(dtype), requires_grad=True)
-
-
-def gradients(model: Callable[..., Any], leaves: list[Any], after: int | None, grad: Any) -> list[Any]:
+def bits_after_backward(model: Callable[..., Any], leaves: list[Any], after: int | None, grad: Any) -> list[Any]:
     for one in leaves:
         one.grad = None
     with compiled_after(after):
         sync.backward(model(*leaves), grad)
-    return [None if one.grad is None else bits(one.grad) for one in leaves]
+    return bits_of_grads(leaves)
 
 
 def agrees(model: Callable[..., Any], leaves: list[Any], grad: Any = None) -> None:
     """Compare two compiled runs with the engine, bit by bit."""
-    expected = gradients(model, leaves, None, grad)
-    assert gradients(model, leaves, 0, grad) == expected
-    assert gradients(model, leaves, 0, grad) == expected
+    expected = bits_after_backward(model, leaves, None, grad)
+    assert bits_after_backward(model, leaves, 0, grad) == expected
+    assert bits_after_backward(model, leaves, 0, grad) == expected
 
 
 ELEMENTWISE = [np.tanh, np.sin, np.cos, np.exp, np.sqrt, np.square, np.reciprocal, np.log1p, np.arctan, np.negative]
@@ -77,7 +68,7 @@ def test_a_gradient_that_two_steps_get_is_not_written_into_by_the_first():
         z = x * y
         return np.exp(x) * 1.5 + (np.sin(z) + np.cos(y)) * y
 
-    agrees(model, [leaf(3), leaf(3, seed=2)], np.array([0.3, 0.7, 1.9]))
+    agrees(model, [random_leaf(3), random_leaf(3, seed=2)], np.array([0.3, 0.7, 1.9]))
 
 
 def shared(x: Any, y: Any, first: Callable[[Any], Any], second: Callable[[Any], Any], again: bool = False) -> Any:
@@ -96,11 +87,15 @@ def test_a_view_of_a_gradient_stays_as_it_was_where_another_step_gets_the_gradie
         # The step of c runs last, on a view of what the step of b gets.
         return (np.transpose(c) + b) * 0.7
 
-    agrees(model, [leaf(3, 3), leaf(3, 3, seed=2)], np.linspace(0.3, 1.9, 9).reshape(3, 3))
+    agrees(model, [random_leaf(3, 3), random_leaf(3, 3, seed=2)], np.linspace(0.3, 1.9, 9).reshape(3, 3))
 
 
 def test_a_sum_is_not_written_into_a_term_that_another_step_gets():
-    agrees(lambda x, y: shared(x, y, np.exp, np.tanh, True), [leaf(3), leaf(3, seed=2)], np.array([0.3, 0.7, 1.9]))
+    agrees(
+        lambda x, y: shared(x, y, np.exp, np.tanh, True),
+        [random_leaf(3), random_leaf(3, seed=2)],
+        np.array([0.3, 0.7, 1.9]),
+    )
 
 
 def test_a_gradient_that_a_hook_has_kept_is_not_written_into_by_another_step():
@@ -111,13 +106,17 @@ def test_a_gradient_that_a_hook_has_kept_is_not_written_into_by_another_step():
         h.register_hook(lambda grad: kept.append((grad._data, grad._data.copy())))
         return h
 
-    agrees(lambda x, y: shared(x, y, first, lambda y: y * y), [leaf(3), leaf(3, seed=2)], np.array([0.3, 0.7, 1.9]))
+    agrees(
+        lambda x, y: shared(x, y, first, lambda y: y * y),
+        [random_leaf(3), random_leaf(3, seed=2)],
+        np.array([0.3, 0.7, 1.9]),
+    )
     assert len(kept) == 3
     assert all(np.array_equal(array, copy) for array, copy in kept)
 
 
 def test_a_gradient_that_a_leaf_has_taken_over_is_not_written_into_by_the_next_backward():
-    x = leaf(3)
+    x = random_leaf(3)
 
     def backward(factor: float) -> Any:
         x.grad = None
@@ -141,12 +140,12 @@ def test_a_leaf_takes_over_an_array_that_was_computed_for_it_alone(monkeypatch):
 
     monkeypatch.setattr(FirstGrads, "give", noted)
     with compiled_after(0):
-        sync.backward(np.tanh(leaf(4) * leaf(4, seed=2)) * 2.0, np.ones(4))
+        sync.backward(np.tanh(random_leaf(4) * random_leaf(4, seed=2)) * 2.0, np.ones(4))
     assert taken == [True, True]
 
 
 def test_a_released_graph_is_refused_as_ever(monkeypatch):
-    out = np.divide(2.0, np.exp(leaf(3)))
+    out = np.divide(2.0, np.exp(random_leaf(3)))
     sync.backward(out, np.ones(3))
     with compiled_after(0), pytest.raises(ReleasedGraphError):
         sync.backward(out, np.ones(3))
@@ -169,7 +168,7 @@ def models(draw: Any) -> Any:
     return chosen, layouts, dtypes, draw(st.sampled_from([(3, 3), (2, 2, 2), (7,)]))
 
 
-def applied(chosen: list[Any], leaves: list[Any]) -> Any:
+def result_of_steps(chosen: list[Any], leaves: list[Any]) -> Any:
     made = list(leaves)
     for name, *places in chosen:
         first = made[places[-1] % len(made)]
@@ -210,7 +209,7 @@ def test_arrays_of_every_layout_get_the_bits_of_the_engine_and_none_is_written_i
     found = []
     for after in (None, 0, 0):
         leaves = [ag.tensor(array.copy(order="K"), requires_grad=True) for array in data]
-        out = applied(chosen, leaves)
+        out = result_of_steps(chosen, leaves)
         grad = laid_out(random.uniform(0.5, 1.0, out.shape).astype(out.dtype) * 0 + 0.7, layouts[0])
         for array in [grad, *(one._data for one in leaves)]:
             array.flags.writeable = False
@@ -225,7 +224,7 @@ def test_arrays_of_every_layout_get_the_bits_of_the_engine_and_none_is_written_i
 
 def test_saved_tensors_are_never_written_into(monkeypatch):
     """All that the forward computes is read-only."""
-    x, y = leaf(4, 3), leaf(4, 3, seed=2)
+    x, y = random_leaf(4, 3), random_leaf(4, 3, seed=2)
 
     def model(x: Any, y: Any) -> Any:
         values = [x, y]
@@ -245,22 +244,22 @@ def test_a_function_compiled_for_a_number_computes_with_what_comes_in_its_place(
     def model(x: Any, factor: Any) -> Any:
         return np.exp(np.tanh(x) * factor + x)
 
-    x = leaf(3, dtype=np.float32)
-    gradients(lambda x: model(x, 0.5), [x], 0, np.ones(3, np.float32))
+    x = random_leaf(3, dtype=np.float32)
+    bits_after_backward(lambda x: model(x, 0.5), [x], 0, np.ones(3, np.float32))
     out = model(x, number)
     agrees(lambda x: model(x, number), [x], np.full(out.shape, 0.7, out.dtype))
 
 
 def test_the_bits_stay_where_a_function_is_cut_into_pieces(monkeypatch):
     monkeypatch.setattr(codegen, "PIECE", 4)
-    agrees(lambda x: chain(np.tanh(x), 20), [leaf(5)], np.linspace(0.1, 0.9, 5))
+    agrees(lambda x: multiply_add_chain(np.tanh(x), 20), [random_leaf(5)], np.linspace(0.1, 0.9, 5))
 
 
 # Others who hold what is on its way.
 
 
 def test_what_a_hook_has_kept_stays_as_it_was():
-    x = leaf(3)
+    x = random_leaf(3)
     kept: list[Any] = []
 
     def run(after: int | None) -> list[Any]:
@@ -280,7 +279,7 @@ def test_what_a_hook_has_kept_stays_as_it_was():
 
 def test_captured_gradients_stay_as_they_were():
     def run(after: int | None) -> list[Any]:
-        x = leaf(3)
+        x = random_leaf(3)
         h = np.tanh(x) * x
         out = np.sin(h) * h * x
         with compiled_after(after):
@@ -303,7 +302,7 @@ def test_a_users_body_may_keep_what_it_gets_and_what_it_returns():
             kept.extend((one.numpy(), one.numpy().copy()) for one in (grad, returned))
             return returned
 
-    agrees(lambda x: np.exp(Keeping.apply(np.tanh(x) * x)) * x, [leaf(3)], np.ones(3))
+    agrees(lambda x: np.exp(Keeping.apply(np.tanh(x) * x)) * x, [random_leaf(3)], np.ones(3))
     assert all(np.array_equal(array, copy) for array, copy in kept)
 
 
@@ -312,25 +311,25 @@ def test_gradients_are_on_hand_where_the_engine_goes_on(cache):
         h = function(np.sin(x) * x)
         return np.tanh(h) * h / x * np.exp(h * x)
 
-    x = leaf(4)
+    x = random_leaf(4)
     grad = np.linspace(0.3, 0.9, 4)
-    gradients(lambda x: model(x, np.exp), [x], 0, grad)
+    bits_after_backward(lambda x: model(x, np.exp), [x], 0, grad)
     before = cache.stats().misses
-    expected = gradients(lambda x: model(x, np.sqrt), [x], None, grad)
-    assert gradients(lambda x: model(x, np.sqrt), [x], 0, grad) == expected
+    expected = bits_after_backward(lambda x: model(x, np.sqrt), [x], None, grad)
+    assert bits_after_backward(lambda x: model(x, np.sqrt), [x], 0, grad) == expected
     assert cache.stats().reasons["another structure, shape or dtype"] == cache.stats().misses - before == 1
 
 
 @pytest.mark.parametrize("turns", range(12))
 def test_a_backward_that_is_cancelled_between_two_steps_leaves_every_gradient(run, turns):
-    x = leaf(4)
+    x = random_leaf(4)
 
     async def main() -> None:
         with compiled_after(0):
-            await chain(x, 3).backward(np.ones(4))
+            await multiply_add_chain(x, 3).backward(np.ones(4))
             whole, held = bits(x.grad), x.grad.numpy()
             with loop_budget(-1.0):
-                task = asyncio.ensure_future(chain(x, 3).backward(np.ones(4)))
+                task = asyncio.ensure_future(multiply_add_chain(x, 3).backward(np.ones(4)))
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 task.cancel()
@@ -342,7 +341,7 @@ def test_a_backward_that_is_cancelled_between_two_steps_leaves_every_gradient(ru
 
 
 def test_an_error_in_a_formula_names_its_node_and_leaves_every_gradient():
-    x, y = leaf(3), leaf(3, seed=2)
+    x, y = random_leaf(3), random_leaf(3, seed=2)
 
     def model() -> Any:
         return np.log(x) * y * y

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.graph import CompiledArgs, Edge, GradientEdge, TraceableNode
-from tests.engine.bodies import awaiting, leaf, node_by_node
-from tests.engine.looking_on import bits, compiled_after, fresh_cache
+from tests.arrays import bits
+from tests.functions import awaiting
+from tests.leaves import leaf
+from tests.settings import compiled_after, node_by_node
 
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
-    made = fresh_cache(monkeypatch)
-    with node_by_node():
-        yield made
+pytestmark = pytest.mark.usefixtures("cache", "compiled_where_asked")
 
 
 def vector(size: int) -> ag.Tensor:
@@ -101,7 +97,7 @@ def suspended(x: Any) -> Any:
     return awaiting(np.sin(x), lambda grad: asyncio.Event().wait())
 
 
-def hooked(x: Any) -> Any:
+def with_failing_hook(x: Any) -> Any:
     def fail(grad: Any) -> None:
         raise ArithmeticError
 
@@ -110,14 +106,14 @@ def hooked(x: Any) -> Any:
     return np.cos(value)
 
 
-def written(x: Any) -> Any:
+def with_written_input(x: Any) -> Any:
     value = np.sin(x)
     out = value * value
     value += 1.0
     return out
 
 
-@pytest.mark.parametrize("model", [suspended, hooked, written])
+@pytest.mark.parametrize("model", [suspended, with_failing_hook, with_written_input])
 def test_a_backward_that_fails_or_is_cancelled_is_a_miss(run, cache, model: Callable[[Any], Any]):
     async def main():
         for _ in range(3):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,12 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import extend, sync
-from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.graph import Edge, GradientEdge, Node, TraceableNode
-from tests.engine.bodies import leaf, node_by_node
-from tests.engine.looking_on import bits, compiled_after, fresh_cache
+from tests.arrays import bits
+from tests.leaves import leaf
+from tests.settings import compiled_after
+
+pytestmark = pytest.mark.usefixtures("cache", "compiled_where_asked")
 
 #: Several lines, quotes, no names at all, what Python keeps for itself, what it takes for the same, and what the
 #: generated source calls something else.
@@ -40,13 +41,6 @@ NAMES = [
     "GuardFailed",
     "is_elsewhere",
 ]
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
-    made = fresh_cache(monkeypatch)
-    with node_by_node():
-        yield made
 
 
 class Doubling(Node):

@@ -12,39 +12,23 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import codegen
-from asyncgrad.engine.compiled.cache import Cache
 from asyncgrad.scheduling import LOOP_BUDGET
-from tests.engine.bodies import loop_budget
+from tests.arrays import bits, bits_of_grads
 from tests.engine.hooking import as_kind, register
-from tests.engine.looking_on import bits as bits_of
-from tests.engine.looking_on import compiled_after as compiled
-from tests.engine.looking_on import fresh_cache
-from tests.strategies import Program, programs
+from tests.failing import Trouble
+from tests.settings import compiled_after, loop_budget
+from tests.strategies import GraphProgram, programs
+
+pytestmark = pytest.mark.usefixtures("cache", "all_arrays_are_large")
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> Cache:
-    """One cache for all examples of a test: many of their graphs have one shallow key, and differ below it.
-
-    Arrays of every size are let go of as soon as they are not needed.
-    """
-    monkeypatch.setattr(codegen, "LARGE", 1)
-    return fresh_cache(monkeypatch)
-
-
-def fractions(program: Program) -> Program:
+def fractions(program: GraphProgram) -> GraphProgram:
     """Return the program on numbers whose sums depend on their order."""
     leaves = tuple((data * 0.7 + 0.1, needs) for data, needs in program.leaves)
     return program._replace(leaves=leaves, root_grads=tuple(grad * 0.3 + 0.7 for grad in program.root_grads))
 
 
-def bits(tensors: list[Any]) -> list[Any]:
-    """Return the gradients of leaves as bytes."""
-    return [None if tensor.grad is None else (tensor.grad.shape, tensor.grad.numpy().tobytes()) for tensor in tensors]
-
-
-def roots_of(program: Program, values: list[Any]) -> tuple[list[Any], list[Any]]:
+def roots_of(program: GraphProgram, values: list[Any]) -> tuple[list[Any], list[Any]]:
     return [values[root] for root in program.roots], list(program.root_grads)
 
 
@@ -55,9 +39,9 @@ def test_a_random_graph_gets_the_bits_of_the_engine(program, after):
     found = []
     for mode_after in (None, after, after):
         values = program.tensors()
-        with compiled(mode_after):
+        with compiled_after(mode_after):
             sync.backward(*roots_of(program, values))
-        found.append(bits(values[: len(program.leaves)]))
+        found.append(bits_of_grads(values[: len(program.leaves)]))
 
     assert found[0] == found[1] == found[2]
 
@@ -71,7 +55,7 @@ def test_inputs_and_captures_of_a_random_graph_get_the_bits_of_the_engine(progra
     for after in (None, 0, 0):
         values = program.tensors()
         inputs = [values[index] for index in wanted]
-        with compiled(after):
+        with compiled_after(after):
             grads = sync.grad(*roots_of(program, values)[:1], inputs, roots_of(program, values)[1], allow_unused=True)
         found.append([None if grad is None else (grad.shape, grad.numpy().tobytes()) for grad in grads])
 
@@ -86,7 +70,7 @@ def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(run, program, 
     async def stopped(after: int | None, count: int) -> tuple[Any, Any, Any]:
         values = program.tensors()
         leaves = values[: len(program.leaves)]
-        with compiled(after):
+        with compiled_after(after):
             budget = LOOP_BUDGET.set(-1.0)
             try:
                 task = asyncio.ensure_future(ag.backward(*roots_of(program, values)))
@@ -96,13 +80,13 @@ def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(run, program, 
                 await asyncio.wait([task])
             finally:
                 LOOP_BUDGET.reset(budget)
-        return task.cancelled(), bits(leaves), [None] * len(leaves)
+        return task.cancelled(), bits_of_grads(leaves), [None] * len(leaves)
 
     async def main() -> None:
-        with compiled(0):
+        with compiled_after(0):
             values = program.tensors()
             await ag.backward(*roots_of(program, values))
-        whole = bits(values[: len(program.leaves)])
+        whole = bits_of_grads(values[: len(program.leaves)])
         cancelled, found, nothing = await stopped(0, turns)
         assert found == (nothing if cancelled else whole)
 
@@ -117,11 +101,11 @@ def test_a_random_graph_with_a_failing_hook_leaves_every_gradient(program, which
     def fail(grad: Any) -> None:
         raise ArithmeticError("on the way")
 
-    with compiled(0):
+    with compiled_after(0):
         values = program.tensors()
         leaves = values[: len(program.leaves)]
         sync.backward(*roots_of(program, values))
-        before = bits(leaves)
+        before = bits_of_grads(leaves)
         again = program.tensors(leaves)
         hooked = again[program.tracked[which % len(program.tracked)]]
         handle = hooked.register_hook(fail)
@@ -132,17 +116,13 @@ def test_a_random_graph_with_a_failing_hook_leaves_every_gradient(program, which
             failed = True
         handle.remove()
 
-    assert not failed or bits(leaves) == before
+    assert not failed or bits_of_grads(leaves) == before
 
 
-class Refused(Exception):
-    """What a hook of a test raises."""
-
-
-class Watched:
+class HookedProgram:
     """A random program with hooks of all sorts, and the journal that they keep."""
 
-    def __init__(self, program: Program, hooks: list[tuple[str, int, str, bool]], fails_at: int) -> None:
+    def __init__(self, program: GraphProgram, hooks: list[tuple[str, int, str, bool]], fails_at: int) -> None:
         self.program = program
         self.hooks = hooks
         #: Which call raises, counted from 0.
@@ -172,13 +152,13 @@ class Watched:
     def _hook(self, name: str, kind: str, changes: bool) -> Any:
         def noted(*seen: Any) -> Any:
             given = [
-                bits_of(each) if each is not None else None
+                bits(each) if each is not None else None
                 for one in seen
                 for each in (one if isinstance(one, tuple) else (one,))
             ]
-            self.journal.append((name, given, bits(self.leaves)))
+            self.journal.append((name, given, bits_of_grads(self.leaves)))
             if len(self.journal) == self.fails_at + 1:
-                raise Refused(name)
+                raise Trouble(name)
             first = seen[0]
             if not changes or first is None:
                 return None
@@ -189,10 +169,10 @@ class Watched:
         return as_kind(kind, noted)
 
 
-def watched() -> Any:
+def hooked_programs() -> Any:
     """Draw a program, hooks, and a call that fails; hooks are put on values that require grad."""
 
-    def with_hooks(program: Program) -> Any:
+    def with_hooks(program: GraphProgram) -> Any:
         places = ["tensor hook", "pre-hook", "post-hook", "kept gradient", "post-accumulate hook"]
         hook = st.tuples(
             st.sampled_from(places),
@@ -205,7 +185,7 @@ def watched() -> Any:
     return st.tuples(programs().flatmap(with_hooks), st.one_of(st.just(10**9), st.integers(0, 4)))
 
 
-def ran(run: Any, made: Watched, after: int | None, drive: str, turns: int | None = None) -> Any:
+def end_and_sights(run: Any, made: HookedProgram, after: int | None, drive: str, turns: int | None = None) -> Any:
     """Run a backward; return how it ended, and all that could be seen by then."""
     values = made.values()
 
@@ -219,26 +199,26 @@ def ran(run: Any, made: Watched, after: int | None, drive: str, turns: int | Non
         if task.cancelled():
             return "cancelled"
         error = task.exception()
-        if error is not None and not isinstance(error, Refused):
+        if error is not None and not isinstance(error, Trouble):
             raise error
         return "done" if error is None else f"{error} {[without_numbers(note) for note in error.__notes__]}"
 
     def blocking() -> str:
         try:
             sync.backward(*roots_of(made.program, values))
-        except Refused as error:
+        except Trouble as error:
             return f"{error} {[without_numbers(note) for note in error.__notes__]}"
         return "done"
 
-    before = bits(made.leaves)
+    before = bits_of_grads(made.leaves)
     begin = len(made.journal)
     # No pause for the loop, at which what waits could get on, and which depends on how busy the machine is.
-    with compiled(after), loop_budget(3600.0):
+    with compiled_after(after), loop_budget(3600.0):
         end = run(awaited()) if drive == "awaited" else blocking()
     if end != "done":
-        assert bits(made.leaves) == before
-    kept = [bits_of(value.grad) for value in values if value.requires_grad and value.retains_grad]
-    return end, made.journal[begin:], bits(made.leaves), kept
+        assert bits_of_grads(made.leaves) == before
+    kept = [bits(value.grad) for value in values if value.requires_grad and value.retains_grad]
+    return end, made.journal[begin:], bits_of_grads(made.leaves), kept
 
 
 def without_numbers(note: str) -> str:
@@ -248,27 +228,27 @@ def without_numbers(note: str) -> str:
 
 @pytest.mark.parametrize("drive", ["awaited", "blocking"])
 @settings(max_examples=120)
-@given(watched())
+@given(hooked_programs())
 def test_hooks_of_a_random_graph_see_what_they_see_of_the_engine(run, drive, drawn):
     (program, hooks), fails_at = drawn
     found = []
     for after in (None, 0):
-        made = Watched(program, hooks, 10**9)
-        first = ran(run, made, after, drive)
+        made = HookedProgram(program, hooks, 10**9)
+        first = end_and_sights(run, made, after, drive)
         made.fails_at = len(made.journal) + fails_at
-        found.append([first, ran(run, made, after, drive), ran(run, made, after, drive)])
+        found.append([first, end_and_sights(run, made, after, drive), end_and_sights(run, made, after, drive)])
 
     assert found[0] == found[1]
 
 
 @settings(max_examples=100)
-@given(watched(), st.integers(0, 8))
+@given(hooked_programs(), st.integers(0, 8))
 def test_a_random_graph_with_hooks_that_is_cancelled_has_happened_or_not(run, drawn, turns):
     (program, hooks), _ = drawn
     found = []
     for after in (None, 0):
-        made = Watched(program, hooks, 10**9)
-        ran(run, made, after, "awaited")
-        found.append([ran(run, made, after, "awaited", turns), ran(run, made, after, "awaited")])
+        made = HookedProgram(program, hooks, 10**9)
+        end_and_sights(run, made, after, "awaited")
+        found.append([end_and_sights(run, made, after, "awaited", turns), end_and_sights(run, made, after, "awaited")])
 
     assert found[0] == found[1]

@@ -14,11 +14,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import current_graph_task, queue_callback
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
-
-
-class Trouble(Exception):
-    """What a body raises here."""
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 
 def asking(futures: list[Any]) -> Any:
@@ -220,7 +219,7 @@ def test_one_backward_has_one_future():
 # For whom.
 
 
-def test_other_tasks_may_await_it_many_at_a_time(run):
+def test_other_tasks_may_await_the_future_many_at_a_time(run):
     held = Held()
     futures: list[Any] = []
     x = leaf(1.0)
@@ -272,7 +271,7 @@ def test_a_watcher_that_is_cancelled_or_times_out_takes_nothing_with_it(run):
     assert x.grad.item() == 1.0
 
 
-def test_it_cannot_be_cancelled(run):
+def test_the_completion_future_cannot_be_cancelled(run):
     held = Held()
     futures: list[Any] = []
 
@@ -293,7 +292,7 @@ def test_it_cannot_be_cancelled(run):
     assert held.ended
 
 
-def test_threads_and_other_loops_may_wait_for_it(run):
+def test_threads_and_other_loops_may_wait_for_the_completion_future(run):
     held = Held()
     futures: list[Any] = []
 

@@ -13,8 +13,11 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import current_graph_task, current_graph_task_id, queue_callback
 from asyncgrad.errors import GraphError, HookTypeError
-from tests.engine.bodies import awaiting, calling, leaf, loop_budget, settle
-from tests.engine.callbacks import GRAPHS, ROUTES, one_turn, queueing, watched
+from tests.engine.callbacks import GRAPHS, ROUTES, queueing, queueing_at_body
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.settings import loop_budget
+from tests.turns import one_turn, settle
 
 # When and in which order.
 
@@ -144,7 +147,7 @@ def test_many_callbacks_let_the_loop_breathe_and_can_be_cancelled(run):
     async def main():
         nonlocal turns
         with loop_budget(-1):
-            backward = asyncio.ensure_future(ag.backward(watched(leaf(1.0), again)))
+            backward = asyncio.ensure_future(ag.backward(queueing_at_body(leaf(1.0), again)))
             for _ in range(50):
                 await asyncio.sleep(0)
                 turns += 1
@@ -176,7 +179,7 @@ def test_a_callback_runs_in_the_context_of_its_backward_and_of_no_node(run, crea
         note()
 
     x = leaf(1.0)
-    run(ag.grad(watched(x, note, note_later), [x], create_graph=create_graph))
+    run(ag.grad(queueing_at_body(x, note, note_later), [x], create_graph=create_graph))
 
     assert seen == [(create_graph, None, True, True)] * 2
 
@@ -216,7 +219,7 @@ def test_a_callback_may_run_a_backward_and_that_one_its_callbacks(run, blocking)
         sync.backward(inner())
         seen.append("after")
 
-    run(ag.backward(watched(x, blocks if blocking else awaits, lambda: seen.append("next"))))
+    run(ag.backward(queueing_at_body(x, blocks if blocking else awaits, lambda: seen.append("next"))))
 
     assert seen == [1, "after", "next"]
     assert (x.grad.item(), y.grad.item()) == (6.0, 1.0)

@@ -13,8 +13,11 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import queue_callback
 from asyncgrad.errors import BlockingError
-from tests.engine.bodies import Held, awaiting, calling, leaf
-from tests.engine.callbacks import GRAPHS, ROUTES, Trouble, awaited, one_turn, watched
+from tests.engine.callbacks import GRAPHS, ROUTES, queueing_at_async_body, queueing_at_body
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, one_turn
 
 # Failure.
 
@@ -108,7 +111,7 @@ def test_a_callback_of_a_nested_backward_that_raises_fails_that_one_alone_if_the
     async def nested(grad):
         queue_callback(lambda: seen.append("outer"))
         with ag.enable_grad():
-            inner = watched(y, fail)
+            inner = queueing_at_body(y, fail)
         with pytest.raises(Trouble):
             await ag.backward(inner)
 
@@ -192,7 +195,7 @@ def test_where_a_loop_runs_an_async_callback_that_does_not_suspend_is_stepped(ru
         seen.append("run")
 
     async def main():
-        sync.backward(watched(leaf(1.0), note))
+        sync.backward(queueing_at_body(leaf(1.0), note))
 
     run(main())
 
@@ -204,7 +207,7 @@ def test_where_a_loop_runs_an_async_callback_that_suspends_raises_and_puts_grad_
     x = leaf(1.0)
 
     async def main():
-        out = watched(x, one_turn) if graph is awaited else graph(x, one_turn)
+        out = queueing_at_body(x, one_turn) if graph is queueing_at_async_body else graph(x, one_turn)
         with pytest.raises(BlockingError, match=r"a final callback suspended.*await ag\.backward"):
             sync.backward(out)
 

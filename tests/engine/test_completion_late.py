@@ -13,18 +13,16 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.engine import current_graph_task, queue_callback
 from asyncgrad.errors import GraphError
-from tests.engine.bodies import calling, leaf, settle
-
-
-class Trouble(Exception):
-    """What a body raises here."""
-
+from tests.failing import Trouble
+from tests.functions import calling
+from tests.leaves import leaf
+from tests.turns import settle
 
 # Asked for late.
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_asked_for_after_the_end_it_tells_the_end(run, fails):
+def test_a_completion_future_asked_for_after_the_end_tells_the_end(run, fails):
     tasks: list[Any] = []
     trouble = Trouble()
 
@@ -48,7 +46,7 @@ def test_asked_for_after_the_end_it_tells_the_end(run, fails):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_of_a_backward_that_nobody_asked_before_the_end_it_tells_what_is_still_known(run, fails):
+def test_a_completion_future_first_asked_for_after_the_end_tells_what_is_still_known(run, fails):
     tasks: list[Any] = []
 
     def body(grad):

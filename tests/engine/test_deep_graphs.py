@@ -12,7 +12,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.engine.bodies import calling, leaf, on_a_small_stack
+from tests.functions import calling
+from tests.leaves import leaf
+from tests.threads import on_a_small_stack
 
 DEPTH = 100_000
 
@@ -21,19 +23,19 @@ def in_main_thread(work: Callable[[int], Any]) -> None:
     work(DEPTH)
 
 
-def in_a_thread(work: Callable[[int], Any]) -> None:
+def in_a_small_thread(work: Callable[[int], Any]) -> None:
     """On a quarter of the main thread's stack, a quarter of the depth: a node may take no more of it."""
     on_a_small_stack(lambda: work(DEPTH // 4))
 
 
-everywhere = pytest.mark.parametrize("somewhere", [in_main_thread, in_a_thread])
+everywhere = pytest.mark.parametrize("somewhere", [in_main_thread, in_a_small_thread])
 
 
 # A third of the time would go to the garbage collector, which would find nothing.
 pytestmark = pytest.mark.usefixtures("no_collector")
 
 
-def chain(x: ag.Tensor, depth: int) -> ag.Tensor:
+def alternating_chain(x: ag.Tensor, depth: int) -> ag.Tensor:
     """Alternate sums and products, so that nodes save tensors, which lead to nodes again."""
     y = x
     for _ in range(depth // 2):
@@ -64,7 +66,7 @@ class SameAndAsync(Same):
 @everywhere
 def test_a_deep_graph_that_never_ran_is_dropped(somewhere):
     def work(depth):
-        out = chain(leaf(0.0), depth)
+        out = alternating_chain(leaf(0.0), depth)
         del out
 
     somewhere(work)
@@ -74,7 +76,7 @@ def test_a_deep_graph_that_never_ran_is_dropped(somewhere):
 def test_a_deep_graph_runs_backward_and_is_dropped(somewhere):
     def work(depth):
         x = leaf(1e-6)
-        out = chain(x, depth)
+        out = alternating_chain(x, depth)
         asyncio.run(out.backward())
         assert x.grad.item() == pytest.approx(1.0, rel=1e-3)
         del out
@@ -86,7 +88,7 @@ def test_a_deep_graph_runs_backward_and_is_dropped(somewhere):
 def test_a_deep_graph_that_is_kept_is_dropped(somewhere):
     def work(depth):
         x = leaf(0.0)
-        out = chain(x, depth)
+        out = alternating_chain(x, depth)
         sync.backward(out, retain_graph=True)
         assert x.grad.item() == 1.0
         del out
@@ -95,10 +97,10 @@ def test_a_deep_graph_that_is_kept_is_dropped(somewhere):
 
 
 @everywhere
-def test_a_deep_graph_runs_in_the_counted_gait(somewhere):
+def test_a_deep_graph_runs_in_the_dependency_executor(somewhere):
     def work(depth):
         x = leaf(0.0)
-        out = calling(chain(x, depth), lambda grad: None)
+        out = calling(alternating_chain(x, depth), lambda grad: None)
         asyncio.run(out.backward())
         assert x.grad.item() == 1.0
 
@@ -109,7 +111,7 @@ def test_a_deep_graph_runs_in_the_counted_gait(somewhere):
 def test_a_deep_graph_is_limited_to_its_inputs(somewhere):
     def work(depth):
         x, w = leaf(0.0), leaf(1.0)
-        out = chain(np.multiply(x, w), depth)
+        out = alternating_chain(np.multiply(x, w), depth)
         (found,) = asyncio.run(ag.grad(out, w))
         assert found.item() == 0.0
         assert (x.grad, w.grad) == (None, None)
@@ -121,7 +123,7 @@ def test_a_deep_graph_is_limited_to_its_inputs(somewhere):
 def test_a_deep_backward_is_recorded_and_dropped(somewhere):
     def work(depth):
         x = leaf(0.0)
-        out = chain(x, depth // 4)
+        out = alternating_chain(x, depth // 4)
         (first,) = asyncio.run(ag.grad(out, x, create_graph=True))
         (second,) = asyncio.run(ag.grad(first, x))
         assert (first.item(), second.item()) == (1.0, 2.0)
@@ -163,7 +165,7 @@ def test_a_deep_graph_that_failed_is_dropped(somewhere):
 
     def work(depth):
         x = leaf(0.0)
-        out = chain(calling(x, fail), depth)
+        out = alternating_chain(calling(x, fail), depth)
         with pytest.raises(ValueError, match="at the end"):
             asyncio.run(out.backward())
         assert x.grad is None
@@ -177,7 +179,7 @@ def test_a_deep_graph_is_dropped_by_the_garbage_collector(somewhere):
     """A cycle through user code: what is left to the collector must not recurse either."""
 
     def work(depth):
-        out = chain(leaf(0.0), depth)
+        out = alternating_chain(leaf(0.0), depth)
         holder = [out]
         holder.append(holder)  # type: ignore[arg-type]
         del out, holder
@@ -205,8 +207,8 @@ def test_a_node_in_the_middle_outlives_both_ends(somewhere):
 
     def work(depth):
         x = leaf(0.0)
-        middle = chain(x, depth // 2)
-        out = chain(middle, depth // 2)
+        middle = alternating_chain(x, depth // 2)
+        out = alternating_chain(middle, depth // 2)
         del out
         sync.backward(middle)
         assert x.grad.item() == 1.0

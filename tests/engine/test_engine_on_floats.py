@@ -27,7 +27,7 @@ def no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "np", NoNumPy())
 
 
-class Scale(Node):
+class ScaleFloats(Node):
     """Hands its gradient on along every edge, times the factor of that edge."""
 
     __slots__ = ("factors", "runs")
@@ -44,7 +44,7 @@ class Scale(Node):
         return tuple(None if grad is None else grad * factor for factor in self.factors)
 
 
-class SlowScale(Scale):
+class SlowScale(ScaleFloats):
     """The same, after a turn of the loop."""
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class Keep(Node):
         return ()
 
 
-class Pair(Node):
+class SumOfTwo(Node):
     """A node with two inputs: hands on their sum, counting an undefined one as nothing."""
 
     __slots__ = ("arrived",)
@@ -83,33 +83,33 @@ class Pair(Node):
         return (sum(grad for grad in grads if grad is not None),)
 
 
-async def execute(*roots: tuple[Node, float | None], inputs: Any = (), **options: bool) -> list[Any]:
+async def execute_on_floats(*roots: tuple[Node, float | None], inputs: Any = (), **options: bool) -> list[Any]:
     defaults = {"keep_graph": False, "create_graph": False, "accumulate": True}
     return await Engine.execute(
         [Edge(node, 0) for node, _ in roots], [grad for _, grad in roots], inputs=inputs, **{**defaults, **options}
     )
 
 
-@pytest.mark.parametrize("kind", [Scale, SlowScale])
+@pytest.mark.parametrize("kind", [ScaleFloats, SlowScale])
 def test_floats_flow_along_a_chain(run, kind):
     x = Keep()
     chain: Node = x
     for factor in (2.0, 3.0, 5.0):
         chain = kind((chain, factor))
 
-    run(execute((chain, 1.0)))
+    run(execute_on_floats((chain, 1.0)))
 
     assert x.grad == 30.0
 
 
-@pytest.mark.parametrize("kind", [Scale, SlowScale])
+@pytest.mark.parametrize("kind", [ScaleFloats, SlowScale])
 def test_floats_that_meet_are_summed(run, kind):
     x = Keep()
     shared = kind((x, 1.0))
     branches = [kind((shared, factor)) for factor in (2.0, 3.0, 4.0)]
     root = kind(*[(branch, 1.0) for branch in branches], (None, 7.0))
 
-    run(execute((root, 1.0)))
+    run(execute_on_floats((root, 1.0)))
 
     assert x.grad == 9.0
     assert shared.runs == 1
@@ -117,10 +117,10 @@ def test_floats_that_meet_are_summed(run, kind):
 
 def test_undefined_floats_arrive_and_add_nothing(run):
     x, y = Keep(), Keep()
-    pair = Pair(x)
-    root = Scale((pair, 2.0), (y, 1.0))
+    pair = SumOfTwo(x)
+    root = ScaleFloats((pair, 2.0), (y, 1.0))
 
-    run(execute((root, 1.0)))
+    run(execute_on_floats((root, 1.0)))
 
     assert pair.arrived == [(2.0, None)]
     assert x.grad == 2.0
@@ -128,10 +128,10 @@ def test_undefined_floats_arrive_and_add_nothing(run):
 
 def test_several_roots_of_floats_each_start_with_their_own(run):
     x = Keep()
-    below = Scale((x, 10.0))
-    above = Scale((below, 2.0))
+    below = ScaleFloats((x, 10.0))
+    above = ScaleFloats((below, 2.0))
 
-    run(execute((above, 1.0), (below, 5.0), (above, 3.0)))
+    run(execute_on_floats((above, 1.0), (below, 5.0), (above, 3.0)))
 
     assert x.grad == 130.0
     assert (above.runs, below.runs) == (1, 1)
@@ -139,10 +139,10 @@ def test_several_roots_of_floats_each_start_with_their_own(run):
 
 def test_floats_are_captured_and_nothing_else_runs(run):
     x, y = Keep(), Keep()
-    wanted, unwanted = Scale((x, 1.0)), Scale((y, 1.0))
-    root = Scale((wanted, 2.0), (unwanted, 3.0))
+    wanted, unwanted = ScaleFloats((x, 1.0)), ScaleFloats((y, 1.0))
+    root = ScaleFloats((wanted, 2.0), (unwanted, 3.0))
 
-    captured = run(execute((root, 1.0), inputs=[Edge(wanted, 0), Edge(root, 0)], accumulate=False))
+    captured = run(execute_on_floats((root, 1.0), inputs=[Edge(wanted, 0), Edge(root, 0)], accumulate=False))
 
     assert captured == [2.0, 1.0]
     assert (wanted.runs, unwanted.runs, root.runs) == (0, 0, 1)
@@ -150,7 +150,7 @@ def test_floats_are_captured_and_nothing_else_runs(run):
 
 def test_the_public_functions_take_floats_too(run):
     x = Keep()
-    root = Scale((x, 4.0))
+    root = ScaleFloats((x, 4.0))
 
     run(ag.backward(GradientEdge(root, 0), 2.0))
     (captured,) = run(ag.grad(GradientEdge(root, 0), GradientEdge(x, 0), 3.0))
@@ -161,8 +161,8 @@ def test_the_public_functions_take_floats_too(run):
 
 def test_hooks_see_floats_and_may_replace_them(run):
     x = Keep()
-    middle = Scale((x, 2.0))
-    root = Scale((middle, 3.0))
+    middle = ScaleFloats((x, 2.0))
+    root = ScaleFloats((middle, 3.0))
     meta = middle.make_meta()
     meta.pre_hooks, meta.post_hooks = HookList(), HookList()
     seen: list[Any] = []
@@ -170,7 +170,7 @@ def test_hooks_see_floats_and_may_replace_them(run):
     meta.post_hooks.add(lambda inputs, outputs: seen.append((inputs, outputs)))
     meta.post_hooks.add(lambda inputs, outputs: (inputs[0] * 100.0,))
 
-    run(execute((root, 1.0)))
+    run(execute_on_floats((root, 1.0)))
 
     assert seen == [((8.0,), (4.0,))]
     assert x.grad == 800.0
@@ -178,16 +178,16 @@ def test_hooks_see_floats_and_may_replace_them(run):
 
 def test_a_graph_of_floats_that_keeps_nothing_can_run_again(run):
     x = Keep()
-    root = Scale((x, 2.0))
+    root = ScaleFloats((x, 2.0))
 
-    run(execute((root, 1.0)))
-    run(execute((root, 1.0)))
+    run(execute_on_floats((root, 1.0)))
+    run(execute_on_floats((root, 1.0)))
 
     assert x.grad == 4.0
 
 
 def test_a_failure_among_floats_names_its_node(run):
-    class Fail(Scale):
+    class Fail(ScaleFloats):
         __slots__ = ()
 
         def apply(self, grads):
@@ -196,17 +196,17 @@ def test_a_failure_among_floats_names_its_node(run):
     node = Fail((Keep(), 1.0))
 
     with pytest.raises(ArithmeticError) as caught:
-        run(execute((Scale((node, 1.0)), 1.0)))
+        run(execute_on_floats((ScaleFloats((node, 1.0)), 1.0)))
 
     assert caught.value.__notes__ == [f"in Fail (node #{node.sequence_nr})"]
 
 
 def test_a_node_of_floats_that_returns_too_few_is_named(run):
-    class TooFew(Scale):
+    class TooFew(ScaleFloats):
         __slots__ = ()
 
         def apply(self, grads):
             return ()
 
     with pytest.raises(ag.errors.InvalidGradientError, match=r"^TooFew .* returned 0 gradients, and has 1 input"):
-        run(execute((TooFew((Keep(), 1.0)), 1.0)))
+        run(execute_on_floats((TooFew((Keep(), 1.0)), 1.0)))

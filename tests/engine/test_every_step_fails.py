@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.context import BLOCKING
-from tests.engine.bodies import awaiting, loop_budget
-from tests.engine.states import graph_state, nodes_below, state_of
+from tests.engine.states import graph_state, state_of
 from tests.engine.stepwise import StepGraph, Steps
-
-
-class Trouble(Exception):
-    pass
+from tests.failing import Trouble, raise_trouble
+from tests.functions import awaiting
+from tests.graphs import nodes_below
+from tests.settings import loop_budget
 
 
 class Stopped:
@@ -39,7 +38,7 @@ class Stopped:
     def __init__(self, seed: int, stop_at: int | None, stop: Callable[[str], Any], suspends: bool) -> None:
         self.steps = Steps(stop_at, stop)
         self.graph = StepGraph(seed, self.steps, suspends=suspends)
-        self.nodes = nodes_below(self.graph.root_tensors)
+        self.nodes = nodes_below(*self.graph.root_tensors)
         self.before = self.state()
 
     def state(self) -> list[Any]:
@@ -63,10 +62,6 @@ class Stopped:
     def has_happened(self) -> bool:
         self.graph.expect_backward()
         return self.graph.watched.actual() == self.graph.watched.expected()
-
-
-def raise_trouble(name: str) -> None:
-    raise Trouble(name)
 
 
 def interrupt(name: str) -> None:

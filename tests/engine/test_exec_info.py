@@ -14,16 +14,18 @@ from asyncgrad import sync
 from asyncgrad.engine import Capture, ExecInfo, current_graph_task, will_execute
 from asyncgrad.errors import GraphError
 from asyncgrad.graph import GradientEdge, Node, get_gradient_edge
-from tests.engine.bodies import Held, awaiting, calling, leaf, split
 from tests.engine.twins import chosen, torch, twins
+from tests.functions import awaiting, calling, split
+from tests.leaves import leaf
+from tests.turns import Held
 
 
-def below(node: Node) -> set[Node]:
+def reachable_from(node: Node) -> set[Node]:
     """Every node that a path from `node` leads to, itself included."""
     found = {node}
     for edge in node.next_edges:
         if edge.node is not None:
-            found |= below(edge.node)
+            found |= reachable_from(edge.node)
     return found
 
 
@@ -32,16 +34,18 @@ def naive(
 ) -> dict[Node, tuple[bool, list[Capture]]]:
     """What happens where, read off PyTorch's rule: a node is needed if something below it is asked for."""
     asked = {node for node, _ in inputs}
-    reached = set().union(*[below(root) for root in roots])
+    reached = set().union(*[reachable_from(root) for root in roots])
     found = {}
     for node in reached | asked:
-        needed = node in reached and any(asked & below(edge.node) for edge in node.next_edges if edge.node is not None)
+        needed = node in reached and any(
+            asked & reachable_from(edge.node) for edge in node.next_edges if edge.node is not None
+        )
         captures = [] if accumulate else [Capture(nr, index) for index, (at, nr) in enumerate(inputs) if at is node]
         found[node] = (needed or (accumulate and node in asked), captures)
     return {node: (needed, captures) for node, (needed, captures) in found.items() if needed or captures}
 
 
-def told(exec_info: Any) -> dict[Node, tuple[bool, list[Capture]]]:
+def needed_and_captured(exec_info: Any) -> dict[Node, tuple[bool, list[Capture]]]:
     """What an exec_info says, without entries that say nothing, and without the node that several roots start from."""
     return {
         node: (info.needed, list(info.captures))
@@ -60,7 +64,7 @@ def test_exec_info_is_that_of_a_naive_reading_of_the_rule(seed, accumulate):
     wanted = [made.ours[i] if number % 2 else get_gradient_edge(made.ours[i]) for number, i in enumerate(inputs)]
     tensors, grads = [made.ours[root] for root in roots], [np.ones(2)] * len(roots)
     found: list[Any] = []
-    tensors[0].register_hook(lambda grad: found.append(told(current_graph_task().exec_info)))
+    tensors[0].register_hook(lambda grad: found.append(needed_and_captured(current_graph_task().exec_info)))
     expected = naive(
         [get_gradient_edge(tensor).node for tensor in tensors],
         [tuple(get_gradient_edge(made.ours[i])) for i in inputs],

@@ -12,18 +12,11 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.extend import derivative, primitive
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
-
-
-class Trouble(Exception):
-    pass
-
-
-def raising(error: BaseException) -> Callable[[Any], Any]:
-    def callback(grad):
-        raise error
-
-    return callback
+from tests.engine.states import state_of
+from tests.failing import Trouble, raising
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 
 def raising_later(error: BaseException) -> Callable[[Any], Any]:
@@ -32,16 +25,6 @@ def raising_later(error: BaseException) -> Callable[[Any], Any]:
         raise error
 
     return callback
-
-
-def state_of(*tensors: ag.Tensor) -> list[Any]:
-    """What may not change: the gradient objects, their arrays, their bits, their versions."""
-    return [
-        None
-        if tensor.grad is None
-        else (id(tensor.grad), id(tensor.grad._data), tensor.grad.numpy().tobytes(), tensor.grad._version)
-        for tensor in tensors
-    ]
 
 
 def failing_graph(fail: Callable[[ag.Tensor], ag.Tensor]) -> tuple[ag.Tensor, list[ag.Tensor]]:
@@ -64,8 +47,8 @@ FAILURES: dict[str, Callable[[BaseException], Callable[[ag.Tensor], Any]]] = {
     "body": lambda error: lambda x: calling(x, raising(error)),
     "async body": lambda error: lambda x: awaiting(x, raising_later(error)),
     "async body that never suspends": lambda error: lambda x: awaiting(x, async_raising(error)),
-    "tensor hook": lambda error: lambda x: hooked(x, raising(error)),
-    "async tensor hook": lambda error: lambda x: hooked(x, raising_later(error)),
+    "tensor hook": lambda error: lambda x: with_tensor_hook(x, raising(error)),
+    "async tensor hook": lambda error: lambda x: with_tensor_hook(x, raising_later(error)),
     "post-accumulate hook": lambda error: lambda x: after(x, raising(error)),
     "async post-accumulate hook": lambda error: lambda x: after(x, raising_later(error)),
 }
@@ -78,7 +61,7 @@ def async_raising(error: BaseException) -> Callable[[Any], Any]:
     return callback
 
 
-def hooked(x: ag.Tensor, hook: Any) -> Any:
+def with_tensor_hook(x: ag.Tensor, hook: Any) -> Any:
     made = calling(x, lambda grad: None)
     made.register_hook(hook)
     return made
@@ -105,7 +88,7 @@ def test_the_error_is_raised_as_it_is_and_every_gradient_is_as_it_was(run, failu
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_blocking_backward_that_fails_does_the_same(failure):
+def test_a_blocking_backward_that_fails_raises_the_error_as_it_is_and_leaves_every_gradient(failure):
     error = Trouble("first")
     out, tensors = failing_graph(FAILURES[failure](error))
     before = state_of(*tensors)
@@ -140,7 +123,7 @@ def test_a_note_names_the_node_its_number_and_its_device(run, failure):
     assert error.__notes__ == [f"in {node.name} (node #{node.sequence_nr}, device 'cpu')"]
 
 
-def test_a_failing_formula_is_named_in_the_plain_gait(run):
+def test_a_failing_formula_is_named_on_the_fast_path(run):
     @primitive()
     def doubled(x):
         return 2 * x
@@ -293,7 +276,7 @@ def test_grad_that_fails_touches_nothing_and_can_be_repeated(run):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)
-def test_even_what_is_no_exception_puts_gradients_back_in_a_blocking_backward(error):
+def test_what_is_no_exception_puts_gradients_back_in_a_blocking_backward_too(error):
     out, tensors = failing_graph(lambda x: calling(x, raising(error)))
     before = state_of(*tensors)
 

@@ -12,12 +12,10 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import current_graph_task, current_graph_task_id, queue_callback
 from asyncgrad.extend import derivative, primitive
-from tests.engine.bodies import awaiting, calling, leaf, told_of_itself
-
-
-class Trouble(Exception):
-    """What a body raises here."""
-
+from tests.engine.graph_tasks import told_of_itself
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
 
 # Where there is one.
 

@@ -12,12 +12,11 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import current_graph_task, current_graph_task_id, queue_callback
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle, told_of_itself
-
-
-class Trouble(Exception):
-    """What a body raises here."""
-
+from tests.engine.graph_tasks import told_of_itself
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 # After the end.
 

@@ -13,14 +13,16 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import loops
 from asyncgrad.errors import BlockingError, HookTypeError
-from tests.engine.bodies import Held, awaiting, leaf, settle
 from tests.engine.hooking import as_kind, backward, both_drives, register
+from tests.functions import awaiting
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 SORTS = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
 every_sort = pytest.mark.parametrize("where", SORTS)
 
 
-def noting(seen: list[Any], *args: Any) -> None:
+def note_number_of_arguments(seen: list[Any], *args: Any) -> None:
     seen.append(len(args))
 
 
@@ -36,17 +38,17 @@ class Object:
         self.seen = seen
 
     def __call__(self, *args: Any) -> None:
-        noting(self.seen, *args)
+        note_number_of_arguments(self.seen, *args)
 
     def method(self, *args: Any) -> None:
-        noting(self.seen, *args)
+        note_number_of_arguments(self.seen, *args)
 
     async def async_method(self, *args: Any) -> None:
         await noting_later(self.seen, *args)
 
     @staticmethod
     def static(seen: list[Any], *args: Any) -> None:
-        noting(seen, *args)
+        note_number_of_arguments(seen, *args)
 
     @classmethod
     async def of_class(cls, seen: list[Any], *args: Any) -> None:
@@ -82,7 +84,7 @@ CALLABLES = {
     "bound async method": lambda seen: Object(seen).async_method,
     "object": Object,
     "async object": AsyncObject,
-    "partial": lambda seen: functools.partial(noting, seen),
+    "partial": lambda seen: functools.partial(note_number_of_arguments, seen),
     "async partial": lambda seen: functools.partial(noting_later, seen),
     "partial of a partial": lambda seen: functools.partial(functools.partial(noting_later), seen),
     "partial of an async object": lambda seen: functools.partial(AsyncObject(seen)),
@@ -112,7 +114,7 @@ def test_anything_that_can_be_called_may_be_a_hook(run, where, kind, drive):
 
 @both_drives
 @pytest.mark.parametrize("kind", CALLABLES)
-def test_so_may_it_on_a_root(run, kind, drive):
+def test_anything_that_can_be_called_may_be_a_hook_on_a_root(run, kind, drive):
     seen: list[int] = []
     out = np.multiply(leaf(2.0), 3.0)
     out.register_hook(CALLABLES[kind](seen))
@@ -137,7 +139,7 @@ def test_a_lambda_may_return_a_coroutine_of_another_gradient(run, drive):
 
 
 @both_drives
-def test_what_such_a_coroutine_raises_is_the_backwards_error(run, drive):
+def test_what_the_coroutine_of_a_hook_raises_is_the_backwards_error(run, drive):
     error = ZeroDivisionError("no")
 
     async def fails(grad: Any) -> None:
@@ -155,7 +157,7 @@ def test_what_such_a_coroutine_raises_is_the_backwards_error(run, drive):
     assert x.grad is None
 
 
-def test_such_a_coroutine_may_sleep_start_tasks_and_run_backwards_in_a_blocking_call():
+def test_the_coroutine_of_a_hook_may_sleep_start_tasks_and_run_backwards_in_a_blocking_call():
     inner = leaf(5.0)
 
     async def works(grad: Any) -> Any:
@@ -276,7 +278,7 @@ def test_a_blocking_call_in_a_hook_beside_a_running_loop_cannot_wait_either(run,
 
 
 @pytest.mark.parametrize("kind", ["suspending", "awaitable"])
-def test_where_no_loop_runs_it_can(kind):
+def test_a_blocking_call_in_a_hook_can_wait_where_no_loop_runs(kind):
     inner = leaf(5.0)
     inner.register_hook(as_kind(kind, lambda grad: None))
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.engine.bodies import leaf
 from tests.engine.hooking import Journal, Ours, Torchs, as_kind, backward, both_drives, every_kind, grad, number
+from tests.leaves import leaf
 
 
 def limited(library: Any, how: str, *targets: str) -> tuple[list[Any], Any]:
@@ -43,7 +43,7 @@ def test_the_hooks_that_run_for_some_inputs_are_those_of_pytorch(how, targets):
     assert limited(Ours(), how, *targets) == limited(Torchs(), how, *targets)
 
 
-def ran(how: str, *targets: str) -> dict[str, list[str]]:
+def hooks_that_ran(how: str, *targets: str) -> dict[str, list[str]]:
     """The hooks that ran, by tensor, of those where any did."""
     found: dict[str, list[str]] = {}
     for name, where, *_ in limited(Ours(), how, *targets)[0]:
@@ -56,13 +56,13 @@ LEAF = ["tensor hook", "pre-hook", "post-accumulate hook", "post-hook"]
 
 
 def test_a_target_of_grad_runs_its_tensor_hooks_only_what_is_on_the_way_runs_all_and_the_rest_none():
-    assert ran("grad", "y") == {"out": EVERYTHING, "v": EVERYTHING, "y": ["tensor hook"]}
-    assert ran("grad", "m") == {"out": EVERYTHING, "u": EVERYTHING, "v": EVERYTHING, "m": ["tensor hook"]}
+    assert hooks_that_ran("grad", "y") == {"out": EVERYTHING, "v": EVERYTHING, "y": ["tensor hook"]}
+    assert hooks_that_ran("grad", "m") == {"out": EVERYTHING, "u": EVERYTHING, "v": EVERYTHING, "m": ["tensor hook"]}
 
 
 def test_inputs_of_backward_run_all_their_hooks_as_does_what_is_on_the_way_and_the_rest_none():
-    assert ran("inputs", "y") == {"out": EVERYTHING, "v": EVERYTHING, "y": LEAF}
-    assert ran("inputs", "m") == {"out": EVERYTHING, "u": EVERYTHING, "v": EVERYTHING, "m": EVERYTHING}
+    assert hooks_that_ran("inputs", "y") == {"out": EVERYTHING, "v": EVERYTHING, "y": LEAF}
+    assert hooks_that_ran("inputs", "m") == {"out": EVERYTHING, "u": EVERYTHING, "v": EVERYTHING, "m": EVERYTHING}
 
 
 @every_kind
@@ -165,7 +165,7 @@ def test_one_output_of_a_node_is_captured_and_hooks_of_the_others_run_too(run, d
     assert seen == ["first", "second"]
 
 
-def test_that_is_so_in_pytorch():
+def test_pytorch_captures_one_output_of_a_node_and_runs_hooks_of_the_others_too():
     torch = pytest.importorskip("torch")
     seen: list[Any] = []
     x = torch.tensor([1.0, 2.0], requires_grad=True)

@@ -9,30 +9,12 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.engine.bodies import Held, leaf
-from tests.engine.hooking import as_kind, backward, both_drives, every_kind, register
+from tests.engine.hooking import as_kind, backward, both_drives, every_kind, register, waiting
+from tests.failing import Trouble, raising
+from tests.leaves import leaf
+from tests.turns import Held
 
 PLACES = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
-
-
-class Oops(Exception):
-    """What the hooks here raise."""
-
-
-def raising(error: BaseException) -> Any:
-    def hook(*args: Any) -> None:
-        raise error
-
-    return hook
-
-
-def waiting(held: Held) -> Any:
-    """A hook of any sort that waits to be let go."""
-
-    async def hook(*args: Any) -> None:
-        await held(None)
-
-    return hook
 
 
 @every_kind
@@ -41,7 +23,7 @@ def waiting(held: Held) -> Any:
 @pytest.mark.parametrize("where", PLACES)
 def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, which, kind, drive):
     seen: list[int] = []
-    error = Oops("no")
+    error = Trouble("no")
     x, w = leaf(2.0), leaf(3.0)
     x.grad = before = ag.tensor([7.0])
     out = np.add(np.multiply(x, 5.0), np.multiply(w, 2.0))
@@ -51,7 +33,7 @@ def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, whic
         if place == which:
             bad = last
 
-    with pytest.raises(Oops) as raised:
+    with pytest.raises(Trouble) as raised:
         backward(run, drive, out, retain_graph=True)
 
     assert raised.value is error
@@ -77,9 +59,9 @@ def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, whic
 def test_the_note_names_the_node_of_the_hook(run, where, kind, drive):
     x = leaf(2.0)
     middle = np.exp(np.multiply(x, 3.0))
-    register(where, middle, as_kind(kind, raising(Oops("no"))))
+    register(where, middle, as_kind(kind, raising(Trouble("no"))))
 
-    with pytest.raises(Oops) as raised:
+    with pytest.raises(Trouble) as raised:
         backward(run, drive, np.multiply(middle, 5.0))
 
     number = middle.grad_fn.sequence_nr
@@ -95,9 +77,9 @@ def test_what_was_kept_by_retain_grad_is_put_back(run, kind, drive):
     out = np.multiply(middle, 5.0)
     backward(run, drive, out, retain_graph=True)
     kept, summed = middle.grad, x.grad
-    handle = register("pre-hook", middle, as_kind(kind, raising(Oops("no"))))
+    handle = register("pre-hook", middle, as_kind(kind, raising(Trouble("no"))))
 
-    with pytest.raises(Oops):
+    with pytest.raises(Trouble):
         backward(run, drive, out, retain_graph=True)
     assert middle.grad is kept
     assert (kept.item(), x.grad.item()) == (5.0, 15.0)
@@ -117,10 +99,10 @@ def test_a_post_accumulate_hook_that_took_the_gradient_away_and_then_raises_is_u
     def takes(tensor: Any) -> None:
         assert tensor.grad.item() == 10.0
         tensor.grad = None
-        raise Oops("no")
+        raise Trouble("no")
 
     x.register_post_accumulate_grad_hook(as_kind(kind, takes))
-    with pytest.raises(Oops):
+    with pytest.raises(Trouble):
         backward(run, drive, np.multiply(x, 3.0))
 
     assert x.grad is before
@@ -138,9 +120,9 @@ def test_what_other_hooks_have_made_of_gradients_is_undone_where_a_later_one_rai
         tensor.grad = None
 
     x.register_post_accumulate_grad_hook(as_kind(kind, takes))
-    w.register_post_accumulate_grad_hook(as_kind(kind, raising(Oops("no"))))
+    w.register_post_accumulate_grad_hook(as_kind(kind, raising(Trouble("no"))))
     # The product with x is the newer one, so that its leaf comes first.
-    with pytest.raises(Oops):
+    with pytest.raises(Trouble):
         backward(run, drive, np.add(np.multiply(w, 2.0), np.multiply(x, 3.0)))
 
     assert x.grad is before
@@ -152,8 +134,8 @@ def test_what_other_hooks_have_made_of_gradients_is_undone_where_a_later_one_rai
 def test_a_node_whose_hook_raised_is_not_released(run, where, drive):
     x = leaf(2.0)
     out = np.multiply(x, x)
-    handle = register(where, out, raising(Oops("no")))
-    with pytest.raises(Oops):
+    handle = register(where, out, raising(Trouble("no")))
+    with pytest.raises(Trouble):
         backward(run, drive, out)
     handle.remove()
 
@@ -165,7 +147,7 @@ def test_a_node_whose_hook_raised_is_not_released(run, where, drive):
 @pytest.mark.parametrize("where", PLACES)
 def test_an_error_in_one_hook_cancels_those_that_wait_and_they_may_clean_up(run, where):
     async def main() -> None:
-        held, error = Held(), Oops("no")
+        held, error = Held(), Trouble("no")
         x, w = leaf(2.0), leaf(3.0)
         out = np.add(np.multiply(x, 5.0), np.multiply(w, 2.0))
         register(where, w, waiting(held))
@@ -175,7 +157,7 @@ def test_an_error_in_one_hook_cancels_those_that_wait_and_they_may_clean_up(run,
             raise error
 
         register(where, x, fails)
-        with pytest.raises(Oops) as raised:
+        with pytest.raises(Trouble) as raised:
             await out.backward()
         assert raised.value is error
         assert held.cancelled
@@ -198,11 +180,11 @@ def test_what_a_hook_raises_while_it_is_cancelled_becomes_a_note(run):
 
         async def fails(grad: Any) -> None:
             await begun.wait()
-            raise Oops("no")
+            raise Trouble("no")
 
         x.register_hook(stubborn)
         w.register_hook(fails)
-        with pytest.raises(Oops) as raised:
+        with pytest.raises(Trouble) as raised:
             await np.add(np.multiply(x, 5.0), np.multiply(w, 2.0)).backward()
         assert any("KeyError: 'in the clean-up'" in note for note in raised.value.__notes__)
 

@@ -10,17 +10,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.engine.bodies import leaf
-from tests.engine.hooking import backward, both_drives, every_kind, number, register
+from tests.engine.hooking import backward, both_drives, every_kind, number, product_or_leaf, register
+from tests.leaves import leaf
 
 PLACES = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
 every_place = pytest.mark.parametrize("where", PLACES)
-
-
-def place(where: str) -> tuple[Any, Any]:
-    """A tensor that may have a hook `where`, and what to run backward from."""
-    tensor = leaf(2.0) if where == "post-accumulate hook" else np.multiply(leaf(2.0), leaf(3.0))
-    return tensor, np.multiply(tensor, tensor)
 
 
 def nested_hook(kind: str, run_nested: Any) -> Any:
@@ -44,7 +38,7 @@ def nested_hook(kind: str, run_nested: Any) -> Any:
 @every_place
 def test_a_hook_may_run_a_backward_of_another_graph(run, where, kind, drive):
     depths: list[int] = []
-    tensor, out = place(where)
+    tensor, out = product_or_leaf(where)
     inner = leaf(5.0)
 
     def look(gradient: Any) -> None:
@@ -127,7 +121,7 @@ def as_async_of_many(hook: Any) -> Any:
 @both_drives
 @every_place
 def test_what_a_nested_backward_did_is_undone_where_the_outer_one_fails_later(run, where, kind, drive):
-    tensor, out = place(where)
+    tensor, out = product_or_leaf(where)
     inner, x = leaf(5.0), leaf(1.0)
 
     def fails(gradient: Any) -> None:

@@ -8,18 +8,10 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.engine.bodies import calling, leaf
-from tests.engine.hooking import (
-    Journal,
-    Ours,
-    Torchs,
-    as_kind,
-    backward,
-    both_drives,
-    every_kind,
-    node_of,
-    register,
-)
+from tests.engine.hooking import Journal, Ours, Torchs, as_kind, backward, both_drives, every_kind, register
+from tests.functions import calling
+from tests.graphs import node_of
+from tests.leaves import leaf
 
 LEAF_ORDER = ["tensor hook 1", "tensor hook 2", "pre-hook 1", "pre-hook 2"]
 LEAF_ORDER += ["post-accumulate hook 1", "post-accumulate hook 2", "post-hook 1", "post-hook 2"]

@@ -9,19 +9,12 @@ import numpy as np
 import pytest
 
 from asyncgrad import optim
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
-from tests.engine.hooking import Branches, as_kind, backward, both_drives, register
+from tests.engine.hooking import Branches, as_kind, backward, both_drives, register, waiting
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 SORTS = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
-
-
-def waiting(held: Held) -> Any:
-    """A hook of any sort that waits to be let go."""
-
-    async def hook(*args: Any) -> None:
-        await held(None)
-
-    return hook
 
 
 # Overlap by default.

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.hooking import Journal, Ours, Torchs, number
 
 
-def doubled(*args: Any) -> Any:
+def doubled_first(*args: Any) -> Any:
     """What a changing hook returns: twice its first argument."""
     value = args[0]
     if isinstance(value, tuple):
@@ -23,7 +23,7 @@ def emptied(*args: Any) -> Any:
     return (None,) * len(args[0])
 
 
-def made(library: Any, operation: str, left: Any, right: Any) -> list[Any]:
+def results_of(library: Any, operation: str, left: Any, right: Any) -> list[Any]:
     """What an operation gives."""
     if operation == "split":
         return library.split(left) if left.shape == (2,) else [left * 1.0]
@@ -37,12 +37,12 @@ def tell(library: Any, seed: int, kind: str) -> Any:
     tensors = list(leaves)
     for _ in range(randomness.randint(2, 8)):
         left, right = randomness.choices(tensors, k=2)
-        tensors += made(library, randomness.choice(["add", "multiply", "scale", "split"]), left, right)
+        tensors += results_of(library, randomness.choice(["add", "multiply", "scale", "split"]), left, right)
     journal = Journal(library)
     for _ in range(randomness.randint(3, 15)):
         place = randomness.randrange(len(tensors))
         where = randomness.choice(["tensor hook", "pre-hook", "post-hook", "retain", "post-accumulate hook"])
-        change = randomness.choice([None, None, doubled, emptied])
+        change = randomness.choice([None, None, doubled_first, emptied])
         if where == "retain":
             tensors[place].retain_grad()
         elif where != "post-accumulate hook":

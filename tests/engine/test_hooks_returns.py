@@ -10,9 +10,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import HookError, HookTypeError
-from tests.engine.bodies import leaf, split
-from tests.engine.hooking import as_kind, backward, both_drives, every_kind, node_of, register
-from tests.making import ELSEWHERE
+from tests.elsewhere import ELSEWHERE
+from tests.engine.hooking import as_kind, backward, both_drives, every_kind, register
+from tests.functions import split
+from tests.graphs import node_of
+from tests.leaves import leaf
 from tests.refusals import refused
 
 F32 = np.ones(2, np.float32)

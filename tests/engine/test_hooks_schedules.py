@@ -10,13 +10,15 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.testing import explore
-from tests.engine.bodies import awaiting, leaf
-from tests.engine.hooking import node_of, register
+from tests.engine.hooking import register
+from tests.functions import awaiting
+from tests.graphs import node_of
+from tests.leaves import leaf
 
 SORTS = ["tensor hook", "pre-hook", "post-accumulate hook", "post-hook"]
 
 
-class Watched:
+class HookedSum:
     """Three leaves that meet in a sum, with two async hooks of each sort on each; it logs when each begins and ends."""
 
     def __init__(self, turns: int = 1, **options: Any) -> None:
@@ -65,7 +67,7 @@ def test_hooks_of_a_node_keep_their_order_and_never_overlap_on_any_schedule():
     overlapped = []
 
     async def main() -> None:
-        graph = Watched()
+        graph = HookedSum()
         await graph.out.backward()
         assert [graph.of(index) for index in range(3)] == [ORDER] * 3
         for index in range(3):
@@ -80,7 +82,7 @@ def test_hooks_of_a_node_keep_their_order_and_never_overlap_on_any_schedule():
 
 def test_nothing_starts_while_a_hook_holds_others_up_on_any_schedule():
     async def main() -> None:
-        graph = Watched(overlap=False)
+        graph = HookedSum(overlap=False)
         await graph.out.backward()
         held_by: list[int] = []
         for index, name, what in graph.log:
@@ -98,7 +100,7 @@ def test_nothing_starts_while_a_hook_holds_others_up_on_any_schedule():
 @pytest.mark.parametrize("overlap", [True, False])
 def test_a_hook_that_fails_leaves_no_hook_running_and_every_gradient_as_it_was_on_any_schedule(overlap):
     async def main() -> None:
-        graph = Watched(turns=2, overlap=overlap)
+        graph = HookedSum(turns=2, overlap=overlap)
 
         async def fails(x: Any) -> None:
             await asyncio.sleep(0)
@@ -121,7 +123,7 @@ def test_a_hook_that_fails_leaves_no_hook_running_and_every_gradient_as_it_was_o
 @pytest.mark.parametrize("step", range(0, 54, 3))
 def test_a_backward_may_be_cancelled_at_any_step_of_its_hooks_on_any_schedule(overlap, step):
     async def main() -> None:
-        graph = Watched(overlap=overlap)
+        graph = HookedSum(overlap=overlap)
         backward = asyncio.ensure_future(graph.out.backward())
         graph.at_step = step, backward.cancel
         with pytest.raises(asyncio.CancelledError):

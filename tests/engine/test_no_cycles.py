@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,13 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.context import CURRENT_GRAPH_TASK
-from tests.engine.bodies import awaiting, calling, leaf, settle
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.graphs import nodes_below
+from tests.leaves import leaf
+from tests.turns import one_turn, settle
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_let_go_of_late(no_collector: None) -> Iterator[None]:
-    """A worker lets go of what it has run a moment later: on a busy machine a body may seem to be one for a worker."""
-    with ag.workers(0):
-        yield
+pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
 
 
 class SavesAll(ag.Function):
@@ -47,43 +46,32 @@ class SavesAllAndAwaits(SavesAll):
         return SavesAll.backward(ctx, grad)
 
 
-async def wait(grad):
-    await asyncio.sleep(0)
-
-
-def plain(x):
+def plain_graph(x):
     return np.multiply(np.multiply(x, x), x)
 
 
-def hooked(x):
-    middle = plain(x)
+def hooked_graph(x):
+    middle = plain_graph(x)
     middle.register_hook(lambda grad: None)
     middle.retain_grad()
     return np.add(middle, x)
 
 
 GRAPHS: dict[str, Callable[[ag.Tensor], Any]] = {
-    "plain": plain,
-    "saving its output": lambda x: np.exp(np.multiply(plain(x), 0.01)),
-    "hooked": hooked,
-    "a body": lambda x: calling(plain(x), lambda grad: None),
-    "an async body": lambda x: np.add(awaiting(plain(x), wait), awaiting(x, wait)),
-    "a Function that saves": lambda x: SavesAll.apply(plain(x)),
-    "an async Function that saves": lambda x: SavesAllAndAwaits.apply(plain(x)),
+    "plain": plain_graph,
+    "saving its output": lambda x: np.exp(np.multiply(plain_graph(x), 0.01)),
+    "hooked": hooked_graph,
+    "a body": lambda x: calling(plain_graph(x), lambda grad: None),
+    "an async body": lambda x: np.add(awaiting(plain_graph(x), one_turn), awaiting(x, one_turn)),
+    "a Function that saves": lambda x: SavesAll.apply(plain_graph(x)),
+    "an async Function that saves": lambda x: SavesAllAndAwaits.apply(plain_graph(x)),
 }
 each_graph = pytest.mark.parametrize("graph", GRAPHS)
 
 
-def nodes_of(out: ag.Tensor) -> list[Any]:
+def weak_nodes_of(out: ag.Tensor) -> list[Any]:
     """Return weak references to all nodes of a graph."""
-    found: dict[Any, None] = {}
-    stack = [out.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is not None and node not in found:
-            found[node] = None
-            stack.extend(node.next_nodes)
-    return [weakref.ref(node) for node in found]
+    return [weakref.ref(node) for node in nodes_below(out)]
 
 
 def alive(references: list[Any]) -> list[Any]:
@@ -98,7 +86,7 @@ def memory_of(out: ag.Tensor) -> weakref.ref[Any]:
 def test_a_graph_that_never_ran_is_freed_with_its_output(graph):
     x = leaf(1.0, 2.0)
     out = GRAPHS[graph](x)
-    nodes, memory = nodes_of(out), memory_of(out)
+    nodes, memory = weak_nodes_of(out), memory_of(out)
 
     del out
 
@@ -110,7 +98,7 @@ def test_a_graph_that_never_ran_is_freed_with_its_output(graph):
 def test_a_graph_that_ran_is_freed_with_its_output(run, graph):
     x = leaf(1.0, 2.0)
     out = GRAPHS[graph](x)
-    nodes, memory = nodes_of(out), memory_of(out)
+    nodes, memory = weak_nodes_of(out), memory_of(out)
 
     run(ag.backward(out, np.ones(2)))
     del out
@@ -123,7 +111,7 @@ def test_a_graph_that_ran_is_freed_with_its_output(run, graph):
 def test_a_graph_that_ran_without_a_loop_of_the_caller_is_freed_with_its_output(graph):
     x = leaf(1.0, 2.0)
     out = GRAPHS[graph](x)
-    nodes = nodes_of(out)
+    nodes = weak_nodes_of(out)
 
     sync.backward(out, np.ones(2), retain_graph=True)
     sync.grad(out, x, np.ones(2))
@@ -159,10 +147,6 @@ def test_a_graph_task_is_freed_with_its_backward(run, graph):
         assert alive(tasks) == []
 
     run(main())
-
-
-class Trouble(Exception):
-    pass
 
 
 async def fail(grad):
@@ -204,9 +188,9 @@ def test_a_graph_that_failed_is_freed_with_its_output_and_its_error(run, failing
     async def attempt():
         x = leaf(1.0, 2.0)
         arrays: list[Any] = []
-        out = FAILING[failing](plain(x))
+        out = FAILING[failing](plain_graph(x))
         out.register_hook(lambda grad: arrays.append(weakref.ref(grad.numpy().base)))
-        references.extend(nodes_of(out))
+        references.extend(weak_nodes_of(out))
         try:
             await ag.backward(out, np.ones(2))
         except Trouble as error:
@@ -227,8 +211,8 @@ def test_a_graph_that_failed_in_a_blocking_backward_is_freed(failing):
     references: list[Any] = []
 
     def attempt():
-        out = FAILING[failing](plain(leaf(1.0, 2.0)))
-        references.extend(nodes_of(out))
+        out = FAILING[failing](plain_graph(leaf(1.0, 2.0)))
+        references.extend(weak_nodes_of(out))
         try:
             sync.backward(out, np.ones(2))
         except Trouble as error:
@@ -243,8 +227,8 @@ def test_a_graph_that_was_cancelled_is_freed(run):
     references: list[Any] = []
 
     async def attempt():
-        out = np.add(awaiting(plain(leaf(1.0)), wait_for_ever), awaiting(leaf(1.0), wait_for_ever))
-        references.extend(nodes_of(out))
+        out = np.add(awaiting(plain_graph(leaf(1.0)), wait_for_ever), awaiting(leaf(1.0), wait_for_ever))
+        references.extend(weak_nodes_of(out))
         task = asyncio.ensure_future(ag.backward(out))
         await settle()
         task.cancel()
@@ -264,9 +248,9 @@ def test_second_derivatives_by_grad_leave_nothing_behind(run):
 
     async def main():
         x = leaf(1.0, 2.0)
-        out = SavesAll.apply(plain(x))
+        out = SavesAll.apply(plain_graph(x))
         (first,) = await ag.grad(out, x, np.ones(2), create_graph=True)
-        references.extend(nodes_of(out) + nodes_of(first))
+        references.extend(weak_nodes_of(out) + weak_nodes_of(first))
         await ag.grad(first, x, np.ones(2), allow_unused=True)
 
     run(main())
@@ -277,7 +261,7 @@ def test_second_derivatives_by_grad_leave_nothing_behind(run):
 def test_a_tensor_is_freed_with_its_gradient(run):
     x = leaf(1.0, 2.0)
     for _ in range(2):
-        run(ag.backward(calling(plain(x), lambda grad: None), np.ones(2)))
+        run(ag.backward(calling(plain_graph(x), lambda grad: None), np.ones(2)))
     references = [weakref.ref(x), weakref.ref(x.grad)]
 
     del x

@@ -12,10 +12,11 @@ import asyncgrad as ag
 from asyncgrad.context import CURRENT_GRAPH_TASK
 from asyncgrad.extend import derivative, primitive
 from asyncgrad.graph.node import Node
-from tests.engine.bodies import awaiting, calling, leaf, split
+from tests.functions import awaiting, calling, split
+from tests.leaves import leaf
 
 
-def watched(seen: list[str], **tensors: ag.Tensor) -> None:
+def note_order(seen: list[str], **tensors: ag.Tensor) -> None:
     """Note the names of tensors in the order in which their gradients come by."""
     for name, tensor in tensors.items():
         tensor.register_hook(lambda grad, name=name: seen.append(name))
@@ -28,7 +29,7 @@ def test_newer_nodes_run_first_and_leaves_as_soon_as_they_are_ready(run):
     q = np.multiply(p, 5.0)
     r = np.multiply(b, 3.0)
     out = np.add(q, r)
-    watched(seen, a=a, b=b, p=p, q=q, r=r, out=out)
+    note_order(seen, a=a, b=b, p=p, q=q, r=r, out=out)
 
     run(ag.backward(out))
 
@@ -43,7 +44,7 @@ def test_the_example_of_the_reference_runs_in_its_order(run):
     r = np.multiply(b, 3.0)
     q = np.multiply(p, 5.0)
     out = np.add(q, r)
-    watched(seen, a=a, b=b, p=p, q=q, r=r, out=out)
+    note_order(seen, a=a, b=b, p=p, q=q, r=r, out=out)
 
     run(ag.backward(out))
 
@@ -55,7 +56,7 @@ def test_of_several_roots_the_newest_runs_first(run):
     a, b = leaf(1.0), leaf(2.0)
     y = np.multiply(a, 2.0)
     z = np.multiply(b, 3.0)
-    watched(seen, a=a, b=b, y=y, z=z)
+    note_order(seen, a=a, b=b, y=y, z=z)
 
     run(ag.backward([y, z]))
 
@@ -65,7 +66,7 @@ def test_of_several_roots_the_newest_runs_first(run):
 def test_ready_leaves_run_in_the_order_in_which_they_became_ready(run):
     seen: list[str] = []
     leaves = {name: leaf(1.0) for name in "abcde"}
-    watched(seen, **leaves)
+    note_order(seen, **leaves)
 
     class Spread(ag.Function):
         @staticmethod
@@ -236,7 +237,7 @@ def test_a_node_that_leads_to_a_newer_one_waits_for_all_its_gradients_too(run):
     assert seen == ["root1", "old1", "sink2"]
 
 
-def test_in_the_plain_gait_too_a_node_that_leads_to_a_newer_one_comes_first(run):
+def test_on_the_fast_path_too_a_node_that_leads_to_a_newer_one_comes_first(run):
     calls: list[float] = []
 
     @primitive()

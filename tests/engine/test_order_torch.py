@@ -11,8 +11,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import current_execution_order
-from tests.engine.bodies import awaiting, leaf
 from tests.engine.twins import Twins, chosen, together, torch, twins
+from tests.functions import awaiting
+from tests.leaves import leaf
 
 
 def number_of(made: Twins) -> dict[Any, int]:

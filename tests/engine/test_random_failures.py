@@ -12,22 +12,13 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from tests import oracle
-from tests.engine.bodies import loop_budget
-from tests.strategies import Program, programs
+from tests.engine.states import state_of
+from tests.failing import Trouble
+from tests.settings import loop_budget
+from tests.strategies import GraphProgram, programs
 
 
-class Trouble(Exception):
-    pass
-
-
-def state_of(tensors: list[ag.Tensor]) -> list[Any]:
-    return [
-        None if tensor.grad is None else (id(tensor.grad), tensor.grad.numpy().tobytes(), tensor.grad._version)
-        for tensor in tensors
-    ]
-
-
-def prepared(program: Program, data: st.DataObject) -> tuple[list[ag.Tensor], list[ag.Tensor]]:
+def prepared(program: GraphProgram, data: st.DataObject) -> tuple[list[ag.Tensor], list[ag.Tensor]]:
     """Return the program's tensors and roots; some tensors have or keep a gradient."""
     tensors = program.tensors()
     for index in data.draw(st.sets(st.sampled_from(program.tracked))):
@@ -38,7 +29,7 @@ def prepared(program: Program, data: st.DataObject) -> tuple[list[ag.Tensor], li
     return tensors, [tensors[root] for root in program.roots]
 
 
-def expected_of(program: Program, tensors: list[ag.Tensor]) -> list[Any]:
+def expected_grads(program: GraphProgram, tensors: list[ag.Tensor]) -> list[Any]:
     """Return the gradients that a backward leaves, the ones that were there before included."""
     values = program.variables()
     found = oracle.backward([values[root] for root in program.roots], [oracle.Var(grad) for grad in program.root_grads])
@@ -61,7 +52,7 @@ def grads_of(tensors: list[ag.Tensor]) -> list[Any]:
 @settings(max_examples=150)
 def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(run, program, data):
     tensors, roots = prepared(program, data)
-    expected, before = expected_of(program, tensors), state_of(tensors)
+    expected, before = expected_grads(program, tensors), state_of(*tensors)
     turns = data.draw(st.integers(0, 25))
     breathes = data.draw(st.booleans())
 
@@ -73,7 +64,7 @@ def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(run, p
         task.cancel()
         await asyncio.wait([task])
         if task.cancelled():
-            assert state_of(tensors) == before
+            assert state_of(*tensors) == before
             await ag.backward(roots, program.root_grads)
         assert grads_of(tensors) == expected
 
@@ -84,7 +75,7 @@ def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(run, p
 @settings(max_examples=150)
 def test_a_random_graph_that_fails_has_not_happened_and_runs_again(run, program, data):
     tensors, roots = prepared(program, data)
-    expected, before = expected_of(program, tensors), state_of(tensors)
+    expected = expected_grads(program, tensors)
     turns = data.draw(st.integers(0, 3))
     failing = data.draw(st.sampled_from(program.tracked))
     reached: list[bool] = []
@@ -97,11 +88,12 @@ def test_a_random_graph_that_fails_has_not_happened_and_runs_again(run, program,
 
     async def main():
         with tensors[failing].register_hook(fail):
+            before = state_of(*tensors)
             try:
                 await ag.backward(roots, program.root_grads, retain_graph=True)
             except Trouble:
                 assert reached
-                assert state_of(tensors) == before
+                assert state_of(*tensors) == before
                 assert asyncio.all_tasks() == {asyncio.current_task()}
             else:
                 assert not reached
@@ -151,10 +143,10 @@ def test_of_two_backwards_over_shared_leaves_just_those_that_succeed_have_happen
     run(main())
 
 
-def test_these_tests_would_see_a_gradient_that_was_not_put_back():
+def test_the_comparison_of_states_sees_a_gradient_that_was_not_put_back():
     x = ag.tensor(1.0, requires_grad=True)
-    before = state_of([x])
+    before = state_of(x)
     x.grad = ag.tensor(0.0)
 
     with pytest.raises(AssertionError):
-        assert state_of([x]) == before
+        assert state_of(x) == before

@@ -14,8 +14,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.testing import explore
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 from tests.engine.locking import is_at_rest
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="outside")
 
@@ -147,7 +149,7 @@ def test_an_async_body_below_a_blocking_one_runs_on_a_loop_where_there_is_none(b
 
 
 @each_place_to_await
-def test_the_nested_one_has_an_id_a_depth_and_an_owner_of_its_own_and_all_is_as_before_afterwards(run, place):
+def test_a_nested_backward_has_an_id_a_depth_and_an_owner_of_its_own_and_all_is_as_before_afterwards(run, place):
     async def main():
         tasks: list[Any] = []
 
@@ -182,7 +184,7 @@ def test_the_nested_one_has_an_id_a_depth_and_an_owner_of_its_own_and_all_is_as_
 @pytest.mark.parametrize("outer_creates", [False, True])
 @pytest.mark.parametrize("inner_creates", [False, True])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_each_has_a_grad_mode_of_its_own(run, outer_creates, inner_creates, blocks):
+def test_each_nested_backward_has_a_grad_mode_of_its_own(run, outer_creates, inner_creates, blocks):
     async def main():
         x, w = leaf(3.0), leaf(2.0)
         modes: list[bool] = []
@@ -217,7 +219,7 @@ def test_each_has_a_grad_mode_of_its_own(run, outer_creates, inner_creates, bloc
     run(main())
 
 
-def test_each_runs_in_a_copy_of_the_context_of_the_line_that_called_it(run):
+def test_each_nested_backward_runs_in_a_copy_of_the_context_of_the_line_that_called_it(run):
     async def main():
         seen: list[str] = []
 
@@ -242,7 +244,7 @@ def test_each_runs_in_a_copy_of_the_context_of_the_line_that_called_it(run):
 
 @pytest.mark.parametrize("levels", [1, 2, 5, 40])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_it_may_run_the_very_graph_that_it_is_called_in(run, levels, blocks):
+def test_a_nested_backward_may_run_the_very_graph_that_it_is_called_in(run, levels, blocks):
     async def main():
         x, left = leaf(3.0), [levels]
 
@@ -268,7 +270,7 @@ def test_it_may_run_the_very_graph_that_it_is_called_in(run, levels, blocks):
     run(main())
 
 
-def test_nested_ones_give_the_same_on_every_schedule():
+def test_nested_backwards_give_the_same_gradients_on_every_schedule():
     async def main():
         x, w = leaf(3.0), leaf(2.0)
 
@@ -318,7 +320,7 @@ def test_a_task_that_a_body_starts_and_that_outlives_its_backward_runs_backwards
     run(main())
 
 
-def test_so_it_does_where_the_nested_one_has_begun_before_the_outer_one_ends(run):
+def test_a_task_that_a_body_starts_and_whose_backward_begins_before_the_outer_one_ends_runs_to_its_end(run):
     async def main():
         w, held, tasks, x = leaf(2.0), Held(), [], leaf(1.0)
 

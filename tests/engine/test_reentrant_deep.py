@@ -18,8 +18,12 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import BlockingError
 from tests.conftest import run_on
-from tests.engine.bodies import awaiting, calling, leaf, loop_budget, on_a_small_stack, settle
 from tests.engine.locking import is_at_rest
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.settings import loop_budget
+from tests.threads import on_a_small_stack
+from tests.turns import settle
 
 # Most of the time would go to the garbage collector, which would find nothing.
 pytestmark = pytest.mark.usefixtures("no_collector")
@@ -59,7 +63,7 @@ each_stack = pytest.mark.parametrize("stack", [here, with_few_frames, on_a_small
         (2_000, True, on_a_small_stack),
     ],
 )
-def test_twenty_thousand_levels_of_awaited_backwards(levels, suspends, stack):
+def test_twenty_thousand_levels_of_awaited_backwards_run(levels, suspends, stack):
     w, deepest = leaf(1.0), []
 
     async def body(grad):
@@ -75,7 +79,7 @@ def test_twenty_thousand_levels_of_awaited_backwards(levels, suspends, stack):
     assert w.grad.item() == levels + 1
 
 
-def test_thousands_of_levels_through_one_graph():
+def test_thousands_of_levels_through_one_graph_run():
     """Each enters the lock that the one around it has."""
     x, left, depth = leaf(1.0), [2000], 2000
 
@@ -123,7 +127,7 @@ def test_two_thousand_levels_that_all_wake_up_at_once_go_on_from_the_deepest():
 
 @each_stack
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_fan_of_five_thousand_nested_backwards(stack, shared):
+def test_a_fan_of_five_thousand_nested_backwards_runs(stack, shared):
     w, most, count = leaf(1.0), 0, 0
 
     async def waits(grad):
@@ -147,7 +151,7 @@ def test_a_fan_of_five_thousand_nested_backwards(stack, shared):
     assert is_at_rest(one)
 
 
-def test_a_fan_of_five_thousand_bodies_that_each_nest():
+def test_a_fan_of_five_thousand_bodies_that_each_nest_runs():
     w = leaf(1.0)
 
     async def waits(grad):
@@ -165,7 +169,7 @@ def test_a_fan_of_five_thousand_bodies_that_each_nest():
     assert w.grad.item() == 5000
 
 
-def test_a_fan_through_the_graph_that_it_is_called_in():
+def test_a_fan_of_nested_backwards_runs_through_the_graph_that_it_is_called_in():
     x, first = leaf(1.0), [True]
 
     async def body(grad):
@@ -193,7 +197,7 @@ def blocking_levels(w: ag.Tensor, depth: int, deepest: Callable[[], Any]) -> ag.
 
 
 @each_stack
-def test_two_thousand_levels_of_blocking_backwards(stack):
+def test_two_thousand_levels_of_blocking_backwards_run(stack):
     w, deepest = leaf(1.0), []
 
     def note():
@@ -205,7 +209,7 @@ def test_two_thousand_levels_of_blocking_backwards(stack):
     assert not [thread for thread in threading.enumerate() if "drive_in_thread" in thread.name]
 
 
-def test_two_thousand_levels_of_blocking_backwards_beside_a_loop(run):
+def test_two_thousand_levels_of_blocking_backwards_run_beside_a_loop(run):
     async def main():
         w = leaf(1.0)
         sync.backward(blocking_levels(w, 2000, lambda: None))
@@ -310,7 +314,7 @@ def test_an_interrupt_while_a_deeper_thread_is_waited_for_ends_the_backward_afte
 
 @pytest.mark.parametrize("depth", [5, 15, 16, 50])
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_what_the_deepest_of_blocking_ones_raises_comes_out_as_it_is_and_nothing_has_happened(depth, error):
+def test_what_the_deepest_of_nested_blocking_backwards_raises_comes_out_as_it_is_and_nothing_has_happened(depth, error):
     w, raised = leaf(1.0), error("deep down")
 
     def fail():
@@ -324,7 +328,7 @@ def test_what_the_deepest_of_blocking_ones_raises_comes_out_as_it_is_and_nothing
 
 
 @pytest.mark.parametrize("catches", [0, 7, 14, 15, 16, 31, 199])
-def test_what_a_body_catches_goes_no_further_in_blocking_ones(catches):
+def test_what_a_body_catches_of_a_nested_blocking_backward_goes_no_further(catches):
     """The gradients of the levels below it are put back, and those above are whole."""
     w, depth = leaf(1.0), 200
 
@@ -347,7 +351,7 @@ def test_what_a_body_catches_goes_no_further_in_blocking_ones(catches):
     assert w.grad.item() == catches + 1
 
 
-def test_levels_that_alternate_between_awaiting_and_blocking():
+def test_levels_that_alternate_between_awaiting_and_blocking_run():
     w, depth = leaf(1.0), 150
 
     def level(number):

@@ -11,12 +11,11 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.testing import explore
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 from tests.engine.locking import is_at_rest
-
-
-class Trouble(Exception):
-    pass
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 
 def levels(
@@ -48,7 +47,7 @@ DEPTHS = [1, 2, 5, 14, 15, 16, 17, 40]
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_what_the_deepest_raises_comes_out_as_it_is_and_nothing_has_happened(run, depth):
+def test_what_the_deepest_backward_raises_comes_out_as_it_is_and_nothing_has_happened(run, depth):
     async def main():
         w, error = leaf(1.0), Trouble("deep down")
 
@@ -66,7 +65,7 @@ def test_what_the_deepest_raises_comes_out_as_it_is_and_nothing_has_happened(run
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_what_a_body_catches_goes_no_further(run, depth):
+def test_what_a_body_catches_of_a_nested_backward_goes_no_further(run, depth):
     """Gradients of the levels inside of it are put back, and those of the levels around it are whole."""
 
     async def main():
@@ -107,7 +106,7 @@ def test_a_backward_cancelled_at_any_turn_takes_all_that_is_nested_in_it_with_it
 
 
 @pytest.mark.parametrize("depth", [2, 5, 17])
-def test_one_that_is_cancelled_inside_ends_there_where_its_caller_catches_that(run, depth):
+def test_a_nested_backward_that_is_cancelled_ends_alone_where_its_caller_catches_that(run, depth):
     async def main():
         w, held = leaf(1.0), Held()
         nested: list[asyncio.Task[Any]] = []
@@ -127,7 +126,7 @@ def test_one_that_is_cancelled_inside_ends_there_where_its_caller_catches_that(r
 
 
 @pytest.mark.parametrize("depth", [1, 5, 17])
-def test_a_timeout_in_a_body_ends_the_nested_one_and_nothing_else(run, depth):
+def test_a_timeout_in_a_body_ends_the_nested_backward_and_nothing_else(run, depth):
     async def main():
         x, w, held = leaf(1.0), leaf(1.0), Held()
 
@@ -157,7 +156,7 @@ def test_a_timeout_in_a_body_ends_the_nested_one_and_nothing_else(run, depth):
 
 
 @pytest.mark.parametrize("blocks", [False, True])
-def test_what_nested_ones_did_is_put_back_when_the_outer_one_fails_later(run, blocks):
+def test_what_nested_backwards_did_is_put_back_when_the_outer_one_fails_later(run, blocks):
     async def main():
         w, v = leaf(1.0), leaf(1.0)
         v.grad = before = ag.tensor([5.0])
@@ -187,7 +186,7 @@ def test_what_nested_ones_did_is_put_back_when_the_outer_one_fails_later(run, bl
     run(main())
 
 
-def test_of_nested_ones_just_those_that_succeeded_have_happened(run):
+def test_of_nested_backwards_just_those_that_succeeded_have_happened(run):
     """One body runs several, of which some fail; each adds a number of its own to the same leaf."""
 
     async def main():
@@ -220,7 +219,7 @@ def test_of_nested_ones_just_those_that_succeeded_have_happened(run):
     run(main())
 
 
-def test_one_branch_that_fails_cancels_the_nested_one_of_another(run):
+def test_one_branch_that_fails_cancels_the_nested_backward_of_another(run):
     async def main():
         w, held = leaf(1.0), Held()
 
@@ -243,7 +242,7 @@ def test_one_branch_that_fails_cancels_the_nested_one_of_another(run):
     run(main())
 
 
-def test_a_failing_final_callback_of_a_nested_one_fails_that_one(run):
+def test_a_failing_final_callback_of_a_nested_backward_fails_that_one(run):
     async def main():
         w, x = leaf(1.0), leaf(1.0)
 
@@ -262,7 +261,7 @@ def test_a_failing_final_callback_of_a_nested_one_fails_that_one(run):
     run(main())
 
 
-def test_a_nested_one_that_fails_or_is_cancelled_leaves_the_graph_around_it_at_rest_on_every_schedule():
+def test_a_nested_backward_that_fails_or_is_cancelled_leaves_the_graph_around_it_at_rest_on_every_schedule():
     """It runs the very graph that it is called in, while a second backward does so too."""
 
     async def main():

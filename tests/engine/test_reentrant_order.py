@@ -10,10 +10,12 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.engine.task_group import DepthScheduler
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 
-def test_the_queue_of_the_outer_one_goes_on_while_a_nested_one_waits(run):
+def test_the_queue_of_the_outer_backward_goes_on_while_a_nested_one_waits(run):
     async def main():
         inner_held, ran = Held(), []
         x, w = leaf(3.0), leaf(2.0)
@@ -57,7 +59,7 @@ def deepening(levels: int, gate: asyncio.Event, ran: list[Any], tag: str) -> ag.
 
 
 @pytest.mark.parametrize("levels", [1, 2, 5, 33])
-def test_what_is_ready_in_deeper_ones_runs_before_what_is_ready_further_out(run, levels):
+def test_what_is_ready_in_deeper_backwards_runs_before_what_is_ready_further_out(run, levels):
     async def main():
         gate, ran = asyncio.Event(), []
         task = asyncio.ensure_future(ag.backward(deepening(levels, gate, ran, "")))
@@ -71,7 +73,7 @@ def test_what_is_ready_in_deeper_ones_runs_before_what_is_ready_further_out(run,
     run(main())
 
 
-def test_so_it_is_between_cousins(run):
+def test_what_is_ready_in_deeper_backwards_runs_first_between_cousins_too(run):
     """Two bodies of one backward each nest; the deeper end of one goes before the shallow end of the other."""
 
     async def main():
@@ -99,7 +101,7 @@ def test_so_it_is_between_cousins(run):
     run(main())
 
 
-def test_of_drivers_that_are_counted_the_deepest_goes_on_first_and_then_the_first_to_come(run):
+def test_of_drivers_that_wait_the_deepest_goes_on_first_and_then_the_first_to_come(run):
     async def main():
         drivers, went = DepthScheduler(asyncio.get_running_loop()), []
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.engine.bodies import calling, leaf, split
+from tests.functions import calling, split
+from tests.leaves import leaf
 
 # Several roots.
 
@@ -175,7 +176,7 @@ def test_the_gradient_of_an_output_with_respect_to_itself_is_what_it_started_fro
     assert x.grad is None
 
 
-def test_under_create_graph_that_is_the_very_same_tensor(run):
+def test_under_create_graph_the_gradient_of_an_output_by_itself_is_the_very_tensor_it_started_from(run):
     x, given = leaf(1.0), leaf(5.0)
 
     (found,) = run(ag.grad(x, x, given, create_graph=True))

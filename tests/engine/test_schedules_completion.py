@@ -11,8 +11,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.engine import current_graph_task, queue_callback, warn
-from tests.engine.bodies import awaiting, leaf
-from tests.engine.schedules import Trouble, each_order, holds, no_task_is_left, randomness, turns
+from tests.engine.schedules import each_order, holds, no_task_is_left, randomness
+from tests.failing import Trouble
+from tests.functions import awaiting
+from tests.leaves import leaf
+from tests.turns import turns
 
 
 def several(x: ag.Tensor, body: Any) -> Any:

@@ -10,23 +10,14 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.engine.bodies import awaiting, leaf
-from tests.engine.schedules import (
-    Alone,
-    Trouble,
-    each_order,
-    holds,
-    no_task_is_left,
-    random_graph,
-    randomness,
-    turns,
-)
-from tests.engine.states import graph_state, nodes_below, state_of
+from tests.engine.schedules import Alone, each_order, holds, no_task_is_left, random_graph, randomness
+from tests.engine.states import graph_state, state_of
 from tests.engine.stepwise import Steps
-
-
-def raise_trouble(name: str) -> None:
-    raise Trouble(name)
+from tests.failing import Trouble, raise_trouble
+from tests.functions import awaiting
+from tests.graphs import nodes_below
+from tests.leaves import leaf
+from tests.turns import turns
 
 
 class Attempt:
@@ -34,7 +25,7 @@ class Attempt:
 
     def __init__(self, random: Random, steps: Steps | None = None) -> None:
         self.graph = random_graph(random, steps)
-        self.nodes = nodes_below(self.graph.root_tensors)
+        self.nodes = nodes_below(*self.graph.root_tensors)
         self.before = self.state()
 
     def state(self) -> list[Any]:
@@ -72,7 +63,7 @@ def test_a_backward_of_which_any_body_or_hook_fails_has_not_happened(order):
 
 
 @each_order
-def test_one_that_is_cancelled_at_any_moment_has_not_happened_or_has_in_whole(order):
+def test_a_backward_that_is_cancelled_at_any_moment_has_not_happened_or_has_in_whole(order):
     async def main():
         random = randomness()
         attempt = Attempt(random)
@@ -89,7 +80,7 @@ def test_one_that_is_cancelled_at_any_moment_has_not_happened_or_has_in_whole(or
 
 
 @each_order
-def test_one_that_fails_while_it_is_being_cancelled_has_not_happened(order):
+def test_a_backward_that_fails_while_it_is_being_cancelled_has_not_happened(order):
     async def main():
         random, tasks = randomness(), list[Any]()
 
@@ -183,7 +174,7 @@ FACTORS = [0.1, 1e16, -1e16]
 
 
 @each_order
-def test_of_three_at_once_over_the_same_leaf_just_those_that_succeed_have_happened(order):
+def test_of_three_backwards_at_once_over_the_same_leaf_just_those_that_succeed_have_happened(order):
     async def main():
         random, x, added = randomness(), leaf(1.0), []
 

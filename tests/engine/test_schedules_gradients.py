@@ -10,9 +10,11 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.engine.bodies import awaiting, calling, leaf
-from tests.engine.schedules import Alone, each_order, holds, no_task_is_left, random_graph, randomness, turns
+from tests.engine.schedules import Alone, each_order, holds, no_task_is_left, random_graph, randomness
 from tests.engine.stepwise import StepGraph, Steps
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import turns
 
 # The oracle's.
 
@@ -53,7 +55,7 @@ def test_the_gradients_of_a_random_graph_are_the_oracles(order):
 
 
 @each_order
-def test_so_they_are_where_inputs_limit_the_backward(order):
+def test_the_gradients_of_a_random_graph_are_the_oracles_where_inputs_limit_the_backward(order):
     async def main():
         random, steps = randomness(), Steps()
         graph = random_graph(random, steps)
@@ -69,7 +71,7 @@ def test_so_they_are_where_inputs_limit_the_backward(order):
 
 
 @each_order
-def test_so_are_those_that_are_captured(order):
+def test_the_captured_gradients_of_a_random_graph_are_the_oracles(order):
     async def main():
         random, steps = randomness(), Steps()
         graph = random_graph(random, steps)
@@ -149,7 +151,7 @@ def test_backwards_at_once_whose_leaves_have_async_hooks_all_count(order):
     holds(main, order)
 
 
-class Remote(ag.Function):
+class ScaledElsewhere(ag.Function):
     """x * factor, both ways computed elsewhere."""
 
     @staticmethod
@@ -174,7 +176,7 @@ def test_async_forwards_that_overlap_each_other_and_backwards_record_what_they_r
         async def model(factor: float) -> None:
             await turns(1)
             first = np.multiply(w, 3.0)
-            second = await Remote.apply(first, factor, inside)
+            second = await ScaledElsewhere.apply(first, factor, inside)
             outside.append(ag.is_grad_enabled())
             await np.multiply(second, w).backward()
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from tests.engine.bodies import awaiting, calling, leaf
-from tests.engine.schedules import Alone, each_order, holds, no_task_is_left, randomness, turns
+from tests.engine.schedules import Alone, each_order, holds, no_task_is_left, randomness
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import turns
 
 
 @each_order
@@ -51,7 +53,7 @@ def test_no_later_node_starts_while_a_hook_runs_that_none_is_to_overlap(order):
     holds(main, order)
 
 
-def observed(count: int) -> tuple[list[ag.Tensor], Any]:
+def observed_tensors(count: int) -> tuple[list[ag.Tensor], Any]:
     """Tensors of a graph, leaves and others, and its root, whose gradient times 1, 2, 3, ... is theirs."""
     tensors: list[ag.Tensor] = []
     out = None
@@ -67,7 +69,7 @@ def observed(count: int) -> tuple[list[ag.Tensor], Any]:
 @each_order
 def test_a_multi_grad_hook_for_all_is_called_once_in_each_backward_with_the_gradients_of_that_one(order):
     async def main():
-        tensors, out = observed(3)
+        tensors, out = observed_tensors(3)
         seen: list[list[float]] = []
 
         async def hook(grads: Any) -> None:
@@ -90,7 +92,7 @@ def test_a_multi_grad_hook_for_all_is_called_once_in_each_backward_with_the_grad
 @each_order
 def test_a_multi_grad_hook_for_any_is_called_once_in_each_backward_with_one_of_that(order):
     async def main():
-        tensors, out = observed(3)
+        tensors, out = observed_tensors(3)
         seen: list[float] = []
 
         async def hook(grad: Any) -> None:

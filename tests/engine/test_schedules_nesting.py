@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from tests.engine.bodies import awaiting, calling, leaf
 from tests.engine.locking import is_at_rest
-from tests.engine.schedules import Trouble, each_order, holds, no_task_is_left, randomness, turns
+from tests.engine.schedules import each_order, holds, no_task_is_left, randomness
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import turns
 
 
 @each_order
-def test_those_nested_over_the_very_graph_that_they_are_called_in_all_count(order):
+def test_backwards_nested_over_the_very_graph_that_they_are_called_in_all_count(order):
     async def main():
         random, x = randomness(), leaf(3.0)
         left = random.randint(1, 3)
@@ -75,7 +78,7 @@ class Tree:
 
 
 @each_order
-def test_those_nested_over_other_graphs_all_count(order):
+def test_backwards_nested_over_other_graphs_all_count(order):
     async def main():
         tree = Tree(randomness(), 2)
         await ag.backward(tree.root)
@@ -162,7 +165,7 @@ def test_a_failure_that_nobody_catches_or_a_cancellation_ends_all_levels_and_non
     holds(main, order)
 
 
-def deepening(levels: int, gate: asyncio.Event, random: Random, ran: list[int], waiting: list[int]) -> Any:
+def deepening_at_random(levels: int, gate: asyncio.Event, random: Random, ran: list[int], waiting: list[int]) -> Any:
     """At each level a body waits for the same event, and a node below it tells that its driver has gone on."""
 
     async def waits(grad: Any) -> None:
@@ -172,7 +175,7 @@ def deepening(levels: int, gate: asyncio.Event, random: Random, ran: list[int], 
 
     async def nests(grad: Any) -> None:
         await turns(random.randrange(2))
-        await ag.backward(deepening(levels - 1, gate, random, ran, waiting))
+        await ag.backward(deepening_at_random(levels - 1, gate, random, ran, waiting))
 
     def tells(grad: Any) -> None:
         task = ag.engine.current_graph_task()
@@ -184,14 +187,14 @@ def deepening(levels: int, gate: asyncio.Event, random: Random, ran: list[int], 
         return np.add(out, awaiting(leaf(1.0), nests)) if levels else out
 
 
-def test_what_is_ready_at_once_runs_the_deepest_first():
+def test_of_nested_backwards_that_are_ready_at_once_the_deepest_runs_first():
     """In fifo order only: shuffled, what one event wakes is not ready at once."""
 
     async def main():
         random = randomness()
         gate, ran, waiting = asyncio.Event(), list[int](), list[int]()
         levels = random.randint(1, 3)
-        task = asyncio.ensure_future(ag.backward(deepening(levels, gate, random, ran, waiting)))
+        task = asyncio.ensure_future(ag.backward(deepening_at_random(levels, gate, random, ran, waiting)))
         while len(waiting) <= levels:
             await turns(1)
         assert ran == []
@@ -202,7 +205,7 @@ def test_what_is_ready_at_once_runs_the_deepest_first():
     holds(main, "fifo")
 
 
-def test_so_it_is_between_branches_that_nest_to_different_depths():
+def test_of_branches_that_nest_to_different_depths_the_deepest_that_is_ready_runs_first():
     async def main():
         random = randomness()
         gate, ran, waiting = asyncio.Event(), list[int](), list[int]()
@@ -211,7 +214,7 @@ def test_so_it_is_between_branches_that_nest_to_different_depths():
         def branch(levels: int) -> Any:
             async def nests(grad: Any) -> None:
                 await turns(random.randrange(2))
-                await ag.backward(deepening(levels, gate, random, ran, waiting))
+                await ag.backward(deepening_at_random(levels, gate, random, ran, waiting))
 
             return awaiting(leaf(1.0), nests)
 

@@ -12,9 +12,12 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node
-from tests.engine.bodies import awaiting, leaf
 from tests.engine.locking import Watch, is_at_rest, saving
-from tests.engine.schedules import Alone, Trouble, each_order, holds, no_task_is_left, randomness, turns
+from tests.engine.schedules import Alone, each_order, holds, no_task_is_left, randomness
+from tests.failing import Trouble
+from tests.functions import awaiting
+from tests.leaves import leaf
+from tests.turns import turns
 
 
 async def begin(*arguments: Any, **options: Any) -> None:
@@ -94,7 +97,7 @@ class Shared:
 
 
 @each_order
-def test_two_over_one_graph_that_is_kept_give_whole_sums_and_run_each_node_alone(order):
+def test_two_backwards_over_one_graph_that_is_kept_give_whole_sums_and_run_each_node_alone(order):
     async def main():
         graph = Shared(randomness())
         await asyncio.gather(*[begin(graph.root, np.full(1, each), retain_graph=True) for each in (1.0, 10.0)])
@@ -107,7 +110,7 @@ def test_two_over_one_graph_that_is_kept_give_whole_sums_and_run_each_node_alone
 
 
 @each_order
-def test_of_two_over_one_graph_that_is_released_at_the_root_one_has_happened(order):
+def test_of_two_backwards_over_one_graph_that_is_released_at_the_root_one_has_happened(order):
     async def main():
         graph = Shared(randomness())
         factors = [1.0, 10.0]
@@ -122,7 +125,7 @@ def test_of_two_over_one_graph_that_is_released_at_the_root_one_has_happened(ord
 
 
 @each_order
-def test_of_two_over_branches_that_are_released_just_those_that_succeed_have_happened(order):
+def test_of_two_backwards_over_branches_that_are_released_just_those_that_succeed_have_happened(order):
     """Each may have released a branch that the other needs; then neither succeeds."""
 
     async def main():
@@ -142,7 +145,7 @@ def test_of_two_over_branches_that_are_released_just_those_that_succeed_have_hap
 
 
 @each_order
-def test_one_that_fails_in_a_shared_node_or_is_cancelled_leaves_the_others_whole(order):
+def test_a_backward_that_fails_in_a_shared_node_or_is_cancelled_leaves_the_others_whole(order):
     async def main():
         random, x = randomness(), leaf(1.0)
         alone, fails = Alone(1), random.random() < 0.5
@@ -172,7 +175,7 @@ def test_one_that_fails_in_a_shared_node_or_is_cancelled_leaves_the_others_whole
 
 
 @each_order
-def test_a_waiter_that_is_cancelled_hands_the_lock_on(order):
+def test_a_backward_that_is_cancelled_while_it_waits_for_a_node_hands_the_lock_on(order):
     async def main():
         random, x, alone = randomness(), leaf(1.0), Alone(1)
         out = awaiting(x, alone)
@@ -192,7 +195,7 @@ def test_a_waiter_that_is_cancelled_hands_the_lock_on(order):
     holds(main, order)
 
 
-class Ring:
+class RandomRing:
     """Shared nodes, each of whose bodies runs a backward through the next one when the gradient is not 1."""
 
     def __init__(self, size: int, random: Random, *, meets: bool) -> None:
@@ -229,7 +232,7 @@ class Ring:
 def test_bodies_that_each_nest_over_the_node_of_the_next_all_end(order, size):
     async def main():
         random = randomness()
-        ring = Ring(size, random, meets=random.random() < 0.5)
+        ring = RandomRing(size, random, meets=random.random() < 0.5)
         await asyncio.gather(*ring.start())
         assert ring.grads() == [101.0] * size
         assert is_at_rest(*ring.outs)
@@ -238,10 +241,10 @@ def test_bodies_that_each_nest_over_the_node_of_the_next_all_end(order, size):
 
 
 @each_order
-def test_a_ring_of_three_of_which_one_is_cancelled_ends(order):
+def test_a_ring_of_three_backwards_of_which_one_is_cancelled_ends(order):
     async def main():
         random = randomness()
-        ring = Ring(3, random, meets=False)
+        ring = RandomRing(3, random, meets=False)
         tasks, which = ring.start(), random.randrange(3)
         await turns(random.randrange(6))
         tasks[which].cancel()

@@ -12,7 +12,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.context import CURRENT_GRAPH_TASK
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 
 def early_then_held(w: ag.Tensor, factor: float, held: Held) -> ag.Tensor:
@@ -63,7 +65,7 @@ def test_of_overlapping_backwards_just_those_that_succeed_have_happened(run, fai
     run(main())
 
 
-def test_a_plain_backward_between_is_not_lost_when_the_one_around_it_fails(run):
+def test_a_backward_that_ran_meanwhile_is_not_lost_when_the_one_around_it_fails(run):
     async def main():
         w, held = leaf(1.0), Held()
         around = asyncio.ensure_future(ag.backward(early_then_held(w, 5.0, held)))

@@ -15,7 +15,7 @@ from asyncgrad.testing import SimulatedAccelerator
 from tests.engine.accelerated import host, slow_accelerator, tensor_on
 
 
-def chain(x: Any, length: int) -> Any:
+def tanh_chain(x: Any, length: int) -> Any:
     for _ in range(length):
         x = np.tanh(x)
     return x
@@ -28,7 +28,7 @@ def two_branches(device: SimulatedAccelerator, streams: tuple[Any, Any], length:
     for number, stream in enumerate(streams):
         with stream:
             leaves.append(tensor_on(device, np.linspace(0.1, 1.0 + number, 5), requires_grad=True))
-            ends.append(chain(leaves[-1], length))
+            ends.append(tanh_chain(leaves[-1], length))
         if stream is not main:
             main.wait_stream(stream)
     return (ends[0] + ends[1]).sum(), leaves
@@ -36,7 +36,7 @@ def two_branches(device: SimulatedAccelerator, streams: tuple[Any, Any], length:
 
 def on_cpu(length: int) -> list[np.ndarray]:
     leaves = [ag.tensor(np.linspace(0.1, 1.0 + number, 5), requires_grad=True) for number in range(2)]
-    ag.sync.backward((chain(leaves[0], length) + chain(leaves[1], length)).sum())
+    ag.sync.backward((tanh_chain(leaves[0], length) + tanh_chain(leaves[1], length)).sum())
     return [host(leaf.grad) for leaf in leaves]
 
 
@@ -131,12 +131,12 @@ def test_a_sum_of_two_streams_gradients_waits_for_both(run: Any) -> None:
     for length in (1, 7, 3):
         with device.stream() as stream:
             stream.wait_stream(main)
-            parts.append(chain(middle, length))
+            parts.append(tanh_chain(middle, length))
         main.wait_stream(stream)
     run((parts[0] + parts[1] + parts[2]).sum().backward())
     y = ag.tensor(np.arange(3.0), requires_grad=True)
     middle = y * 3
-    ag.sync.backward((chain(middle, 1) + chain(middle, 7) + chain(middle, 3)).sum())
+    ag.sync.backward((tanh_chain(middle, 1) + tanh_chain(middle, 7) + tanh_chain(middle, 3)).sum())
     assert host(x.grad).tobytes() == host(y.grad).tobytes()
 
 
@@ -333,7 +333,7 @@ def test_a_sum_of_what_came_before_a_stream_was_met_and_after_waits_for_both(run
     middle = x * 3
     with device.stream() as stream:
         stream.wait_stream(main)
-        on_stream = chain(middle, 3)
+        on_stream = tanh_chain(middle, 3)
     main.wait_stream(stream)
     older = on_stream * 1
     # The newest: its gradient has reached `middle` before a node with a stream is met.
@@ -341,7 +341,7 @@ def test_a_sum_of_what_came_before_a_stream_was_met_and_after_waits_for_both(run
     run((newest + older).sum().backward())
     u = ag.tensor([0.5, 1.0], requires_grad=True)
     middle = u * 3
-    ag.sync.backward((middle * 2 + chain(middle, 3)).sum())
+    ag.sync.backward((middle * 2 + tanh_chain(middle, 3)).sum())
     assert host(x.grad).tolist() == pytest.approx(host(u.grad).tolist(), rel=1e-15)
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.engine.bodies import awaiting, calling, settle
-from tests.strategies import Program, programs
+from tests.functions import awaiting, calling
+from tests.strategies import GraphProgram, programs
+from tests.turns import settle
 
 WIDTH = 6
 
@@ -108,7 +109,7 @@ def test_gradients_that_accumulate_have_the_same_bits_under_any_schedule(run, se
     assert x.grad.numpy().tobytes() == y.grad.numpy().tobytes()
 
 
-def roughened(program: Program, turns: list[int] | None) -> Program:
+def roughened(program: GraphProgram, turns: list[int] | None) -> GraphProgram:
     """Return the program on rough numbers; its Functions wait so many turns, or none and are plain."""
     leaves = tuple((rough(index, *data.shape), needs) for index, (data, needs) in enumerate(program.leaves))
     grads = tuple(rough(50 + index, *grad.shape) for index, grad in enumerate(program.root_grads))
@@ -119,7 +120,7 @@ def roughened(program: Program, turns: list[int] | None) -> Program:
     return program._replace(leaves=leaves, root_grads=grads, steps=steps)
 
 
-def bits_of(program: Program, drive: Any) -> list[bytes | None]:
+def bits_of(program: GraphProgram, drive: Any) -> list[bytes | None]:
     tensors = program.tensors()
     with np.errstate(all="ignore"):
         drive([tensors[root] for root in program.roots], program.root_grads)
@@ -141,7 +142,7 @@ def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, dat
     turns = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=12))
     wanted = data.draw(st.lists(st.sampled_from(program.tracked), min_size=1, max_size=4))
 
-    def captured(made: Program, grad: Any) -> list[bytes | None]:
+    def captured(made: GraphProgram, grad: Any) -> list[bytes | None]:
         tensors = made.tensors()
         roots = [tensors[root] for root in made.roots]
         with np.errstate(all="ignore"):
@@ -155,7 +156,7 @@ def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, dat
 
 @given(programs(functions=False), st.sets(st.integers(0, 11)))
 @settings(max_examples=60)
-def test_both_gaits_give_the_same_bits(program, hooked):
+def test_the_fast_path_and_the_dependency_executor_give_the_same_bits(program, hooked):
     plain = roughened(program._replace(steps=tuple(step._replace(hooked=False) for step in program.steps)), None)
     steps = tuple(step._replace(hooked=index in hooked) for index, step in enumerate(plain.steps))
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,42 +16,17 @@ from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import Node
 from asyncgrad.graph import node as node_module
 from tests.conftest import run_on
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 from tests.engine.locking import GRAPHS, Watch, is_at_rest, saving
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.threads import all_in_threads
+from tests.turns import Held, settle
+
+pytestmark = pytest.mark.usefixtures("threads_switch_often")
 
 THREADS = 4
 ROUNDS = 12
-
-
-@pytest.fixture(autouse=True)
-def threads_switch_often() -> Iterator[None]:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(interval)
-
-
-def at_once(*works: Callable[[], Any]) -> list[BaseException | None]:
-    """Run functions in a thread each, begun together; return what each raised."""
-    barrier = threading.Barrier(len(works))
-    raised: list[BaseException | None] = [None] * len(works)
-
-    def in_thread(index: int, work: Callable[[], Any]) -> None:
-        barrier.wait(60)
-        try:
-            work()
-        except BaseException as error:
-            raised[index] = error
-
-    threads = [threading.Thread(target=in_thread, args=each, daemon=True) for each in enumerate(works)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a thread waits for ever"
-    return raised
 
 
 def on_a_loop(out: Any, grad: float, **options: Any) -> Callable[[], None]:
@@ -86,7 +60,7 @@ WAYS: dict[str, list[Callable[..., Callable[[], None]]]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_a_body_and_its_release_run_alone_and_sums_are_whole(graph, way):
+def test_a_body_and_its_release_run_alone_among_threads_and_sums_are_whole(graph, way):
     x, watch, expected = leaf(3.0), Watch(), 0.0
     out = GRAPHS[graph](x, watch)
     for round_nr in range(ROUNDS // 3):
@@ -94,7 +68,7 @@ def test_a_body_and_its_release_run_alone_and_sums_are_whole(graph, way):
         works = [
             WAYS[way][number % len(WAYS[way])](out, grad, retain_graph=True) for number, grad in enumerate(factors)
         ]
-        assert at_once(*works) == [None] * THREADS
+        assert all_in_threads(*works) == [None] * THREADS
         expected += 2.0 * sum(factors)
     assert watch.overlaps == []
     assert x.grad.item() == expected
@@ -115,12 +89,12 @@ def many_nodes(x: ag.Tensor, watches: list[Watch]) -> ag.Tensor:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_so_it_is_in_a_graph_of_many_nodes(way):
+def test_each_body_of_a_graph_of_many_nodes_runs_alone_among_threads_and_sums_are_whole(way):
     x, watches = leaf(1.0), []
     out = many_nodes(x, watches)
     for _ in range(ROUNDS):
         works = [WAYS[way][number % len(WAYS[way])](out, 2.0, retain_graph=True) for number in range(THREADS)]
-        assert at_once(*works) == [None] * THREADS
+        assert all_in_threads(*works) == [None] * THREADS
     assert [watch.overlaps for watch in watches] == [[]] * len(watches)
     assert x.grad.item() == 2.0 * 2**11 * THREADS * ROUNDS
     assert is_at_rest(out)
@@ -154,7 +128,7 @@ def test_without_retain_graph_one_succeeds_and_the_gradient_is_that_of_those_tha
         out = make(x)
         factors = [2.0 * 4**number for number in range(THREADS)]
         works = [WAYS[way][number % len(WAYS[way])](out, grad) for number, grad in enumerate(factors)]
-        raised = at_once(*works)
+        raised = all_in_threads(*works)
         assert {type(error) for error in raised} <= {type(None), ReleasedGraphError}
         assert None in raised
         succeeded = sum(grad for grad, error in zip(factors, raised, strict=True) if error is None)
@@ -171,14 +145,14 @@ def test_grad_captures_the_same_in_every_thread():
         captured.append(sync.grad(out, [x], retain_graph=True)[0].item())
 
     for _ in range(ROUNDS):
-        assert at_once(*[capture] * THREADS) == [None] * THREADS
+        assert all_in_threads(*[capture] * THREADS) == [None] * THREADS
     assert captured == [2.0**11] * THREADS * ROUNDS
     assert [watch.overlaps for watch in watches] == [[]] * len(watches)
     assert x.grad is None
     assert is_at_rest(out)
 
 
-def test_one_that_waits_for_another_thread_can_be_cancelled():
+def test_a_backward_that_waits_for_another_thread_can_be_cancelled():
     x, begun, let_go = leaf(1.0), threading.Event(), threading.Event()
 
     def body(grad):
@@ -211,10 +185,6 @@ def test_one_that_waits_for_another_thread_can_be_cancelled():
     assert is_at_rest(out)
 
 
-class Trouble(Exception):
-    pass
-
-
 @pytest.mark.parametrize("way", [on_a_loop, blocking])
 def test_the_lock_of_a_holder_that_fails_goes_to_a_thread_that_waits(way):
     x, begun, let_go = leaf(1.0), threading.Event(), threading.Event()
@@ -237,7 +207,7 @@ def test_the_lock_of_a_holder_that_fails_goes_to_a_thread_that_waits(way):
             pass
         let_go.set()
 
-    failed, succeeded = at_once(blocking(out, 1.0, retain_graph=True), waits)
+    failed, succeeded = all_in_threads(blocking(out, 1.0, retain_graph=True), waits)
     assert type(failed) is Trouble
     assert succeeded is None
     assert x.grad.item() == 10.0
@@ -262,7 +232,7 @@ def test_cancelled_waiters_of_many_threads_leave_nothing_behind():
         await ag.backward(out, np.ones(1), retain_graph=True)
 
     works = [lambda number=number: run_on("asyncio", main(number)) for number in range(THREADS)]
-    assert at_once(*works) == [None] * THREADS
+    assert all_in_threads(*works) == [None] * THREADS
     assert watch.overlaps == []
     assert x.grad.item() == sum(happened) + THREADS
     assert is_at_rest(out)
@@ -296,7 +266,7 @@ def test_bodies_in_two_threads_that_each_run_the_other_s_node_all_end(way):
 
     for _ in range(ROUNDS):
         leaves, outs = ring()
-        assert at_once(*[way(out, 100.0, retain_graph=True) for out in outs]) == [None, None]
+        assert all_in_threads(*[way(out, 100.0, retain_graph=True) for out in outs]) == [None, None]
         assert [x.grad.item() for x in leaves] == [101.0, 101.0]
         assert is_at_rest(*outs)
 

@@ -13,7 +13,10 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import driver
 from tests.clocks import TickingClock, hand_in
-from tests.engine.bodies import awaiting, calling, leaf, loop_budget, node_by_node
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.settings import loop_budget, node_by_node
+from tests.turns import at_once
 
 
 @pytest.fixture(autouse=True)
@@ -30,28 +33,24 @@ def budget(request: pytest.FixtureRequest) -> Iterator[float]:
         yield request.param
 
 
-def chain(length: int, link: Callable[[ag.Tensor], Any]) -> ag.Tensor:
+def chain_of_links(length: int, link: Callable[[ag.Tensor], Any]) -> ag.Tensor:
     out: Any = leaf(1.0)
     for _ in range(length):
         out = link(out)
     return out
 
 
-def hooked(x: ag.Tensor) -> ag.Tensor:
+def hooked_link(x: ag.Tensor) -> ag.Tensor:
     made = np.multiply(x, 1.0)
     made.register_hook(lambda grad: None)
     return made
-
-
-async def at_once(grad):
-    return None
 
 
 LINKS: dict[str, Callable[[ag.Tensor], Any]] = {
     "plain nodes": lambda x: np.multiply(x, 1.0),
     "bodies": lambda x: calling(x, lambda grad: None),
     "async bodies that do not suspend": lambda x: awaiting(x, at_once),
-    "hooked nodes": hooked,
+    "hooked nodes": hooked_link,
 }
 each_link = pytest.mark.parametrize("link", LINKS)
 
@@ -79,8 +78,8 @@ async def turns_given(backward: Any) -> int:
 @each_link
 def test_the_loop_gets_turns_in_proportion_to_the_length_of_a_backward(run, budget, link):
     async def main():
-        short = await turns_given(chain(200, LINKS[link]).backward())
-        long = await turns_given(chain(400, LINKS[link]).backward())
+        short = await turns_given(chain_of_links(200, LINKS[link]).backward())
+        long = await turns_given(chain_of_links(400, LINKS[link]).backward())
         # Each node reads the clock at least once, and a budget is ten ticks.
         assert short >= 200 / budget
         assert 1.8 * short <= long <= 2.2 * short
@@ -91,7 +90,7 @@ def test_the_loop_gets_turns_in_proportion_to_the_length_of_a_backward(run, budg
 @each_link
 def test_a_backward_within_its_budget_never_suspends(run, budget, link):
     async def main():
-        step = chain(2, LINKS[link]).backward()
+        step = chain_of_links(2, LINKS[link]).backward()
         with pytest.raises(StopIteration):
             step.send(None)
 
@@ -100,7 +99,7 @@ def test_a_backward_within_its_budget_never_suspends(run, budget, link):
 
 @each_link
 def test_a_blocking_backward_has_no_budget(link):
-    out = chain(200, LINKS[link])
+    out = chain_of_links(200, LINKS[link])
     with loop_budget(-1.0):
         sync.backward(out)
 

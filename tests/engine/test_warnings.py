@@ -12,8 +12,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import queue_callback, warn
-from tests.engine.bodies import awaiting, calling, leaf
 from tests.engine.warned import Loud, line, shown, warning
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
 
 
 async def warning_later(grad):
@@ -150,7 +151,7 @@ def test_a_warning_is_shown_at_the_line_that_awaits(run, caught, way):
 
 
 @pytest.mark.parametrize("way", [by_backward, by_method, by_grad], ids=lambda way: way.__name__)
-def test_it_is_that_line_also_where_the_backward_has_suspended(run, caught, way):
+def test_a_warning_is_shown_at_the_line_that_awaits_also_where_the_backward_has_suspended(run, caught, way):
     async def main():
         x = leaf(1.0)
         return await way(awaiting(x, warning_later), x)
@@ -160,7 +161,7 @@ def test_it_is_that_line_also_where_the_backward_has_suspended(run, caught, way)
     assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
 
 
-def test_it_is_that_line_also_without_a_loop(caught):
+def test_a_warning_is_shown_at_the_line_that_blocks_without_a_loop(caught):
     sync.backward(awaiting(leaf(1.0), warning_later))
     number = line() - 1
 
@@ -178,7 +179,7 @@ def test_a_backward_that_is_a_task_by_itself_is_awaited_at_no_line_and_it_is_the
     assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
 
 
-def test_under_asyncio_wait_for_too_it_is_code_of_the_users(caught):
+def test_under_asyncio_wait_for_a_warning_is_shown_in_code_of_the_users(caught):
     async def main():
         await asyncio.wait_for(ag.backward(calling(leaf(1.0), warning("look"))), 60)
 

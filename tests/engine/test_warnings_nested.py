@@ -12,13 +12,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.engine import queue_callback, warn
-from tests.engine.bodies import Held, awaiting, calling, leaf
 from tests.engine.warned import Loud, line, shown, warning
-
-
-class Trouble(Exception):
-    """What a body raises here."""
-
+from tests.failing import Trouble
+from tests.functions import awaiting, calling
+from tests.leaves import leaf
+from tests.turns import Held
 
 # Failure and cancellation.
 
@@ -38,7 +36,7 @@ def test_the_warnings_of_a_backward_that_failed_are_shown(run, caught):
     assert caught[0].filename == __file__
 
 
-def test_where_a_filter_makes_one_of_them_an_error_the_failure_stays_and_says_so(run):
+def test_where_a_filter_makes_a_warning_of_a_failed_backward_an_error_the_failure_stays_and_says_so(run):
     trouble = Trouble()
 
     def fail(grad):

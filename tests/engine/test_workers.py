@@ -12,9 +12,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.extend import derivative, primitive
 from asyncgrad.graph.cost import LARGE
-
-from .bodies import calling, leaf
-from .heavy import MANY, PATIENCE, always, large, on_workers, watched
+from tests.engine.heavy import MANY, always, heavy_calling, large, on_workers
+from tests.functions import calling
+from tests.leaves import leaf
+from tests.threads import PATIENCE
 
 
 def meeting(barrier: threading.Barrier):
@@ -28,7 +29,7 @@ def test_the_loop_runs_on_while_a_heavy_body_does(run):
     let_go = threading.Event()
 
     async def main():
-        y = watched(large(), lambda grad: None if let_go.wait(PATIENCE) else 0)
+        y = heavy_calling(large(), lambda grad: None if let_go.wait(PATIENCE) else 0)
         asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(let_go.set))
         with always():
             await y.sum().backward()
@@ -41,7 +42,7 @@ def test_as_many_heavy_bodies_run_at_once_as_there_are_workers(run):
     together = threading.Barrier(3, timeout=PATIENCE)
 
     async def main():
-        ys = [watched(large(), meeting(together)) for _ in range(3)]
+        ys = [heavy_calling(large(), meeting(together)) for _ in range(3)]
         with always(), ag.workers(3):
             await sum(ys).sum().backward()
 
@@ -61,7 +62,7 @@ def test_no_more_bodies_run_at_once_than_there_are_workers(run):
     async def main():
         x = large()
         with always(), ag.workers(1):
-            await sum(watched(x, body) for _ in range(20)).sum().backward()
+            await sum(heavy_calling(x, body) for _ in range(20)).sum().backward()
 
     run(main())
     assert len(most) == 20
@@ -79,7 +80,7 @@ def test_all_backward_passes_of_one_block_share_its_workers(run):
 
     async def main():
         with always(), ag.workers(1):
-            await asyncio.gather(*(watched(large(), body).sum().backward() for _ in range(10)))
+            await asyncio.gather(*(heavy_calling(large(), body).sum().backward() for _ in range(10)))
 
     run(main())
     assert most == [1] * 10
@@ -90,7 +91,7 @@ def test_with_no_workers_all_runs_in_the_thread_that_drives(run):
 
     async def main():
         with always(), ag.workers(0):
-            await watched(large(), lambda grad: threads.append(threading.get_ident())).sum().backward()
+            await heavy_calling(large(), lambda grad: threads.append(threading.get_ident())).sum().backward()
 
     run(main())
     assert threads == [threading.get_ident()]
@@ -101,7 +102,7 @@ def test_a_short_body_runs_in_the_thread_that_drives(run):
 
     async def main():
         x = ag.tensor(np.ones(8), requires_grad=True)
-        await watched(x, lambda grad: threads.append(threading.get_ident())).sum().backward()
+        await heavy_calling(x, lambda grad: threads.append(threading.get_ident())).sum().backward()
 
     run(main())
     assert threads == [threading.get_ident()]
@@ -114,8 +115,8 @@ def test_any_number_of_workers_gives_the_same_bits(run, workers, limited):
     leaves = [ag.tensor(random.standard_normal(MANY), requires_grad=True) for _ in range(3)]
 
     async def gradients(number: int) -> list[Any]:
-        branches = [watched(one * other, np.tanh) * one for one in leaves for other in leaves]
-        root = (watched(branches[0] + sum(branches[1:]), np.sin) ** 2).sum()
+        branches = [heavy_calling(one * other, np.tanh) * one for one in leaves for other in leaves]
+        root = (heavy_calling(branches[0] + sum(branches[1:]), np.sin) ** 2).sum()
         with ag.workers(number), always():
             if limited:
                 return [one.numpy() for one in await ag.grad(root, leaves)]
@@ -139,7 +140,7 @@ def test_where_inputs_limit_a_backward_heavy_bodies_leave_too(run):
     async def main():
         x = large()
         with always():
-            await ag.grad(watched(x, lambda grad: seen.append(on_workers())).sum(), [x])
+            await ag.grad(heavy_calling(x, lambda grad: seen.append(on_workers())).sum(), [x])
 
     run(main())
     assert seen == [True]
@@ -151,7 +152,7 @@ def test_under_create_graph_bodies_stay_so_that_nodes_are_recorded_in_one_order(
     async def main():
         x = large()
         with always():
-            await ag.grad(watched(x, lambda grad: seen.append(on_workers())).sum(), [x], create_graph=True)
+            await ag.grad(heavy_calling(x, lambda grad: seen.append(on_workers())).sum(), [x], create_graph=True)
 
     run(main())
     assert seen == [False]
@@ -206,7 +207,7 @@ def test_a_body_on_a_worker_has_the_context_of_its_backward(run):
 
     async def main():
         x = large()
-        y = watched(x, body)
+        y = heavy_calling(x, body)
         with always(), np.errstate(divide="ignore"):
             await y.sum().backward()
         return y.grad_fn
@@ -224,12 +225,12 @@ def test_a_backward_inside_of_a_body_on_a_worker_uses_no_workers(run):
     def body(grad):
         threads.append(threading.get_ident())
         with ag.enable_grad():
-            y = watched(large(), lambda grad: threads.append(threading.get_ident())).sum()
+            y = heavy_calling(large(), lambda grad: threads.append(threading.get_ident())).sum()
         ag.sync.backward(y)
 
     async def main():
         with always(), ag.workers(1):
-            await watched(large(), body).sum().backward()
+            await heavy_calling(large(), body).sum().backward()
 
     run(main())
     assert threads[0] == threads[1]
@@ -238,7 +239,7 @@ def test_a_backward_inside_of_a_body_on_a_worker_uses_no_workers(run):
 
 def test_a_blocking_backward_uses_workers_too():
     together = threading.Barrier(2, timeout=PATIENCE)
-    ys = [watched(large(), meeting(together)) for _ in range(2)]
+    ys = [heavy_calling(large(), meeting(together)) for _ in range(2)]
 
     with always(), ag.workers(2):
         ag.sync.backward(sum(ys).sum())
@@ -251,7 +252,7 @@ def test_a_blocking_backward_on_a_loop_uses_none(run):
 
     async def main():
         with always():
-            ag.sync.backward(watched(large(), lambda grad: threads.append(threading.get_ident())).sum())
+            ag.sync.backward(heavy_calling(large(), lambda grad: threads.append(threading.get_ident())).sum())
 
     run(main())
     assert threads == [threading.get_ident()]
@@ -268,7 +269,7 @@ def test_statistics_count_threads_and_what_they_run(run):
         before = ag.engine.statistics()
         with always(), ag.workers(1):
             x = large()
-            ys = [watched(x, body) for _ in range(3)]
+            ys = [heavy_calling(x, body) for _ in range(3)]
             task = asyncio.create_task(ag.backward(ys, [np.ones(x.shape, np.float32)] * 3))
             await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
             while (now := ag.engine.statistics()).queued < 2:  # noqa: ASYNC110  # no event tells of a queue

@@ -11,22 +11,16 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.engine.remote import FunctionJob
-
-from .heavy import PATIENCE, always, in_threads, large, watched
-
-
-def raising(error: BaseException):
-    def body(grad):
-        raise error
-
-    return body
+from tests.engine.heavy import always, heavy_calling, large
+from tests.failing import raising
+from tests.threads import PATIENCE, in_threads
 
 
 def test_what_a_body_raises_on_a_worker_ends_the_backward_and_names_the_node(run):
     x, error = large(), ValueError("no")
 
     async def main():
-        y = watched(x, raising(error))
+        y = heavy_calling(x, raising(error))
         with always(), pytest.raises(ValueError, match="no") as caught:
             await y.sum().backward()
         assert caught.value is error
@@ -42,7 +36,7 @@ def test_a_body_on_a_worker_that_wants_the_program_to_end_ends_the_loop(error):
 
     async def main():
         with always():
-            await watched(x, raising(error())).sum().backward()
+            await heavy_calling(x, raising(error())).sum().backward()
 
     with pytest.raises(error):
         asyncio.run(main())
@@ -66,7 +60,7 @@ def test_the_backward_ends_only_once_bodies_that_still_run_have(run):
     async def main():
         x = large()
         with always(), ag.workers(2), pytest.raises(ValueError, match="no"):
-            await (watched(x, slow) + watched(x, failing)).sum().backward()
+            await (heavy_calling(x, slow) + heavy_calling(x, failing)).sum().backward()
         ended.append("backward")
         assert x.grad is None
 
@@ -86,7 +80,7 @@ def test_cancelled_while_a_body_runs_a_backward_waits_for_it_and_writes_nothing(
         loop = asyncio.get_running_loop()
         x = large()
         with always():
-            task = loop.create_task(watched(x, slow).sum().backward())
+            task = loop.create_task(heavy_calling(x, slow).sum().backward())
             await loop.run_in_executor(None, begun.wait, PATIENCE)
             # More than once: it goes on waiting.
             task.cancel()
@@ -117,7 +111,7 @@ def test_a_body_that_still_waits_for_a_worker_never_runs_after_a_cancellation(ru
         loop = asyncio.get_running_loop()
         x = large()
         with always(), ag.workers(1):
-            backward = sum(watched(x, slow) for _ in range(5)).sum().backward()
+            backward = sum(heavy_calling(x, slow) for _ in range(5)).sum().backward()
             task = loop.create_task(backward)
             await loop.run_in_executor(None, begun.wait, PATIENCE)
             task.cancel()
@@ -127,7 +121,7 @@ def test_a_body_that_still_waits_for_a_worker_never_runs_after_a_cancellation(ru
             with pytest.raises(asyncio.CancelledError):
                 await task
             # The worker is free again.
-            await watched(x, lambda grad: ran.append(2)).sum().backward()
+            await heavy_calling(x, lambda grad: ran.append(2)).sum().backward()
 
     run(main())
     assert ran == [1, 2]
@@ -147,7 +141,7 @@ def test_a_timeout_ends_a_backward_whose_body_is_on_a_worker(run):
             loop = asyncio.get_running_loop()
             async with asyncio.timeout_at(due := loop.time() + 0.001):
                 loop.call_at(due, lambda: loop.call_soon(let_go.set))
-                await watched(x, slow).sum().backward()
+                await heavy_calling(x, slow).sum().backward()
 
         with always(), pytest.raises(TimeoutError):
             await backward_in_time()
@@ -174,7 +168,7 @@ def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch
     x = large()
     loop = asyncio.new_event_loop()
     with always(), ag.workers(1):
-        backward = sum(watched(x, slow) for _ in range(5)).sum().backward()
+        backward = sum(heavy_calling(x, slow) for _ in range(5)).sum().backward()
         task = loop.create_task(backward)
 
         async def until_begun():
@@ -198,7 +192,7 @@ def test_loops_in_several_threads_share_the_workers_and_get_their_own_results():
     async def main(number: int) -> None:
         x = large(number)
         with always():
-            await (watched(x, lambda grad: None) * x).sum().backward()
+            await (heavy_calling(x, lambda grad: None) * x).sum().backward()
         results[number] = float(x.grad.numpy()[0])
 
     in_threads(6, lambda number: asyncio.run(main(number)))
@@ -208,7 +202,7 @@ def test_loops_in_several_threads_share_the_workers_and_get_their_own_results():
 
 def test_a_shared_graph_can_be_run_from_several_loops_at_once():
     x = large(2.0)
-    y = (watched(x, lambda grad: None) * x).sum()
+    y = (heavy_calling(x, lambda grad: None) * x).sum()
 
     def backward(number: int) -> None:
         with always():

@@ -10,33 +10,30 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-
-from .heavy import MANY, always, in_threads, watched
+from tests.arrays import bits_of_grads
+from tests.engine.heavy import MANY, always, heavy_calling
+from tests.threads import in_threads
 
 SEEDS = range(12)
 FORMULAS = (np.tanh, np.sin, np.negative, lambda grad: grad * 1.5)
 
 
-def graph(seed: int) -> tuple[list[ag.Tensor], ag.Tensor]:
+def heavy_graph(seed: int) -> tuple[list[ag.Tensor], ag.Tensor]:
     """Return leaves, and a root that a random graph of heavy and light nodes leads to."""
     chooser, numbers = random.Random(seed), np.random.default_rng(seed)
     leaves = [ag.tensor(numbers.standard_normal(MANY), requires_grad=True) for _ in range(3)]
     made: list[Any] = list(leaves)
     for _ in range(chooser.randint(8, 20)):
         one, other = chooser.choices(made, k=2)
-        made.append(watched(one * other if chooser.random() < 0.5 else one + other, chooser.choice(FORMULAS)))
+        made.append(heavy_calling(one * other if chooser.random() < 0.5 else one + other, chooser.choice(FORMULAS)))
     return leaves, (made[-1] + sum(chooser.choices(made, k=4))).sum()
 
 
-def bits(leaves: list[ag.Tensor]) -> list[bytes]:
-    return [b"" if leaf.grad is None else leaf.grad.numpy().tobytes() for leaf in leaves]
-
-
-def inline(leaves: list[ag.Tensor], root: ag.Tensor) -> list[bytes]:
+def bits_without_workers(leaves: list[ag.Tensor], root: ag.Tensor) -> list[bytes]:
     """Return the gradients of a backward without workers; the graph is kept, and no gradient is left."""
     with ag.workers(0):
         ag.sync.backward(root, retain_graph=True)
-    found = bits(leaves)
+    found = bits_of_grads(leaves)
     for leaf in leaves:
         leaf.grad = None
     return found
@@ -44,14 +41,14 @@ def inline(leaves: list[ag.Tensor], root: ag.Tensor) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_number_of_workers_gives_the_bits_of_none(run, seed):
-    leaves, root = graph(seed)
-    expected = inline(leaves, root)
+    leaves, root = heavy_graph(seed)
+    expected = bits_without_workers(leaves, root)
 
     async def main():
         for number in (1, 2, 4):
             with always(), ag.workers(number):
                 await root.backward(retain_graph=True)
-            assert bits(leaves) == expected
+            assert bits_of_grads(leaves) == expected
             for leaf in leaves:
                 leaf.grad = None
 
@@ -60,8 +57,8 @@ def test_any_number_of_workers_gives_the_bits_of_none(run, seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_backward_cancelled_at_any_turn_leaves_no_gradient_and_no_work(run, seed):
-    leaves, root = graph(seed)
-    expected = inline(leaves, root)
+    leaves, root = heavy_graph(seed)
+    expected = bits_without_workers(leaves, root)
 
     async def main():
         chooser = random.Random(seed)
@@ -74,14 +71,14 @@ def test_a_backward_cancelled_at_any_turn_leaves_no_gradient_and_no_work(run, se
                 try:
                     await task
                 except asyncio.CancelledError:
-                    assert bits(leaves) == [b""] * len(leaves)
+                    assert bits_of_grads(leaves) == [None] * len(leaves)
                 else:
-                    assert bits(leaves) == expected
+                    assert bits_of_grads(leaves) == expected
                 for leaf in leaves:
                     leaf.grad = None
                 assert asyncio.all_tasks() == {asyncio.current_task()}
             await root.backward(retain_graph=True)
-        assert bits(leaves) == expected
+        assert bits_of_grads(leaves) == expected
 
     run(main())
     assert ag.engine.statistics().in_flight == 0
@@ -89,12 +86,12 @@ def test_a_backward_cancelled_at_any_turn_leaves_no_gradient_and_no_work(run, se
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_loops_that_share_workers_and_a_graph_get_the_sum_of_their_gradients(seed):
-    leaves, root = graph(seed)
-    inline(leaves, root)
+    leaves, root = heavy_graph(seed)
+    bits_without_workers(leaves, root)
     with ag.workers(0):
         for _ in range(2):
             ag.sync.backward(root, retain_graph=True)
-    expected = bits(leaves)
+    expected = bits_of_grads(leaves)
     for leaf in leaves:
         leaf.grad = None
 
@@ -104,4 +101,4 @@ def test_two_loops_that_share_workers_and_a_graph_get_the_sum_of_their_gradients
 
     in_threads(2, backward)
 
-    assert bits(leaves) == expected
+    assert bits_of_grads(leaves) == expected

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-
-from .bodies import Calling, calling, leaf
-from .heavy import PATIENCE, always, large, on_workers
+from tests.engine.heavy import always, large, on_workers
+from tests.functions import Calling, calling
+from tests.leaves import leaf
+from tests.threads import PATIENCE
 
 
 class Returning(Calling):

@@ -10,10 +10,10 @@ import numpy as np
 import asyncgrad as ag
 from tests import oracle
 
-__all__ = ["Operation", "Watched"]
+__all__ = ["ModelOperation", "Watched"]
 
 
-class Operation(NamedTuple):
+class ModelOperation(NamedTuple):
     """One operation: its name, and which values it takes and gives."""
 
     name: str
@@ -31,7 +31,7 @@ class Watched:
         #: From the name of an operation to what the oracle has for it.
         self.rules = rules
         self.tensors: list[ag.Tensor] = []
-        self.operations: list[Operation] = []
+        self.operations: list[ModelOperation] = []
         self.data: dict[int, np.ndarray] = {}
         #: By value, the factors of its tensor hooks, in order; by operation, those of its node's hooks.
         self.tensor_hooks: dict[int, list[float]] = {}
@@ -52,7 +52,7 @@ class Watched:
     def add(self, name: str, operands: Sequence[int], results: Sequence[Any]) -> tuple[int, ...]:
         outputs = tuple(range(len(self.tensors), len(self.tensors) + len(results)))
         self.tensors.extend(results)
-        self.operations.append(Operation(name, tuple(operands), outputs))
+        self.operations.append(ModelOperation(name, tuple(operands), outputs))
         return outputs
 
     def maker(self, index: int) -> int | None:

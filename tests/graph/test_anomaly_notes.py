@@ -17,7 +17,9 @@ from asyncgrad.context import ANOMALY, CURRENT_NODE, GRAD_MODE
 from asyncgrad.errors import ArgumentTypeError
 from asyncgrad.graph import Node, get_gradient_edge
 from asyncgrad.graph.anomaly import forward_notes
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
+from tests.nodes import PassingNode
 from tests.refusals import refused
 
 
@@ -27,11 +29,6 @@ def no_anomaly():
     assert (ANOMALY.get(), GRAD_MODE.get()) == (None, True)
     yield
     assert (ANOMALY.get(), GRAD_MODE.get()) == (None, True)
-
-
-class Own(Node):
-    def apply(self, grads: tuple[Any, ...]) -> Any:
-        return grads
 
 
 def a_line_of_the_user(x: Any) -> Any:
@@ -62,12 +59,12 @@ def test_a_block_says_whether_nan_is_looked_for_and_nested_blocks_give_back_the_
     assert seen == [check, not check, check]
 
 
-def test_it_looks_for_nan_unless_told_otherwise():
+def test_anomaly_mode_looks_for_nan_unless_told_otherwise():
     with ag.detect_anomaly():
         assert ANOMALY.get().check_nan
 
 
-def test_it_decorates_functions_of_all_kinds(run):
+def test_anomaly_mode_decorates_functions_of_all_kinds(run):
     seen = []
 
     def note() -> None:
@@ -103,7 +100,7 @@ def test_it_decorates_functions_of_all_kinds(run):
     assert seen == [True, True, True, False, True, True, False, True]
 
 
-def test_tasks_do_not_see_each_others(run):
+def test_tasks_do_not_see_each_others_anomaly_mode(run):
     async def other(inside: asyncio.Event) -> Any:
         await inside.wait()
         return ANOMALY.get()
@@ -143,7 +140,7 @@ def kinds(x: Any) -> dict[str, Any]:
         "split": np.split(x, 1)[0].grad_fn,
         "leaf": get_gradient_edge(x).node,
         "function": function(lambda ctx, t: t.numpy() * 2).apply(x).grad_fn,
-        "own": Own(),
+        "own": PassingNode(),
     }
 
 
@@ -241,11 +238,11 @@ def test_the_note_of_a_node_made_outside_says_so():
 
 
 def test_there_is_a_note_for_each_ancestor_nearest_first():
-    outside = Own()
+    outside = PassingNode()
     with ag.detect_anomaly():
         grandparent = made_in_the_backward_of(outside, lambda: a_line_of_the_user(leaf(1.0)).grad_fn)
-        parent = made_in_the_backward_of(grandparent, Own)
-        node = made_in_the_backward_of(parent, Own)
+        parent = made_in_the_backward_of(grandparent, PassingNode)
+        node = made_in_the_backward_of(parent, PassingNode)
     notes = forward_notes(node)
     called = [f"{one.name} (node #{one.sequence_nr})" for one in (node, parent, grandparent, outside)]
 
@@ -262,11 +259,11 @@ def test_there_is_a_note_for_each_ancestor_nearest_first():
 
 def test_a_place_that_was_just_told_is_not_told_again():
     with ag.detect_anomaly():
-        first, second = (Own() for _ in range(2))
+        first, second = (PassingNode() for _ in range(2))
         second.metadata["parent_"] = first
     notes = forward_notes(second)
 
-    assert notes[1].endswith(f"Own (node #{first.sequence_nr}), whose forward call was at the same place")
+    assert notes[1].endswith(f"PassingNode (node #{first.sequence_nr}), whose forward call was at the same place")
 
 
 def test_a_parent_is_freed_with_its_child_and_without_the_collector():
@@ -274,8 +271,8 @@ def test_a_parent_is_freed_with_its_child_and_without_the_collector():
     gc.disable()
     try:
         with ag.detect_anomaly():
-            parent = Own()
-            child = made_in_the_backward_of(parent, Own)
+            parent = PassingNode()
+            child = made_in_the_backward_of(parent, PassingNode)
         references = [weakref.ref(parent), weakref.ref(child)]
         del parent
         held = references[0]() is not None
@@ -317,7 +314,7 @@ def test_a_stack_holds_no_frame_and_no_local_value():
 DEPTH = 100_000
 
 
-def in_a_thread(work: Any) -> Any:
+def result_in_a_thread(work: Any) -> Any:
     """What `work` returns in a thread of its own, where the stack is short."""
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         return executor.submit(work).result()
@@ -332,7 +329,7 @@ def test_a_deep_graph_is_made_and_freed_without_recursion():
             y = y * x
         return y
 
-    y = in_a_thread(make)
+    y = result_in_a_thread(make)
     top, depth = weakref.ref(y.grad_fn), y.grad_fn.topological_nr
     del y
 
@@ -340,9 +337,9 @@ def test_a_deep_graph_is_made_and_freed_without_recursion():
 
 
 def test_a_long_line_of_parents_is_told_and_freed_without_recursion():
-    node = first = Own()
+    node = first = PassingNode()
     for _ in range(DEPTH):
-        parent, node = node, Own()
+        parent, node = node, PassingNode()
         node.metadata["parent_"] = parent
     notes = forward_notes(node)
     references = [weakref.ref(node), weakref.ref(first)]

@@ -15,8 +15,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
 from tests.clocks import TickingClock, hand_in
-from tests.engine.bodies import node_by_node, on_a_small_stack
-from tests.making import leaf
+from tests.leaves import leaf
+from tests.settings import node_by_node
+from tests.threads import on_a_small_stack
 
 DEEP = 20 * DEALLOCATION_INTERVAL
 
@@ -42,7 +43,7 @@ def _clock() -> Iterator[None]:
         yield
 
 
-def chain(steps: int, step: Any = lambda y, x: y + x) -> tuple[Any, Any]:
+def leaf_and_chain(steps: int, step: Any = lambda y, x: y + x) -> tuple[Any, Any]:
     """Return a leaf of one element, and the result of a chain of steps from it."""
     x = y = leaf(1e-9)
     for _ in range(steps):
@@ -50,7 +51,7 @@ def chain(steps: int, step: Any = lambda y, x: y + x) -> tuple[Any, Any]:
     return x, y
 
 
-def below(y: Any, distance: int = 1000) -> list[weakref.ref[Any]]:
+def weak_nodes_below(y: Any, distance: int = 1000) -> list[weakref.ref[Any]]:
     """Return weak references to some of the nodes of a chain, the newest first."""
     references, node, count = [], y.grad_fn, 0
     while node.next_nodes:
@@ -60,25 +61,25 @@ def below(y: Any, distance: int = 1000) -> list[weakref.ref[Any]]:
     return references
 
 
-def alive(references: list[weakref.ref[Any]]) -> int:
+def count_alive(references: list[weakref.ref[Any]]) -> int:
     return sum(reference() is not None for reference in references)
 
 
 async def all_gone(references: list[weakref.ref[Any]]) -> None:
     """Let the loop turn until none is alive."""
-    while alive(references):  # noqa: ASYNC110  # nothing else tells
+    while count_alive(references):  # noqa: ASYNC110  # nothing else tells
         await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(("nodes", "saved", "step"), STEPS.values(), ids=STEPS)
 def test_a_node_takes_250_bytes_at_most_and_what_it_saves_built_or_run_and_none_once_dropped(nodes, saved, step):
     # What is made once for all, plans of derivatives for example.
-    ag.sync.backward(chain(3000, step)[1])
+    ag.sync.backward(leaf_and_chain(3000, step)[1])
     gc.collect()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        x, y = chain(30_000 // nodes, step)
+        x, y = leaf_and_chain(30_000 // nodes, step)
         # What compiled autograd would note of the graph is not the graph's.
         with node_by_node():
             ag.sync.backward(y)
@@ -94,13 +95,13 @@ def test_a_node_takes_250_bytes_at_most_and_what_it_saves_built_or_run_and_none_
 def test_a_deep_graph_is_destroyed_over_many_turns_of_the_loop(run):
     async def main() -> int:
         with ag.loop_budget(0):
-            _, y = chain(DEEP)
-            references = below(y)
+            _, y = leaf_and_chain(DEEP)
+            references = weak_nodes_below(y)
             del y
-            counts = [alive(references)]
+            counts = [count_alive(references)]
             while counts[-1]:
                 await asyncio.sleep(0)
-                counts.append(alive(references))
+                counts.append(count_alive(references))
         assert counts == sorted(counts, reverse=True)
         assert max(before - after for before, after in itertools.pairwise(counts)) <= 2
         return len(counts)
@@ -108,21 +109,21 @@ def test_a_deep_graph_is_destroyed_over_many_turns_of_the_loop(run):
     assert run(main()) >= DEEP // DEALLOCATION_INTERVAL
 
 
-def test_so_is_one_that_has_been_run(run):
+def test_a_deep_graph_that_has_been_run_is_destroyed_over_many_turns_of_the_loop(run):
     async def main() -> None:
-        _, y = chain(DEEP, lambda y, x: y * x + x)
+        _, y = leaf_and_chain(DEEP, lambda y, x: y * x + x)
         await y.backward()
-        references = below(y)
+        references = weak_nodes_below(y)
         with ag.loop_budget(0):
             del y
-        assert alive(references) > 10
+        assert count_alive(references) > 10
         await all_gone(references)
 
     run(main())
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_those_are_boundaries(run, place):
+def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_them_are_deallocation_checkpoints(run, place):
     async def main() -> None:
         references = []
         x = y = leaf(1e-9)
@@ -133,7 +134,7 @@ def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_those_are_bounda
             references.append(weakref.ref(y.grad_fn))
         with ag.loop_budget(0):
             del y, terms
-        assert 0 < alive(references) < DEEP
+        assert 0 < count_alive(references) < DEEP
         await all_gone(references)
 
     run(main())
@@ -142,30 +143,30 @@ def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_those_are_bounda
 def test_what_is_not_deep_is_gone_at_once(run):
     async def main() -> None:
         for _ in range(3 * DEALLOCATION_INTERVAL // 500):
-            _, y = chain(500)
-            references = below(y, 1)
+            _, y = leaf_and_chain(500)
+            references = weak_nodes_below(y, 1)
             del y
-            assert alive(references) == 0
+            assert count_alive(references) == 0
 
     run(main())
 
 
 def test_without_an_event_loop_a_deep_graph_is_gone_at_once():
-    _, y = chain(DEEP)
-    references = below(y)
+    _, y = leaf_and_chain(DEEP)
+    references = weak_nodes_below(y)
     del y
 
-    assert alive(references) == 0
+    assert count_alive(references) == 0
 
 
 def test_in_a_thread_with_a_small_stack_a_deep_graph_goes_without_recursion():
     left: list[int] = []
 
     def build_and_drop() -> None:
-        _, y = chain(10 * DEEP)
-        references = below(y)
+        _, y = leaf_and_chain(10 * DEEP)
+        references = weak_nodes_below(y)
         del y
-        left.append(alive(references))
+        left.append(count_alive(references))
 
     # Not smaller: CPython 3.13.0 itself goes deeper on the C stack before it defers what it destroys.
     on_a_small_stack(build_and_drop)
@@ -174,13 +175,13 @@ def test_in_a_thread_with_a_small_stack_a_deep_graph_goes_without_recursion():
 
 def test_what_a_loop_has_not_come_to_is_gone_when_the_loop_is(run):
     async def main() -> list[weakref.ref[Any]]:
-        _, y = chain(DEEP)
-        references = below(y)
+        _, y = leaf_and_chain(DEEP)
+        references = weak_nodes_below(y)
         with ag.loop_budget(0):
             del y
         return references
 
-    assert alive(run(main())) == 0
+    assert count_alive(run(main())) == 0
 
 
 def test_a_loop_that_nobody_lets_turn_does_not_keep_one_dropped_graph_after_another(run):
@@ -189,10 +190,10 @@ def test_a_loop_that_nobody_lets_turn_does_not_keep_one_dropped_graph_after_anot
         # A hundred budgets have passed at once.
         with ag.loop_budget(0):
             for _ in range(4):
-                _, y = chain(DEEP)
-                references = below(y)
+                _, y = leaf_and_chain(DEEP)
+                references = weak_nodes_below(y)
                 del y
-                assert alive(earlier) == 0
+                assert count_alive(earlier) == 0
                 earlier = references
         await all_gone(earlier)
 
@@ -201,16 +202,16 @@ def test_a_loop_that_nobody_lets_turn_does_not_keep_one_dropped_graph_after_anot
 
 def test_what_else_refers_to_a_node_keeps_it_and_what_it_leads_to(run):
     async def main() -> None:
-        x, middle = chain(DEEP)
+        x, middle = leaf_and_chain(DEEP)
         y = middle
         for _ in range(DEEP):
             y = y + x
-        references = below(middle)
+        references = weak_nodes_below(middle)
         with ag.loop_budget(0):
             del y
             for _ in range(100):
                 await asyncio.sleep(0)
-        assert alive(references) == len(references)
+        assert count_alive(references) == len(references)
         await middle.backward()
         assert x.grad.tolist() == [DEEP + 1.0]
 
@@ -219,13 +220,13 @@ def test_what_else_refers_to_a_node_keeps_it_and_what_it_leads_to(run):
 
 def test_a_deep_graph_in_a_cycle_is_found_by_the_garbage_collector_and_goes_in_turns(run):
     async def main() -> None:
-        x, y = chain(DEEP)
+        x, y = leaf_and_chain(DEEP)
         y.grad_fn.metadata["cycle"] = y
-        references = below(y)
+        references = weak_nodes_below(y)
         with ag.loop_budget(0):
             del x, y
             gc.collect()
-            while alive(references):
+            while count_alive(references):
                 await asyncio.sleep(0)
                 gc.collect()
 

@@ -13,23 +13,14 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentTypeError, GraphError, IndexRangeError
 from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node, get_gradient_edge
-from tests.making import function, leaf
+from tests.functions import function
+from tests.graphs import edge_to
+from tests.leaves import leaf
+from tests.nodes import SumNode
 from tests.refusals import refused
 
 CPU = ag.device("cpu")
 VECTOR = InputMetadata((2,), np.dtype(float), CPU)
-
-
-class Sum(Node):
-    """Hands its gradients' sum to every edge."""
-
-    def apply(self, grads: tuple[Any, ...]) -> Any:
-        given = [grad for grad in grads if grad is not None]
-        return (sum(given[1:], given[0]) if given else None,) * self.num_outputs
-
-
-def edge_to(tensor: Any) -> Edge:
-    return Edge(*get_gradient_edge(tensor))
 
 
 # Setting edges.
@@ -54,7 +45,7 @@ def test_gradients_flow_along_the_edges_that_were_set(run):
 
 def test_a_node_of_ones_own_gets_edges_one_by_one(run):
     x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
-    node = Sum()
+    node = SumNode()
     node.add_next_edge(edge_to(x))
     node.add_next_edge(None)
     node.add_next_edge(edge_to(y * 2))
@@ -65,7 +56,7 @@ def test_a_node_of_ones_own_gets_edges_one_by_one(run):
 
 
 def test_a_node_of_ones_own_may_get_another_number_of_edges():
-    node = Sum([None, None, None])
+    node = SumNode([None, None, None])
     node.set_next_edges([edge_to(leaf(1.0))])
 
     assert node.num_outputs == 1
@@ -74,7 +65,7 @@ def test_a_node_of_ones_own_may_get_another_number_of_edges():
 def test_the_topological_number_follows_from_the_edges_that_were_set():
     x = leaf(1.0)
     deep = x * 2 * 3 * 4
-    node = Sum()
+    node = SumNode()
     numbers = [node.topological_nr]
     for edge in (edge_to(x), edge_to(deep), None):
         node.set_next_edges([edge])
@@ -99,9 +90,9 @@ PARENTS: dict[str, Any] = {
     "a join": lambda t: np.concatenate([t, t]),
     "a split": lambda t: np.split(t, 1)[0],
     "a Function": lambda t: function(lambda ctx, x: x.numpy().copy()).apply(t),
-    "a node of one's own": lambda t: Sum([edge_to(t)]),
-    "an edge set by hand": lambda t: Sum([None]).set_next_edges([edge_to(t)]),
-    "an edge added by hand": lambda t: Sum([]).add_next_edge(edge_to(t)),
+    "a node of one's own": lambda t: SumNode([edge_to(t)]),
+    "an edge set by hand": lambda t: SumNode([None]).set_next_edges([edge_to(t)]),
+    "an edge added by hand": lambda t: SumNode([]).add_next_edge(edge_to(t)),
 }
 
 CHANGES: dict[str, Any] = {
@@ -115,7 +106,7 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_the_edges_of_a_node_with_a_parent_are_fixed(parent, change):
     t = ag.tensor([1.0])
-    ag.graph.create_gradient_edge(t, Sum([edge_to(leaf(1.0))], ()))
+    ag.graph.create_gradient_edge(t, SumNode([edge_to(leaf(1.0))], ()))
     node: Any = t.grad_fn
     before = node.next_edges
     held = parent(t)
@@ -137,8 +128,8 @@ def test_the_edges_of_an_operations_node_are_fixed_by_its_parent_too():
 
 
 def test_no_edge_closes_a_cycle():
-    lower = Sum([None])
-    upper = Sum([Edge(lower, 0)])
+    lower = SumNode([None])
+    upper = SumNode([Edge(lower, 0)])
 
     with pytest.raises(GraphError, match="fixed"):
         lower.set_next_edge(0, Edge(upper, 0))
@@ -152,24 +143,24 @@ def test_no_edge_closes_a_cycle():
 @pytest.mark.parametrize("edge", [3, "text", (1, 2), (None,), leaf(1.0)], ids=repr)
 def test_what_is_no_edge_is_refused(edge):
     with refused(ArgumentTypeError, TypeError, "an edge is an Edge, a GradientEdge or None", "write Edge(node"):
-        Sum([None]).set_next_edge(0, edge)
+        SumNode([None]).set_next_edge(0, edge)
     with pytest.raises(ArgumentTypeError):
-        Sum([edge])
+        SumNode([edge])
 
 
 def test_an_edge_leads_to_an_input_that_its_node_has():
-    target = Sum()
+    target = SumNode()
 
     with refused(IndexRangeError, IndexError, "input 1 of Sum", "1 input"):
-        Sum([None]).set_next_edge(0, Edge(target, 1))
+        SumNode([None]).set_next_edge(0, Edge(target, 1))
     with refused(ArgumentTypeError, TypeError, "input_nr", "Edge(node, 0)"):
-        Sum([Edge(target, None)])  # type: ignore[arg-type]
+        SumNode([Edge(target, None)])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("index", "error"), [(2, IndexRangeError), (-1, IndexRangeError), ("a", ArgumentTypeError)])
 def test_only_an_edge_that_is_there_is_replaced(index, error):
     with pytest.raises(error):
-        Sum([None, None]).set_next_edge(index, None)
+        SumNode([None, None]).set_next_edge(index, None)
 
 
 def test_an_operations_node_keeps_the_number_of_its_edges():
@@ -292,7 +283,7 @@ def test_a_leaf_may_be_given_a_low_number(run):
 
 @pytest.mark.parametrize(("number", "built_in"), [("1", TypeError), (True, TypeError), (-1, ValueError)])
 def test_what_is_no_sequence_number_is_refused(number, built_in):
-    node = Sum()
+    node = SumNode()
 
     with pytest.raises(built_in, match="sequence number of Sum"):
         node.sequence_nr = number

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad.graph.grad_journal import FirstGrads, GradChange, change_grad, commit_all
-from tests.engine.bodies import address, leaf
+from tests.arrays import address
+from tests.leaves import leaf
 
 #: Numbers whose sums depend on the order.
 ROUGH = st.sampled_from([0.1, 0.7, 1e16, -1e16, 3.3, -0.1, 1e-9])
 
 
-class Model:
+class GradientModel:
     """A gradient as a list: what it started from, and what has been added and not taken back."""
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ def value_of(tensor: ag.Tensor) -> float | None:
 @given(st.data())
 @settings(max_examples=200)
 def test_any_interleaving_leaves_what_was_not_taken_back(data):
-    x, model = leaf(1.0), Model()
+    x, model = leaf(1.0), GradientModel()
     retained = data.draw(st.booleans())
     started: list[GradChange] = []
     if data.draw(st.booleans()):

@@ -23,7 +23,9 @@ from asyncgrad.graph import (
     get_gradient_edge,
     set_gradient_edge,
 )
-from tests.making import ELSEWHERE, function, leaf, leaf_of
+from tests.elsewhere import ELSEWHERE
+from tests.functions import function
+from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
 
 
@@ -58,7 +60,7 @@ def sin_cos(x: Any, kind: type[SinCos] = SinCos) -> tuple[Any, Any]:
 # Collecting.
 
 
-def test_there_is_an_edge_for_each_tensor_in_order_and_none_for_what_requires_no_grad():
+def test_collected_edges_are_those_of_the_tensors_in_order_and_none_for_what_requires_no_grad():
     x = leaf(1.0)
     first, second = function(lambda ctx, x: (x * 2, x * 3)).apply(x)
     edges = collect_next_edges(second, ag.tensor([1.0]), [x, None], (np.ones(1), first))
@@ -120,7 +122,7 @@ def test_hooks_and_retained_gradients_of_several_outputs_of_one_node_are_told_ap
     assert (sin.grad.tolist(), cos.grad) == ([3.0, 3.0], None)
 
 
-def test_gradient_edges_of_such_outputs_are_roots_and_inputs(run):
+def test_gradient_edges_of_outputs_hung_on_a_node_by_hand_are_roots_and_inputs(run):
     x = leaf(0.5, 1.5)
     sin, cos = sin_cos(x)
     edges = [get_gradient_edge(sin), get_gradient_edge(cos)]

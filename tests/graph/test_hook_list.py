@@ -11,7 +11,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import HookTypeError
 from asyncgrad.graph.hooks import HookList
-from tests.engine.bodies import leaf
+from tests.leaves import leaf
 
 
 def test_hooks_run_in_order_and_each_sees_what_the_one_before_made(run):

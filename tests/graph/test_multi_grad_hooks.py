@@ -11,13 +11,14 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, HookTypeError, RequiresGradError
 from asyncgrad.graph import register_multi_grad_hook
-from tests.engine.bodies import leaf, split
+from tests.functions import split
 from tests.graph.observing import Calls, observed
+from tests.leaves import leaf
 
 # When it is called.
 
 
-def test_it_is_called_when_the_last_gradient_has_come(run):
+def test_mode_all_is_called_when_the_last_gradient_has_come(run):
     a, b = leaf(2.0), leaf(3.0)
     order: list[str] = []
     a.register_hook(lambda grad: order.append("a"))
@@ -134,7 +135,7 @@ def test_a_body_that_gives_no_gradient_is_not_waited_for_in_vain(run):
     assert calls.seen == [[None, None, [4.0]]]
 
 
-def test_it_sees_what_earlier_hooks_made_of_a_gradient(run):
+def test_a_multi_grad_hook_sees_what_earlier_hooks_made_of_a_gradient(run):
     x = leaf(2.0)
     x.register_hook(lambda grad: grad * 10.0)
     calls = observed(x)
@@ -186,7 +187,7 @@ def test_a_view_and_its_base_are_observed(run):
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_the_handle_removes_it_from_all_tensors(run, mode):
+def test_the_handle_of_a_multi_grad_hook_removes_it_from_all_tensors(run, mode):
     a, b = leaf(2.0), leaf(3.0)
     calls = Calls()
     handle = register_multi_grad_hook([a, b], calls, mode=mode)
@@ -199,7 +200,7 @@ def test_the_handle_removes_it_from_all_tensors(run, mode):
     assert len(a._meta.hooks) == len(b._meta.hooks) == 0
 
 
-def test_the_end_of_a_with_block_removes_it(run):
+def test_the_end_of_a_with_block_removes_a_multi_grad_hook(run):
     a = leaf(2.0)
     calls = Calls()
 
@@ -210,7 +211,7 @@ def test_the_end_of_a_with_block_removes_it(run):
     assert calls.seen == [[[2.0]]]
 
 
-def test_removing_it_leaves_other_hooks_in_place(run):
+def test_removing_a_multi_grad_hook_leaves_other_hooks_in_place(run):
     a = leaf(2.0)
     before, after = observed(a), Calls()
     handle = register_multi_grad_hook([a], Calls())
@@ -225,7 +226,7 @@ def test_removing_it_leaves_other_hooks_in_place(run):
 # Bad use.
 
 
-def test_another_mode_is_refused():
+def test_a_mode_other_than_all_and_any_is_refused():
     with pytest.raises(ArgumentError, match="'some'"):
         register_multi_grad_hook([leaf(1.0)], print, mode="some")
     with pytest.raises(ValueError, match="'some'"):

@@ -15,8 +15,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.graph import register_multi_grad_hook
 from asyncgrad.graph.multi_grad import _All, _Any
-from tests.engine.bodies import Held, awaiting, calling, leaf, settle
+from tests.functions import awaiting, calling
 from tests.graph.observing import Calls, observed
+from tests.leaves import leaf
+from tests.turns import Held, settle
 
 
 def arrivals(monkeypatch: pytest.MonkeyPatch, kind: Any) -> list[Any]:
@@ -35,7 +37,7 @@ def arrivals(monkeypatch: pytest.MonkeyPatch, kind: Any) -> list[Any]:
 # Backward passes do not see each other.
 
 
-def test_repeated_backward_passes_call_it_once_each(run):
+def test_repeated_backward_passes_call_a_multi_grad_hook_once_each(run):
     a, b = leaf(2.0), leaf(3.0)
     y = a * b
     calls = observed(a, b, y)
@@ -92,7 +94,7 @@ def test_backward_passes_of_different_reach_at_once_wait_for_different_numbers(r
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_a_nested_backward_over_the_same_tensors_is_one_of_its_own(run, mode):
+def test_a_nested_backward_over_the_same_tensors_calls_a_multi_grad_hook_by_itself(run, mode):
     a, b = leaf(2.0), leaf(3.0)
     calls = observed(a, b, mode=mode)
 
@@ -319,7 +321,7 @@ def test_an_async_hook_holds_up_only_the_node_it_was_called_at(run):
     assert [calls.seen for calls in other] == [[[[10.0]]], [[[14.0]]]]
 
 
-def test_while_an_async_hook_waits_another_backward_calls_it_too(run):
+def test_while_an_async_multi_grad_hook_waits_another_backward_calls_it_too(run):
     a = leaf(2.0)
 
     async def main() -> list[Any]:

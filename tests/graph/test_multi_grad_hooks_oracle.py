@@ -12,13 +12,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.graph import register_multi_grad_hook
-from tests.engine.bodies import leaf
 from tests.graph.observing import Calls, observed
+from tests.leaves import leaf
 
 torch = pytest.importorskip("torch")
 
 
-class Scene(NamedTuple):
+class ObservedGraph(NamedTuple):
     """A graph on the leaves a, b and c, as names and tensors; `m` is NumPy or PyTorch."""
 
     build: Callable[[Any, dict[str, Any]], dict[str, Any]]
@@ -26,7 +26,7 @@ class Scene(NamedTuple):
     roots: tuple[str, ...]
 
 
-def chain(m: Any, t: dict[str, Any]) -> dict[str, Any]:
+def squared_product(m: Any, t: dict[str, Any]) -> dict[str, Any]:
     t["x"] = t["a"] * t["b"]
     t["y"] = t["x"] * t["x"]
     t["root"] = m.sum(t["y"])
@@ -51,9 +51,9 @@ def ladder(m: Any, t: dict[str, Any]) -> dict[str, Any]:
 
 
 SCENES = {
-    "chain": Scene(chain, ("root",)),
-    "fan": Scene(fan, ("root", "other")),
-    "ladder": Scene(ladder, ("root",)),
+    "chain": ObservedGraph(squared_product, ("root",)),
+    "fan": ObservedGraph(fan, ("root", "other")),
+    "ladder": ObservedGraph(ladder, ("root",)),
 }
 
 LISTS = {
@@ -76,7 +76,7 @@ ACTIONS: tuple[tuple[str, str], ...] = (
 )
 
 
-def scene_calls(module: Any, engine: Any, scene: Scene, names: tuple[str, ...], mode: str) -> list[list[Any]]:
+def scene_calls(module: Any, engine: Any, scene: ObservedGraph, names: tuple[str, ...], mode: str) -> list[list[Any]]:
     """What the hook is called with in each action, in turn."""
     make = functools.partial(ag.tensor if module is np else module.tensor, requires_grad=True)
     dtype = np.float64 if module is np else module.float64

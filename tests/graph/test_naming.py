@@ -11,7 +11,7 @@ from asyncgrad import sync
 from asyncgrad.engine.node_task import NodeTask
 from asyncgrad.errors import HookError, HookTypeError
 from asyncgrad.graph.naming import identify, place_of
-from tests.making import leaf
+from tests.leaves import leaf
 
 NUMBER_OF_LEAVES = str(2**64 - 1)
 
@@ -35,15 +35,15 @@ def test_a_node_of_the_highest_number_that_is_no_leaf_is_said_to_run_first():
     assert identify(y.grad_fn) == "MultiplyBackward (node ahead of all others)"
 
 
-def fails(*_: Any) -> Any:
+def raising_body(*_: Any) -> Any:
     raise ValueError("here")
 
 
-def wrong(*_: Any) -> Any:
+def text_returning_body(*_: Any) -> Any:
     return "text"
 
 
-@pytest.mark.parametrize("hook", [fails, wrong])
+@pytest.mark.parametrize("hook", [raising_body, text_returning_body])
 @pytest.mark.parametrize("where", ["tensor", "post-accumulate", "pre-hook", "hook"])
 def test_no_error_at_a_leaf_gives_the_number_that_all_leaves_share(where, hook):
     x = leaf(1.0, 2.0)

@@ -9,16 +9,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import AnomalyError, GraphError
-from asyncgrad.graph import Node
 from asyncgrad.graph.anomaly import check_nan
-from tests.making import leaf, leaf_of
+from tests.leaves import leaf, leaf_of
+from tests.nodes import PassingNode
 from tests.refusals import refused
-
-
-class Own(Node):
-    def apply(self, grads: tuple[Any, ...]) -> Any:
-        return grads
-
 
 NAN = float("nan")
 
@@ -37,11 +31,11 @@ NAN = float("nan")
     ids=["float64", "float16", "complex", "scalar", "tensor", "recorded", "number"],
 )
 def test_a_nan_is_found_in_whatever_is_a_gradient(value):
-    node = Own()
+    node = PassingNode()
     with refused(
         AnomalyError,
         RuntimeError,
-        f"Own (node #{node.sequence_nr}",
+        f"PassingNode (node #{node.sequence_nr}",
         "returned NaN in gradient 1, of 2",
         "check_nan=False",
     ):
@@ -54,14 +48,14 @@ def test_a_nan_is_found_in_whatever_is_a_gradient(value):
     ids=["infinite", "integers", "bool", "empty", "tensor", "number", "integer", "undefined"],
 )
 def test_what_holds_no_nan_passes(value):
-    check_nan(Own(), (value,))
+    check_nan(PassingNode(), (value,))
 
 
 def test_the_search_records_nothing():
     seen: list[Any] = []
     g = leaf_of([1.0])
     with ag.graph.node_creation_hook(seen.append):
-        check_nan(Own.__new__(Own), (g,))
+        check_nan(PassingNode.__new__(PassingNode), (g,))
 
     assert seen == []
 

@@ -17,12 +17,8 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad.graph import AccumulateGrad, Edge, Node, TraceableNode, get_gradient_edge
 from asyncgrad.graph.node import LEAF_ORDER
-from tests.engine.bodies import leaf
-
-
-class Plain(Node):
-    def apply(self, grads):
-        return grads
+from tests.leaves import leaf
+from tests.nodes import PassingNode
 
 
 class Async(Node):
@@ -32,7 +28,7 @@ class Async(Node):
 
 def test_sequence_numbers_rise_with_every_node_that_is_made():
     x = leaf(1.0)
-    numbers = [node.sequence_nr for node in (np.add(x, 1.0).grad_fn, Plain(), np.multiply(x, 2.0).grad_fn)]
+    numbers = [node.sequence_nr for node in (np.add(x, 1.0).grad_fn, PassingNode(), np.multiply(x, 2.0).grad_fn)]
 
     assert numbers == sorted(numbers)
     assert numbers[2] - numbers[0] == 2
@@ -40,19 +36,19 @@ def test_sequence_numbers_rise_with_every_node_that_is_made():
 
 def test_an_operation_that_records_nothing_takes_no_number():
     x = leaf(1.0)
-    before = Plain().sequence_nr
+    before = PassingNode().sequence_nr
 
     with ag.no_grad():
         np.multiply(x, 2.0)
     np.multiply(ag.tensor(1.0), 2.0)
     get_gradient_edge(x)
 
-    assert Plain().sequence_nr == before + 1
+    assert PassingNode().sequence_nr == before + 1
 
 
 def test_leaves_come_before_every_node():
     assert get_gradient_edge(leaf(1.0)).node.sequence_nr == 2**64 - 1
-    assert Plain().order > LEAF_ORDER
+    assert PassingNode().order > LEAF_ORDER
 
 
 @given(st.data())
@@ -60,7 +56,7 @@ def test_the_topological_number_is_one_above_those_of_the_nodes_that_follow(data
     nodes: list[Node] = []
     for _ in range(data.draw(st.integers(1, 15))):
         targets = data.draw(st.lists(st.sampled_from(nodes), max_size=3)) if nodes else []
-        nodes.append(Plain([Edge(target, 0) for target in targets]))
+        nodes.append(PassingNode([Edge(target, 0) for target in targets]))
         expected = 1 + max((target.topological_nr for target in targets), default=-1)
         assert nodes[-1].topological_nr == expected
 
@@ -92,7 +88,7 @@ def test_a_node_says_what_its_gradient_must_look_like():
 
 
 def test_each_node_has_notes_of_its_own():
-    first, second = np.add(leaf(1.0), 1.0).grad_fn, Plain()
+    first, second = np.add(leaf(1.0), 1.0).grad_fn, PassingNode()
     first.metadata["note"] = 1
 
     assert (first.metadata, second.metadata) == ({"note": 1}, {})
@@ -106,7 +102,13 @@ def test_a_node_knows_whether_its_body_is_async():
         def apply(self, grads):
             return grads
 
-    assert [kind.is_async for kind in (Node, Plain, Async, Inherits, Replaces)] == [False, False, True, True, False]
+    assert [kind.is_async for kind in (Node, PassingNode, Async, Inherits, Replaces)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_node_without_a_body_says_so(run):
@@ -205,7 +207,7 @@ def thread_ids(make: Any) -> list[int]:
         lambda: np.split(leaf(1.0), 1)[0].grad_fn,
         lambda: get_gradient_edge(leaf(1.0)).node,
         lambda: Identity.apply(leaf(1.0)).grad_fn,
-        Plain,
+        PassingNode,
     ],
     ids=["operation", "join", "split", "leaf", "function", "own"],
 )
@@ -226,7 +228,7 @@ def test_operations_are_traceable_and_ones_own_nodes_only_if_they_say_so():
 
     x = leaf(1.0)
     nodes = [np.multiply(x, 2.0).grad_fn, np.concatenate([x, x]).grad_fn, Traceable()]
-    others = [Plain(), get_gradient_edge(x).node, Identity.apply(x).grad_fn]
+    others = [PassingNode(), get_gradient_edge(x).node, Identity.apply(x).grad_fn]
 
     assert [node.is_traceable for node in nodes] == [True] * 3
     assert [node.is_traceable for node in others] == [False] * 3
@@ -272,4 +274,4 @@ def test_a_node_pre_hook_replaces_what_the_body_takes_and_a_post_hook_what_it_re
 @pytest.mark.parametrize("register", ["register_prehook", "register_hook"])
 def test_a_hook_of_a_node_is_something_to_call(register):
     with pytest.raises(TypeError, match="a hook must be callable"):
-        getattr(Plain(), register)(3)
+        getattr(PassingNode(), register)(3)

@@ -13,17 +13,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import GRAD_MODE, RECORDING
 from asyncgrad.graph import Node, get_gradient_edge, node_creation_hook
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 
-
-@pytest.fixture(autouse=True)
-def fresh_mode():
-    """Every test begins and ends with recording on, and nobody looking."""
-    assert GRAD_MODE.get() is RECORDING.get() is True
-    yield
-    assert GRAD_MODE.get() is RECORDING.get() is True
+pytestmark = pytest.mark.usefixtures("recording_is_left_on")
 
 
 def names(seen: list[Any]) -> list[str]:

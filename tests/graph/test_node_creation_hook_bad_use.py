@@ -9,19 +9,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import GRAD_MODE, RECORDING
 from asyncgrad.errors import GraphError, HookError, HookTypeError
 from asyncgrad.graph import Node, node_creation_hook
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.refusals import refused
 
-
-@pytest.fixture(autouse=True)
-def fresh_mode():
-    """Every test begins and ends with recording on, and nobody looking."""
-    assert GRAD_MODE.get() is RECORDING.get() is True
-    yield
-    assert GRAD_MODE.get() is RECORDING.get() is True
+pytestmark = pytest.mark.usefixtures("recording_is_left_on")
 
 
 @pytest.mark.parametrize("result", [0, True, leaf(1.0)], ids=["zero", "true", "tensor"])

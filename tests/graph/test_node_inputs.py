@@ -9,31 +9,22 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentTypeError, IndexRangeError, InvalidGradientError, InvalidRootError
-from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node, get_gradient_edge
-from tests.making import function, leaf, leaf_of
+from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node
+from tests.functions import function
+from tests.graphs import edge_to
+from tests.leaves import leaf, leaf_of
+from tests.nodes import SumNode
 from tests.refusals import refused
 
 CPU = ag.device("cpu")
 VECTOR = InputMetadata((2,), np.dtype(float), CPU)
 
 
-class Sum(Node):
-    """Hands its gradients' sum to every edge."""
-
-    def apply(self, grads: tuple[Any, ...]) -> Any:
-        given = [grad for grad in grads if grad is not None]
-        return (sum(given[1:], given[0]) if given else None,) * self.num_outputs
-
-
-def edge_to(tensor: Any) -> Edge:
-    return Edge(*get_gradient_edge(tensor))
-
-
 # Inputs.
 
 
 def test_inputs_are_added_one_by_one_and_numbered_so():
-    node = Sum([], ())
+    node = SumNode([], ())
     slots = [node.add_input_metadata(metadata) for metadata in (VECTOR, ag.tensor(np.ones(3, np.float32)), None)]
 
     assert slots == [0, 1, 2]
@@ -42,7 +33,7 @@ def test_inputs_are_added_one_by_one_and_numbered_so():
 
 
 def test_the_first_input_with_a_device_says_where_the_node_lives():
-    node = Sum([], ())
+    node = SumNode([], ())
     before = node.device
     node.add_input_metadata(None)
     node.add_input_metadata(VECTOR)
@@ -52,22 +43,22 @@ def test_the_first_input_with_a_device_says_where_the_node_lives():
 
 def test_an_input_that_was_added_takes_its_gradient(run):
     x = leaf(1.0, 2.0)
-    lower = Sum([edge_to(x)], (VECTOR,))
+    lower = SumNode([edge_to(x)], (VECTOR,))
     second = lower.add_input_metadata(VECTOR)
-    upper = Sum([Edge(lower, 0), Edge(lower, second)], (VECTOR,))
+    upper = SumNode([Edge(lower, 0), Edge(lower, second)], (VECTOR,))
     run(ag.backward(GradientEdge(upper, 0), np.array([1.0, 10.0])))
 
     assert x.grad.tolist() == [2.0, 20.0]
 
 
 def test_metadata_made_without_arguments_is_the_slot_of_an_output_without_gradient(run):
-    node = Sum([], ())
+    node = SumNode([], ())
     slot = node.add_input_metadata(InputMetadata())
 
     assert node.input_metadata[slot].was_default_constructed
     assert not VECTOR.was_default_constructed
     with refused(InvalidGradientError, RuntimeError, "Sum", "the slot of an output that has no gradient"):
-        run(ag.backward(GradientEdge(Sum([Edge(node, slot)]), 0), np.ones(2)))
+        run(ag.backward(GradientEdge(SumNode([Edge(node, slot)]), 0), np.ones(2)))
     with refused(InvalidRootError, RuntimeError, "root 0", "has no gradient"):
         run(ag.backward(GradientEdge(node, slot), np.ones(2)))
 
@@ -86,7 +77,7 @@ def test_the_slot_of_an_output_without_gradient_takes_undefined_gradients(run):
     assert seen[1] == (None,)
 
 
-def test_outputs_of_a_function_that_are_no_tensors_have_such_a_slot():
+def test_outputs_of_a_function_that_are_no_tensors_have_the_slot_of_an_output_without_gradient():
     made, text = function(lambda ctx, x: (x.numpy().copy(), "text")).apply(leaf_of([1.0, 2.0]))
 
     assert text == "text"
@@ -96,7 +87,7 @@ def test_outputs_of_a_function_that_are_no_tensors_have_such_a_slot():
 @pytest.mark.parametrize("metadata", [3, "text", (2,)], ids=repr)
 def test_what_does_not_describe_an_input_is_refused(metadata):
     with refused(ArgumentTypeError, TypeError, "an InputMetadata or a tensor", "write InputMetadata("):
-        Sum().add_input_metadata(metadata)
+        SumNode().add_input_metadata(metadata)
 
 
 # What is to be computed.
@@ -104,7 +95,7 @@ def test_what_does_not_describe_an_input_is_refused(metadata):
 
 def test_outputs_are_named_by_an_index_a_range_or_several_of_them():
     x = edge_to(leaf(1.0))
-    node = Sum([x, None, None, x])
+    node = SumNode([x, None, None, x])
 
     assert [node.should_compute_output(index) for index in range(4)] == [True, False, False, True]
     assert [node.should_compute_output(span) for span in [(0, 2), (1, 3), (2, 2), (1, 4)]] == [True, False, False, True]
@@ -116,7 +107,7 @@ def test_outputs_are_named_by_an_index_a_range_or_several_of_them():
 
 @pytest.mark.parametrize("named", [4, -1, (0, 5), (2, 1), (-1, 2)], ids=repr)
 def test_outputs_that_are_not_there_are_refused(named):
-    node = Sum([None] * 4)
+    node = SumNode([None] * 4)
 
     for ask in (node.should_compute_output, node.task_should_compute_output):
         with pytest.raises(IndexRangeError, match="Sum"):
@@ -126,13 +117,13 @@ def test_outputs_that_are_not_there_are_refused(named):
 @pytest.mark.parametrize("named", ["a", 1.5, None], ids=repr)
 def test_outputs_are_named_by_nothing_else(named):
     with refused(ArgumentTypeError, TypeError, "an index or a pair (start, end)", "should_compute_output((0, 2))"):
-        Sum([None]).should_compute_output(named)
+        SumNode([None]).should_compute_output(named)
 
 
 def test_a_backward_with_given_inputs_wants_only_what_leads_there(run):
     asked: list[Any] = []
 
-    class Ask(Sum):
+    class Ask(SumNode):
         def apply(self, grads: tuple[Any, ...]) -> Any:
             wants = self.task_should_compute_output
             asked.append([wants(0), wants(1), wants((0, 2)), wants((1, 2)), wants([(1, 2), (0, 1)])])

@@ -28,13 +28,13 @@ class Call(NamedTuple):
 _rng = np.random.default_rng(7)
 
 
-def draw(*shape: int) -> np.ndarray:
+def away_from_zero(*shape: int) -> np.ndarray:
     """Return normal numbers, none of them within 0.05 of 0."""
     values = _rng.standard_normal(shape)
     return np.asarray(values + np.copysign(0.05, values))
 
 
-def distinct(*shape: int) -> np.ndarray:
+def distinct_numbers(*shape: int) -> np.ndarray:
     """Return numbers of which no two are near each other, in random order."""
     count = int(np.prod(shape))
     return np.asarray((_rng.permutation(count).reshape(shape) - count / 2) / 7)
@@ -47,7 +47,7 @@ def probabilities(*shape: int) -> np.ndarray:
     return values
 
 
-def call(
+def call_of(
     function: Callable[..., Any],
     *args: Any,
     by: tuple[int | str, ...] = (0,),
@@ -60,78 +60,87 @@ def call(
 
 
 ELEMENTWISE = [
-    call(nn.relu, draw(3, 4)),
-    call(nn.leaky_relu, draw(3, 4)),
-    call(nn.leaky_relu, draw(3, 4), 0.3),
-    call(nn.gelu, draw(3, 4)),
-    call(nn.gelu, 3 * draw(3, 4)),
-    call(nn.gelu, draw(3, 4), approximate="tanh"),
-    call(nn.gelu, draw()),
-    call(nn.gelu, draw(), approximate="tanh"),
-    call(nn.silu, draw(3, 4)),
-    call(nn.sigmoid, draw(3, 4)),
-    call(nn.sigmoid, draw()),
-    call(nn.tanh, draw(3, 4)),
-    call(nn.softplus, draw(3, 4)),
-    call(nn.softplus, np.array([-4.0, 1.0, 6.0, 8.0]), beta=3.0, threshold=20.0),
-    call(nn.elu, draw(3, 4)),
-    call(nn.elu, draw(3, 4), 1.7),
+    call_of(nn.relu, away_from_zero(3, 4)),
+    call_of(nn.leaky_relu, away_from_zero(3, 4)),
+    call_of(nn.leaky_relu, away_from_zero(3, 4), 0.3),
+    call_of(nn.gelu, away_from_zero(3, 4)),
+    call_of(nn.gelu, 3 * away_from_zero(3, 4)),
+    call_of(nn.gelu, away_from_zero(3, 4), approximate="tanh"),
+    call_of(nn.gelu, away_from_zero()),
+    call_of(nn.gelu, away_from_zero(), approximate="tanh"),
+    call_of(nn.silu, away_from_zero(3, 4)),
+    call_of(nn.sigmoid, away_from_zero(3, 4)),
+    call_of(nn.sigmoid, away_from_zero()),
+    call_of(nn.tanh, away_from_zero(3, 4)),
+    call_of(nn.softplus, away_from_zero(3, 4)),
+    call_of(nn.softplus, np.array([-4.0, 1.0, 6.0, 8.0]), beta=3.0, threshold=20.0),
+    call_of(nn.elu, away_from_zero(3, 4)),
+    call_of(nn.elu, away_from_zero(3, 4), 1.7),
 ]
 
 SOFTMAXES = [
-    call(function, draw(*shape), axis=axis, torch_kwargs={"dim": axis})
+    call_of(function, away_from_zero(*shape), axis=axis, torch_kwargs={"dim": axis})
     for function in (nn.softmax, nn.log_softmax)
     for shape, axis in (((3, 4), -1), ((3, 4), 0), ((2, 3, 2), 1), ((5,), 0))
 ]
 
 LINEAR = [
-    call(nn.linear, draw(3, 4), draw(2, 4), draw(2), by=(0, 1, 2)),
-    call(nn.linear, draw(3, 4), draw(2, 4), by=(0, 1)),
-    call(nn.linear, draw(2, 3, 4), draw(2, 4), draw(2), by=(0, 1, 2)),
-    call(nn.linear, draw(4), draw(2, 4), draw(2), by=(0, 1, 2)),
-    call(nn.embedding, np.array([[0, 2], [2, 1]]), draw(4, 3), by=(1,)),
-    call(nn.embedding, np.array([3, 1, 3]), draw(4, 3), 3, by=(1,), smooth=False),
-    call(nn.embedding, np.array([3, 1, 3]), draw(4, 3), padding_idx=-3, by=(1,), smooth=False),
+    call_of(nn.linear, away_from_zero(3, 4), away_from_zero(2, 4), away_from_zero(2), by=(0, 1, 2)),
+    call_of(nn.linear, away_from_zero(3, 4), away_from_zero(2, 4), by=(0, 1)),
+    call_of(nn.linear, away_from_zero(2, 3, 4), away_from_zero(2, 4), away_from_zero(2), by=(0, 1, 2)),
+    call_of(nn.linear, away_from_zero(4), away_from_zero(2, 4), away_from_zero(2), by=(0, 1, 2)),
+    call_of(nn.embedding, np.array([[0, 2], [2, 1]]), away_from_zero(4, 3), by=(1,)),
+    call_of(nn.embedding, np.array([3, 1, 3]), away_from_zero(4, 3), 3, by=(1,), smooth=False),
+    call_of(nn.embedding, np.array([3, 1, 3]), away_from_zero(4, 3), padding_idx=-3, by=(1,), smooth=False),
 ]
 
 _weight = np.array([0.5, 1.5, 2.0, 1.0])
 OPTIONS: list[dict[str, Any]] = [{}, {"weight": _weight}, {"reduction": "sum"}, {"reduction": "none"}]
 CLASSIFICATION = [
-    call(function, scores, labels, **options)
+    call_of(function, scores, labels, **options)
     for function in (nn.cross_entropy, nn.nll_loss)
     for scores, labels in (
-        (draw(3, 4), np.array([2, 0, 3])),
-        (draw(3, 4), np.array([2, -100, 3])),
-        (draw(2, 4, 3), np.array([[0, 1, 2], [3, -100, 0]])),
-        (draw(2, 4, 1, 2), np.array([[[0, 1]], [[3, 2]]])),
-        (draw(4), np.array(2)),
+        (away_from_zero(3, 4), np.array([2, 0, 3])),
+        (away_from_zero(3, 4), np.array([2, -100, 3])),
+        (away_from_zero(2, 4, 3), np.array([[0, 1, 2], [3, -100, 0]])),
+        (away_from_zero(2, 4, 1, 2), np.array([[[0, 1]], [[3, 2]]])),
+        (away_from_zero(4), np.array(2)),
     )
     for options in OPTIONS
 ]
 CLASSIFICATION += [
-    call(nn.cross_entropy, draw(3, 4), np.array([2, 0, 1]), ignore_index=0),
+    call_of(nn.cross_entropy, away_from_zero(3, 4), np.array([2, 0, 1]), ignore_index=0),
     *(
-        call(nn.cross_entropy, draw(3, 4), np.array([2, -100, 3]), weight, reduction=reduction, label_smoothing=0.1)
+        call_of(
+            nn.cross_entropy,
+            away_from_zero(3, 4),
+            np.array([2, -100, 3]),
+            weight,
+            reduction=reduction,
+            label_smoothing=0.1,
+        )
         for reduction in ("mean", "sum", "none")
         for weight in (None, _weight)
     ),
     *(
-        call(nn.cross_entropy, draw(3, 4), probabilities(3, 4), by=(0, 1), reduction=reduction, weight=weight)
+        call_of(
+            nn.cross_entropy, away_from_zero(3, 4), probabilities(3, 4), by=(0, 1), reduction=reduction, weight=weight
+        )
         for reduction in ("mean", "sum", "none")
         for weight in (None, _weight)
     ),
-    call(nn.cross_entropy, draw(2, 4, 3), probabilities(2, 4, 3), by=(0, 1), label_smoothing=0.2),
+    call_of(nn.cross_entropy, away_from_zero(2, 4, 3), probabilities(2, 4, 3), by=(0, 1), label_smoothing=0.2),
 ]
 
 REGRESSION = [
-    call(function, draw(3, 4), draw(3, 4), by=(0, 1), reduction=reduction)
+    call_of(function, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1), reduction=reduction)
     for function in (nn.mse_loss, nn.l1_loss, nn.binary_cross_entropy_with_logits)
     for reduction in ("mean", "sum", "none")
 ]
 REGRESSION += [
-    call(
+    call_of(
         nn.binary_cross_entropy_with_logits,
-        draw(3, 4),
+        away_from_zero(3, 4),
         _rng.uniform(0.1, 0.9, (3, 4)),
         by=(0, 1),
         weight=_rng.uniform(0.5, 1.5, 4),
@@ -140,44 +149,68 @@ REGRESSION += [
 ]
 
 NORMALIZATION = [
-    call(nn.layer_norm, draw(3, 4), (4,), draw(4), draw(4), by=(0, 2, 3)),
-    call(nn.layer_norm, draw(3, 4), (4,)),
-    call(nn.layer_norm, draw(3, 4), (4,), draw(4), by=(0, 2), eps=0.3),
-    call(nn.layer_norm, draw(3, 4), (3, 4), draw(3, 4), draw(3, 4), by=(0, 2, 3)),
-    call(nn.layer_norm, draw(2, 3, 4), (4,), draw(4), draw(4), by=(0, 2, 3)),
+    call_of(nn.layer_norm, away_from_zero(3, 4), (4,), away_from_zero(4), away_from_zero(4), by=(0, 2, 3)),
+    call_of(nn.layer_norm, away_from_zero(3, 4), (4,)),
+    call_of(nn.layer_norm, away_from_zero(3, 4), (4,), away_from_zero(4), by=(0, 2), eps=0.3),
+    call_of(nn.layer_norm, away_from_zero(3, 4), (3, 4), away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 2, 3)),
+    call_of(nn.layer_norm, away_from_zero(2, 3, 4), (4,), away_from_zero(4), away_from_zero(4), by=(0, 2, 3)),
 ]
 
 CONVOLUTION = [
-    call(nn.conv2d, draw(2, 2, 4, 5), draw(3, 2, 2, 3), draw(3), by=(0, 1, 2)),
-    call(nn.conv2d, draw(1, 2, 4, 5), draw(2, 2, 3, 2), by=(0, 1), stride=2, padding=1),
-    call(nn.conv2d, draw(1, 1, 5, 6), draw(2, 1, 2, 2), by=(0, 1), stride=(2, 1), padding=(0, 2), dilation=(2, 3)),
-    call(nn.conv2d, draw(1, 4, 3, 3), draw(6, 2, 2, 2), draw(6), by=(0, 1, 2), groups=2),
-    call(nn.conv2d, draw(1, 3, 3, 3), draw(3, 1, 2, 2), by=(0, 1), groups=3),
-    call(nn.conv2d, draw(1, 2, 3, 4), draw(2, 2, 2, 3), by=(0, 1), padding="same"),
-    call(nn.conv2d, draw(1, 2, 4, 4), draw(2, 2, 2, 2), by=(0, 1), padding="valid"),
-    call(nn.conv2d, draw(2, 4, 4), draw(2, 2, 1, 1), draw(2), by=(0, 1, 2)),
+    call_of(nn.conv2d, away_from_zero(2, 2, 4, 5), away_from_zero(3, 2, 2, 3), away_from_zero(3), by=(0, 1, 2)),
+    call_of(nn.conv2d, away_from_zero(1, 2, 4, 5), away_from_zero(2, 2, 3, 2), by=(0, 1), stride=2, padding=1),
+    call_of(
+        nn.conv2d,
+        away_from_zero(1, 1, 5, 6),
+        away_from_zero(2, 1, 2, 2),
+        by=(0, 1),
+        stride=(2, 1),
+        padding=(0, 2),
+        dilation=(2, 3),
+    ),
+    call_of(
+        nn.conv2d, away_from_zero(1, 4, 3, 3), away_from_zero(6, 2, 2, 2), away_from_zero(6), by=(0, 1, 2), groups=2
+    ),
+    call_of(nn.conv2d, away_from_zero(1, 3, 3, 3), away_from_zero(3, 1, 2, 2), by=(0, 1), groups=3),
+    call_of(nn.conv2d, away_from_zero(1, 2, 3, 4), away_from_zero(2, 2, 2, 3), by=(0, 1), padding="same"),
+    call_of(nn.conv2d, away_from_zero(1, 2, 4, 4), away_from_zero(2, 2, 2, 2), by=(0, 1), padding="valid"),
+    call_of(nn.conv2d, away_from_zero(2, 4, 4), away_from_zero(2, 2, 1, 1), away_from_zero(2), by=(0, 1, 2)),
 ]
 
 POOLING = [
-    call(nn.max_pool2d, distinct(2, 2, 4, 4), 2),
-    call(nn.max_pool2d, distinct(1, 2, 5, 5), (3, 2), stride=(1, 2), padding=1),
-    call(nn.max_pool2d, distinct(1, 1, 5, 6), 2, stride=1, dilation=2),
-    call(nn.max_pool2d, distinct(1, 5, 5), 2, ceil_mode=True),
-    call(nn.avg_pool2d, draw(2, 2, 4, 4), 2),
-    call(nn.avg_pool2d, draw(1, 2, 5, 5), (3, 2), stride=(1, 2), padding=1),
-    call(nn.avg_pool2d, draw(1, 2, 5, 5), 3, stride=2, padding=1, ceil_mode=True, count_include_pad=False),
-    call(nn.avg_pool2d, draw(1, 6, 6), 3, stride=4, padding=1, ceil_mode=True),
-    call(nn.avg_pool2d, draw(1, 4, 4), 2, divisor_override=3),
+    call_of(nn.max_pool2d, distinct_numbers(2, 2, 4, 4), 2),
+    call_of(nn.max_pool2d, distinct_numbers(1, 2, 5, 5), (3, 2), stride=(1, 2), padding=1),
+    call_of(nn.max_pool2d, distinct_numbers(1, 1, 5, 6), 2, stride=1, dilation=2),
+    call_of(nn.max_pool2d, distinct_numbers(1, 5, 5), 2, ceil_mode=True),
+    call_of(nn.avg_pool2d, away_from_zero(2, 2, 4, 4), 2),
+    call_of(nn.avg_pool2d, away_from_zero(1, 2, 5, 5), (3, 2), stride=(1, 2), padding=1),
+    call_of(nn.avg_pool2d, away_from_zero(1, 2, 5, 5), 3, stride=2, padding=1, ceil_mode=True, count_include_pad=False),
+    call_of(nn.avg_pool2d, away_from_zero(1, 6, 6), 3, stride=4, padding=1, ceil_mode=True),
+    call_of(nn.avg_pool2d, away_from_zero(1, 4, 4), 2, divisor_override=3),
 ]
 
 _some = np.array([[True, False, True, True], [True, True, False, False], [False, True, True, True]])
 ATTENTION = [
-    call(nn.scaled_dot_product_attention, draw(2, 3, 4), draw(2, 4, 4), draw(2, 4, 2), by=(0, 1, 2), **options)
+    call_of(
+        nn.scaled_dot_product_attention,
+        away_from_zero(2, 3, 4),
+        away_from_zero(2, 4, 4),
+        away_from_zero(2, 4, 2),
+        by=(0, 1, 2),
+        **options,
+    )
     for options in ({}, {"scale": 0.7}, {"is_causal": True}, {"attn_mask": _some})
 ]
 ATTENTION += [
-    call(nn.scaled_dot_product_attention, *(draw(1, 2, 3, 2) for _ in range(3)), draw(3, 3), by=(0, 1, 2, 3)),
-    call(nn.scaled_dot_product_attention, draw(3, 4), draw(2, 4), draw(2, 5), by=(0, 1, 2)),
+    call_of(
+        nn.scaled_dot_product_attention,
+        *(away_from_zero(1, 2, 3, 2) for _ in range(3)),
+        away_from_zero(3, 3),
+        by=(0, 1, 2, 3),
+    ),
+    call_of(
+        nn.scaled_dot_product_attention, away_from_zero(3, 4), away_from_zero(2, 4), away_from_zero(2, 5), by=(0, 1, 2)
+    ),
 ]
 
 CALLS = [

@@ -16,8 +16,9 @@ from asyncgrad.errors import StoreError
 from asyncgrad.extend import derivative, primitive
 from asyncgrad.graph import save_to_store
 from asyncgrad.testing import MemoryStore
-from tests.engine.heavy import PATIENCE, always, on_workers
+from tests.engine.heavy import always, on_workers
 from tests.offload.scenes import Chain
+from tests.threads import PATIENCE
 
 LINKS = 5
 

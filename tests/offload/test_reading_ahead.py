@@ -26,7 +26,7 @@ async def first_get(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(("prefetch", "expected"), [(0, 1), (1, 2), (3, 4), (100, LINKS + 1)])
-def test_so_many_are_read_while_the_first_is_waited_for(run: Any, prefetch: int, expected: int):
+def test_as_many_tensors_as_allowed_are_read_while_the_first_is_waited_for(run: Any, prefetch: int, expected: int):
     chain, store = Chain(LINKS), MemoryStore()
 
     async def step() -> int:

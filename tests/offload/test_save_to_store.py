@@ -375,7 +375,7 @@ def test_what_is_not_written_yet_is_taken_from_memory_and_never_written(run: Any
 # How long it stays there.
 
 
-def test_it_is_deleted_when_its_node_has_run_or_the_graph_is_dropped(run: Any):
+def test_a_stored_tensor_is_deleted_when_its_node_has_run_or_the_graph_is_dropped(run: Any):
     chain, store = Chain(LINKS), MemoryStore()
 
     async def step() -> None:
@@ -439,7 +439,7 @@ def test_a_forward_that_fails_leaves_nothing_there(run: Any):
 # How it is used.
 
 
-def test_it_decorates_functions_of_both_kinds(run: Any):
+def test_save_to_store_decorates_functions_of_both_kinds(run: Any):
     x, store = ag.tensor(np.ones(4), requires_grad=True), MemoryStore()
 
     @all_of(store)

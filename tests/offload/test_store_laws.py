@@ -12,11 +12,11 @@ import asyncgrad as ag
 from asyncgrad.testing import STORE_LAWS, MemoryStore, check_store
 
 
-def name_of(law: Any) -> str:
+def law_name(law: Any) -> str:
     return str(law.__name__)
 
 
-@pytest.mark.parametrize("law", STORE_LAWS, ids=name_of)
+@pytest.mark.parametrize("law", STORE_LAWS, ids=law_name)
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_stores_keep_the_laws(run: Any, tmp_path: Path, kind: str, law: Any):
     store: Any = MemoryStore() if kind == "memory" else ag.graph.DiskStore(tmp_path)

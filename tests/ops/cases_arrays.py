@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.ops.cases_elementwise import normal, positive
-from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, whole
+from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, whole_numbers
 from tests.ops.finite_differences import Case
 
 
@@ -47,14 +47,14 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
     np.sum: [
         *over_axes(normal),
         _EMPTY,
-        Case((whole(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
+        Case((whole_numbers(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
         Case((normal(2, 3), 0, np.float64)),
     ],
     np.mean: [*over_axes(normal), Case((normal(2, 3),), {"axis": 1, "where": _mask}), Case((normal(2, 3), 0, float))],
     np.prod: [
         *over_axes(normal),
         _EMPTY,
-        Case((whole(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
+        Case((whole_numbers(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
         Case((with_zeros((0, 1)),)),
         Case((with_zeros((0, 1), (1, 1)), 0)),
         Case((with_zeros((0, 1), (1, 1), (1, 2)), -1)),
@@ -107,7 +107,11 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
     np.percentile: [Case((spaced(5), 62.5)), Case((spaced(2, 3), [25, 50]), {"axis": 0, "keepdims": True})],
     np.nansum: [Case((normal(2, 3), 0)), Case((_NANS,), smooth=False)],
     np.nanprod: [Case((normal(2, 3), 0)), Case((_NANS, 1), smooth=False)],
-    np.nanmean: [Case((normal(2, 3), 0)), Case((_NANS, 1), smooth=False), Case((whole(2, 3),), {"where": _mask})],
+    np.nanmean: [
+        Case((normal(2, 3), 0)),
+        Case((_NANS, 1), smooth=False),
+        Case((whole_numbers(2, 3),), {"where": _mask}),
+    ],
     np.nanvar: [Case((normal(2, 3), 0)), Case((_NANS, 1), smooth=False)],
     np.nanstd: [Case((normal(2, 3), 0)), Case((_NANS, 1), {"keepdims": True}, smooth=False)],
     np.nanmax: [Case((distinct(2, 3), 0)), Case((_NANS, 1), {"keepdims": True}, smooth=False)],
@@ -126,17 +130,21 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
         Case((normal(2), 0)),
     ],
     np.gradient: [
-        Case((12 * whole(4),)),
-        Case((12 * whole(3, 4), 2.0)),
-        Case((12 * whole(3, 4), 0.5), {"axis": 1, "edge_order": 2}),
-        Case((12 * whole(2, 4), np.array([0.0, 1.0, 4.0, 5.0])), {"axis": -1, "edge_order": 2}, differentiate=(0, 1)),
-        Case((12 * whole(3, 4), 1, [0.0, 1.0, 4.0, 5.0]), {"axis": (0, 1)}),
+        Case((12 * whole_numbers(4),)),
+        Case((12 * whole_numbers(3, 4), 2.0)),
+        Case((12 * whole_numbers(3, 4), 0.5), {"axis": 1, "edge_order": 2}),
+        Case(
+            (12 * whole_numbers(2, 4), np.array([0.0, 1.0, 4.0, 5.0])),
+            {"axis": -1, "edge_order": 2},
+            differentiate=(0, 1),
+        ),
+        Case((12 * whole_numbers(3, 4), 1, [0.0, 1.0, 4.0, 5.0]), {"axis": (0, 1)}),
     ],
     np.interp: [
-        Case((np.array([0.25, 3.5, 9.0, -1.0]), np.array([0.0, 2.0, 6.0]), whole(3)), differentiate=(0, 1, 2)),
+        Case((np.array([0.25, 3.5, 9.0, -1.0]), np.array([0.0, 2.0, 6.0]), whole_numbers(3)), differentiate=(0, 1, 2)),
         Case((np.array(0.25), [0.0, 2.0], [4.0, 5.0])),
-        Case((np.array([-1.0, 0.5, 7.0]), np.array([0.0, 2.0]), whole(2), -9.0, 9.0), differentiate=(0, 2)),
-        Case((np.array([-1.0, 0.5]), [1.0], whole(1)), differentiate=(2,)),
+        Case((np.array([-1.0, 0.5, 7.0]), np.array([0.0, 2.0]), whole_numbers(2), -9.0, 9.0), differentiate=(0, 2)),
+        Case((np.array([-1.0, 0.5]), [1.0], whole_numbers(1)), differentiate=(2,)),
     ],
     np.trapezoid: [
         Case((normal(4),)),
@@ -290,8 +298,8 @@ for _name, _cases in {
     "cumulative_prod": [Case((normal(3),)), Case((with_zeros((0, 1)),), {"axis": 1, "include_initial": True})],
     "astype": [Case((normal(2, 3), np.float64)), Case((normal(2, 3), np.float64), {"copy": False})],
     "unstack": [Case((normal(2, 3),)), Case((normal(2, 3),), {"axis": -1})],
-    "matvec": [both(whole(2, 2, 3), whole(2, 3)), both(whole(2, 3), whole(3))],
-    "vecmat": [both(whole(2, 3), whole(2, 3, 2)), both(whole(3), whole(3, 2))],
+    "matvec": [both(whole_numbers(2, 2, 3), whole_numbers(2, 3)), both(whole_numbers(2, 3), whole_numbers(3))],
+    "vecmat": [both(whole_numbers(2, 3), whole_numbers(2, 3, 2)), both(whole_numbers(3), whole_numbers(3, 2))],
 }.items():
     if hasattr(np, _name):  # newer than the oldest NumPy that will do
         CASES[getattr(np, _name)] = _cases

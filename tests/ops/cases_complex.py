@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-__all__ = ["CALLS", "COMPLEX_MATRIX", "WRITES", "Call", "after", "hermitian"]
+__all__ = ["CALLS", "COMPLEX_MATRIX", "ComplexCall", "WRITES", "after", "hermitian"]
 
 
-class Call(NamedTuple):
+class ComplexCall(NamedTuple):
     """A function of tensors or arrays, and its arguments."""
 
     function: Callable[..., Any]
@@ -68,58 +68,62 @@ _some = np.array([True, False, True])
 _column = np.array([[0], [2]])
 
 #: By the function of NumPy that writes.
-WRITES: dict[Callable[..., Any], list[Call]] = {
+WRITES: dict[Callable[..., Any], list[ComplexCall]] = {
     np.copyto: [
-        Call(after(np.copyto), (complex_(3), real(3))),
-        Call(after(lambda target, value: np.copyto(target, value, where=_some)), (complex_(3), complex_(3))),
+        ComplexCall(after(np.copyto), (complex_(3), real(3))),
+        ComplexCall(after(lambda target, value: np.copyto(target, value, where=_some)), (complex_(3), complex_(3))),
     ],
     np.put: [
-        Call(after(lambda target, value: np.put(target, [0, 2], value)), (complex_(3), value))
+        ComplexCall(after(lambda target, value: np.put(target, [0, 2], value)), (complex_(3), value))
         for value in (real(2), complex_(2))
     ],
-    np.place: [Call(after(lambda target, value: np.place(target, _some, value)), (complex_(3), complex_(2)))],
-    np.putmask: [Call(after(lambda target, value: np.putmask(target, _some, value)), (complex_(3), complex_(3)))],
-    np.put_along_axis: [
-        Call(after(lambda target, value: np.put_along_axis(target, _column, value, 1)), (complex_(2, 3), real(2, 1)))
+    np.place: [ComplexCall(after(lambda target, value: np.place(target, _some, value)), (complex_(3), complex_(2)))],
+    np.putmask: [
+        ComplexCall(after(lambda target, value: np.putmask(target, _some, value)), (complex_(3), complex_(3)))
     ],
-    np.fill_diagonal: [Call(after(np.fill_diagonal), (complex_(3, 3), complex_(3)))],
+    np.put_along_axis: [
+        ComplexCall(
+            after(lambda target, value: np.put_along_axis(target, _column, value, 1)), (complex_(2, 3), real(2, 1))
+        )
+    ],
+    np.fill_diagonal: [ComplexCall(after(np.fill_diagonal), (complex_(3, 3), complex_(3)))],
 }
 
-CALLS: dict[str, Call] = {
+CALLS: dict[str, ComplexCall] = {
     # the sign of a number, and of a determinant
-    "sign": Call(np.sign, (complex_(2, 3),)),
-    "sign of a number": Call(np.sign, (complex_(),)),
-    "sign of nothing": Call(np.sign, (complex_(0, 2),)),
-    "slogdet": Call(np.linalg.slogdet, (complex_(2, 3, 3),)),
-    "slogdet of 1 by 1": Call(np.linalg.slogdet, (complex_(1, 1),)),
-    "slogdet of 0 by 0": Call(np.linalg.slogdet, (complex_(2, 0, 0),)),
-    "slogdet of no matrix": Call(np.linalg.slogdet, (complex_(0, 2, 2),)),
+    "sign": ComplexCall(np.sign, (complex_(2, 3),)),
+    "sign of a number": ComplexCall(np.sign, (complex_(),)),
+    "sign of nothing": ComplexCall(np.sign, (complex_(0, 2),)),
+    "slogdet": ComplexCall(np.linalg.slogdet, (complex_(2, 3, 3),)),
+    "slogdet of 1 by 1": ComplexCall(np.linalg.slogdet, (complex_(1, 1),)),
+    "slogdet of 0 by 0": ComplexCall(np.linalg.slogdet, (complex_(2, 0, 0),)),
+    "slogdet of no matrix": ComplexCall(np.linalg.slogdet, (complex_(0, 2, 2),)),
     # linear algebra
-    "cholesky": Call(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(2, 3, 3),)),
-    "cholesky, upper": Call(lambda b: np.linalg.cholesky(hermitian(b), upper=True), (complex_(2, 3, 3),)),
-    "cholesky of 1 by 1": Call(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(1, 1),)),
-    "cholesky of 0 by 0": Call(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(2, 0, 0),)),
-    "cholesky of no matrix": Call(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(0, 2, 2),)),
-    "inv of no matrix": Call(np.linalg.inv, (complex_(0, 2, 2),)),
-    "det, singular": Call(np.linalg.det, (np.outer([1, 2j], [3, 1j]),)),
-    "det, singular, of 3 by 3": Call(np.linalg.det, (np.outer([1, 2j, 1], [3, 1j, 1]),)),
-    "det of 1 by 1": Call(np.linalg.det, (complex_(1, 1),)),
-    "det of 0 by 0": Call(np.linalg.det, (complex_(2, 0, 0),)),
-    "solve, real matrix": Call(np.linalg.solve, (real(2, 2) + 4 * np.eye(2), complex_(2, 2))),
-    "solve, complex matrix": Call(np.linalg.solve, (regular(2, 2), real(2))),
+    "cholesky": ComplexCall(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(2, 3, 3),)),
+    "cholesky, upper": ComplexCall(lambda b: np.linalg.cholesky(hermitian(b), upper=True), (complex_(2, 3, 3),)),
+    "cholesky of 1 by 1": ComplexCall(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(1, 1),)),
+    "cholesky of 0 by 0": ComplexCall(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(2, 0, 0),)),
+    "cholesky of no matrix": ComplexCall(lambda b: np.linalg.cholesky(hermitian(b)), (complex_(0, 2, 2),)),
+    "inv of no matrix": ComplexCall(np.linalg.inv, (complex_(0, 2, 2),)),
+    "det, singular": ComplexCall(np.linalg.det, (np.outer([1, 2j], [3, 1j]),)),
+    "det, singular, of 3 by 3": ComplexCall(np.linalg.det, (np.outer([1, 2j, 1], [3, 1j, 1]),)),
+    "det of 1 by 1": ComplexCall(np.linalg.det, (complex_(1, 1),)),
+    "det of 0 by 0": ComplexCall(np.linalg.det, (complex_(2, 0, 0),)),
+    "solve, real matrix": ComplexCall(np.linalg.solve, (real(2, 2) + 4 * np.eye(2), complex_(2, 2))),
+    "solve, complex matrix": ComplexCall(np.linalg.solve, (regular(2, 2), real(2))),
     **{
-        f"norm of order {order}": Call(lambda z, order=order: np.linalg.norm(z, order, 1), (complex_(2, 3),))
+        f"norm of order {order}": ComplexCall(lambda z, order=order: np.linalg.norm(z, order, 1), (complex_(2, 3),))
         for order in (None, 1, 2, 3, 4, 0.5, 1.5, 2.5, -1, -2.5, np.inf, -np.inf)
     },
     **{
-        f"norm of order {order} of a matrix": Call(
+        f"norm of order {order} of a matrix": ComplexCall(
             lambda z, order=order: np.linalg.norm(z, order, (2, 0), keepdims=True), (complex_(2, 2, 3),)
         )
         for order in (None, "fro", 1, -1, np.inf, -np.inf)
     },
     # those that conjugate one of two
     **{
-        f"{name}, {which}": Call(function, points)
+        f"{name}, {which}": ComplexCall(function, points)
         for name, function in {
             "vdot": np.vdot,
             "vecdot": np.vecdot,
@@ -139,67 +143,72 @@ CALLS: dict[str, Call] = {
         }.items()
     },
     # powers
-    "power of a complex exponent": Call(lambda z: z ** (1 + 1j), (complex_(3),)),
-    "power of a real number": Call(lambda z: (-2.0) ** z, (complex_(3),)),
-    "power of i": Call(lambda x: 1j**x, (real(3),)),
-    "power of negative numbers": Call(np.power, (-(real(3) ** 2), complex_(3))),
-    "float_power of negative numbers": Call(np.float_power, (-(real(3) ** 2), complex_(3))),
-    **{f"power {number}": Call(lambda z, number=number: z**number, (complex_(3),)) for number in (0, 1, 2, 3, -1, 0.5)},
-    # products and spreads with zeros, and in other dtypes
-    "prod with zeros": Call(np.prod, (np.array([1 + 1j, 0, 2j]),)),
-    "prod with more zeros": Call(np.prod, (np.array([1 + 1j, 0, 2j, 0]),)),
-    "cumprod with zeros": Call(np.cumprod, (np.array([1 + 1j, 0, 2j, 0]),)),
+    "power of a complex exponent": ComplexCall(lambda z: z ** (1 + 1j), (complex_(3),)),
+    "power of a real number": ComplexCall(lambda z: (-2.0) ** z, (complex_(3),)),
+    "power of i": ComplexCall(lambda x: 1j**x, (real(3),)),
+    "power of negative numbers": ComplexCall(np.power, (-(real(3) ** 2), complex_(3))),
+    "float_power of negative numbers": ComplexCall(np.float_power, (-(real(3) ** 2), complex_(3))),
     **{
-        f"{function.__name__} in a complex dtype": Call(lambda x, f=function: f(x, dtype=complex), (real(4),))
+        f"power {number}": ComplexCall(lambda z, number=number: z**number, (complex_(3),))
+        for number in (0, 1, 2, 3, -1, 0.5)
+    },
+    # products and spreads with zeros, and in other dtypes
+    "prod with zeros": ComplexCall(np.prod, (np.array([1 + 1j, 0, 2j]),)),
+    "prod with more zeros": ComplexCall(np.prod, (np.array([1 + 1j, 0, 2j, 0]),)),
+    "cumprod with zeros": ComplexCall(np.cumprod, (np.array([1 + 1j, 0, 2j, 0]),)),
+    **{
+        f"{function.__name__} in a complex dtype": ComplexCall(lambda x, f=function: f(x, dtype=complex), (real(4),))
         for function in (np.sum, np.mean, np.prod, np.cumsum, np.cumprod, np.var, np.std)
     },
-    "var of some in a complex dtype": Call(lambda x: np.var(x, dtype=complex, where=[True, True, False]), (real(3),)),
-    "std of some": Call(lambda z: np.std(z, axis=1, where=_some), (complex_(2, 3),)),
-    "average with complex weights": Call(lambda a, w: np.average(a, weights=w), (real(4), complex_(4))),
-    "average of complex": Call(lambda a, w: np.average(a, weights=w, returned=True), (complex_(4), real(4))),
+    "var of some in a complex dtype": ComplexCall(
+        lambda x: np.var(x, dtype=complex, where=[True, True, False]), (real(3),)
+    ),
+    "std of some": ComplexCall(lambda z: np.std(z, axis=1, where=_some), (complex_(2, 3),)),
+    "average with complex weights": ComplexCall(lambda a, w: np.average(a, weights=w), (real(4), complex_(4))),
+    "average of complex": ComplexCall(lambda a, w: np.average(a, weights=w, returned=True), (complex_(4), real(4))),
     # one beside the other
-    "concatenate": Call(lambda a, b: np.concatenate([a, b]), (real(2), complex_(3))),
-    "concatenate in a dtype": Call(lambda a, b: np.concatenate([a, b], dtype=complex), (real(2), real(3))),
-    "where": Call(lambda a, b: np.where(_some, a, b), (real(3), complex_(3))),
-    "select": Call(lambda a, b: np.select([_some], [a], b), (real(3), complex_(3))),
-    "maximum": Call(np.maximum, (real(3), complex_(3))),
-    "trapezoid over complex": Call(lambda y, x: np.trapezoid(y, x), (real(4), complex_(4))),
-    "interp of complex": Call(
+    "concatenate": ComplexCall(lambda a, b: np.concatenate([a, b]), (real(2), complex_(3))),
+    "concatenate in a dtype": ComplexCall(lambda a, b: np.concatenate([a, b], dtype=complex), (real(2), real(3))),
+    "where": ComplexCall(lambda a, b: np.where(_some, a, b), (real(3), complex_(3))),
+    "select": ComplexCall(lambda a, b: np.select([_some], [a], b), (real(3), complex_(3))),
+    "maximum": ComplexCall(np.maximum, (real(3), complex_(3))),
+    "trapezoid over complex": ComplexCall(lambda y, x: np.trapezoid(y, x), (real(4), complex_(4))),
+    "interp of complex": ComplexCall(
         lambda x, values: np.interp(x, [0.0, 1.0, 2.0], values, left=1j, right=2j),
         (np.array([0.3, 1.2, -1.0, 4.0]), complex_(3)),
     ),
-    "ufunc in a dtype": Call(lambda x, y: np.multiply(x, y, dtype=complex) * 1j, (real(3), real(3))),
-    "i times real": Call(lambda x: x * 1j, (real(3),)),
+    "ufunc in a dtype": ComplexCall(lambda x, y: np.multiply(x, y, dtype=complex) * 1j, (real(3), real(3))),
+    "i times real": ComplexCall(lambda x: x * 1j, (real(3),)),
     # methods and operators
-    "astype complex": Call(lambda x: x.astype(complex) * 1j, (real(3),)),
-    "real and imag": Call(lambda z: z.real**2 * z.imag, (complex_(3),)),
-    "imag of real": Call(lambda x: x.imag + x, (real(3),)),
-    "abs": Call(abs, (complex_(),)),
-    "conj": Call(lambda z: z.conj() * z, (complex_(3),)),
-    "a strided view": Call(after(lambda z: z.T.reshape(-1).__imul__(1j)), (complex_(2, 3),)),
-    "as_strided": Call(
+    "astype complex": ComplexCall(lambda x: x.astype(complex) * 1j, (real(3),)),
+    "real and imag": ComplexCall(lambda z: z.real**2 * z.imag, (complex_(3),)),
+    "imag of real": ComplexCall(lambda x: x.imag + x, (real(3),)),
+    "abs": ComplexCall(abs, (complex_(),)),
+    "conj": ComplexCall(lambda z: z.conj() * z, (complex_(3),)),
+    "a strided view": ComplexCall(after(lambda z: z.T.reshape(-1).__imul__(1j)), (complex_(2, 3),)),
+    "as_strided": ComplexCall(
         lambda z: (
             (z.as_strided if hasattr(z, "as_strided") else functools.partial(as_strided, z))((2, 2), (32, 16)) * z[0]
         ),
         (complex_(4, 2),),
     ),
     # writes
-    "z[:] = x": Call(after(lambda z, x: z.__setitem__(slice(1, None), x)), (complex_(3), real(2))),
-    "z[[..]] = x": Call(after(lambda z, x: z.__setitem__([0, 2], x)), (complex_(3), real(2))),
-    "z += x": Call(after(lambda z, x: z.__iadd__(x)), (complex_(3), real(3))),
-    "z *= x": Call(after(lambda z, x: z.__imul__(x)), (complex_(3), real(3))),
-    "z /= x": Call(after(lambda z, x: z.__itruediv__(x)), (complex_(3), real(3))),
-    "z **= x": Call(after(lambda z, x: z.__ipow__(x)), (complex_(3), real(3))),
-    "z *= w": Call(after(lambda z, w: z.__imul__(w)), (complex_(3), complex_(3))),
-    "z @= w": Call(after(lambda z, w: z.__imatmul__(w)), (complex_(2, 2), complex_(2, 2))),
-    "out= of real": Call(after(lambda z, x: np.exp(x, out=z)), (complex_(3), real(3))),
-    "out= of abs": Call(after(lambda z, w: np.absolute(w, out=z)), (complex_(3), complex_(3))),
-    "out= and where=": Call(after(lambda z, x: np.multiply(z, x, out=z, where=_some)), (complex_(3), real(3))),
-    "add.at": Call(after(lambda z, x: np.add.at(z, [0, 0, 1], x)), (complex_(3), real(3))),
-    "multiply.at": Call(after(lambda z, w: np.multiply.at(z, [0, 0, 1], w)), (complex_(3), complex_(3))),
-    "z.real = x": Call(setting("real"), (complex_(3), real(3))),
-    "z.imag = x": Call(setting("imag"), (complex_(3), real(3))),
-    "z.real += x": Call(after(lambda z, x: z.real.__iadd__(x)), (complex_(3), real(3))),
-    "z.imag[0] = x": Call(after(lambda z, x: z.imag.__setitem__(0, x)), (complex_(3), real())),
-    "z.T.imag *= x": Call(after(lambda z, x: z.T.imag.__imul__(x)), (complex_(2, 3), real(3, 2))),
+    "z[:] = x": ComplexCall(after(lambda z, x: z.__setitem__(slice(1, None), x)), (complex_(3), real(2))),
+    "z[[..]] = x": ComplexCall(after(lambda z, x: z.__setitem__([0, 2], x)), (complex_(3), real(2))),
+    "z += x": ComplexCall(after(lambda z, x: z.__iadd__(x)), (complex_(3), real(3))),
+    "z *= x": ComplexCall(after(lambda z, x: z.__imul__(x)), (complex_(3), real(3))),
+    "z /= x": ComplexCall(after(lambda z, x: z.__itruediv__(x)), (complex_(3), real(3))),
+    "z **= x": ComplexCall(after(lambda z, x: z.__ipow__(x)), (complex_(3), real(3))),
+    "z *= w": ComplexCall(after(lambda z, w: z.__imul__(w)), (complex_(3), complex_(3))),
+    "z @= w": ComplexCall(after(lambda z, w: z.__imatmul__(w)), (complex_(2, 2), complex_(2, 2))),
+    "out= of real": ComplexCall(after(lambda z, x: np.exp(x, out=z)), (complex_(3), real(3))),
+    "out= of abs": ComplexCall(after(lambda z, w: np.absolute(w, out=z)), (complex_(3), complex_(3))),
+    "out= and where=": ComplexCall(after(lambda z, x: np.multiply(z, x, out=z, where=_some)), (complex_(3), real(3))),
+    "add.at": ComplexCall(after(lambda z, x: np.add.at(z, [0, 0, 1], x)), (complex_(3), real(3))),
+    "multiply.at": ComplexCall(after(lambda z, w: np.multiply.at(z, [0, 0, 1], w)), (complex_(3), complex_(3))),
+    "z.real = x": ComplexCall(setting("real"), (complex_(3), real(3))),
+    "z.imag = x": ComplexCall(setting("imag"), (complex_(3), real(3))),
+    "z.real += x": ComplexCall(after(lambda z, x: z.real.__iadd__(x)), (complex_(3), real(3))),
+    "z.imag[0] = x": ComplexCall(after(lambda z, x: z.imag.__setitem__(0, x)), (complex_(3), real())),
+    "z.T.imag *= x": ComplexCall(after(lambda z, x: z.T.imag.__imul__(x)), (complex_(2, 3), real(3, 2))),
 }

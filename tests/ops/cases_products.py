@@ -11,7 +11,7 @@ from tests.ops.cases_elementwise import normal
 from tests.ops.finite_differences import Case
 
 
-def whole(*shape: int) -> np.ndarray:
+def whole_numbers(*shape: int) -> np.ndarray:
     """Draw whole numbers of either sign: sums of their products are the same in any order."""
     return np.asarray(np.rint(4 * normal(*shape)))
 
@@ -33,16 +33,16 @@ def both(*args: Any, **kwargs: Any) -> Case:
 
 
 _MATRIX_PRODUCTS = [
-    both(whole(3), whole(3)),
-    both(whole(2, 3), whole(3)),
-    both(whole(3), whole(3, 2)),
-    both(whole(2, 3), whole(3, 4)),
-    both(whole(2, 2, 3), whole(3, 4)),
-    both(whole(2, 2, 3), whole(3)),
-    both(whole(3), whole(2, 3, 2)),
-    both(whole(2, 3), whole(2, 3, 2)),
-    both(whole(2, 1, 2, 3), whole(2, 3, 2)),
-    both([[1.0, 2.0]], whole(2, 3)),
+    both(whole_numbers(3), whole_numbers(3)),
+    both(whole_numbers(2, 3), whole_numbers(3)),
+    both(whole_numbers(3), whole_numbers(3, 2)),
+    both(whole_numbers(2, 3), whole_numbers(3, 4)),
+    both(whole_numbers(2, 2, 3), whole_numbers(3, 4)),
+    both(whole_numbers(2, 2, 3), whole_numbers(3)),
+    both(whole_numbers(3), whole_numbers(2, 3, 2)),
+    both(whole_numbers(2, 3), whole_numbers(2, 3, 2)),
+    both(whole_numbers(2, 1, 2, 3), whole_numbers(2, 3, 2)),
+    both([[1.0, 2.0]], whole_numbers(2, 3)),
 ]
 
 PRODUCTS: dict[Callable[..., Any], list[Case]] = {
@@ -50,32 +50,40 @@ PRODUCTS: dict[Callable[..., Any], list[Case]] = {
     np.linalg.matmul: _MATRIX_PRODUCTS[3:5],
     np.dot: [
         *_MATRIX_PRODUCTS[:6],
-        both(whole(), whole(2)),
-        both(whole(2, 3), whole(2, 3, 2)),
-        both(whole(3), whole(2, 3, 2)),
-        both(whole(2, 2, 3), whole(2, 3, 2)),
+        both(whole_numbers(), whole_numbers(2)),
+        both(whole_numbers(2, 3), whole_numbers(2, 3, 2)),
+        both(whole_numbers(3), whole_numbers(2, 3, 2)),
+        both(whole_numbers(2, 2, 3), whole_numbers(2, 3, 2)),
     ],
-    np.inner: [both(whole(3), whole(3)), both(whole(2, 3), whole(2, 1, 3)), both(whole(2, 3), whole())],
-    np.outer: [both(whole(2, 2), whole(3))],
-    np.linalg.outer: [both(whole(2), whole(3))],
-    np.vdot: [both(whole(2, 3), whole(3, 2))],
-    np.vecdot: [both(whole(2, 3), whole(3)), both(whole(3, 2), whole(3, 1), axis=0)],
-    np.linalg.vecdot: [both(whole(2, 3), whole(3))],
-    np.kron: [both(whole(2, 2), whole(3)), both(whole(2), whole(2, 1, 2))],
-    np.cross: [both(whole(2, 3), whole(3)), both(whole(3, 2), whole(3, 2), axis=0), both(whole(3), whole(3))],
-    np.linalg.cross: [both(whole(3, 2), whole(3, 2), axis=0)],
+    np.inner: [
+        both(whole_numbers(3), whole_numbers(3)),
+        both(whole_numbers(2, 3), whole_numbers(2, 1, 3)),
+        both(whole_numbers(2, 3), whole_numbers()),
+    ],
+    np.outer: [both(whole_numbers(2, 2), whole_numbers(3))],
+    np.linalg.outer: [both(whole_numbers(2), whole_numbers(3))],
+    np.vdot: [both(whole_numbers(2, 3), whole_numbers(3, 2))],
+    np.vecdot: [both(whole_numbers(2, 3), whole_numbers(3)), both(whole_numbers(3, 2), whole_numbers(3, 1), axis=0)],
+    np.linalg.vecdot: [both(whole_numbers(2, 3), whole_numbers(3))],
+    np.kron: [both(whole_numbers(2, 2), whole_numbers(3)), both(whole_numbers(2), whole_numbers(2, 1, 2))],
+    np.cross: [
+        both(whole_numbers(2, 3), whole_numbers(3)),
+        both(whole_numbers(3, 2), whole_numbers(3, 2), axis=0),
+        both(whole_numbers(3), whole_numbers(3)),
+    ],
+    np.linalg.cross: [both(whole_numbers(3, 2), whole_numbers(3, 2), axis=0)],
     np.tensordot: [
-        both(whole(2, 3, 2), whole(3, 2, 2)),
-        both(whole(2, 3), whole(2), 0),
-        both(whole(2, 3, 4), whole(4, 2, 3), ((1, -1), (2, 0))),
-        both(whole(2, 3, 4), whole(5, 2), (0, 1)),
-        both(whole(2, 3), whole(3, 2), ([0, 1], [1, 0])),
+        both(whole_numbers(2, 3, 2), whole_numbers(3, 2, 2)),
+        both(whole_numbers(2, 3), whole_numbers(2), 0),
+        both(whole_numbers(2, 3, 4), whole_numbers(4, 2, 3), ((1, -1), (2, 0))),
+        both(whole_numbers(2, 3, 4), whole_numbers(5, 2), (0, 1)),
+        both(whole_numbers(2, 3), whole_numbers(3, 2), ([0, 1], [1, 0])),
     ],
-    np.linalg.tensordot: [both(whole(2, 3), whole(3, 2), axes=1)],
-    np.convolve: [both(whole(4), whole(3), *mode) for mode in ((), ("same",), ("valid",))]
-    + [both(whole(2), whole(5), mode) for mode in ("same", "valid")],
-    np.correlate: [both(whole(4), whole(3), *mode) for mode in ((), ("same",), ("full",))]
-    + [both(whole(2), whole(5), mode) for mode in ("same", "valid", "full")],
+    np.linalg.tensordot: [both(whole_numbers(2, 3), whole_numbers(3, 2), axes=1)],
+    np.convolve: [both(whole_numbers(4), whole_numbers(3), *mode) for mode in ((), ("same",), ("valid",))]
+    + [both(whole_numbers(2), whole_numbers(5), mode) for mode in ("same", "valid")],
+    np.correlate: [both(whole_numbers(4), whole_numbers(3), *mode) for mode in ((), ("same",), ("full",))]
+    + [both(whole_numbers(2), whole_numbers(5), mode) for mode in ("same", "valid", "full")],
 }
 
 
@@ -86,34 +94,34 @@ def einsums(*operands: Any, **kwargs: Any) -> Case:
 
 
 EINSUMS = [
-    einsums("ij->ji", whole(2, 3)),
-    einsums("ij->", whole(2, 3)),
-    einsums("ii->i", whole(3, 3)),
-    einsums("iij->j", whole(2, 2, 3)),
-    einsums("ii", whole(3, 3)),
-    einsums("ba", whole(2, 3)),
-    einsums("...ij->...", whole(2, 2, 3)),
-    einsums("ij,jk->ik", whole(2, 3), whole(3, 2)),
-    einsums("ij,jk", whole(2, 3), whole(3, 2)),
-    einsums("bij,bjk->bik", whole(2, 2, 3), whole(2, 3, 2)),
-    einsums("bhqd,bhkd->bhqk", whole(2, 1, 2, 3), whole(2, 1, 3, 3)),
-    einsums("...ij,jk->...ki", whole(2, 2, 3), whole(3, 2)),
-    einsums("i...,...i->...", whole(3, 2), whole(2, 3)),
-    einsums("i,j->ij", whole(2), whole(3)),
-    einsums("ij,ij->", whole(2, 3), whole(2, 3)),
-    einsums("ij,ij->i", whole(2, 3), whole(2, 3)),
-    einsums("ij,k->i", whole(2, 3), whole(2)),
-    einsums("ii,ij->j", whole(2, 2), whole(2, 3)),
-    einsums("ijj,jk->ik", whole(2, 3, 3), whole(3, 2)),
-    einsums("ij,j->", whole(1, 3), whole(1)),
-    einsums("ij,jk->ik", whole(2, 1), whole(3, 2)),
-    einsums("ij,ij->ij", whole(1, 3), whole(2, 1)),
-    einsums("ij,jk,kl->il", whole(2, 3), whole(3, 2), whole(2, 2)),
-    einsums("i,ij,j,j->", whole(2), whole(2, 3), whole(3), whole(3), optimize=True),
-    einsums("a,ab,abc->c", whole(2), whole(2, 2), whole(2, 2, 3)),
-    einsums(whole(2, 3), [0, 1], whole(3, 2), [1, 2], [2, 0]),
-    einsums(whole(2, 3), [Ellipsis, 1], whole(3), [1]),
-    einsums(",i->i", whole(), whole(2)),
+    einsums("ij->ji", whole_numbers(2, 3)),
+    einsums("ij->", whole_numbers(2, 3)),
+    einsums("ii->i", whole_numbers(3, 3)),
+    einsums("iij->j", whole_numbers(2, 2, 3)),
+    einsums("ii", whole_numbers(3, 3)),
+    einsums("ba", whole_numbers(2, 3)),
+    einsums("...ij->...", whole_numbers(2, 2, 3)),
+    einsums("ij,jk->ik", whole_numbers(2, 3), whole_numbers(3, 2)),
+    einsums("ij,jk", whole_numbers(2, 3), whole_numbers(3, 2)),
+    einsums("bij,bjk->bik", whole_numbers(2, 2, 3), whole_numbers(2, 3, 2)),
+    einsums("bhqd,bhkd->bhqk", whole_numbers(2, 1, 2, 3), whole_numbers(2, 1, 3, 3)),
+    einsums("...ij,jk->...ki", whole_numbers(2, 2, 3), whole_numbers(3, 2)),
+    einsums("i...,...i->...", whole_numbers(3, 2), whole_numbers(2, 3)),
+    einsums("i,j->ij", whole_numbers(2), whole_numbers(3)),
+    einsums("ij,ij->", whole_numbers(2, 3), whole_numbers(2, 3)),
+    einsums("ij,ij->i", whole_numbers(2, 3), whole_numbers(2, 3)),
+    einsums("ij,k->i", whole_numbers(2, 3), whole_numbers(2)),
+    einsums("ii,ij->j", whole_numbers(2, 2), whole_numbers(2, 3)),
+    einsums("ijj,jk->ik", whole_numbers(2, 3, 3), whole_numbers(3, 2)),
+    einsums("ij,j->", whole_numbers(1, 3), whole_numbers(1)),
+    einsums("ij,jk->ik", whole_numbers(2, 1), whole_numbers(3, 2)),
+    einsums("ij,ij->ij", whole_numbers(1, 3), whole_numbers(2, 1)),
+    einsums("ij,jk,kl->il", whole_numbers(2, 3), whole_numbers(3, 2), whole_numbers(2, 2)),
+    einsums("i,ij,j,j->", whole_numbers(2), whole_numbers(2, 3), whole_numbers(3), whole_numbers(3), optimize=True),
+    einsums("a,ab,abc->c", whole_numbers(2), whole_numbers(2, 2), whole_numbers(2, 2, 3)),
+    einsums(whole_numbers(2, 3), [0, 1], whole_numbers(3, 2), [1, 2], [2, 0]),
+    einsums(whole_numbers(2, 3), [Ellipsis, 1], whole_numbers(3), [1]),
+    einsums(",i->i", whole_numbers(), whole_numbers(2)),
 ]
 PRODUCTS[np.einsum] = EINSUMS
 

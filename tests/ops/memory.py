@@ -61,7 +61,7 @@ def in_dtype(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return np.asarray(array if dtype.kind in "fc" else np.nan_to_num(array)).astype(dtype)
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """What a call did: what it returned or raised, and its arrays afterwards."""
 
     error: BaseException | None
@@ -75,7 +75,7 @@ def run(
     kwargs: Mapping[str, Any],
     wrapped: Callable[[np.ndarray], Any],
     change: Callable[[np.ndarray], np.ndarray],
-) -> Outcome:
+) -> CallOutcome:
     """Call a function with each array in its arguments changed, and wrapped."""
     arrays: list[np.ndarray] = []
     known: dict[int, Any] = {}
@@ -98,8 +98,8 @@ def run(
         try:
             result = function(*prepared_args, **prepared_kwargs)
         except Exception as error:
-            return Outcome(error, None, arrays)
-    return Outcome(None, result, arrays)
+            return CallOutcome(error, None, arrays)
+    return CallOutcome(None, result, arrays)
 
 
 def in_tensor(array: np.ndarray) -> ag.Tensor:
@@ -117,7 +117,7 @@ def in_computed(array: np.ndarray) -> ag.Tensor:
     return tensor
 
 
-def differences(expected: Outcome, actual: Outcome, *, exact: bool = True) -> list[str]:
+def differences(expected: CallOutcome, actual: CallOutcome, *, exact: bool = True) -> list[str]:
     """Say in what two outcomes differ; nothing where they do not.
 
     Args:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import asyncgrad as ag
 from asyncgrad import sync
+from tests.leaves import leaf_of
 
 RNG = np.random.default_rng(5)
 Z = RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))
@@ -41,14 +41,10 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def leaf(data: np.ndarray) -> ag.Tensor:
-    return ag.tensor(data, requires_grad=True)
-
-
 @pytest.mark.parametrize("function", UNARY, ids=lambda function: function.__name__)
 def test_elementwise_functions_have_complex_derivatives_to_second_order(function: Any) -> None:
-    assert sync.gradcheck(function, leaf(Z))
-    assert sync.gradgradcheck(function, leaf(Z))
+    assert sync.gradcheck(function, leaf_of(Z))
+    assert sync.gradgradcheck(function, leaf_of(Z))
 
 
 @pytest.mark.parametrize("function", BINARY, ids=lambda function: function.__name__)
@@ -56,18 +52,18 @@ def test_elementwise_functions_have_complex_derivatives_to_second_order(function
 def test_functions_of_two_have_complex_derivatives_to_second_order(
     function: Any, first: np.ndarray, second: np.ndarray
 ) -> None:
-    assert sync.gradcheck(function, (leaf(first), leaf(second)))
-    assert sync.gradgradcheck(function, (leaf(first), leaf(second)))
+    assert sync.gradcheck(function, (leaf_of(first), leaf_of(second)))
+    assert sync.gradgradcheck(function, (leaf_of(first), leaf_of(second)))
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_functions_of_arrays_have_complex_derivatives_to_second_order(name: str) -> None:
-    assert sync.gradcheck(OTHERS[name], leaf(Z))
-    assert sync.gradgradcheck(OTHERS[name], leaf(Z))
+    assert sync.gradcheck(OTHERS[name], leaf_of(Z))
+    assert sync.gradgradcheck(OTHERS[name], leaf_of(Z))
 
 
 def test_a_step_against_a_complex_gradient_descends() -> None:
-    z = leaf(Z)
+    z = leaf_of(Z)
 
     def loss(z: Any) -> Any:
         return (np.abs(z * z - W) ** 2).sum()

@@ -16,7 +16,7 @@ from asyncgrad.errors import MissingDerivativeError
 numpy: Any = np
 
 
-def whole(*shape: int) -> np.ndarray:
+def small_whole_numbers(*shape: int) -> np.ndarray:
     """Return whole numbers of either sign: sums of their products are the same in any order."""
     return np.arange(np.prod(shape), dtype=float).reshape(shape) % 7 - 3
 
@@ -30,7 +30,7 @@ SHAPES = [(3,), (2, 3), (3, 3), (2, 3, 3), (2, 1, 3, 3), (1, 3), (3, 1), (4, 2, 
 def test_a_product_is_numpys_in_every_pair_of_shapes_or_raises_as_numpys_does(
     left: tuple[int, ...], right: tuple[int, ...], function: Any
 ) -> None:
-    x, y = whole(*left), whole(*right)
+    x, y = small_whole_numbers(*left), small_whole_numbers(*right)
     try:
         expected = function(x, y)
     except ValueError:
@@ -42,7 +42,7 @@ def test_a_product_is_numpys_in_every_pair_of_shapes_or_raises_as_numpys_does(
     actual = function(*tensors)
 
     np.testing.assert_array_equal(actual.numpy(), expected)
-    g = whole(*actual.shape)
+    g = small_whole_numbers(*actual.shape)
     grads = sync.grad(actual, tensors, [g])
     # A product is linear in each argument, so each gradient with its argument gives back g with the product.
     for grad, array in zip(grads, (x, y), strict=True):
@@ -67,17 +67,17 @@ def test_a_product_takes_arrays_and_lists_on_either_side(name: str, kind: Any) -
 
 
 def test_a_product_of_a_stack_with_one_matrix_is_one_large_product() -> None:
-    x = ag.tensor(whole(2, 4, 3), requires_grad=True)
-    weight = ag.tensor(whole(3, 5), requires_grad=True)
+    x = ag.tensor(small_whole_numbers(2, 4, 3), requires_grad=True)
+    weight = ag.tensor(small_whole_numbers(3, 5), requires_grad=True)
 
     node: Any = (x @ weight).grad_fn
-    grads = node.apply((whole(2, 4, 5),))
+    grads = node.apply((small_whole_numbers(2, 4, 5),))
 
     assert [grad.shape for grad in grads] == [(2, 4, 3), (3, 5)]
 
 
 def test_the_axis_of_vecdot_is_taken_from_its_ufunc() -> None:
-    x, y = whole(3, 2), whole(3, 1)
+    x, y = small_whole_numbers(3, 2), small_whole_numbers(3, 1)
 
     np.testing.assert_array_equal(numpy.vecdot(ag.tensor(x), y, axis=0), numpy.vecdot(x, y, axis=0))
 
@@ -104,7 +104,7 @@ def test_the_axis_of_vecdot_is_taken_from_its_ufunc() -> None:
     ],
 )
 def test_einsum_understands_what_numpys_does(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
-    arrays = [whole(*shape) for shape in shapes]
+    arrays = [small_whole_numbers(*shape) for shape in shapes]
     tensors = [ag.tensor(array, requires_grad=True) for array in arrays]
 
     for optimize in (False, True, "optimal"):
@@ -112,7 +112,7 @@ def test_einsum_understands_what_numpys_does(subscripts: str, shapes: list[tuple
         expected = np.einsum(subscripts, *arrays, optimize=optimize)
 
         np.testing.assert_array_equal(actual.numpy(), expected)
-        g = whole(*expected.shape)
+        g = small_whole_numbers(*expected.shape)
         for grad, array in zip(sync.grad(actual, tensors, [g]), arrays, strict=True):
             assert (grad.numpy() * array).sum() == (g * expected).sum()
 
@@ -131,7 +131,7 @@ def test_einsum_understands_what_numpys_does(subscripts: str, shapes: list[tuple
     ],
 )
 def test_einsum_says_what_is_wrong_with_its_subscripts(subscripts: str, message: str | None) -> None:
-    x, y = ag.tensor(whole(2, 3)), ag.tensor(whole(3, 4))
+    x, y = ag.tensor(small_whole_numbers(2, 3)), ag.tensor(small_whole_numbers(3, 4))
     if message is None:
         numpy.einsum(subscripts, x, y)
         return
@@ -141,7 +141,7 @@ def test_einsum_says_what_is_wrong_with_its_subscripts(subscripts: str, message:
 
 def test_einsum_drops_no_axes_behind_an_ellipsis() -> None:
     with pytest.raises(ValueError, match="ellipsis"):
-        np.einsum("...i->i", ag.tensor(whole(2, 3)))
+        np.einsum("...i->i", ag.tensor(small_whole_numbers(2, 3)))
 
 
 def test_einsum_needs_arrays_and_takes_dtype_and_out() -> None:
@@ -156,7 +156,7 @@ def test_einsum_needs_arrays_and_takes_dtype_and_out() -> None:
 
 
 def test_a_contraction_of_many_is_differentiated_pair_by_pair() -> None:
-    tensors = [ag.tensor(whole(3, 3), requires_grad=True) for _ in range(4)]
+    tensors = [ag.tensor(small_whole_numbers(3, 3), requires_grad=True) for _ in range(4)]
     result = np.einsum("ab,bc,cd,de->ae", *tensors)
 
     names = []
@@ -271,9 +271,9 @@ def test_the_determinant_of_a_singular_matrix_has_its_gradient(rank: int) -> Non
 
 def test_cholesky_factors_have_pytorchs_gradient_in_both_forms() -> None:
     torch = pytest.importorskip("torch")
-    factor = np.tril(whole(3, 3)) + 4 * np.eye(3)
+    factor = np.tril(small_whole_numbers(3, 3)) + 4 * np.eye(3)
     x = np.stack([factor @ factor.T, np.eye(3)])
-    g = whole(2, 3, 3) ** 3
+    g = small_whole_numbers(2, 3, 3) ** 3
 
     for upper in (False, True):
         matrix = ag.tensor(x, requires_grad=True)
@@ -288,7 +288,7 @@ def test_cholesky_factors_have_pytorchs_gradient_in_both_forms() -> None:
 
 
 def test_cholesky_factors_give_the_second_derivative_of_a_determinant() -> None:
-    factor = np.tril(whole(3, 3)) + 4 * np.eye(3)
+    factor = np.tril(small_whole_numbers(3, 3)) + 4 * np.eye(3)
     matrix = ag.tensor(factor @ factor.T, requires_grad=True)
 
     results = []
@@ -297,7 +297,7 @@ def test_cholesky_factors_give_the_second_derivative_of_a_determinant() -> None:
         np.linalg.slogdet(matrix).logabsdet,
     ):
         (grad,) = sync.grad(logdet, [matrix], create_graph=True)
-        (second,) = sync.grad((grad * whole(3, 3)).sum(), [matrix])
+        (second,) = sync.grad((grad * small_whole_numbers(3, 3)).sum(), [matrix])
         # A factor depends on the matrix as a symmetric one: compare what is symmetric.
         results.append((grad.numpy(), second.numpy() + second.numpy().T))
 

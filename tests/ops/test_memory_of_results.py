@@ -27,7 +27,7 @@ from tests.ops.test_rules import CASES
 #: The values that these give are not said to be any in particular: NumPy's own differ from one version to another.
 ANY_VALUES = {np.empty_like, np.partition}
 #: What asyncgrad refuses with a reason, or does where NumPy cannot.
-EXCEPTIONS: dict[Callable[..., Any], Callable[[memory.Outcome, memory.Outcome], bool]] = {
+EXCEPTIONS: dict[Callable[..., Any], Callable[[memory.CallOutcome, memory.CallOutcome], bool]] = {
     np.nan_to_num: lambda expected, actual: isinstance(actual.error, InPlaceError),
     np.median: lambda expected, actual: "cannot reshape array of size 0" in str(expected.error),
     # NumPy writes into a copy here, and notices, where the elements do not lie side by side.

@@ -76,7 +76,7 @@ def test_the_result_is_numpys_and_has_no_history(function: Callable[..., Any]) -
 
 
 @each_function
-def test_it_is_listed_once_and_registered(function: Callable[..., Any]) -> None:
+def test_a_function_without_derivative_is_listed_once_and_registered(function: Callable[..., Any]) -> None:
     assert NONDIFFERENTIABLE.count(function) == 1
     assert isinstance(RULES[function], NonDifferentiable)
 

@@ -18,7 +18,7 @@ from asyncgrad.ops.primitive import derivative, primitive
 from tests.ops import cases_elementwise
 from tests.ops.finite_differences import Case, call, check_derivatives, flat, in_dtype, leaves_of
 
-#: Those that write into an array have tests of their own, in tests/views/test_assigning.py.
+#: Those that write into an array have tests of their own, in tests/views/test_numpy_functions_that_write.py.
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
 #: Those that make new arrays, or take apart what they give, or are constant between steps for real numbers (what sign
 #: is for complex ones is in cases_complex.py), and need no case.

@@ -213,15 +213,15 @@ POINTS = [
 ]
 
 
-def each(points: list[Point]) -> pytest.MarkDecorator:
+def at_each_point(points: list[Point]) -> pytest.MarkDecorator:
     """Run a test at each of the points."""
     names = [f"{point.function.__name__}{point.args}{'-number' * bool(point.numbers)}" for point in points]
     return pytest.mark.parametrize("point", points, ids=names)
 
 
-each_point = each(POINTS)
-each_bent_point = each([point for point in POINTS if point.hessian is not None])
-each_finite_point = each([point for point in POINTS if np.isfinite(point.gradient).all()])
+each_point = at_each_point(POINTS)
+each_bent_point = at_each_point([point for point in POINTS if point.hessian is not None])
+each_finite_point = at_each_point([point for point in POINTS if np.isfinite(point.gradient).all()])
 
 
 def _second(rows: list[list[float] | None], count: int) -> np.ndarray:

@@ -12,9 +12,8 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError, CheckpointError, InPlaceError
-
-from .generate import Program
-from .worlds import constant, names_of_asyncgrad
+from tests.programs.generate import Program
+from tests.programs.worlds import constant, names_of_asyncgrad
 
 __all__ = ["Outcome", "Wrong", "check"]
 

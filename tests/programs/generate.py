@@ -9,10 +9,9 @@ from typing import final
 import numpy as np
 
 from tests.ops.finite_differences import call, leaves_of
-
-from .lines import INDICES, KINDS, Kind
-from .oracle import Oracle, Step
-from .worlds import CASE_NAMES, FIELDS
+from tests.programs.lines import INDICES, KINDS, Kind
+from tests.programs.oracle import Oracle, Step
+from tests.programs.worlds import CASE_NAMES, FIELDS
 
 __all__ = ["Program", "draw", "smaller"]
 

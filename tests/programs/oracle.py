@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from .worlds import names_of_numpy
+from tests.programs.worlds import names_of_numpy
 
 __all__ = ["Oracle", "Step", "Variable"]
 

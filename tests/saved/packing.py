@@ -9,14 +9,14 @@ import numpy as np
 
 import asyncgrad as ag
 
-__all__ = ["Gate", "Store", "as_is", "chain"]
+__all__ = ["Gate", "Store", "as_is", "saving_chain"]
 
 
 def as_is(value: Any) -> Any:
     return value
 
 
-def chain(x: Any) -> Any:
+def saving_chain(x: Any) -> Any:
     """A few operations that save inputs, outputs and a leaf, some of them twice."""
     y = np.exp(x) * x
     return (np.tanh(y) * y * y).sum()

@@ -13,8 +13,8 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentTypeError, HookError, HookTypeError, ReleasedGraphError
 from asyncgrad.graph import disable_saved_tensors_hooks, saved_tensors_hooks
-from tests.making import leaf, leaf_of
-from tests.saved.packing import Store, as_is, chain
+from tests.leaves import leaf, leaf_of
+from tests.saved.packing import Store, as_is, saving_chain
 
 # What packs, and when.
 
@@ -22,7 +22,7 @@ from tests.saved.packing import Store, as_is, chain
 def test_each_saved_tensor_is_packed_when_it_is_saved_and_unpacked_when_its_node_runs():
     x, store = leaf(0.5, 1.0), Store()
     with store.hooks():
-        y = chain(x)
+        y = saving_chain(x)
     packed = len(store.arrays)
 
     assert (packed, store.unpacked) == (8, [])
@@ -33,9 +33,9 @@ def test_each_saved_tensor_is_packed_when_it_is_saved_and_unpacked_when_its_node
 def test_gradients_are_those_without_hooks():
     x, twin = leaf(0.5, 1.0), leaf(0.5, 1.0)
     with Store().hooks():
-        y = chain(x)
+        y = saving_chain(x)
     sync.backward(y)
-    sync.backward(chain(twin))
+    sync.backward(saving_chain(twin))
 
     assert x.grad.tolist() == twin.grad.tolist()
 
@@ -137,11 +137,11 @@ def test_what_was_packed_as_a_copy_is_not_checked():
 def test_hooks_may_return_the_tensor_itself():
     x = leaf(0.5, 1.0)
     with saved_tensors_hooks(as_is, as_is):
-        y = chain(x)
+        y = saving_chain(x)
     sync.backward(y)
     expected = x.grad.tolist()
     x.grad = None
-    sync.backward(chain(x))
+    sync.backward(saving_chain(x))
 
     assert x.grad.tolist() == expected
 
@@ -163,10 +163,10 @@ def test_scalars_and_complex_numbers_and_single_precision_are_packed_as_they_are
 def test_what_is_unpacked_has_its_place_in_the_graph():
     x, twin = leaf(0.5, 1.0), leaf(0.5, 1.0)
     with Store().hooks():
-        y = chain(x)
+        y = saving_chain(x)
     (g,) = sync.grad(y, [x], create_graph=True)
     sync.backward(g.sum())
-    (expected,) = sync.grad(chain(twin), [twin], create_graph=True)
+    (expected,) = sync.grad(saving_chain(twin), [twin], create_graph=True)
     sync.backward(expected.sum())
 
     np.testing.assert_allclose(x.grad.numpy(), twin.grad.numpy())
@@ -175,14 +175,14 @@ def test_what_is_unpacked_has_its_place_in_the_graph():
 def test_nodes_of_a_recorded_backward_are_packed_too():
     x, store = leaf(0.5, 1.0), Store()
     with store.hooks():
-        y = chain(x)
+        y = saving_chain(x)
         before = len(store.arrays)
         (g,) = sync.grad(y, [x], create_graph=True)
     assert len(store.arrays) > before
     sync.backward(g.sum())
     packed = x.grad.tolist()
     x.grad = None
-    (g,) = sync.grad(chain(x), [x], create_graph=True)
+    (g,) = sync.grad(saving_chain(x), [x], create_graph=True)
     sync.backward(g.sum())
 
     assert packed == x.grad.tolist()
@@ -191,7 +191,7 @@ def test_nodes_of_a_recorded_backward_are_packed_too():
 def test_gradcheck_and_gradgradcheck_hold_through_packed_tensors():
     def packed(x: Any) -> Any:
         with Store().hooks():
-            return chain(x)
+            return saving_chain(x)
 
     x = leaf_of(np.array([0.3, 0.7]))
     assert sync.gradcheck(packed, [x])
@@ -273,7 +273,7 @@ def test_after_an_error_the_outer_hooks_hold_again():
     assert len(outer.arrays) == 2
 
 
-def test_as_a_decorator_they_hold_in_the_body():
+def test_saved_tensor_hooks_as_a_decorator_hold_in_the_body():
     store = Store()
 
     @store.hooks()
@@ -324,7 +324,7 @@ def test_hooks_of_one_saved_tensor_may_be_set_where_blocks_are_disabled():
     sync.backward(y)
 
 
-def test_other_tasks_do_not_see_them(run: Any):
+def test_other_tasks_do_not_see_saved_tensor_hooks(run: Any):
     store = Store()
 
     async def main() -> None:
@@ -345,7 +345,7 @@ def test_other_tasks_do_not_see_them(run: Any):
     assert store.arrays == []
 
 
-def test_a_task_that_begins_inside_takes_them_along(run: Any):
+def test_a_task_that_begins_inside_takes_saved_tensor_hooks_along(run: Any):
     store = Store()
 
     async def compute() -> None:
@@ -359,7 +359,7 @@ def test_a_task_that_begins_inside_takes_them_along(run: Any):
     assert len(store.arrays) == 2
 
 
-def test_other_threads_do_not_see_them():
+def test_other_threads_do_not_see_saved_tensor_hooks():
     store = Store()
     with store.hooks():
         thread = threading.Thread(target=lambda: leaf(1.0) * leaf(2.0))

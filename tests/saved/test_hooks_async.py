@@ -14,16 +14,17 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import BlockingError, ChangedTensorError, GraphError, HookError, HookTypeError
 from asyncgrad.graph import saved_tensors_hooks
-from tests.making import function, leaf, leaf_of
-from tests.saved.packing import Gate, Store, as_is, chain
+from tests.functions import function
+from tests.leaves import leaf, leaf_of
+from tests.saved.packing import Gate, Store, as_is, saving_chain
 
 # What is dropped is gone at once: there is no cycle.
 pytestmark = pytest.mark.usefixtures("no_collector")
 
 
-def gradient(x: Any) -> Any:
+def gradient_without_hooks(x: Any) -> Any:
     twin = leaf_of(x.numpy())
-    sync.backward(chain(twin))
+    sync.backward(saving_chain(twin))
     return twin.grad.tolist()
 
 
@@ -32,9 +33,9 @@ def test_gradients_are_those_without_hooks(run: Any, kind: str):
     async def main() -> None:
         x = leaf(0.5, 1.0)
         with Store().hooks(kind):
-            y = chain(x)
+            y = saving_chain(x)
         await y.backward()
-        assert x.grad.tolist() == gradient(x)
+        assert x.grad.tolist() == gradient_without_hooks(x)
 
     run(main())
 
@@ -43,7 +44,7 @@ def test_gradients_are_those_without_hooks(run: Any, kind: str):
 def test_gradgradcheck_holds(run: Any, kind: str):
     async def packed(x: Any) -> Any:
         async with Store().hooks(kind):
-            return chain(x)
+            return saving_chain(x)
 
     async def main() -> None:
         assert await ag.gradgradcheck(packed, [leaf_of(np.array([0.3, 0.7]))])
@@ -55,20 +56,20 @@ def test_gradgradcheck_holds(run: Any, kind: str):
 def test_a_blocking_backward_without_a_loop_gets_one(kind: str):
     x = leaf(0.5, 1.0)
     with Store().hooks(kind):
-        y = chain(x)
+        y = saving_chain(x)
     sync.backward(y)
 
-    assert x.grad.tolist() == gradient(x)
+    assert x.grad.tolist() == gradient_without_hooks(x)
 
 
 @pytest.mark.parametrize("kind", ["pack", "unpack", "both"])
 def test_a_recorded_blocking_backward_leaves_packs_that_have_ended(kind: str):
     x = leaf(0.5, 1.0)
     with Store().hooks(kind):
-        (g,) = sync.grad(chain(x), [x], create_graph=True)
+        (g,) = sync.grad(saving_chain(x), [x], create_graph=True)
     sync.backward(g.sum())
     packed, x.grad = x.grad.tolist(), None
-    (g,) = sync.grad(chain(x), [x], create_graph=True)
+    (g,) = sync.grad(saving_chain(x), [x], create_graph=True)
     sync.backward(g.sum())
 
     assert x.grad.tolist() == packed
@@ -115,9 +116,9 @@ def test_a_plain_function_that_returns_an_awaitable_will_do(run: Any, hook: str)
         pack = (lambda t: store.pack_later(t)) if hook == "pack" else store.pack
         unpack = (lambda n: asyncio.ensure_future(store.unpack_later(n))) if hook == "unpack" else store.unpack
         with saved_tensors_hooks(pack, unpack):
-            y = chain(x)
+            y = saving_chain(x)
         await y.backward()
-        assert x.grad.tolist() == gradient(x)
+        assert x.grad.tolist() == gradient_without_hooks(x)
 
     run(main())
 
@@ -483,7 +484,7 @@ def test_two_tensors_of_one_node_unpack_together(run: Any):
     run(main())
 
 
-def test_one_that_fails_cancels_the_other_of_its_node_and_waits_for_it(run: Any):
+def test_an_unpack_that_fails_cancels_the_other_of_its_node_and_waits_for_it(run: Any):
     async def main() -> None:
         x, y, ended = leaf(1.0), leaf(2.0), []
 
@@ -598,7 +599,7 @@ def test_a_node_that_is_called_by_itself_returns_an_awaitable(run: Any):
 # Functions.
 
 
-def square(backward: Any) -> type[ag.Function]:
+def square_function(backward: Any) -> type[ag.Function]:
     def forward(ctx: Any, x: Any) -> Any:
         ctx.save_for_backward(x)
         return x.numpy() ** 2
@@ -606,7 +607,7 @@ def square(backward: Any) -> type[ag.Function]:
     return function(forward, backward)
 
 
-def plain(ctx: Any, grad: Any) -> Any:
+def square_backward(ctx: Any, grad: Any) -> Any:
     (x,) = ctx.saved_tensors
     return grad * 2.0 * x
 
@@ -616,25 +617,25 @@ async def loading(ctx: Any, grad: Any) -> Any:
     return grad * 2.0 * x
 
 
-@pytest.mark.parametrize("backward", [plain, loading])
+@pytest.mark.parametrize("backward", [square_backward, loading])
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 def test_a_function_finds_what_was_packed(run: Any, backward: Any, kind: str):
     async def main() -> None:
         x, store = leaf(3.0), Store()
         with store.hooks(kind):
-            y = square(backward).apply(x)
+            y = square_function(backward).apply(x)
         await y.backward()
         assert (x.grad.tolist(), store.unpacked[0]) == ([6.0], 0)
 
     run(main())
 
 
-@pytest.mark.parametrize("backward", [plain, loading])
+@pytest.mark.parametrize("backward", [square_backward, loading])
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 def test_a_function_finds_what_was_packed_in_a_blocking_backward(backward: Any, kind: str):
     x = leaf(3.0)
     with Store().hooks(kind):
-        y = square(backward).apply(x)
+        y = square_function(backward).apply(x)
     sync.backward(y)
 
     assert x.grad.tolist() == [6.0]
@@ -645,7 +646,7 @@ def test_what_a_function_finds_has_its_place_in_the_graph(run: Any, kind: str):
     async def main() -> None:
         x = leaf(3.0)
         with Store().hooks(kind):
-            y = square(plain).apply(x * 2.0)
+            y = square_function(square_backward).apply(x * 2.0)
         (g,) = await ag.grad(y, [x], create_graph=True)
         await g.backward()
         assert x.grad.tolist() == [8.0]
@@ -659,7 +660,7 @@ def test_an_async_backward_that_does_not_load_is_told_to(run: Any):
 
     async def main() -> None:
         with Store().hooks("unpack"):
-            y = square(backward).apply(leaf(3.0))
+            y = square_function(backward).apply(leaf(3.0))
         with pytest.raises(HookError, match=r"await ctx\.load_saved\(\)"):
             await y.backward()
 
@@ -670,7 +671,7 @@ def test_saved_tensors_of_a_context_outside_of_its_backward_say_to_load(run: Any
     async def main() -> None:
         x = leaf(3.0)
         with Store().hooks("unpack"):
-            y = square(plain).apply(x)
+            y = square_function(square_backward).apply(x)
         with pytest.raises(HookError, match=r"await ctx\.load_saved\(\)"):
             _ = y.grad_fn.ctx.saved_tensors
         (back,) = await y.grad_fn.ctx.load_saved()
@@ -682,7 +683,7 @@ def test_saved_tensors_of_a_context_outside_of_its_backward_say_to_load(run: Any
 def test_a_plain_unpack_that_turns_out_to_be_awaitable_says_to_load():
     store = Store()
     with saved_tensors_hooks(store.pack, lambda number: store.unpack_later(number)):
-        y = square(plain).apply(leaf(3.0))
+        y = square_function(square_backward).apply(leaf(3.0))
 
     with pytest.raises(HookError, match=r"await ctx\.load_saved\(\)"):
         sync.backward(y)
@@ -719,7 +720,7 @@ def test_release_drops_what_was_packed(run: Any, kind: str):
         )
         with saved_tensors_hooks(*hooks):
             y = np.exp(leaf(1.0)) * leaf(2.0)
-            z = square(plain).apply(y)
+            z = square_function(square_backward).apply(y)
         loss = z.sum()
         await loss.backward()
         assert (len(alive), [kept() for kept in alive if kept() is not None]) == (4, [])
@@ -732,7 +733,7 @@ def test_release_drops_what_was_packed(run: Any, kind: str):
 def test_a_graph_with_packed_tensors_is_gone_when_it_is_dropped(run: Any, kind: str):
     async def main() -> None:
         with saved_tensors_hooks(as_is, as_is) if kind == "plain" else Store().hooks(kind):
-            y = chain(leaf(1.0))
+            y = saving_chain(leaf(1.0))
         node = weakref.ref(y.grad_fn)
         await y.backward(retain_graph=True)
         del y

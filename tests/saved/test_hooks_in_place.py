@@ -9,11 +9,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.making import leaf, leaf_of
+from tests.leaves import leaf, leaf_of
 from tests.saved.packing import Store, as_is
 
 
-def whole(x: Any) -> Any:
+def write_whole(x: Any) -> Any:
     y = x * 1.0
     y *= x
     np.exp(y, out=y)
@@ -35,11 +35,11 @@ def assigned(x: Any) -> Any:
     return y * x
 
 
-PROGRAMS = {"whole": whole, "part": part, "assigned": assigned}
+PROGRAMS = {"whole": write_whole, "part": part, "assigned": assigned}
 VALUES = np.array([0.3, 0.7, 1.1])
 
 
-def expected(program: Any) -> Any:
+def expected_grad(program: Any) -> Any:
     x = leaf_of(VALUES)
     sync.backward(program(x).sum())
     return x.grad.tolist()
@@ -53,7 +53,7 @@ def test_gradients_are_those_without_hooks(run: Any, program: Any, kind: str):
         with Store().hooks(kind):
             loss = program(x).sum()
         await loss.backward()
-        assert x.grad.tolist() == expected(program)
+        assert x.grad.tolist() == expected_grad(program)
 
     run(main())
 
@@ -66,7 +66,7 @@ def test_gradients_are_those_without_hooks_where_no_loop_runs(program: Any, kind
         loss = program(x).sum()
     sync.backward(loss)
 
-    assert x.grad.tolist() == expected(program)
+    assert x.grad.tolist() == expected_grad(program)
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)

@@ -9,14 +9,14 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.making import leaf_of
+from tests.leaves import leaf_of
 
 torch = pytest.importorskip("torch")
 
 VALUES = np.array([0.3, 0.7, 1.1])
 
 
-class Library(NamedTuple):
+class HookLibrary(NamedTuple):
     """The names that a program needs, of one library."""
 
     exp: Any
@@ -25,8 +25,8 @@ class Library(NamedTuple):
     disabled: Any
 
 
-OURS = Library(np.exp, np.tanh, ag.graph.saved_tensors_hooks, ag.graph.disable_saved_tensors_hooks)
-THEIRS = Library(
+OURS = HookLibrary(np.exp, np.tanh, ag.graph.saved_tensors_hooks, ag.graph.disable_saved_tensors_hooks)
+THEIRS = HookLibrary(
     torch.exp,
     torch.tanh,
     torch.autograd.graph.saved_tensors_hooks,
@@ -34,7 +34,7 @@ THEIRS = Library(
 )
 
 
-class Log:
+class CallLog:
     """Hooks that keep copies, and write down what they were called with."""
 
     def __init__(self) -> None:
@@ -49,15 +49,15 @@ class Log:
         return tensor
 
 
-def leaves() -> tuple[Any, Any]:
+def leaf_of_each_library() -> tuple[Any, Any]:
     return leaf_of(VALUES), torch.tensor(VALUES, requires_grad=True)
 
 
-def both(program: Any) -> tuple[Any, Any]:
+def in_both_libraries(program: Any) -> tuple[Any, Any]:
     """What `program(library, x, log)` computes, in each library, and the calls that its hooks saw, rounded."""
     found = []
-    for library, x in zip((OURS, THEIRS), leaves(), strict=True):
-        log = Log()
+    for library, x in zip((OURS, THEIRS), leaf_of_each_library(), strict=True):
+        log = CallLog()
         result = program(library, x, log)
         calls = [(kind, np.round(value, 10).tolist()) for kind, value in log.calls]
         found.append((result, calls))
@@ -75,7 +75,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_tensors_are_packed_and_unpacked_in_the_same_order(name: str):
-    def program(library: Library, x: Any, log: Log) -> Any:
+    def program(library: HookLibrary, x: Any, log: CallLog) -> Any:
         with library.hooks(log.pack, log.unpack):
             y = PROGRAMS[name](library, x)
         g = y.detach() * 0 + 1
@@ -85,7 +85,7 @@ def test_the_same_tensors_are_packed_and_unpacked_in_the_same_order(name: str):
             y.backward(g)
         return x.grad.tolist()
 
-    (ours, our_calls), (theirs, their_calls) = both(program)
+    (ours, our_calls), (theirs, their_calls) = in_both_libraries(program)
     np.testing.assert_allclose(ours, theirs)
     # Of one node, theirs go by the names of the parameters in C++.
     assert (our_calls if name.startswith("outputs") else sorted(our_calls)) == (
@@ -95,7 +95,7 @@ def test_the_same_tensors_are_packed_and_unpacked_in_the_same_order(name: str):
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_each_backward_under_retain_graph_unpacks_again(times: int):
-    def program(library: Library, x: Any, log: Log) -> Any:
+    def program(library: HookLibrary, x: Any, log: CallLog) -> Any:
         with library.hooks(log.pack, log.unpack):
             y = library.tanh(x * x).sum()
         for _ in range(times):
@@ -105,13 +105,13 @@ def test_each_backward_under_retain_graph_unpacks_again(times: int):
                 y.backward(retain_graph=True)
         return x.grad.tolist()
 
-    (ours, our_calls), (theirs, their_calls) = both(program)
+    (ours, our_calls), (theirs, their_calls) = in_both_libraries(program)
     np.testing.assert_allclose(ours, theirs)
     assert our_calls == their_calls
 
 
-def test_second_derivatives_through_packed_tensors_are_theirs():
-    def program(library: Library, x: Any, log: Log) -> Any:
+def test_second_derivatives_through_packed_tensors_are_pytorchs():
+    def program(library: HookLibrary, x: Any, log: CallLog) -> Any:
         with library.hooks(log.pack, log.unpack):
             y = (library.tanh(library.exp(x) * x) * x).sum()
         if library is OURS:
@@ -122,12 +122,12 @@ def test_second_derivatives_through_packed_tensors_are_theirs():
             (g * g).sum().backward()
         return x.grad.tolist()
 
-    (ours, _), (theirs, _) = both(program)
+    (ours, _), (theirs, _) = in_both_libraries(program)
     np.testing.assert_allclose(ours, theirs)
 
 
 def test_a_write_after_packing_changes_nothing_here_or_there():
-    def program(library: Library, x: Any, log: Log) -> Any:
+    def program(library: HookLibrary, x: Any, log: CallLog) -> Any:
         with library.hooks(log.pack, log.unpack):
             y = (x * x).sum()
         x.detach()[...] = 100.0
@@ -137,7 +137,7 @@ def test_a_write_after_packing_changes_nothing_here_or_there():
             y.backward()
         return x.grad.tolist()
 
-    (ours, _), (theirs, _) = both(program)
+    (ours, _), (theirs, _) = in_both_libraries(program)
     assert ours == theirs == (2 * VALUES).tolist()
 
 
@@ -148,8 +148,8 @@ def _enter(manager: Any) -> None:
 
 @pytest.mark.parametrize("outer", ["hooks", "disabled"])
 @pytest.mark.parametrize("inner", ["hooks", "disabled"])
-def test_what_may_be_entered_inside_of_what_is_theirs(outer: str, inner: str):
-    def outcome(library: Library) -> str:
+def test_which_block_of_hooks_may_be_entered_inside_of_which_is_pytorchs_rule(outer: str, inner: str):
+    def outcome(library: HookLibrary) -> str:
         made = {
             "hooks": lambda name: library.hooks(lambda t: t, lambda t: t),
             "disabled": lambda name: library.disabled(name),
@@ -164,8 +164,8 @@ def test_what_may_be_entered_inside_of_what_is_theirs(outer: str, inner: str):
     assert outcome(OURS) == outcome(THEIRS)
 
 
-def test_what_one_raw_saved_tensor_refuses_is_theirs():
-    ours, theirs = leaves()
+def test_what_one_raw_saved_tensor_refuses_is_what_pytorchs_refuses():
+    ours, theirs = leaf_of_each_library()
     y, z = ours * ours, theirs * theirs
     saved = y.grad_fn.saved_tensors[0], z.grad_fn._raw_saved_self
     for one in saved:

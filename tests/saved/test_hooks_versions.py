@@ -13,7 +13,8 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError
 from asyncgrad.graph import saved_tensors_hooks
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.saved.packing import as_is
 
 
@@ -55,7 +56,7 @@ COPIERS = {
 }
 
 
-def change(tensor: Any) -> None:
+def multiply_in_place(tensor: Any) -> None:
     with ag.no_grad():
         tensor *= 10.0
 
@@ -97,7 +98,7 @@ def test_what_comes_back_in_the_packed_memory_must_not_have_been_written_into(ru
         x = leaf(1.0, 2.0)
         async with saved_tensors_hooks(*hooks):
             loss, y = program(x)
-        change(y)
+        multiply_in_place(y)
         with pytest.raises(ChangedTensorError) as raised:
             await loss.backward()
         for part in ("Backward (node #", "shape (2,)", "output 0 of", "version 1", "version 0 was saved", "t.copy()"):
@@ -114,7 +115,7 @@ def test_what_comes_back_in_memory_of_its_own_is_what_was_saved(run: Any, hooks:
         x, expected = leaf(1.0, 2.0), leaf(1.0, 2.0)
         async with saved_tensors_hooks(*hooks):
             loss, y = program(x)
-        change(y)
+        multiply_in_place(y)
         await loss.backward()
         await program(expected)[0].backward()
         assert x.grad.tolist() == expected.grad.tolist()
@@ -136,14 +137,14 @@ def test_hooks_that_keep_the_tensor_change_nothing_where_nobody_writes(run: Any,
 
 
 @pytest.mark.parametrize("hooks", KEEPERS.values(), ids=KEEPERS)
-def test_hooks_of_one_saved_tensor_are_held_to_the_same(run: Any, hooks: Any):
+def test_hooks_of_one_saved_tensor_must_not_return_memory_that_was_written_into(run: Any, hooks: Any):
     async def main() -> None:
         x = leaf(1.0, 2.0)
         y = x * 3.0
         z = y * 5.0 * x
         for saved in z.grad_fn.saved_tensors:
             saved.register_hooks(*hooks)
-        change(x)
+        multiply_in_place(x)
         with pytest.raises(ChangedTensorError, match=r"shape \(2,\).*version 1, and version 0 was saved"):
             await z.sum().backward()
 
@@ -153,7 +154,7 @@ def test_hooks_of_one_saved_tensor_are_held_to_the_same(run: Any, hooks: Any):
 def test_what_was_packed_after_a_write_has_that_version():
     x = leaf(1.0, 2.0)
     y = x * 3.0
-    change(y)
+    multiply_in_place(y)
     with saved_tensors_hooks(as_is, as_is):
         loss = (y * y).sum()
     sync.backward(loss)
@@ -161,14 +162,14 @@ def test_what_was_packed_after_a_write_has_that_version():
     assert x.grad.tolist() == [180.0, 360.0]
 
 
-def test_of_nested_hooks_the_inner_ones_are_held_to_it():
+def test_of_nested_hooks_the_inner_ones_must_not_return_memory_that_was_written_into():
     x = leaf(1.0, 2.0)
     with saved_tensors_hooks(lambda t: t.copy(), as_is):
         outer, kept = product(x)
         with saved_tensors_hooks(as_is, as_is):
             inner, changed = product(x)
-    change(kept)
-    change(changed)
+    multiply_in_place(kept)
+    multiply_in_place(changed)
 
     sync.backward(outer)
     with pytest.raises(ChangedTensorError):
@@ -181,8 +182,8 @@ def test_a_block_that_allows_writes_keeps_allowing_them_and_hooks_inside_keep_by
         allowed, kept = product(x)
         with saved_tensors_hooks(as_is, as_is):
             refused, changed = product(x)
-        change(kept)
-        change(changed)
+        multiply_in_place(kept)
+        multiply_in_place(changed)
     sync.backward(allowed)
 
     assert x.grad.tolist() == [18.0, 36.0]
@@ -202,7 +203,7 @@ def test_a_copy_beside_the_tensor_in_one_allocation_is_memory_of_its_own():
 
     with saved_tensors_hooks(pack, as_is):
         loss = (x * x).sum()
-    change(x)
+    multiply_in_place(x)
     sync.backward(loss)
 
     assert x.grad.tolist() == [2.0, 4.0]
@@ -212,7 +213,7 @@ def test_a_write_into_a_view_or_the_base_of_what_was_packed_counts():
     for write_into in (lambda y: y[:1], lambda y: y.detach()):
         with saved_tensors_hooks(as_is, as_is):
             loss, y = product(leaf(1.0, 2.0))
-        change(write_into(y))
+        multiply_in_place(write_into(y))
 
         with pytest.raises(ChangedTensorError):
             sync.backward(loss)

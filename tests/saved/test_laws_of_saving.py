@@ -12,8 +12,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from tests.functions import function
+from tests.leaves import leaf
 from tests.libraries import Library
-from tests.making import function, leaf
 from tests.saved.packing import as_is
 
 

@@ -14,7 +14,8 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError, HookError
 from asyncgrad.graph import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, increment_version
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.saved.packing import Store
 
 
@@ -247,7 +248,7 @@ def test_hooks_inside_keep_what_is_saved_in_theirs():
     assert (x.grad.tolist(), len(store.arrays)) == ([12.0], 2)
 
 
-def test_it_is_refused_where_hooks_are_disabled():
+def test_allow_mutation_is_refused_where_hooks_are_disabled():
     with (
         disable_saved_tensors_hooks("not in here"),
         pytest.raises(HookError, match="not in here"),
@@ -256,7 +257,7 @@ def test_it_is_refused_where_hooks_are_disabled():
         pass
 
 
-def test_as_a_decorator_it_holds_in_the_body():
+def test_allow_mutation_as_a_decorator_holds_in_the_body():
     x = leaf(3.0)
 
     @allow_mutation_on_saved_tensors()
@@ -270,7 +271,7 @@ def test_as_a_decorator_it_holds_in_the_body():
     assert x.grad.tolist() == [6.0]
 
 
-def test_other_tasks_do_not_see_it_and_their_writes_raise(run: Any):
+def test_other_tasks_do_not_see_allow_mutation_and_their_writes_raise(run: Any):
     async def main() -> None:
         x, saved, written = leaf(3.0), asyncio.Event(), asyncio.Event()
         y = x * 1.0

@@ -14,7 +14,7 @@ from asyncgrad.graph import saved_tensors_hooks
 from tests.saved.packing import as_is
 
 
-class Log:
+class PrefetchLog:
     """Hooks that write down their calls, each tensor by the number in which it was packed."""
 
     def __init__(self, *, suspends: bool = False) -> None:
@@ -49,14 +49,14 @@ class Log:
 class Claim:
     """What prefetch returns; says when it is let go of."""
 
-    def __init__(self, log: Log, number: int) -> None:
+    def __init__(self, log: PrefetchLog, number: int) -> None:
         self.log, self.number = log, number
 
     def __del__(self) -> None:
         self.log.calls.append(("let go", self.number))
 
 
-def chain(length: int) -> Any:
+def numbered_chain(length: int) -> Any:
     """Each node saves its own output: numbers 0 to length - 1."""
     x = ag.tensor(np.full(2, 0.5), requires_grad=True)
     y = x
@@ -65,7 +65,7 @@ def chain(length: int) -> Any:
     return x, y.sum()
 
 
-def branches() -> Any:
+def two_branches() -> Any:
     x = ag.tensor(np.full(3, 0.5), requires_grad=True)
     a, b = np.exp(x), np.sin(x)
     c = np.tanh(a) * np.sqrt(b)
@@ -77,12 +77,12 @@ def branches() -> Any:
 
 @pytest.mark.parametrize("suspends", [False, True])
 def test_nodes_unpack_in_the_order_in_which_they_run(run: Any, suspends: bool):
-    log, packed, orders = Log(suspends=suspends), {}, []
+    log, packed, orders = PrefetchLog(suspends=suspends), {}, []
 
     async def main() -> None:
         nodes: list[Any] = []
         with ag.graph.node_creation_hook(nodes.append), log.hooks():
-            loss = branches()
+            loss = two_branches()
         number = 0
         for node in nodes:
             for _ in node.saved_tensors:
@@ -101,7 +101,7 @@ def test_nodes_unpack_in_the_order_in_which_they_run(run: Any, suspends: bool):
 
 
 def test_the_tensors_of_one_node_are_unpacked_in_the_order_of_saved_tensors():
-    log = Log()
+    log = PrefetchLog()
     x, y = (ag.tensor(np.full(2, value), requires_grad=True) for value in (2.0, 3.0))
     with log.hooks():
         z = (x * 1.0) * (y * 1.0)
@@ -115,11 +115,11 @@ def test_the_tensors_of_one_node_are_unpacked_in_the_order_of_saved_tensors():
 
 
 def test_prefetch_is_called_in_the_order_in_which_a_backward_unpacks(run: Any):
-    log = Log()
+    log = PrefetchLog()
 
     async def main() -> None:
         with log.hooks(ahead=3):
-            loss = branches()
+            loss = two_branches()
         await loss.backward()
 
     run(main())
@@ -131,13 +131,13 @@ def test_prefetch_is_called_in_the_order_in_which_a_backward_unpacks(run: Any):
 
 @pytest.mark.parametrize("ahead", [1, 2, 5, 100])
 @pytest.mark.parametrize("suspends", [False, True])
-def test_so_many_tensors_are_asked_for_and_not_unpacked(run: Any, ahead: int, suspends: bool):
-    log = Log(suspends=suspends)
+def test_as_many_tensors_as_said_are_asked_for_and_not_unpacked(run: Any, ahead: int, suspends: bool):
+    log = PrefetchLog(suspends=suspends)
     length = 20
 
     async def main() -> None:
         with log.hooks(ahead):
-            _, loss = chain(length)
+            _, loss = numbered_chain(length)
         await loss.backward()
 
     run(main())
@@ -149,9 +149,9 @@ def test_so_many_tensors_are_asked_for_and_not_unpacked(run: Any, ahead: int, su
 
 
 def test_what_it_returned_is_kept_until_the_tensor_has_been_unpacked():
-    log = Log()
+    log = PrefetchLog()
     with log.hooks(2):
-        _, loss = chain(5)
+        _, loss = numbered_chain(5)
     ag.sync.backward(loss)
 
     for number in range(5):
@@ -159,16 +159,16 @@ def test_what_it_returned_is_kept_until_the_tensor_has_been_unpacked():
     assert log.of("let go") == log.of("unpack")
 
 
-def test_none_is_not_counted():
+def test_a_prefetch_that_returns_none_is_not_counted():
     asked: list[int] = []
 
     def prefetch(number: int) -> Any:
         asked.append(number)
         return None if number % 2 else object()
 
-    log = Log()
+    log = PrefetchLog()
     with saved_tensors_hooks(log.pack, log.unpack, prefetch=prefetch, ahead=2):
-        _, loss = chain(10)
+        _, loss = numbered_chain(10)
     handle = loss.grad_fn.next_edges[0].node.register_hook(lambda *grads: asked.append(-1))
     ag.sync.backward(loss)
     handle.remove()
@@ -178,9 +178,9 @@ def test_none_is_not_counted():
 
 
 def test_each_backward_asks_anew():
-    log = Log()
+    log = PrefetchLog()
     with log.hooks():
-        _, loss = chain(3)
+        _, loss = numbered_chain(3)
     ag.sync.backward(loss, retain_graph=True)
     ag.sync.backward(loss)
 
@@ -188,9 +188,9 @@ def test_each_backward_asks_anew():
 
 
 def test_what_is_asked_for_after_an_error_is_let_go_of():
-    log = Log()
+    log = PrefetchLog()
     with log.hooks(2):
-        x, loss = chain(10)
+        x, loss = numbered_chain(10)
     node = loss.grad_fn
     for _ in range(3):
         node = node.next_edges[0].node
@@ -208,7 +208,7 @@ def test_what_is_asked_for_after_an_error_is_let_go_of():
 
 
 def test_what_no_wanted_gradient_needs_is_not_asked_for():
-    log = Log()
+    log = PrefetchLog()
     x, y = (ag.tensor(np.full(2, value), requires_grad=True) for value in (2.0, 3.0))
     with log.hooks():
         z = ((x * 1.0) * np.exp(y)).sum()
@@ -219,7 +219,7 @@ def test_what_no_wanted_gradient_needs_is_not_asked_for():
 
 
 def test_what_a_backward_passes_by_does_not_stand_in_the_way_for_long():
-    log = Log()
+    log = PrefetchLog()
     x = ag.tensor(np.full(2, 0.5), requires_grad=True)
 
     class Stop(ag.Function):
@@ -246,7 +246,7 @@ def test_what_a_backward_passes_by_does_not_stand_in_the_way_for_long():
 
 
 def test_a_branch_that_comes_late_finds_what_was_asked_for_it(run: Any):
-    log = Log()
+    log = PrefetchLog()
     x = ag.tensor(np.full(2, 0.5), requires_grad=True)
     passed = asyncio.Event()
 
@@ -279,21 +279,21 @@ def test_a_branch_that_comes_late_finds_what_was_asked_for_it(run: Any):
 
 
 def test_outside_of_a_backward_nothing_is_asked_for():
-    log = Log()
+    log = PrefetchLog()
     with log.hooks():
-        _, loss = chain(3)
+        _, loss = numbered_chain(3)
     loss.grad_fn.next_edges[0].node.saved_tensors[0].unpack()
 
     assert log.calls == [("unpack", 2)]
 
 
 def test_a_backward_in_a_backward_asks_for_its_own(run: Any):
-    log = Log()
+    log = PrefetchLog()
 
     async def main() -> None:
         with log.hooks():
-            _, inner = chain(3)
-            x, outer = chain(2)
+            _, inner = numbered_chain(3)
+            x, outer = numbered_chain(2)
 
         async def hook(grad: Any) -> None:
             await inner.backward()
@@ -306,7 +306,7 @@ def test_a_backward_in_a_backward_asks_for_its_own(run: Any):
 
 
 def test_async_packs_that_have_ended_are_prefetched(run: Any):
-    log = Log()
+    log = PrefetchLog()
 
     async def pack(tensor: Any) -> int:
         await asyncio.sleep(0)
@@ -314,7 +314,7 @@ def test_async_packs_that_have_ended_are_prefetched(run: Any):
 
     async def main() -> None:
         async with saved_tensors_hooks(pack, log.unpack, prefetch=log.prefetch):
-            _, loss = chain(3)
+            _, loss = numbered_chain(3)
         await loss.backward()
 
     run(main())

@@ -11,11 +11,12 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError, HookError, HookTypeError, ReleasedGraphError
 from asyncgrad.graph import Node, SavedTensor
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.saved.packing import Store, as_is
 
 
-def change(x: Any) -> None:
+def add_in_place(x: Any) -> None:
     with ag.no_grad():
         x[...] = x.numpy() + 1.0
 
@@ -42,7 +43,7 @@ def test_an_output_comes_back_as_an_alias_with_its_place_in_the_graph():
 def test_a_saved_output_shares_its_version_counter():
     y = np.exp(leaf(1.0))
     out = y.grad_fn.saved_tensors[0].unpack()
-    change(y)
+    add_in_place(y)
 
     assert out._version == y._version == 1
 
@@ -119,7 +120,7 @@ def test_a_write_since_raises_and_names_operation_shape_versions_and_a_way_out()
     x = leaf(1.0, 2.0)
     y = np.exp(x)
     z = y * y
-    change(y)
+    add_in_place(y)
 
     with pytest.raises(ChangedTensorError) as raised:
         sync.backward(z.sum())
@@ -130,7 +131,7 @@ def test_a_write_since_raises_and_names_operation_shape_versions_and_a_way_out()
 def test_a_write_into_a_detached_alias_is_seen():
     x = leaf(1.0)
     z = x * x
-    change(x.detach())
+    add_in_place(x.detach())
 
     with pytest.raises(ChangedTensorError):
         sync.backward(z)
@@ -138,7 +139,7 @@ def test_a_write_into_a_detached_alias_is_seen():
 
 def test_a_write_before_the_save_does_not_matter():
     x = leaf(1.0)
-    change(x)
+    add_in_place(x)
     sync.backward(x * x)
 
     assert x.grad.tolist() == [4.0]
@@ -147,7 +148,7 @@ def test_a_write_before_the_save_does_not_matter():
 def test_unpacking_by_hand_checks_the_version_too():
     x = leaf(1.0)
     saved = (x * x).grad_fn.saved_tensors[0]
-    change(x)
+    add_in_place(x)
 
     with pytest.raises(ChangedTensorError):
         saved.unpack()
@@ -198,7 +199,7 @@ def test_what_hooks_of_one_saved_tensor_have_copied_is_not_checked():
     z = x * x
     for saved in z.grad_fn.saved_tensors:
         saved.register_hooks(lambda t: t.numpy().copy(), as_is)
-    change(x)
+    add_in_place(x)
     sync.backward(z)
 
     assert x.grad.tolist() == [6.0]
@@ -242,7 +243,7 @@ def test_hooks_cannot_be_set_on_none():
 def test_hooks_cannot_be_set_on_what_was_written_into():
     x = leaf(3.0)
     z = x * x
-    change(x)
+    add_in_place(x)
 
     with pytest.raises(ChangedTensorError):
         z.grad_fn.saved_tensors[0].register_hooks(as_is, as_is)
@@ -274,7 +275,7 @@ def test_pack_may_not_write_into_the_tensor():
     z = x * x
 
     with pytest.raises(HookError, match="changed its input in place") as raised:
-        z.grad_fn.saved_tensors[0].register_hooks(change, as_is)
+        z.grad_fn.saved_tensors[0].register_hooks(add_in_place, as_is)
     assert "MultiplyBackward" in str(raised.value)
 
 

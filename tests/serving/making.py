@@ -23,7 +23,7 @@ LONG = 3000
 LIMITS = Limits(body=512 * 1024, steps=4096, seconds=30.0)
 
 
-def made(seed: int, steps: int = 20) -> Sequence:
+def random_sequence(seed: int, steps: int = 20) -> Sequence:
     """Return a sequence of that seed."""
     rng = np.random.default_rng(seed)
     return Sequence(rng.standard_normal((steps, 2)), rng.standard_normal((steps, 1)))
@@ -34,7 +34,7 @@ def fields(sequence: Sequence) -> dict[str, Any]:
     return {"inputs": sequence.inputs.tolist(), "targets": sequence.targets.tolist()}
 
 
-QUESTION = made(1000, 30).inputs
+QUESTION = random_sequence(1000, 30).inputs
 
 
 async def answers(sequences: Iterable[Sequence], question: np.ndarray = QUESTION) -> list[list[list[float]]]:
@@ -48,7 +48,7 @@ async def answers(sequences: Iterable[Sequence], question: np.ndarray = QUESTION
     return found
 
 
-async def opened(path: Path, *, most_waiting: int = 32, snapshot_every: int = 100) -> Learner:
+async def opened_learner(path: Path, *, most_waiting: int = 32, snapshot_every: int = 100) -> Learner:
     """Return a learner that has replayed what is in its directory."""
     directory = Directory(path)
     try:

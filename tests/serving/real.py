@@ -15,7 +15,7 @@ from examples.serving.checking import Limits
 from examples.serving.connection import connections
 from examples.serving.learner import Learner
 from examples.serving.service import application
-from tests.serving.making import LIMITS, opened
+from tests.serving.making import LIMITS, opened_learner
 
 
 @contextlib.asynccontextmanager
@@ -23,7 +23,7 @@ async def serving(
     path: Path, limits: Limits = LIMITS, **options: int
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Learner, uvicorn.Server]]:
     """Serve; give a client, the learner, and the server, which ends when the block does."""
-    learner = await opened(path, **options)
+    learner = await opened_learner(path, **options)
     listener = socket.create_server(("127.0.0.1", 0))
     started = asyncio.Event()
     served = application(learner, limits, started.set)

@@ -14,14 +14,14 @@ import pytest
 from examples.serving.journal import Directory, DirectoryError, JournalError
 from examples.serving.learner import Learner
 from examples.serving.network import Network, Settings
-from tests.serving.making import QUESTION, SETTINGS, answers, failing_disk, made, opened, turns_until
+from tests.serving.making import QUESTION, SETTINGS, answers, failing_disk, opened_learner, random_sequence, turns_until
 
 
 async def learn(path: Path, *seeds: int, snapshot_every: int = 100) -> list[list[float]]:
     """Learn from sequences, then leave the files as a crash would; return what the model answers at the end."""
-    learner = await opened(path, snapshot_every=snapshot_every)
+    learner = await opened_learner(path, snapshot_every=snapshot_every)
     for seed in seeds:
-        await learner.learn(made(seed), 30)
+        await learner.learn(random_sequence(seed), 30)
     outputs = (await learner.predict(QUESTION)).outputs.tolist()
     if learner._snapshot is not None:
         await learner._snapshot
@@ -31,7 +31,7 @@ async def learn(path: Path, *seeds: int, snapshot_every: int = 100) -> list[list
 
 async def reopened(path: Path) -> tuple[int, list[list[float]], int]:
     """Return how much a learner finds there, what it answers, and how many bytes of a torn line it cut off."""
-    learner = await opened(path)
+    learner = await opened_learner(path)
     predicted = await learner.predict(QUESTION)
     learner.directory.close()
     return predicted.learned, predicted.outputs.tolist(), learner.directory.torn
@@ -41,14 +41,14 @@ def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(run, tmp_path):
     before = run(learn(tmp_path, 1, 2, 3))
 
     assert run(reopened(tmp_path)) == (3, before, 0)
-    assert before == run(answers([made(1), made(2), made(3)]))[-1]
+    assert before == run(answers([random_sequence(1), random_sequence(2), random_sequence(3)]))[-1]
 
 
 def test_learning_goes_on_after_a_restart_as_if_there_had_been_none(run, tmp_path):
     run(learn(tmp_path, 1, 2))
     run(learn(tmp_path, 3))
 
-    assert run(learn(tmp_path, 4)) == run(answers(map(made, (1, 2, 3, 4))))[-1]
+    assert run(learn(tmp_path, 4)) == run(answers(map(random_sequence, (1, 2, 3, 4))))[-1]
 
 
 def test_the_journal_does_not_grow_for_ever(run, tmp_path):
@@ -66,9 +66,9 @@ def test_a_line_is_on_the_disk_before_its_sequence_is_learned(run, tmp_path, mon
     monkeypatch.setattr(Network, "step", lambda network: events.append("step") or step(network))
 
     async def main():
-        learner = await opened(tmp_path)
+        learner = await opened_learner(tmp_path)
         events.clear()
-        await learner.learn(made(1), 30)
+        await learner.learn(random_sequence(1), 30)
         events.append("answer")
         learner.directory.close()
 
@@ -87,7 +87,7 @@ def test_a_torn_last_line_is_cut_off(run, tmp_path, left):
 
     learned, outputs, torn = run(reopened(tmp_path))
 
-    assert (learned, outputs) == (1, run(answers([made(1)]))[-1])
+    assert (learned, outputs) == (1, run(answers([random_sequence(1)]))[-1])
     assert torn == len(both[len(whole) :][:left])
     assert (tmp_path / "journal").read_bytes() == whole
     assert run(learn(tmp_path, 2)) == before
@@ -126,7 +126,7 @@ def test_a_crash_between_snapshot_and_journal_learns_nothing_twice(run, tmp_path
     lines = (tmp_path / "journal").read_bytes()
 
     async def save() -> None:
-        await (await opened(tmp_path)).close()
+        await (await opened_learner(tmp_path)).close()
 
     run(save())
     assert (tmp_path / "journal").read_bytes() == b""
@@ -195,32 +195,32 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path):
 
 def test_a_failing_disk_leaves_model_and_journal_as_they_were(run, tmp_path, monkeypatch):
     async def main():
-        learner = await opened(tmp_path)
-        await learner.learn(made(1), 30)
+        learner = await opened_learner(tmp_path)
+        await learner.learn(random_sequence(1), 30)
         with monkeypatch.context() as patch:
             failing_disk(patch, times=1)
             with pytest.raises(JournalError, match="the disk is out of order"):
-                await learner.learn(made(2), 30)
+                await learner.learn(random_sequence(2), 30)
         assert learner.learned == 1
         assert all(weight.grad is None for weight in learner.network.weights)
-        assert (await learner.learn(made(3), 30)).learned == 2
+        assert (await learner.learn(random_sequence(3), 30)).learned == 2
         learner.directory.close()
 
     run(main())
 
-    assert run(reopened(tmp_path)) == (2, run(answers([made(1), made(3)]))[-1], 0)
+    assert run(reopened(tmp_path)) == (2, run(answers([random_sequence(1), random_sequence(3)]))[-1], 0)
 
 
 def test_after_a_failure_that_cannot_be_undone_nothing_more_is_written(run, tmp_path, monkeypatch):
     async def main():
-        learner = await opened(tmp_path)
-        await learner.learn(made(1), 30)
+        learner = await opened_learner(tmp_path)
+        await learner.learn(random_sequence(1), 30)
         with monkeypatch.context() as patch:
             failing_disk(patch, times=2)
             with pytest.raises(JournalError):
-                await learner.learn(made(2), 30)
+                await learner.learn(random_sequence(2), 30)
         with pytest.raises(JournalError, match="takes no more since it failed"):
-            await learner.learn(made(3), 30)
+            await learner.learn(random_sequence(3), 30)
         assert learner.learned == 1
         assert learner.directory.broken is not None
         await learner.close()
@@ -239,13 +239,13 @@ def test_a_full_disk_leaves_no_half_line(run, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "no space left")
 
     async def main():
-        learner = await opened(tmp_path)
-        await learner.learn(made(1), 30)
+        learner = await opened_learner(tmp_path)
+        await learner.learn(random_sequence(1), 30)
         whole = (tmp_path / "journal").read_bytes()
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", short)
             with pytest.raises(JournalError, match="no space left"):
-                await learner.learn(made(2), 30)
+                await learner.learn(random_sequence(2), 30)
         assert (tmp_path / "journal").read_bytes() == whole
         learner.directory.close()
 
@@ -254,15 +254,15 @@ def test_a_full_disk_leaves_no_half_line(run, tmp_path, monkeypatch):
 
 def test_a_snapshot_that_fails_is_tried_again(run, tmp_path, monkeypatch, caplog):
     async def main():
-        learner = await opened(tmp_path, snapshot_every=2)
-        await learner.learn(made(1), 30)
+        learner = await opened_learner(tmp_path, snapshot_every=2)
+        await learner.learn(random_sequence(1), 30)
         save = Directory.save_snapshot
         fails = [OSError(errno.ENOSPC, "no space left")]
         monkeypatch.setattr(Directory, "save_snapshot", lambda *given: _raise(fails.pop()) if fails else save(*given))
-        await learner.learn(made(2), 30)
+        await learner.learn(random_sequence(2), 30)
         await learner._snapshot
         assert (learner.counts["failed_snapshots"], learner.directory.records) == (1, 2)
-        await learner.learn(made(3), 30)
+        await learner.learn(random_sequence(3), 30)
         await learner._snapshot
         assert (learner.counts["snapshots"], learner.directory.records) == (1, 0)
         learner.directory.close()
@@ -278,8 +278,8 @@ def _raise(error):
 
 def test_a_cancellation_while_a_line_is_written_is_raised_after_the_step(run, tmp_path):
     async def main():
-        learner = await opened(tmp_path)
-        learning = asyncio.create_task(learner.learn(made(1), 30))
+        learner = await opened_learner(tmp_path)
+        learning = asyncio.create_task(learner.learn(random_sequence(1), 30))
         await turns_until(lambda: learner.stage == "journal")
         learning.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -289,7 +289,7 @@ def test_a_cancellation_while_a_line_is_written_is_raised_after_the_step(run, tm
 
     run(main())
 
-    assert run(reopened(tmp_path)) == (1, run(answers([made(1)]))[-1], 0)
+    assert run(reopened(tmp_path)) == (1, run(answers([random_sequence(1)]))[-1], 0)
 
 
 def test_a_timeout_ends_nothing_once_a_line_is_being_written(run, tmp_path, monkeypatch):
@@ -297,8 +297,8 @@ def test_a_timeout_ends_nothing_once_a_line_is_being_written(run, tmp_path, monk
     monkeypatch.setattr(asyncio, "timeout", lambda seconds: limits.append(timeout(seconds)) or limits[-1])
 
     async def main():
-        learner = await opened(tmp_path)
-        learning = asyncio.create_task(learner.learn(made(1), 30))
+        learner = await opened_learner(tmp_path)
+        learning = asyncio.create_task(learner.learn(random_sequence(1), 30))
         await turns_until(lambda: learner.stage == "journal")
         assert [limit.when() for limit in limits] == [None]
         await learning
@@ -370,7 +370,7 @@ def test_a_first_start_without_room_names_the_directory_and_leaves_nothing(run, 
     with monkeypatch.context() as patch:
         _full(patch, at=at)
         with pytest.raises(DirectoryError, match=f"^{path} cannot be written to: .*No space left on device"):
-            run(opened(path))
+            run(opened_learner(path))
     assert list(tmp_path.iterdir()) == []
 
     run(learn(path, 1))
@@ -382,7 +382,7 @@ def test_a_start_without_room_removes_nothing_of_others(run, tmp_path, monkeypat
 
     _full(monkeypatch, at="snapshot")
     with pytest.raises(DirectoryError):
-        run(opened(tmp_path))
+        run(opened_learner(tmp_path))
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
 
@@ -409,8 +409,8 @@ def test_a_lock_that_was_removed_holds_nothing(tmp_path, monkeypatch):
 
 def test_a_snapshot_that_fails_gives_back_its_room(run, tmp_path, monkeypatch):
     async def main():
-        learner = await opened(tmp_path)
-        await learner.learn(made(1), 30)
+        learner = await opened_learner(tmp_path)
+        await learner.learn(random_sequence(1), 30)
         _full(monkeypatch, at="snapshot")
         await learner.close()
 

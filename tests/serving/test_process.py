@@ -23,7 +23,7 @@ import httpx
 from examples.serving.demonstration import server
 from tests.conftest import run_on
 from tests.house import ROOT
-from tests.serving.making import QUESTION, answers, fields, made
+from tests.serving.making import QUESTION, answers, fields, random_sequence
 from tests.small_disk import run_on_small_disk
 
 SCRIPT = ROOT / "examples" / "serve_and_learn.py"
@@ -32,10 +32,10 @@ ASK = json.dumps({"inputs": QUESTION.tolist()}).encode()
 
 
 def posted(seed: int) -> bytes:
-    return json.dumps(fields(made(seed))).encode()
+    return json.dumps(fields(random_sequence(seed))).encode()
 
 
-def refused(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_with_refused(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the script with what it refuses."""
     return subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, arguments)],
@@ -95,14 +95,14 @@ def test_what_was_acknowledged_under_load_is_there_after_kill_9(tmp_path: Path, 
     assert found["learned"] in (acknowledged, acknowledged + 1)
     assert acknowledged >= 17
     assert asked > 0
-    expected = run_on("asyncio", answers(map(made, range(found["learned"]))))
+    expected = run_on("asyncio", answers(map(random_sequence, range(found["learned"]))))
     assert found["outputs"] == expected[-1]
     assert ready.endswith("after a torn line was cut off") is torn
     assert (tmp_path / "journal").read_bytes().count(b"\n") <= 7
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_everything_saved(tmp_path: Path, number: signal.Signals):
+def test_a_signal_ends_the_service_with_everything_saved(tmp_path: Path, number: signal.Signals):
     async def main():
         async with server(SCRIPT, tmp_path, *OPTIONS) as first:
             await first.ask("/learn", posted(0))
@@ -115,15 +115,15 @@ def test_a_signal_ends_it_with_everything_saved(tmp_path: Path, number: signal.S
 
     assert (status, journal) == (0, b"")
     assert ready.endswith(": 1 learned, 0 of them replayed")
-    assert found == {"outputs": run_on("asyncio", answers([made(0)]))[-1], "learned": 1}
+    assert found == {"outputs": run_on("asyncio", answers([random_sequence(0)]))[-1], "learned": 1}
 
 
 def test_a_second_process_cannot_have_the_directory_or_the_port(tmp_path: Path):
     async def main():
         async with server(SCRIPT, tmp_path, *OPTIONS) as first:
-            same_directory = await asyncio.to_thread(refused, "--port", 0, "--directory", tmp_path, *OPTIONS)
+            same_directory = await asyncio.to_thread(run_with_refused, "--port", 0, "--directory", tmp_path, *OPTIONS)
             port = first.client.base_url.port
-            same_port = await asyncio.to_thread(refused, "--port", port, "--directory", tmp_path / "other")
+            same_port = await asyncio.to_thread(run_with_refused, "--port", port, "--directory", tmp_path / "other")
             return same_directory, same_port
 
     same_directory, same_port = run_on("asyncio", main())
@@ -189,7 +189,7 @@ def test_where_descriptors_run_out_nobody_gets_a_500_and_what_was_acknowledged_i
     assert set(statuses) <= {200, 503}
     assert metrics["failed_snapshots"] > 0
     assert found["learned"] == metrics["learned"]
-    assert found["outputs"] == run_on("asyncio", answers(map(made, range(metrics["learned"]))))[-1]
+    assert found["outputs"] == run_on("asyncio", answers(map(random_sequence, range(metrics["learned"]))))[-1]
 
 
 @pytest.mark.parametrize(
@@ -204,24 +204,24 @@ def test_where_descriptors_run_out_nobody_gets_a_500_and_what_was_acknowledged_i
     ],
     ids=["timeout", "timeout-nan", "port", "max-connections", "max-steps", "hidden"],
 )
-def test_it_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
-    finished = refused(*arguments)
+def test_the_service_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
+    finished = run_with_refused(*arguments)
 
     assert finished.returncode == 2
     assert complaint in finished.stderr
 
 
-def test_it_says_what_to_install(tmp_path: Path):
+def test_the_service_says_what_to_install(tmp_path: Path):
     (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError('no starlette here', name='starlette')\n")
 
-    finished = refused(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    finished = run_with_refused(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
 
     assert finished.returncode == 1
     assert "needs starlette, which is not installed: pip install 'asyncgrad[serve]'" in finished.stderr
 
 
 def test_the_demonstration_shows_what_the_head_promises():
-    finished = refused("--demo", "--seconds", "0.3")
+    finished = run_with_refused("--demo", "--seconds", "0.3")
 
     assert finished.returncode == 0, finished.stderr + finished.stdout
     for line in ("idle ", "while learning ", "steps ", "loop lateness ", "timeout  ", "kill -9 "):

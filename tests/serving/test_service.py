@@ -24,8 +24,8 @@ from tests.serving.making import (
     answers,
     failing_disk,
     fields,
-    made,
-    opened,
+    opened_learner,
+    random_sequence,
     turns_until,
 )
 from tests.serving.real import serving
@@ -44,7 +44,7 @@ def test_a_prediction_is_answered_while_a_backward_is_under_way(run, tmp_path):
     async def main():
         async with serving(tmp_path) as (client, learner, _):
             before = await predicted(client)
-            learning = asyncio.create_task(client.post("/learn", json=fields(made(1, LONG))))
+            learning = asyncio.create_task(client.post("/learn", json=fields(random_sequence(1, LONG))))
             await turns_until(lambda: learner.stage == "backward")
             during = []
             while True:
@@ -64,8 +64,8 @@ def test_a_prediction_is_answered_while_a_backward_is_under_way(run, tmp_path):
 
 
 def test_learners_at_once_make_one_model_and_every_prediction_is_of_one_set_of_weights(run, tmp_path):
-    sequences = [made(seed) for seed in range(12)]
-    question = made(1000, LONG).inputs  # so long that steps are made while it is computed
+    sequences = [random_sequence(seed) for seed in range(12)]
+    question = random_sequence(1000, LONG).inputs  # so long that steps are made while it is computed
 
     async def main():
         async with serving(tmp_path) as (client, learner, _):
@@ -94,7 +94,7 @@ def test_learners_at_once_make_one_model_and_every_prediction_is_of_one_set_of_w
 def test_a_timeout_cancels_the_backward_and_leaves_the_model_as_it_was(run, tmp_path):
     async def main():
         async with serving(tmp_path) as (client, learner, _):
-            await client.post("/learn", json=fields(made(1)))
+            await client.post("/learn", json=fields(random_sequence(1)))
             before = await predicted(client)
             weights, had = learner.network.weights, []
 
@@ -103,7 +103,7 @@ def test_a_timeout_cancels_the_backward_and_leaves_the_model_as_it_was(run, tmp_
                 await asyncio.Event().wait()
 
             handle = weights.leave.register_post_accumulate_grad_hook(forever)
-            answer = await client.post("/learn", json={**fields(made(2)), "timeout": 0.5})
+            answer = await client.post("/learn", json={**fields(random_sequence(2)), "timeout": 0.5})
             handle.remove()
             assert (answer.status_code, answer.json()["error"]) == (504, f"not learned: {LATE.format(0.5)}")
             assert had == [True]
@@ -111,18 +111,18 @@ def test_a_timeout_cancels_the_backward_and_leaves_the_model_as_it_was(run, tmp_
             assert (learner.counts["ended_in_backward"], learner.counts["timed_out"]) == (1, 1)
             assert learner.directory.records == 1
             assert await predicted(client) == before
-            assert (await client.post("/learn", json=fields(made(3)))).json()["learned"] == 2
+            assert (await client.post("/learn", json=fields(random_sequence(3)))).json()["learned"] == 2
             return await predicted(client)
 
     # The optimizer's state is as it was, too.
-    assert run(main())["outputs"] == run(answers([made(1), made(3)]))[-1]
+    assert run(main())["outputs"] == run(answers([random_sequence(1), random_sequence(3)]))[-1]
 
 
 @pytest.mark.parametrize(("steps", "seconds"), [(1, 1e-9), (400, 0.001), (LONG, 0.02)])
 def test_a_timeout_holds_however_short_it_is(run, tmp_path, steps, seconds):
     async def main():
         async with serving(tmp_path) as (client, learner, _):
-            answer = await client.post("/learn", json={**fields(made(1, steps)), "timeout": seconds})
+            answer = await client.post("/learn", json={**fields(random_sequence(1, steps)), "timeout": seconds})
             return answer.status_code, learner.learned, learner.directory.records
 
     assert run(main()) == (504, 0, 0)
@@ -131,40 +131,40 @@ def test_a_timeout_holds_however_short_it_is(run, tmp_path, steps, seconds):
 def test_the_timeout_holds_while_waiting_for_the_turn(run, tmp_path):
     async def main():
         async with serving(tmp_path) as (client, learner, _):
-            first = asyncio.create_task(client.post("/learn", json=fields(made(1, LONG))))
+            first = asyncio.create_task(client.post("/learn", json=fields(random_sequence(1, LONG))))
             await turns_until(lambda: learner.stage == "forward")
-            second = await client.post("/learn", json={**fields(made(2)), "timeout": 0.001})
+            second = await client.post("/learn", json={**fields(random_sequence(2)), "timeout": 0.001})
             assert second.status_code == 504
             assert not first.done()
             assert (await first).json()["learned"] == 1
             assert learner.waiting == 0
             return await predicted(client)
 
-    assert run(main())["outputs"] == run(answers([made(1, LONG)]))[-1]
+    assert run(main())["outputs"] == run(answers([random_sequence(1, LONG)]))[-1]
 
 
 def test_a_client_that_hangs_up_cancels_its_backward(run, tmp_path):
     async def main():
         async with serving(tmp_path) as (client, learner, _):
             async with httpx.AsyncClient(base_url=client.base_url, trust_env=False) as other:
-                learning = asyncio.create_task(other.post("/learn", json=fields(made(1, LONG))))
+                learning = asyncio.create_task(other.post("/learn", json=fields(random_sequence(1, LONG))))
                 await turns_until(lambda: learner.stage == "backward")
                 learning.cancel()
                 await asyncio.wait([learning])
             await turns_until(lambda: learner.counts["abandoned"] == 1)
             assert (learner.counts["ended_in_backward"], learner.waiting, learner.learned) == (1, 0, 0)
-            await client.post("/learn", json=fields(made(2)))
+            await client.post("/learn", json=fields(random_sequence(2)))
             return await predicted(client)
 
-    assert run(main())["outputs"] == run(answers([made(2)]))[-1]
+    assert run(main())["outputs"] == run(answers([random_sequence(2)]))[-1]
 
 
 def test_no_more_wait_than_may(run, tmp_path):
     async def main():
         async with serving(tmp_path, most_waiting=1) as (client, learner, _):
-            first = asyncio.create_task(client.post("/learn", json=fields(made(1, LONG))))
+            first = asyncio.create_task(client.post("/learn", json=fields(random_sequence(1, LONG))))
             await turns_until(lambda: learner.waiting == 1)
-            second = await client.post("/learn", json=fields(made(2)))
+            second = await client.post("/learn", json=fields(random_sequence(2)))
             assert (await first).status_code == 200
             return second, learner.learned
 
@@ -179,7 +179,7 @@ def test_a_journal_that_fails_is_told_and_the_rest_goes_on(run, tmp_path, monkey
         async with serving(tmp_path) as (client, _, _):
             with monkeypatch.context() as patch:
                 failing_disk(patch, times=2)
-                refused = await client.post("/learn", json=fields(made(1)))
+                refused = await client.post("/learn", json=fields(random_sequence(1)))
             assert refused.status_code == 503
             assert "the disk is out of order" in refused.json()["error"]
             assert (await predicted(client))["learned"] == 0
@@ -194,13 +194,13 @@ def test_a_journal_that_fails_is_told_and_the_rest_goes_on(run, tmp_path, monkey
 def test_what_is_under_way_at_the_end_is_still_answered_and_saved(run, tmp_path):
     async def main():
         async with serving(tmp_path) as (client, learner, server):
-            learning = asyncio.create_task(client.post("/learn", json=fields(made(1, LONG))))
+            learning = asyncio.create_task(client.post("/learn", json=fields(random_sequence(1, LONG))))
             await turns_until(lambda: learner.stage == "backward")
             server.should_exit = True
             assert (await learning).json()["learned"] == 1
         assert (tmp_path / "journal").read_bytes() == b""
         Directory(tmp_path).close()  # nobody holds it any more
-        learner = await opened(tmp_path)
+        learner = await opened_learner(tmp_path)
         learner.directory.close()
         return learner.learned, learner.replayed
 
@@ -211,7 +211,7 @@ def test_metrics_count_what_happened(run, tmp_path):
     async def main():
         async with serving(tmp_path, snapshot_every=2) as (client, learner, _):
             for seed in range(3):
-                await client.post("/learn", json=fields(made(seed)))
+                await client.post("/learn", json=fields(random_sequence(seed)))
             await learner._snapshot
             await predicted(client)
             await client.post("/predict", content=b"{")

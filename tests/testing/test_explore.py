@@ -19,7 +19,7 @@ NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME")
 both_orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 
 
-def counting(lock):
+def counting_tasks(lock):
     """Two tasks that each read a number, wait, and write it back increased; with a lock, one at a time."""
 
     async def main():
@@ -52,7 +52,7 @@ def test_a_lost_update_is_found_by_most_seeds(order):
     found = 0
     for seed in range(200):
         try:
-            run_with_seed(counting(Unlocked), seed, order=order)
+            run_with_seed(counting_tasks(Unlocked), seed, order=order)
         except AssertionError:
             found += 1
 
@@ -63,7 +63,7 @@ def test_a_lost_update_is_found_by_most_seeds(order):
 def test_with_a_lock_no_update_is_lost_on_any_schedule(order):
     def main():
         lock = asyncio.Lock()
-        return counting(lambda: lock)()
+        return counting_tasks(lambda: lock)()
 
     assert explore(main, seeds=1000, order=order).distinct > 50
 
@@ -102,7 +102,7 @@ def _failing_when(condition, first):
 
 @both_orders
 def test_the_note_on_a_failure_names_the_call_that_fails_again_in_the_same_way(order):
-    main = counting(Unlocked)
+    main = counting_tasks(Unlocked)
     with pytest.raises(AssertionError) as first:
         explore(main, first_seed=5, order=order)
 

@@ -20,7 +20,7 @@ orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 PAUSE = ContextVar("PAUSE", default=1.0)
 
 
-class Remote(ag.Function):
+class ScaledSlowly(ag.Function):
     """x * factor, whose backward asks a slow service: a number of bare yields, a sleep, a worker."""
 
     @staticmethod
@@ -36,23 +36,28 @@ class Remote(ag.Function):
         return await asyncio.to_thread(lambda: grad * ctx.factor), None
 
 
-def loss(x):
-    branches = [Remote.apply(x, 2.0), Remote.apply(Remote.apply(x, 0.1), 0.3), np.tanh(x), Remote.apply(x, 2.0)]
+def loss_of_branches(x):
+    branches = [
+        ScaledSlowly.apply(x, 2.0),
+        ScaledSlowly.apply(ScaledSlowly.apply(x, 0.1), 0.3),
+        np.tanh(x),
+        ScaledSlowly.apply(x, 2.0),
+    ]
     total = branches[0]
     for branch in branches[1:]:
         total = total * branch + branch
     return total.sum()
 
 
-async def gradient():
+async def gradient_bytes():
     x = ag.tensor([0.1, 0.7, -1.3], requires_grad=True)
-    await loss(x).backward()
+    await loss_of_branches(x).backward()
     return x.grad.numpy().tobytes()
 
 
 async def gradient_without_pauses():
     PAUSE.set(0.0)
-    return await gradient()
+    return await gradient_bytes()
 
 
 @orders
@@ -60,13 +65,13 @@ def test_async_bodies_give_the_bits_they_give_on_asyncio(order):
     expected = asyncio.run(gradient_without_pauses())
 
     async def main():
-        assert await gradient() == expected
+        assert await gradient_bytes() == expected
 
     assert explore(main, seeds=300, order=order).distinct > 10
 
 
 def test_bodies_that_sleep_overlap_in_virtual_time():
-    schedule = run_with_seed(gradient, 3)
+    schedule = run_with_seed(gradient_bytes, 3)
 
     assert 2.0 <= schedule.elapsed < 2.5
 
@@ -74,14 +79,14 @@ def test_bodies_that_sleep_overlap_in_virtual_time():
 @orders
 def test_a_backward_replays_exactly(order):
     for seed in range(20):
-        assert run_with_seed(gradient, seed, order=order) == run_with_seed(gradient, seed, order=order)
+        assert run_with_seed(gradient_bytes, seed, order=order) == run_with_seed(gradient_bytes, seed, order=order)
 
 
 def test_two_backwards_at_once_do_not_see_each_other():
     expected = asyncio.run(gradient_without_pauses())
 
     async def main():
-        assert await asyncio.gather(gradient(), gradient()) == [expected, expected]
+        assert await asyncio.gather(gradient_bytes(), gradient_bytes()) == [expected, expected]
 
     explore(main, seeds=100)
 

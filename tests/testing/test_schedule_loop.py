@@ -52,7 +52,7 @@ def test_what_waits_for_nothing_outside_runs_in_asyncios_order_whatever_the_seed
     assert set(logs(without_waits_outside, 50)) == {tuple(asyncio.run(without_waits_outside()))}
 
 
-def test_shuffled_not_even_that_order_is_kept():
+def test_shuffled_not_even_asyncios_order_is_kept():
     assert len(set(logs(without_waits_outside, 50, "shuffled"))) > 5
 
 
@@ -129,7 +129,7 @@ def test_one_seed_in_eight_gives_the_order_that_asyncio_itself_gives():
     assert logs(main, 200).count(tuple(asyncio.run(main()))) > 15
 
 
-def test_such_a_seed_fires_timers_for_the_same_time_in_one_order_too():
+def test_a_seed_that_gives_asyncios_order_fires_timers_for_the_same_time_in_one_order_too():
     async def main():
         log = []
 

@@ -20,7 +20,7 @@ from tests.engine.accelerated import host, slow_accelerator, tensor_on
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
-def test_an_accelerator_holds_the_law_of_all_devices_that(run: Any, check: Any) -> None:
+def test_a_simulated_accelerator_holds_the_law_of_all_devices(run: Any, check: Any) -> None:
     run(check(SimulatedAccelerator()))
 
 
@@ -333,13 +333,13 @@ def test_a_backward_on_a_device_that_dies_names_the_node(run: Any) -> None:
 # A model.
 
 
-def loss_of(parameters: dict[str, Any], x: Any, labels: Any) -> Any:
+def model_loss(parameters: dict[str, Any], x: Any, labels: Any) -> Any:
     hidden = nn.gelu(nn.linear(x, parameters["w1"], parameters["b1"]))
     hidden = nn.layer_norm(nn.relu(hidden) + hidden, hidden.shape[-1:])
     return nn.cross_entropy(nn.linear(hidden, parameters["w2"], parameters["b2"]), labels)
 
 
-def parameters_of() -> dict[str, ag.Tensor]:
+def model_parameters() -> dict[str, ag.Tensor]:
     rng = np.random.default_rng(3)
     shapes = {"w1": (16, 4), "b1": (16,), "w2": (3, 16), "b2": (3,)}
     return {name: ag.tensor(rng.normal(size=shape), requires_grad=True) for name, shape in shapes.items()}
@@ -349,14 +349,14 @@ def parameters_of() -> dict[str, ag.Tensor]:
 def test_a_model_moved_to_the_accelerator_has_the_gradients_of_the_cpu(run: Any, on_stream: bool) -> None:
     x = np.random.default_rng(4).normal(size=(10, 4))
     labels = np.arange(10) % 3
-    here, there = parameters_of(), parameters_of()
+    here, there = model_parameters(), model_parameters()
     device = SimulatedAccelerator()
-    run(loss_of(here, ag.tensor(x), labels).backward())
+    run(model_loss(here, ag.tensor(x), labels).backward())
     with device.stream() if on_stream else device.default_stream() as stream:
         moved = {name: parameter.to(device) for name, parameter in there.items()}
-        loss = loss_of(moved, ag.tensor(x).to(device), labels)
+        loss = model_loss(moved, ag.tensor(x).to(device), labels)
     device.default_stream().wait_stream(stream)
-    assert loss.to("cpu").item() == loss_of(here, ag.tensor(x), labels).item()
+    assert loss.to("cpu").item() == model_loss(here, ag.tensor(x), labels).item()
     run(loss.backward())
     for name, parameter in there.items():
         # The leaves live on the cpu: their gradients have come back.
@@ -368,11 +368,11 @@ def test_a_model_moved_to_the_accelerator_has_the_gradients_of_the_cpu(run: Any,
 
 def test_parameters_on_the_accelerator_keep_their_gradients_there(run: Any) -> None:
     device = SimulatedAccelerator()
-    here = parameters_of()
+    here = model_parameters()
     there = {name: ag.tensor(value.detach(), device=device, requires_grad=True) for name, value in here.items()}
     x, labels = np.random.default_rng(4).normal(size=(10, 4)), np.arange(10) % 3
-    run(loss_of(here, ag.tensor(x), labels).backward())
-    run(loss_of(there, ag.tensor(x, device=device), labels).backward())
+    run(model_loss(here, ag.tensor(x), labels).backward())
+    run(model_loss(there, ag.tensor(x, device=device), labels).backward())
     for name, parameter in there.items():
         assert type(parameter.grad._data) is SimulatedArray  # type: ignore[union-attr]
         assert host(parameter.grad).tobytes() == here[name].grad.numpy().tobytes()  # type: ignore[union-attr]

@@ -24,7 +24,7 @@ EVERY_CASE = [
 MIXED = {"diff", "gradient", "interp", "matmul", "var"}
 
 
-def gradients(function: Callable[..., Any], case: Case, put: Callable[[np.ndarray], ag.Tensor]) -> list[Any]:
+def outputs_and_grads(function: Callable[..., Any], case: Case, put: Callable[[np.ndarray], ag.Tensor]) -> list[Any]:
     """Return the outputs of a call on tensors and the gradients of its leaves."""
     leaves: list[ag.Tensor] = []
 
@@ -50,9 +50,9 @@ def gradients(function: Callable[..., Any], case: Case, put: Callable[[np.ndarra
 @pytest.mark.parametrize(("function", "case"), EVERY_CASE)
 def test_a_formula_gives_the_same_bits_on_another_type_of_array(function: Callable[..., Any], case: Case) -> None:
     device = SimulatedAccelerator()
-    expected = gradients(function, case, ag.tensor)
+    expected = outputs_and_grads(function, case, ag.tensor)
     try:
-        results = gradients(function, case, lambda leaf: ag.tensor(leaf, device=device))
+        results = outputs_and_grads(function, case, lambda leaf: ag.tensor(leaf, device=device))
     except DeviceError as error:
         if function.__name__ in MIXED and "and a NumPy array of shape" in str(error):
             return

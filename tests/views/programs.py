@@ -14,7 +14,7 @@ import numpy as np
 import asyncgrad as ag
 
 
-class Library(NamedTuple):
+class ArrayLibrary(NamedTuple):
     """What the steps need of a library beside operators and indexing."""
 
     sin: Callable[[Any], Any]
@@ -30,14 +30,14 @@ class Library(NamedTuple):
     constant: Callable[[Any], Any]
 
 
-NUMPY = Library(
+NUMPY = ArrayLibrary(
     np.sin, np.tanh, lambda x, out: np.sin(x, out=out), lambda out, x, mask: np.copyto(out, x, where=mask),
     np.copy, np.transpose, np.asarray, np.asarray,
 )  # fmt: skip
 ASYNCGRAD = NUMPY._replace(array=lambda tensor: tensor, constant=ag.tensor)
 
 
-def torch_library() -> Library:
+def torch_library() -> ArrayLibrary:
     """PyTorch's; it has no `out=` on what requires grad, so that its own way to write in place stands for that."""
     import torch
 
@@ -45,7 +45,7 @@ def torch_library() -> Library:
         x = x.reshape(x.shape[max(0, x.ndim - out.ndim) :])
         out.copy_(torch.where(torch.from_numpy(np.broadcast_to(mask, out.shape).copy()), x, out))
 
-    return Library(
+    return ArrayLibrary(
         torch.sin,
         torch.tanh,
         lambda x, out: out.copy_(torch.sin(x)),
@@ -58,10 +58,10 @@ def torch_library() -> Library:
 
 
 #: A step: (library, table, kinds) -> None.
-Step = Callable[[Library, list[Any]], None]
+Step = Callable[[ArrayLibrary, list[Any]], None]
 
 
-class Program:
+class ViewProgram:
     """Steps, and what their arrays look like: a table of NumPy arrays that every step is tried on first.
 
     Args:
@@ -78,7 +78,7 @@ class Program:
         numbers = np.random.default_rng(len(self.shapes))
         return [numbers.uniform(-1, 1, shape) for shape in self.shapes]
 
-    def start(self, library: Library, leaves: list[Any]) -> list[Any]:
+    def start(self, library: ArrayLibrary, leaves: list[Any]) -> list[Any]:
         """The table before the first step."""
         dtype = complex if any(np.iscomplexobj(leaf) for leaf in leaves if isinstance(leaf, np.ndarray)) else float
         fixed = library.constant(np.linspace(-0.5, 1.0, 6).reshape(2, 3).astype(dtype))
@@ -93,7 +93,7 @@ class Program:
         self.steps.append((name, step))
         return True
 
-    def run(self, library: Library, leaves: list[Any]) -> list[Any]:
+    def run(self, library: ArrayLibrary, leaves: list[Any]) -> list[Any]:
         """The table after all steps."""
         table = self.start(library, leaves)
         for _, step in self.steps:
@@ -104,7 +104,7 @@ class Program:
         return "\n".join([f"leaves of shapes {self.shapes}", *(name for name, _ in self.steps)])
 
 
-def total(library: Library, table: list[Any]) -> Any:
+def weighted_total(library: ArrayLibrary, table: list[Any]) -> Any:
     """A number that every element of the table has a part in, each another one."""
     result: Any = 0.0
     for place, array in enumerate(table):
@@ -113,8 +113,8 @@ def total(library: Library, table: list[Any]) -> Any:
     return result
 
 
-def derivative_along(program: Program, directions: list[Any]) -> float:
+def derivative_along(program: ViewProgram, directions: list[Any]) -> float:
     """The derivative of the total in a direction: a finite difference with an imaginary step, which loses no digits."""
     step = 1e-30
     leaves = [leaf + 1j * step * direction for leaf, direction in zip(program.leaves(), directions, strict=True)]
-    return float(np.imag(total(NUMPY, program.run(NUMPY, leaves))) / step)
+    return float(np.imag(weighted_total(NUMPY, program.run(NUMPY, leaves))) / step)

@@ -12,7 +12,8 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import CopySlices
-from tests.making import function, leaf, leaf_of
+from tests.functions import function
+from tests.leaves import leaf, leaf_of
 
 
 @pytest.fixture(params=[False, True], ids=["strides", "replay"], autouse=True)
@@ -34,7 +35,7 @@ def test_the_part_gets_the_gradient_of_the_write_and_the_rest_its_own():
     assert from_view[0].tolist() == [[3.0, 3.0], [0.0, 0.0]]
 
 
-def test_its_edges_are_the_bases_and_those_of_the_write_but_the_views():
+def test_the_edges_of_copy_slices_are_the_bases_and_those_of_the_write_but_the_views():
     x, y = leaf(1.0, 2.0), leaf(3.0)
     b = x * 1
     before = b.grad_fn
@@ -112,7 +113,7 @@ def test_a_function_in_the_write_is_told_that_the_views_gradient_is_wanted(is_as
     assert (found[0].tolist(), asked) == ([3.0, 1.0], [False, True])
 
 
-def test_under_create_graph_it_is_recorded():
+def test_under_create_graph_copy_slices_is_recorded():
     def written(x: Any, y: Any) -> Any:
         b = x * x
         b[1:] *= y
@@ -157,7 +158,7 @@ def test_a_base_that_is_no_block_of_memory_is_written_into():
     assert x.grad.tolist() == [[10.0, 3000.0], [0.0, 1000.0]]
 
 
-def test_several_backward_passes_at_once_share_it(run):
+def test_several_backward_passes_at_once_share_copy_slices(run):
     x, y = leaf(1.0, 2.0), leaf(3.0)
     b = x * 1
     b[:1] *= y
@@ -176,7 +177,7 @@ def test_several_backward_passes_at_once_share_it(run):
     assert (x.grad.tolist(), y.grad.tolist()) == ([9.0, 3.0], [3.0])
 
 
-def test_a_creation_hook_sees_it():
+def test_a_creation_hook_sees_copy_slices():
     made = []
     b = leaf(1.0, 2.0) * 1
     with ag.graph.node_creation_hook(lambda node: made.append(node.name)):

@@ -12,7 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError
-from tests.making import leaf, leaf_of
+from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
 
 

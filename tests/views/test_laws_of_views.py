@@ -51,7 +51,7 @@ def test_a_view_of_a_view_inherits_how_that_was_made(library: Library):
     assert [library.creation(view[:]) for view in views] == ["NO_GRAD", "MULTI_OUTPUT", "IN_CUSTOM_FUNCTION"]
 
 
-def test_unless_the_view_of_it_is_made_in_a_forbidding_way_itself(library: Library):
+def test_a_view_of_a_view_that_is_made_in_a_forbidding_way_itself_does_not_inherit(library: Library):
     x = library.leaf(1.0, 2.0) * 1
     with library.no_grad():
         unrecorded = x[:]

@@ -10,7 +10,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentTypeError, InPlaceError
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.refusals import refused
 
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError
-from tests.views.programs import ASYNCGRAD, Library, Program, derivative_along, torch_library, total
+from tests.views.programs import ASYNCGRAD, ArrayLibrary, ViewProgram, derivative_along, torch_library, weighted_total
 
 #: How many programs are run; ASYNCGRAD_PROGRAMS=20000 was, once.
 PROGRAMS = int(os.environ.get("ASYNCGRAD_PROGRAMS", "300"))
@@ -35,24 +35,24 @@ REPEATED: list[Any] = [[0, 0, 1], ([0, 1, 0], [1, 1, 1])]
 THEIR_REASONS = ["modified by an inplace operation", "refer to a single memory location", "a leaf Variable"]
 
 try:
-    TORCH: Library | None = torch_library()
+    TORCH: ArrayLibrary | None = torch_library()
 except ImportError:
     TORCH = None
 
 
-def add(x: Any, y: Any) -> Any:
+def add_in_place(x: Any, y: Any) -> Any:
     x += y
 
 
-def subtract(x: Any, y: Any) -> Any:
+def subtract_in_place(x: Any, y: Any) -> Any:
     x -= y
 
 
-def multiply(x: Any, y: Any) -> Any:
+def multiply_in_place(x: Any, y: Any) -> Any:
     x *= y
 
 
-WRITES = {"+=": add, "-=": subtract, "*=": multiply}
+WRITES = {"+=": add_in_place, "-=": subtract_in_place, "*=": multiply_in_place}
 
 
 class Programs(RuleBasedStateMachine):
@@ -60,7 +60,7 @@ class Programs(RuleBasedStateMachine):
 
     @initialize(shapes=st.lists(SHAPES, min_size=1, max_size=2))
     def begin(self, shapes: list[tuple[int, ...]]) -> None:
-        self.program = Program(shapes)
+        self.program = ViewProgram(shapes)
         self.compares = TORCH is not None
 
     def at(self, place: int) -> int:
@@ -78,7 +78,7 @@ class Programs(RuleBasedStateMachine):
     def view_of_other_shape(self, of: int, kind: str) -> None:
         i = self.at(of)
 
-        def step(lib: Library, t: list[Any]) -> None:
+        def step(lib: ArrayLibrary, t: list[Any]) -> None:
             x = t[i]
             if kind == "T":
                 t.append(lib.transpose(x))
@@ -95,7 +95,7 @@ class Programs(RuleBasedStateMachine):
     def read(self, of: int, other: int, kind: str) -> None:
         i, j = self.at(of), self.at(other)
 
-        def step(lib: Library, t: list[Any]) -> None:
+        def step(lib: ArrayLibrary, t: list[Any]) -> None:
             x, y = t[i], t[j]
             if kind == "*":
                 t.append(lib.array(x * y))
@@ -120,7 +120,7 @@ class Programs(RuleBasedStateMachine):
     def assign(self, into: int, value: int, index: Any) -> None:
         i, j = self.at(into), self.at(value)
 
-        def step(lib: Library, t: list[Any]) -> None:
+        def step(lib: ArrayLibrary, t: list[Any]) -> None:
             t[i][index] = t[j]
 
         self.program.add(f"t[{i}][{index}] = t[{j}]", step)
@@ -129,7 +129,7 @@ class Programs(RuleBasedStateMachine):
     def assign_repeatedly(self, into: int, value: int, index: Any) -> None:
         i, j = self.at(into), self.at(value)
 
-        def step(lib: Library, t: list[Any]) -> None:
+        def step(lib: ArrayLibrary, t: list[Any]) -> None:
             t[i][index] = t[j]
 
         if self.program.add(f"t[{i}][{index}] = t[{j}]", step):
@@ -139,7 +139,7 @@ class Programs(RuleBasedStateMachine):
     def assign_number(self, into: int, number: float, index: Any) -> None:
         i = self.at(into)
 
-        def step(lib: Library, t: list[Any]) -> None:
+        def step(lib: ArrayLibrary, t: list[Any]) -> None:
             t[i][index] = number
 
         self.program.add(f"t[{i}][{index}] = {number}", step)
@@ -159,9 +159,9 @@ class Programs(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "program"):
             return
-        by_strides = gradients(self.program)
+        by_strides = checked_gradients(self.program)
         with ag.graph.replay_views():
-            replayed = gradients(self.program)
+            replayed = checked_gradients(self.program)
         assert (by_strides is None) == (replayed is None)
         if by_strides is not None and replayed is not None:
             for one, other in zip(by_strides, replayed, strict=True):
@@ -171,21 +171,21 @@ class Programs(RuleBasedStateMachine):
             check_against_torch(self.program, by_strides)
 
 
-def gradients(program: Program) -> list[np.ndarray] | None:
+def checked_gradients(program: ViewProgram) -> list[np.ndarray] | None:
     """The gradients of the leaves, or None where a saved tensor was changed; values are compared with NumPy's."""
     leaves: list[Any] = [ag.tensor(leaf, requires_grad=True) for leaf in program.leaves()]
     table = program.run(ASYNCGRAD, leaves)
     for ours, array in zip(table, program.tried, strict=True):
         np.testing.assert_array_equal(ours.numpy(), array)
     try:
-        sync.backward(total(ASYNCGRAD, table))
+        sync.backward(weighted_total(ASYNCGRAD, table))
     except ChangedTensorError:
         return None
     # Nothing leads to a leaf any more whose copy has been written over.
     return [np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.numpy() for leaf in leaves]
 
 
-def check_derivative(program: Program, grads: list[np.ndarray] | None) -> None:
+def check_derivative(program: ViewProgram, grads: list[np.ndarray] | None) -> None:
     """Hold the gradients to a finite difference."""
     if grads is None:
         return
@@ -195,13 +195,13 @@ def check_derivative(program: Program, grads: list[np.ndarray] | None) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * max(1.0, *(abs(g).max() for g in grads)))
 
 
-def check_against_torch(program: Program, grads: list[np.ndarray] | None) -> None:
+def check_against_torch(program: ViewProgram, grads: list[np.ndarray] | None) -> None:
     """Hold the gradients to PyTorch's; where PyTorch has some, so do we."""
     assert TORCH is not None
     leaves = [TORCH.constant(leaf).requires_grad_() for leaf in program.leaves()]
     refusal = None
     try:
-        total(TORCH, program.run(TORCH, leaves)).backward()
+        weighted_total(TORCH, program.run(TORCH, leaves)).backward()
     except RuntimeError as error:
         refusal = str(error)
     if refusal is not None:

@@ -10,7 +10,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError
-from tests.making import function, leaf
+from tests.functions import function
+from tests.leaves import leaf
 from tests.refusals import refused
 
 
@@ -103,7 +104,7 @@ def test_a_write_through_an_ndarray_cannot_be_seen():
     assert (x.tolist(), x._version) == ([5.0, 6.0], 0)
 
 
-def test_increment_version_makes_such_a_write_seen():
+def test_increment_version_makes_a_write_through_an_ndarray_seen():
     x, w = leaf(1.0, 2.0), ag.tensor([3.0, 4.0])
     y = x * w
     w.numpy()[0] = 0.0

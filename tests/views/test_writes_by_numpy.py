@@ -12,7 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, InPlaceError
-from tests.making import leaf, leaf_of
+from tests.leaves import leaf, leaf_of
 
 NAMES = ["iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul"]
 NAMES += ["iand", "ior", "ixor", "ilshift", "irshift"]
@@ -44,7 +44,7 @@ PLACES = {
 }
 
 
-def outcome(base: Any, name: str, place: Any, other: Any) -> tuple[Any, Any]:
+def outcome_of_write(base: Any, name: str, place: Any, other: Any) -> tuple[Any, Any]:
     """What a write leaves in the base, and the kind of error that it raised."""
     error = None
     try:
@@ -65,8 +65,8 @@ def test_an_operator_leaves_what_numpys_leaves_and_is_refused_where_numpys_is(na
     for what, place in PLACES.items():
         for called, other in OTHERS.items():
             base = leaf_of(start) * 1 if recorded else ag.tensor(start)
-            expected, refusal = outcome(start.copy(), name, place, other)
-            found, error = outcome(base, name, place, other)
+            expected, refusal = outcome_of_write(start.copy(), name, place, other)
+            found, error = outcome_of_write(base, name, place, other)
 
             assert found.dtype == expected.dtype, (what, called)
             assert (error is None) == (refusal is None), (what, called, error, refusal)

@@ -1,0 +1,18 @@
+"""A device that is not the cpu."""
+
+from __future__ import annotations
+
+from asyncgrad.engine.device import Device
+
+__all__ = ["ELSEWHERE", "Elsewhere"]
+
+
+class Elsewhere(Device):
+    """A device that is not the cpu."""
+
+    @property
+    def name(self) -> str:
+        return "elsewhere"
+
+
+ELSEWHERE = Elsewhere()

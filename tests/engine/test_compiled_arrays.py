@@ -19,6 +19,7 @@ from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph.grad_journal import FirstGrads
 from tests.engine.bodies import loop_budget
 from tests.engine.looking_on import bits, compiled_after, fresh_cache
+from tests.sampling import cases
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +199,7 @@ def applied(chosen: list[Any], leaves: list[Any]) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(models(), st.booleans())
 def test_arrays_of_every_layout_get_the_bits_of_the_engine_and_none_is_written_into(drawn, retain):
     chosen, layouts, dtypes, shape = drawn

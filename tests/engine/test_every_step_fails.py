@@ -20,6 +20,7 @@ from asyncgrad.context import BLOCKING
 from tests.engine.bodies import awaiting, loop_budget
 from tests.engine.states import graph_state, nodes_below, state_of
 from tests.engine.stepwise import StepGraph, Steps
+from tests.sampling import cases
 
 
 class Trouble(Exception):
@@ -182,7 +183,7 @@ def test_a_backward_stopped_at_any_step_has_not_happened_and_runs_again(run, see
 
 
 @given(st.integers(8, 10**6), st.sampled_from(STOPS), st.booleans(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_any_graph_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop, breathes, data):
     names = steps_of(seed, True)
     if names:

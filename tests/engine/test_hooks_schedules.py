@@ -12,6 +12,7 @@ import asyncgrad as ag
 from asyncgrad.testing import explore
 from tests.engine.bodies import awaiting, leaf
 from tests.engine.hooking import node_of, register
+from tests.sampling import cases
 
 SORTS = ["tensor hook", "pre-hook", "post-accumulate hook", "post-hook"]
 
@@ -74,7 +75,7 @@ def test_hooks_of_a_node_keep_their_order_and_never_overlap_on_any_schedule():
         assert [x.grad.item() for x in graph.leaves] == [0.7] * 3
         overlapped.append(any(one[2:] == two[2:] for one, two in zip(graph.log, graph.log[1:], strict=False)))
 
-    assert explore(main, seeds=1000).distinct > 1
+    assert explore(main, seeds=cases(1000)).distinct > 1
     assert any(overlapped)
 
 
@@ -92,7 +93,7 @@ def test_nothing_starts_while_a_hook_holds_others_up_on_any_schedule():
                 assert held_by == [], graph.log
         assert [graph.of(index) for index in range(3)] == [ORDER] * 3
 
-    assert explore(main, seeds=1000).distinct > 1
+    assert explore(main, seeds=cases(1000)).distinct > 1
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -114,7 +115,7 @@ def test_a_hook_that_fails_leaves_no_hook_running_and_every_gradient_as_it_was_o
         assert (before.item(), graph.leaves[1].grad, graph.leaves[2].grad) == (5.0, None, None)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    explore(main, seeds=1000)
+    explore(main, seeds=cases(1000))
 
 
 @pytest.mark.parametrize("overlap", [True, False])

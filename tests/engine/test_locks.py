@@ -17,6 +17,7 @@ from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.testing import explore
 from tests.engine.bodies import Held, awaiting, calling, leaf, loop_budget, settle
 from tests.engine.locking import GRAPHS, Watch, is_at_rest, saving
+from tests.sampling import cases
 
 each_graph = pytest.mark.parametrize("graph", GRAPHS)
 
@@ -54,7 +55,7 @@ def test_they_do_in_a_thousand_schedules(graph):
         assert x.grad.item() == 222.0
         assert is_at_rest(out)
 
-    explore(main, seeds=1000 if graph in ("async Function", "async tensor hook") else 100)
+    explore(main, seeds=cases(1000 if graph in ("async Function", "async tensor hook") else 100))
 
 
 @pytest.mark.parametrize("awaits", [False, True])
@@ -77,7 +78,7 @@ def test_without_retain_graph_one_succeeds_and_the_others_say_that_the_graph_is_
         assert x.grad.item() == 8.0
         assert is_at_rest(out)
 
-    explore(main, seeds=300)
+    explore(main, seeds=cases(300))
 
 
 @pytest.mark.parametrize("root_saves", [False, True])
@@ -104,7 +105,7 @@ def test_without_retain_graph_gradients_agree_with_those_that_succeeded_also_whe
         assert (0.0 if x.grad is None else x.grad.item()) == (16.0 if root_saves else 8.0) * succeeded
         assert is_at_rest(out)
 
-    explore(main, seeds=300)
+    explore(main, seeds=cases(300))
 
 
 def test_who_waits_is_served_in_the_order_of_arrival(run):

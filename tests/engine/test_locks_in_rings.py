@@ -20,6 +20,7 @@ from asyncgrad.testing import explore
 from tests.conftest import loop_factory, loop_kinds
 from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 from tests.engine.locking import is_at_rest
+from tests.sampling import cases
 
 
 class Ring:
@@ -67,7 +68,7 @@ def test_bodies_that_wait_for_each_other_in_a_ring_all_end(size, hooks):
         assert [x.grad.item() for x in ring.leaves] == [101.0] * size
         assert is_at_rest(*ring.outs)
 
-    explore(main, seeds=100)
+    explore(main, seeds=cases(100))
 
 
 @pytest.mark.parametrize("which", range(3))

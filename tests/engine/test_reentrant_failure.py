@@ -13,6 +13,7 @@ from asyncgrad import sync
 from asyncgrad.testing import explore
 from tests.engine.bodies import Held, awaiting, calling, leaf, settle
 from tests.engine.locking import is_at_rest
+from tests.sampling import cases
 
 
 class Trouble(Exception):
@@ -294,4 +295,4 @@ def test_a_nested_one_that_fails_or_is_cancelled_leaves_the_graph_around_it_at_r
         assert x.grad.item() == 101.0 + (0.0 if stopped else 50.0)
         assert is_at_rest(out)
 
-    explore(main, seeds=1000)
+    explore(main, seeds=cases(1000))

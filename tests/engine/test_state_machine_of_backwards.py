@@ -18,6 +18,7 @@ from tests.engine.bodies import awaiting, calling, loop_budget
 from tests.engine.states import graph_state, nodes_below, state_of
 from tests.engine.stepwise import RULES, Steps, doubled
 from tests.engine.watched import Watched
+from tests.sampling import cases
 from tests.strategies import FUNCTIONS, ORACLE, UFUNCS, Step, _apply
 
 #: Values and gradients stay far below what a float64 holds exactly.
@@ -345,7 +346,7 @@ def raise_trouble(name: str) -> None:
 
 TestBackwards = Backwards.TestCase
 TestBackwards.settings = settings(
-    max_examples=300,
+    max_examples=cases(300),
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

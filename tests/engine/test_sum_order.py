@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.engine.bodies import awaiting, calling, settle
+from tests.sampling import cases
 from tests.strategies import Program, programs
 
 WIDTH = 6
@@ -135,7 +136,7 @@ def test_random_graphs_have_the_same_bits_with_and_without_overlap(run, program,
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, data):
     program = data.draw(programs())
     turns = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=12))
@@ -154,7 +155,7 @@ def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, dat
 
 
 @given(programs(functions=False), st.sets(st.integers(0, 11)))
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_both_gaits_give_the_same_bits(program, hooked):
     plain = roughened(program._replace(steps=tuple(step._replace(hooked=False) for step in program.steps)), None)
     steps = tuple(step._replace(hooked=index in hooked) for index, step in enumerate(plain.steps))

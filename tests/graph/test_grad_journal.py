@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad.graph.grad_journal import FirstGrads, GradChange, change_grad, commit_all
 from tests.engine.bodies import address, leaf
+from tests.sampling import cases
 
 #: Numbers whose sums depend on the order.
 ROUGH = st.sampled_from([0.1, 0.7, 1e16, -1e16, 3.3, -0.1, 1e-9])
@@ -42,7 +43,7 @@ def value_of(tensor: ag.Tensor) -> float | None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=cases(200))
 def test_any_interleaving_leaves_what_was_not_taken_back(data):
     x, model = leaf(1.0), Model()
     retained = data.draw(st.booleans())

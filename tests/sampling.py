@@ -10,12 +10,13 @@ import math
 import os
 from binascii import crc32
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
+from random import Random
 from typing import TypeVar
 
 import pytest
 
-__all__ = ["SHARE", "cases", "part_of", "sampled"]
+__all__ = ["cases", "sampled", "some"]
 
 #: Without the variable, this is what `make test` runs.
 SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.2"))
@@ -23,35 +24,33 @@ SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.2"))
 T = TypeVar("T")
 
 
-def cases(whole: int) -> int:
-    """Return how many are run of so many cases drawn at random: schedules, programs, hypothesis's examples."""
-    return max(1, round(whole * SHARE))
+def cases(whole: int, share: float = SHARE) -> int:
+    """Return how many are run of so many cases: schedules, programs, hypothesis's examples, levels of nesting."""
+    return max(1, round(whole * share))
 
 
-def part_of(many: Iterable[T], law: Callable[[T], Hashable], name: Callable[[T], str], share: float = SHARE) -> list[T]:
-    """Return a part of many cases in their order, at least one of each law.
-
-    Which ones is up to their names alone: a new case changes little about the others.
-    """
-    of_law: dict[Hashable, list[T]] = defaultdict(list)
-    for one in many:
-        of_law[law(one)].append(one)
-    kept: set[int] = set()
-    for ones in of_law.values():
-        first = sorted(ones, key=lambda one: (crc32(name(one).encode()), name(one)))
-        kept.update(id(one) for one in first[: math.ceil(len(ones) * share)])
-    return [one for ones in of_law.values() for one in ones if id(one) in kept]
+def some(many: Iterable[T], share: float = SHARE) -> list[T]:
+    """Return a part of many cases, in their order, and at least one of them."""
+    whole = list(many)
+    count = min(len(whole), math.ceil(len(whole) * share))
+    return [whole[index] for index in sorted(Random(len(whole)).sample(range(len(whole)), count))]
 
 
-def sampled(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+def sampled(items: list[pytest.Item], share: float = SHARE) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Split tests into those to run and those to leave out: of a test marked `sampled`, a part of its cases is run.
 
-    `sampled("function")` runs at least one case with each value of that parameter.
+    `sampled("function")` runs at least one case with each value of that parameter. A case is chosen by its name, so
+    that a new one changes little about the others.
     """
-    marked = [item for item in items if item.get_closest_marker("sampled") is not None]
-    kept = {id(item) for item in part_of(marked, _law, lambda item: item.nodeid)}
-    left_out = {id(item) for item in marked if id(item) not in kept}
-    return [one for one in items if id(one) not in left_out], [one for one in items if id(one) in left_out]
+    of_law: dict[Hashable, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            of_law[_law(item)].append(item)
+    left_out: set[pytest.Item] = set()
+    for ones in of_law.values():
+        ones.sort(key=lambda item: (crc32(item.nodeid.encode()), item.nodeid))
+        left_out.update(ones[math.ceil(len(ones) * share) :])
+    return [item for item in items if item not in left_out], [item for item in items if item in left_out]
 
 
 def _law(item: pytest.Item) -> Hashable:

@@ -97,6 +97,7 @@ async def gradients(seed: int, places: tuple[str, ...], second: bool = False) ->
     return bits(leaf.grad for leaf in leaves)
 
 
+@pytest.mark.sampled("mix")
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(12))
 def test_gradients_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
@@ -105,6 +106,7 @@ def test_gradients_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
     assert run(gradients(seed, MIXES[mix])) == expected
 
 
+@pytest.mark.sampled("mix")
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(6))
 def test_second_derivatives_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):

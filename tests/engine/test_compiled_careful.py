@@ -43,6 +43,7 @@ def test_they_see_the_same_where_the_loop_breathes_whenever_it_may(run, cache, s
     assert cache.stats().hits == 4
 
 
+@pytest.mark.sampled("scene")
 @both_drives
 @pytest.mark.parametrize("calls", [0, 1, 2])
 @pytest.mark.parametrize("scene", SCENES)

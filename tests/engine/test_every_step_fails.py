@@ -176,6 +176,7 @@ async def stop_at_each(seed: int, stop: Callable[[Any], Callable[[str], Any]], b
         assert ended in ENDS[stop], (seed, index, names[index])
 
 
+@pytest.mark.sampled("stop")
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_backward_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop):
@@ -258,6 +259,7 @@ def test_of_two_backwards_at_once_the_one_that_is_stopped_at_any_step_takes_back
 # Blocking.
 
 
+@pytest.mark.sampled("stop", "suspends")
 @pytest.mark.parametrize("stop", [raise_trouble, interrupt], ids=lambda stop: stop.__name__)
 @pytest.mark.parametrize("suspends", [False, True], ids=["without a loop", "on a loop of its own"])
 @pytest.mark.parametrize("seed", range(6))
@@ -322,6 +324,7 @@ def stopped_at_call(at: int, stopped: Stopped) -> tuple[bool, bool]:
     return interrupting.has_fired, False
 
 
+@pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("seed", range(3))
 def test_ctrl_c_at_any_call_of_a_blocking_backward_leaves_it_done_or_undone(seed, monkeypatch):

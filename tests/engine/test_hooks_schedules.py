@@ -118,6 +118,7 @@ def test_a_hook_that_fails_leaves_no_hook_running_and_every_gradient_as_it_was_o
     explore(main, seeds=cases(1000))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("step", range(0, 54, 3))
 def test_a_backward_may_be_cancelled_at_any_step_of_its_hooks_on_any_schedule(overlap, step):
@@ -132,4 +133,4 @@ def test_a_backward_may_be_cancelled_at_any_step_of_its_hooks_on_any_schedule(ov
         assert [x.grad for x in graph.leaves] == [None] * 3
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    explore(main, seeds=60)
+    explore(main, seeds=cases(60))

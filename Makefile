@@ -1,13 +1,14 @@
 # Needs Python >= 3.11 and make, and nothing set up beforehand.
 #   make demo    train the digits example
-#   make test    lint, types, tests, doctests
+#   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
-#   make test-all    make test on each Python of VERSIONS that is here
+#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with every case
+#   make test-pythons    make test on each Python of VERSIONS that is here
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
-#   make programs    random programs, held to NumPy: 25 times as many as in make test
-#   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test
+#   make programs    random programs, held to NumPy: 25 times as many as in make test-all
+#   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
 PYTHON ?= python3
 VENV ?= .venv
 
@@ -15,15 +16,19 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all lint types pytest schedules programs bench bench-imports bench-count format clean
+.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
 
 test: lint types pytest
 
+# ASYNCGRAD_CASES is the share of the cases that are run: tests/sampling.py.
+test-all: export ASYNCGRAD_CASES = 1
+test-all: lint types pytest test-compiled
+
 # An interpreter is here if it is on the path or among those that pyenv has built.
-test-all:
+test-pythons:
 	@tested=; for version in $(VERSIONS); do \
 		for python in python$$version $$(ls -d $$HOME/.pyenv/versions/$$version.*/bin/python 2>/dev/null); do \
 			if $$python -c '' 2>/dev/null; then break; fi; python=; \
@@ -53,10 +58,10 @@ test-compiled: $(VENV)/.dev
 
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev
-	ASYNCGRAD_SCHEDULES=100000 $(BIN)/python -m pytest --timeout=0 tests/engine/test_schedules_*.py
+	ASYNCGRAD_CASES=100 $(BIN)/python -m pytest --timeout=0 tests/engine/test_schedules_*.py
 
 programs: $(VENV)/.dev
-	ASYNCGRAD_PROGRAMS=50000 $(BIN)/python -m pytest --timeout=0 --numprocesses=auto tests/test_random_programs.py
+	ASYNCGRAD_CASES=25 $(BIN)/python -m pytest --timeout=0 --numprocesses=auto tests/test_random_programs.py
 
 ROUNDS ?= 7
 

@@ -15,8 +15,11 @@ from hypothesis import settings
 import asyncgrad as ag
 from asyncgrad.context import GRAD_MODE, RECORDING
 from tests.libraries import OURS, theirs
+from tests.sampling import cases, sampled
 
-settings.register_profile("asyncgrad", derandomize=True, deadline=None, database=None, print_blob=False)
+settings.register_profile(
+    "asyncgrad", max_examples=cases(100), derandomize=True, deadline=None, database=None, print_blob=False
+)
 settings.load_profile("asyncgrad")
 
 T = TypeVar("T")
@@ -36,6 +39,14 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases that are for `make test-all`, of those that the command line has chosen."""
+    items[:], left_out = sampled(items)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
 
 
 def loop_kinds() -> list[str]:

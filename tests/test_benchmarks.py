@@ -182,6 +182,7 @@ def test_the_command_names_what_it_cannot_use(arguments: list[str], complaint: s
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", checkpoint.KINDS)
 def test_the_stack_holds_within_a_tenth_of_what_the_schedule_needs(kind: str, monkeypatch: pytest.MonkeyPatch):
     """Of this size, states count and nodes do not."""

@@ -99,6 +99,7 @@ def _unseen(primitives: Iterable[Primitive], seen: set[Primitive]) -> list[str]:
 # The law.
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.filterwarnings("ignore:invalid value encountered")  # a power of 0 and of infinity, in NumPy itself
 @pytest.mark.parametrize(
     ("name", "one"),

@@ -232,6 +232,7 @@ def test_train_digits_twice_from_one_seed_gives_one_result(tmp_path: Path):
     assert figure(r"accuracy +([\d.]+)%", first) == figure(r"accuracy +([\d.]+)%", second)
 
 
+@pytest.mark.sampled
 @needs_demo
 @pytest.mark.parametrize(
     ("arguments", "complaint"),

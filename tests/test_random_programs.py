@@ -7,7 +7,6 @@ the same lines on arrays, and moves them a little. Many programs more: `make pro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,11 +19,12 @@ from tests.programs import worlds
 from tests.programs.check import Outcome, Wrong, check
 from tests.programs.generate import Program, draw, smaller
 from tests.programs.oracle import Step
+from tests.sampling import cases
 
-#: How many programs are drawn; ASYNCGRAD_PROGRAMS=50000 was, once.
-PROGRAMS = int(os.environ.get("ASYNCGRAD_PROGRAMS", "2000"))
-#: In so many parts, which several processes may share.
-PARTS = 8
+#: How many programs are drawn; 50,000 were, once.
+PROGRAMS = cases(2000)
+#: In so many parts, which several processes may share; each is large enough to count what its programs look at.
+PARTS = max(1, min(8, PROGRAMS // 200))
 
 
 def fails(program: Program) -> bool:

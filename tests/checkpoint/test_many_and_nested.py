@@ -10,11 +10,15 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.leaves import leaf
+from tests.sampling import cases
 from tests.threads import on_a_small_stack
 
 each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
 each_way = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 
+
+#: What is left of these in `make test` is still more than the stack has room for.
+SEGMENTS, LEVELS = cases(5000), cases(20_000)
 
 # Most of the time would go to the garbage collector, which would find nothing.
 pytestmark = pytest.mark.usefixtures("no_collector")
@@ -29,7 +33,7 @@ def run_backward(y, blocking):
 
 @each_kind
 @each_way
-def test_five_thousand_segments_run_in_one_backward(use_reentrant, blocking):
+def test_thousands_of_segments_run_in_one_backward(use_reentrant, blocking):
     calls, x = [], leaf(0.5)
 
     def fn(x):
@@ -37,27 +41,27 @@ def test_five_thousand_segments_run_in_one_backward(use_reentrant, blocking):
         return np.sin(x)
 
     y = x
-    for _ in range(5000):
+    for _ in range(SEGMENTS):
         y = ag.checkpoint(fn, y, use_reentrant=use_reentrant)
-    assert len(calls) == 5000
+    assert len(calls) == SEGMENTS
     run_backward(y.sum(), blocking)
 
-    assert len(calls) == 10_000
+    assert len(calls) == 2 * SEGMENTS
     plain = y = leaf(0.5)
-    for _ in range(5000):
+    for _ in range(SEGMENTS):
         y = np.sin(y)
     sync.backward(y)
     assert x.grad.item() == plain.grad.item()
 
 
-def test_five_thousand_async_segments_run_in_one_backward():
+def test_thousands_of_async_segments_run_in_one_backward():
     async def fn(x):
         await asyncio.sleep(0)
         return np.sin(x)
 
     async def main(use_reentrant):
         x = y = leaf(0.5)
-        for _ in range(5000):
+        for _ in range(SEGMENTS):
             y = await ag.checkpoint(fn, y, use_reentrant=use_reentrant)
         await ag.backward(y)
         return x.grad.item()
@@ -78,8 +82,8 @@ def nested_checkpoints(depth, calls, use_reentrant):
 
 
 @each_way
-def test_twenty_thousand_nested_one_inside_another_are_each_recomputed_once(blocking):
-    calls, x, depth = [], leaf(0.5), 20_000
+def test_thousands_nested_one_inside_another_are_each_recomputed_once(blocking):
+    calls, x, depth = [], leaf(0.5), LEVELS
 
     def work():
         y = ag.checkpoint(nested_checkpoints(depth, calls, False), x * 2.0**-depth * 0 + x, use_reentrant=False)
@@ -107,7 +111,7 @@ def test_hundreds_of_nested_reentrant_checkpoints_run(blocking):
 
 
 @each_way
-def test_twenty_thousand_reentrant_recomputations_run_one_inside_another(blocking):
+def test_thousands_of_reentrant_recomputations_run_one_inside_another(blocking):
     """Each backward inside of a backward makes the next checkpoint; in the forward there is no more than one."""
     deepest, x = [], leaf(0.5)
 
@@ -121,9 +125,9 @@ def test_twenty_thousand_reentrant_recomputations_run_one_inside_another(blockin
 
         return fn
 
-    on_a_small_stack(lambda: run_backward(ag.checkpoint(level(20_000), x), blocking))
+    on_a_small_stack(lambda: run_backward(ag.checkpoint(level(LEVELS), x), blocking))
     assert x.grad.item() == 1.0
-    assert deepest == [19_999]
+    assert deepest == [LEVELS - 1]
 
 
 def test_async_functions_nested_two_thousand_deep_run():

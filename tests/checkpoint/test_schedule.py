@@ -86,6 +86,7 @@ def random_costs(steps, seed):
     )
 
 
+@pytest.mark.sampled("steps")
 @pytest.mark.parametrize("steps", [1, 2, 5, 30, 64, 150])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_schedule_for_unequal_steps_stays_within_its_budget(steps, seed):

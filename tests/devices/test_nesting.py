@@ -45,6 +45,7 @@ def nested_awaited(route, depth, seen):
     return inside
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("route", ROUTES, ids="-".join)
 def test_awaited_backwards_nest_to_depth_100_over_any_devices(run, route):
     async def main():

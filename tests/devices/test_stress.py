@@ -84,6 +84,7 @@ async def grads_on_devices(seed: int, places: tuple[str, ...], second: bool = Fa
     return bits_of_grads(leaves)
 
 
+@pytest.mark.sampled("mix")
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(12))
 def test_gradients_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
@@ -92,6 +93,7 @@ def test_gradients_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
     assert run(grads_on_devices(seed, MIXES[mix])) == expected
 
 
+@pytest.mark.sampled("mix")
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(6))
 def test_second_derivatives_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -12,12 +11,13 @@ import pytest
 
 from asyncgrad.testing import explore
 from tests.engine.stepwise import StepGraph, Steps
+from tests.sampling import cases
 from tests.turns import turns
 
 __all__ = ["Alone", "SEEDS", "each_order", "holds", "no_task_is_left", "random_graph", "randomness"]
 
 #: `make schedules` asks for a hundred times as many.
-SEEDS = int(os.environ.get("ASYNCGRAD_SCHEDULES", "1000"))
+SEEDS = cases(1000)
 
 each_order = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad import sync
 from tests import oracle
+from tests.sampling import cases
 from tests.strategies import GraphProgram, programs
 
 #: Larger whole numbers than this are not exact in every partial sum.
@@ -173,7 +174,7 @@ def test_a_kept_graph_gives_the_same_again_and_again(run, program):
 
 
 @given(programs(max_steps=8))
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_second_derivatives_are_those_of_the_oracle(run, program):
     leaves = tracked_leaves(program)
     values, found = by_oracle(program)

@@ -18,6 +18,7 @@ from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph.grad_journal import FirstGrads
 from tests.arrays import bits, bits_of_grads
 from tests.leaves import random_leaf
+from tests.sampling import cases
 from tests.settings import compiled_after, loop_budget
 
 pytestmark = pytest.mark.usefixtures("cache", "all_arrays_are_large")
@@ -197,7 +198,7 @@ def result_of_steps(chosen: list[Any], leaves: list[Any]) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(models(), st.booleans())
 def test_arrays_of_every_layout_get_the_bits_of_the_engine_and_none_is_written_into(drawn, retain):
     chosen, layouts, dtypes, shape = drawn

@@ -40,6 +40,7 @@ def test_hooks_and_bodies_see_the_same_where_the_loop_breathes_whenever_it_may(r
     assert cache.stats().hits == 4
 
 
+@pytest.mark.sampled("scene")
 @both_drives
 @pytest.mark.parametrize("calls", [0, 1, 2])
 @pytest.mark.parametrize("scene", SCENES)

@@ -16,6 +16,7 @@ from asyncgrad.scheduling import LOOP_BUDGET
 from tests.arrays import bits, bits_of_grads
 from tests.engine.hooking import as_kind, register
 from tests.failing import Trouble
+from tests.sampling import cases
 from tests.settings import compiled_after, loop_budget
 from tests.strategies import GraphProgram, programs
 
@@ -32,7 +33,7 @@ def roots_of(program: GraphProgram, values: list[Any]) -> tuple[list[Any], list[
     return [values[root] for root in program.roots], list(program.root_grads)
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 @given(programs(), st.sampled_from([0, 1]))
 def test_a_random_graph_gets_the_bits_of_the_engine(program, after):
     program = fractions(program)
@@ -46,7 +47,7 @@ def test_a_random_graph_gets_the_bits_of_the_engine(program, after):
     assert found[0] == found[1] == found[2]
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 @given(programs(functions=False), st.data())
 def test_inputs_and_captures_of_a_random_graph_get_the_bits_of_the_engine(program, data):
     program = fractions(program)
@@ -62,7 +63,7 @@ def test_inputs_and_captures_of_a_random_graph_get_the_bits_of_the_engine(progra
     assert found[0] == found[1] == found[2]
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 @given(programs(), st.integers(0, 12))
 def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(run, program, turns):
     program = fractions(program)
@@ -93,7 +94,7 @@ def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(run, program, 
     run(main())
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 @given(programs(functions=False), st.integers(0, 5))
 def test_a_random_graph_with_a_failing_hook_leaves_every_gradient(program, which):
     program = fractions(program)
@@ -227,7 +228,7 @@ def without_numbers(note: str) -> str:
 
 
 @pytest.mark.parametrize("drive", ["awaited", "blocking"])
-@settings(max_examples=120)
+@settings(max_examples=cases(120))
 @given(hooked_programs())
 def test_hooks_of_a_random_graph_see_what_they_see_of_the_engine(run, drive, drawn):
     (program, hooks), fails_at = drawn
@@ -241,7 +242,7 @@ def test_hooks_of_a_random_graph_see_what_they_see_of_the_engine(run, drive, dra
     assert found[0] == found[1]
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 @given(hooked_programs(), st.integers(0, 8))
 def test_a_random_graph_with_hooks_that_is_cancelled_has_happened_or_not(run, drawn, turns):
     (program, hooks), _ = drawn

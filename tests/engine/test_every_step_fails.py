@@ -22,6 +22,7 @@ from tests.engine.stepwise import StepGraph, Steps
 from tests.failing import Trouble, raise_trouble
 from tests.functions import awaiting
 from tests.graphs import nodes_below
+from tests.sampling import cases
 from tests.settings import loop_budget
 
 
@@ -170,6 +171,7 @@ async def stop_at_each(seed: int, stop: Callable[[Any], Callable[[str], Any]], b
         assert ended in ENDS[stop], (seed, index, names[index])
 
 
+@pytest.mark.sampled("stop")
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_backward_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop):
@@ -177,7 +179,7 @@ def test_a_backward_stopped_at_any_step_has_not_happened_and_runs_again(run, see
 
 
 @given(st.integers(8, 10**6), st.sampled_from(STOPS), st.booleans(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_any_graph_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop, breathes, data):
     names = steps_of(seed, True)
     if names:
@@ -252,6 +254,7 @@ def test_of_two_backwards_at_once_the_one_that_is_stopped_at_any_step_takes_back
 # Blocking.
 
 
+@pytest.mark.sampled("stop", "suspends")
 @pytest.mark.parametrize("stop", [raise_trouble, interrupt], ids=lambda stop: stop.__name__)
 @pytest.mark.parametrize("suspends", [False, True], ids=["without a loop", "on a loop of its own"])
 @pytest.mark.parametrize("seed", range(6))
@@ -316,6 +319,7 @@ def stopped_at_call(at: int, stopped: Stopped) -> tuple[bool, bool]:
     return interrupting.has_fired, False
 
 
+@pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("seed", range(3))
 def test_ctrl_c_at_any_call_of_a_blocking_backward_leaves_it_done_or_undone(seed, monkeypatch):

@@ -14,6 +14,7 @@ from tests.engine.hooking import register
 from tests.functions import awaiting
 from tests.graphs import node_of
 from tests.leaves import leaf
+from tests.sampling import cases
 
 SORTS = ["tensor hook", "pre-hook", "post-accumulate hook", "post-hook"]
 
@@ -76,7 +77,7 @@ def test_hooks_of_a_node_keep_their_order_and_never_overlap_on_any_schedule():
         assert [x.grad.item() for x in graph.leaves] == [0.7] * 3
         overlapped.append(any(one[2:] == two[2:] for one, two in zip(graph.log, graph.log[1:], strict=False)))
 
-    assert explore(main, seeds=1000).distinct > 1
+    assert explore(main, seeds=cases(1000)).distinct > 1
     assert any(overlapped)
 
 
@@ -94,7 +95,7 @@ def test_nothing_starts_while_a_hook_holds_others_up_on_any_schedule():
                 assert held_by == [], graph.log
         assert [graph.of(index) for index in range(3)] == [ORDER] * 3
 
-    assert explore(main, seeds=1000).distinct > 1
+    assert explore(main, seeds=cases(1000)).distinct > 1
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -116,9 +117,10 @@ def test_a_hook_that_fails_leaves_no_hook_running_and_every_gradient_as_it_was_o
         assert (before.item(), graph.leaves[1].grad, graph.leaves[2].grad) == (5.0, None, None)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    explore(main, seeds=1000)
+    explore(main, seeds=cases(1000))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("step", range(0, 54, 3))
 def test_a_backward_may_be_cancelled_at_any_step_of_its_hooks_on_any_schedule(overlap, step):
@@ -133,4 +135,4 @@ def test_a_backward_may_be_cancelled_at_any_step_of_its_hooks_on_any_schedule(ov
         assert [x.grad for x in graph.leaves] == [None] * 3
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    explore(main, seeds=60)
+    explore(main, seeds=cases(60))

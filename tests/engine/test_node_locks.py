@@ -19,6 +19,7 @@ from tests.engine.locking import GRAPHS, Watch, is_at_rest, saving
 from tests.failing import Trouble
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.sampling import cases
 from tests.settings import loop_budget
 from tests.turns import Held, settle
 
@@ -58,7 +59,7 @@ def test_a_body_and_its_release_run_alone_and_sums_are_whole_in_a_thousand_sched
         assert x.grad.item() == 222.0
         assert is_at_rest(out)
 
-    explore(main, seeds=1000 if graph in ("async Function", "async tensor hook") else 100)
+    explore(main, seeds=cases(1000 if graph in ("async Function", "async tensor hook") else 100))
 
 
 @pytest.mark.parametrize("awaits", [False, True])
@@ -81,7 +82,7 @@ def test_without_retain_graph_one_succeeds_and_the_others_say_that_the_graph_is_
         assert x.grad.item() == 8.0
         assert is_at_rest(out)
 
-    explore(main, seeds=300)
+    explore(main, seeds=cases(300))
 
 
 @pytest.mark.parametrize("root_saves", [False, True])
@@ -108,7 +109,7 @@ def test_without_retain_graph_gradients_agree_with_those_that_succeeded_also_whe
         assert (0.0 if x.grad is None else x.grad.item()) == (16.0 if root_saves else 8.0) * succeeded
         assert is_at_rest(out)
 
-    explore(main, seeds=300)
+    explore(main, seeds=cases(300))
 
 
 def test_those_who_wait_for_a_lock_get_it_in_the_order_of_arrival(run):

@@ -21,6 +21,7 @@ from tests.conftest import loop_factory, loop_kinds
 from tests.engine.locking import is_at_rest
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.sampling import cases
 from tests.turns import Held, settle
 
 
@@ -69,7 +70,7 @@ def test_bodies_that_wait_for_each_other_in_a_ring_all_end(size, hooks):
         assert [x.grad.item() for x in ring.leaves] == [101.0] * size
         assert is_at_rest(*ring.outs)
 
-    explore(main, seeds=100)
+    explore(main, seeds=cases(100))
 
 
 @pytest.mark.parametrize("which", range(3))

@@ -14,6 +14,7 @@ import asyncgrad as ag
 from tests import oracle
 from tests.engine.states import state_of
 from tests.failing import Trouble
+from tests.sampling import cases
 from tests.settings import loop_budget
 from tests.strategies import GraphProgram, programs
 
@@ -49,7 +50,7 @@ def grads_of(tensors: list[ag.Tensor]) -> list[Any]:
 
 
 @given(programs(), st.data())
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(run, program, data):
     tensors, roots = prepared(program, data)
     expected, before = expected_grads(program, tensors), state_of(*tensors)
@@ -72,7 +73,7 @@ def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(run, p
 
 
 @given(programs(), st.data())
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 def test_a_random_graph_that_fails_has_not_happened_and_runs_again(run, program, data):
     tensors, roots = prepared(program, data)
     expected = expected_grads(program, tensors)
@@ -105,7 +106,7 @@ def test_a_random_graph_that_fails_has_not_happened_and_runs_again(run, program,
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 def test_of_two_backwards_over_shared_leaves_just_those_that_succeed_have_happened(run, data):
     """Both programs run at once on the same leaves, and each may be cancelled at any time."""
     first = data.draw(programs())

@@ -20,6 +20,7 @@ from tests.engine.watched import Watched
 from tests.failing import Trouble, raise_trouble
 from tests.functions import awaiting, calling
 from tests.graphs import nodes_below
+from tests.sampling import cases
 from tests.settings import loop_budget
 from tests.strategies import FUNCTIONS, ORACLE, UFUNCS, GraphStep, _apply
 
@@ -340,7 +341,7 @@ class Backwards(RuleBasedStateMachine):
 
 TestBackwards = Backwards.TestCase
 TestBackwards.settings = settings(
-    max_examples=300,
+    max_examples=cases(300),
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

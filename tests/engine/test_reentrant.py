@@ -17,6 +17,7 @@ from asyncgrad.testing import explore
 from tests.engine.locking import is_at_rest
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.sampling import cases
 from tests.turns import Held, settle
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="outside")
@@ -293,7 +294,7 @@ def test_nested_backwards_give_the_same_gradients_on_every_schedule():
         assert w.grad.item() == 2 * (2 * 3.0) + 8 * 3.0 + 4 * 7.0
         assert is_at_rest(out)
 
-    explore(main, seeds=1000)
+    explore(main, seeds=cases(1000))
 
 
 def test_a_task_that_a_body_starts_and_that_outlives_its_backward_runs_backwards_of_its_own(run):

@@ -125,6 +125,7 @@ def test_two_thousand_levels_that_all_wake_up_at_once_go_on_from_the_deepest():
     assert ran == list(range(1999, 0, -1))
 
 
+@pytest.mark.sampled("stack")
 @each_stack
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_fan_of_five_thousand_nested_backwards_runs(stack, shared):

@@ -15,6 +15,7 @@ from tests.engine.locking import is_at_rest
 from tests.failing import Trouble
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.sampling import cases
 from tests.turns import Held, settle
 
 
@@ -293,4 +294,4 @@ def test_a_nested_backward_that_fails_or_is_cancelled_leaves_the_graph_around_it
         assert x.grad.item() == 101.0 + (0.0 if stopped else 50.0)
         assert is_at_rest(out)
 
-    explore(main, seeds=1000)
+    explore(main, seeds=cases(1000))

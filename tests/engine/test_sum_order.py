@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.functions import awaiting, calling
+from tests.sampling import cases
 from tests.strategies import GraphProgram, programs
 from tests.turns import settle
 
@@ -136,7 +137,7 @@ def test_random_graphs_have_the_same_bits_with_and_without_overlap(run, program,
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, data):
     program = data.draw(programs())
     turns = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=12))
@@ -155,7 +156,7 @@ def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, dat
 
 
 @given(programs(functions=False), st.sets(st.integers(0, 11)))
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 def test_the_fast_path_and_the_dependency_executor_give_the_same_bits(program, hooked):
     plain = roughened(program._replace(steps=tuple(step._replace(hooked=False) for step in program.steps)), None)
     steps = tuple(step._replace(hooked=index in hooked) for index, step in enumerate(plain.steps))

@@ -13,6 +13,7 @@ import asyncgrad as ag
 from asyncgrad.graph.grad_journal import FirstGrads, GradChange, change_grad, commit_all
 from tests.arrays import address
 from tests.leaves import leaf
+from tests.sampling import cases
 
 #: Numbers whose sums depend on the order.
 ROUGH = st.sampled_from([0.1, 0.7, 1e16, -1e16, 3.3, -0.1, 1e-9])
@@ -43,7 +44,7 @@ def value_of(tensor: ag.Tensor) -> float | None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=cases(200))
 def test_any_interleaving_leaves_what_was_not_taken_back(data):
     x, model = leaf(1.0), GradientModel()
     retained = data.draw(st.booleans())

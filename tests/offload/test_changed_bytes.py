@@ -129,6 +129,7 @@ async def _saved(chain: Chain, directory: Path, **options: Any) -> Any:
         return chain.compute()
 
 
+@pytest.mark.sampled("harm")
 @pytest.mark.parametrize("prefetch", [0, 4], ids=["each when its node runs", "ahead"])
 @pytest.mark.parametrize("way", ["awaited", "blocking", "of some inputs"])
 @pytest.mark.parametrize("harm", HARM)

@@ -62,6 +62,7 @@ def test_every_case_is_of_a_function_with_a_rule() -> None:
     assert without == []
 
 
+@pytest.mark.sampled("function")
 @pytest.mark.parametrize(("function", "case"), SMOOTH)
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(
     function: Callable[..., Any], case: Case
@@ -69,6 +70,7 @@ def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(
     check_derivatives(function, case)
 
 
+@pytest.mark.sampled("function")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("function", "case"), EACH_CASE)
 def test_values_and_dtypes_are_numpys_own(function: Callable[..., Any], case: Case, dtype: Any) -> None:
@@ -111,6 +113,7 @@ def test_every_binary_ufunc_has_a_case_that_broadcasts(function: np.ufunc) -> No
     assert any(np.broadcast_shapes(*pair) not in pair for pair in shapes)
 
 
+@pytest.mark.sampled("function")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("function", "case"), SMOOTH)
 def test_gradients_have_the_shape_and_dtype_of_their_inputs(

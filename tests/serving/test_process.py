@@ -192,6 +192,7 @@ def test_where_descriptors_run_out_nobody_gets_a_500_and_what_was_acknowledged_i
     assert found["outputs"] == run_on("asyncio", answers(map(random_sequence, range(metrics["learned"]))))[-1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from asyncgrad.testing import explore, run_with_seed
+from tests.sampling import cases
 
 orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 
@@ -201,7 +202,7 @@ LAWS = [
 @orders
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_asyncios_tools_keep_their_laws(law, order):
-    explore(law, seeds=200, order=order)
+    explore(law, seeds=cases(200), order=order)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
@@ -215,7 +216,7 @@ def test_eager_tasks_run_and_replay():
         tasks = [asyncio.create_task(child(number)) for number in range(3)]
         assert await asyncio.gather(*tasks) == [0, 1, 2]
 
-    explore(main, seeds=100)
+    explore(main, seeds=cases(100))
     assert run_with_seed(main, 7) == run_with_seed(main, 7)
 
 
@@ -231,4 +232,4 @@ def test_context_variables_are_each_tasks_own():
     async def main():
         await asyncio.gather(*(child(number) for number in range(4)))
 
-    explore(main, seeds=100)
+    explore(main, seeds=cases(100))

@@ -12,6 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.testing import explore, run_with_seed
+from tests.sampling import cases
 
 orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 
@@ -67,7 +68,7 @@ def test_async_bodies_give_the_bits_they_give_on_asyncio(order):
     async def main():
         assert await gradient_bytes() == expected
 
-    assert explore(main, seeds=300, order=order).distinct > 10
+    assert explore(main, seeds=cases(300), order=order).distinct > 10
 
 
 def test_bodies_that_sleep_overlap_in_virtual_time():
@@ -88,7 +89,7 @@ def test_two_backwards_at_once_do_not_see_each_other():
     async def main():
         assert await asyncio.gather(gradient_bytes(), gradient_bytes()) == [expected, expected]
 
-    explore(main, seeds=100)
+    explore(main, seeds=cases(100))
 
 
 class Yielding(ag.Function):

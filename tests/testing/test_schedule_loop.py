@@ -8,6 +8,7 @@ import pytest
 
 from asyncgrad.errors import ArgumentError
 from asyncgrad.testing import ScheduleLoop, explore, run_with_seed
+from tests.sampling import cases
 
 both_orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 
@@ -72,7 +73,7 @@ def test_after_as_many_yields_a_chain_of_callbacks_has_run_as_far_as_asyncio_pro
             await asyncio.sleep(0)
             assert reached >= turn
 
-    explore(main, seeds=200)
+    explore(main, seeds=cases(200))
 
 
 async def yielding_tasks():
@@ -192,7 +193,7 @@ def test_timers_fire_in_the_order_of_their_times(order):
         await asyncio.gather(*(sleeper(seconds) for seconds in (3, 0.5, 2, 0.25)))
         assert log == [(0.25, 0.25), (0.5, 0.5), (2, 2.0), (3, 3.0)]
 
-    explore(main, seeds=100, order=order)
+    explore(main, seeds=cases(100), order=order)
 
 
 def test_timers_for_the_very_same_time_fire_in_either_order():

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from asyncgrad.testing import ScheduleLoop, explore, run_with_seed
+from tests.sampling import cases
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 
@@ -102,7 +103,7 @@ def test_a_worker_may_call_back_threadsafely_and_its_result_comes_last():
         await asyncio.to_thread(work)
         assert log == [1, 2]
 
-    explore(main, seeds=200)
+    explore(main, seeds=cases(200))
 
 
 def test_other_tasks_run_between_two_calls_from_a_worker_in_some_schedules():

@@ -47,6 +47,7 @@ def outputs_and_grads(function: Callable[..., Any], case: Case, put: Callable[[n
     return [*outputs, *(leaf.grad for leaf in leaves)]
 
 
+@pytest.mark.sampled("function")
 @pytest.mark.parametrize(("function", "case"), EVERY_CASE)
 def test_a_formula_gives_the_same_bits_on_another_type_of_array(function: Callable[..., Any], case: Case) -> None:
     device = SimulatedAccelerator()

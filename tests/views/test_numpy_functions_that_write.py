@@ -70,6 +70,7 @@ def test_values_are_exactly_numpys_recorded_or_not(write):
     assert plain.tolist() == recorded.tolist() == array.tolist()
 
 
+@pytest.mark.sampled("write")
 @pytest.mark.parametrize("form", ["itself", "a view", "a transposed view"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_gradients_are_those_of_finite_differences_twice(write, form):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError
+from tests.sampling import cases
 from tests.views.programs import ASYNCGRAD, ArrayLibrary, ViewProgram, derivative_along, torch_library, weighted_total
 
-#: How many programs are run; ASYNCGRAD_PROGRAMS=20000 was, once.
-PROGRAMS = int(os.environ.get("ASYNCGRAD_PROGRAMS", "300"))
+#: How many programs are run; 20,000 were, once.
+PROGRAMS = cases(300)
 
 PLACES = st.integers(0, 30)
 SHAPES = st.sampled_from([(2, 3), (3,), (4,), (2, 2), (1, 3)])

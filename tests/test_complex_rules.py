@@ -26,7 +26,8 @@ from tests.ops.test_rules import CASES
 #: Those that refuse complex arguments in every place. What NumPy refuses is NumPy's error.
 REFUSING = {
     *("arctan2", "cbrt", "copysign", "deg2rad", "degrees", "divmod", "fabs", "fmod", "frexp", "hypot", "ldexp"),
-    *("logaddexp", "logaddexp2", "modf", "percentile", "quantile", "rad2deg", "radians", "remainder"),
+    *("ihfft", "logaddexp", "logaddexp2", "modf", "percentile", "quantile", "rad2deg", "radians", "remainder"),
+    *("rfft", "rfft2", "rfftn"),
     *("nn.binary_cross_entropy_with_logits", "nn.cross_entropy", "nn.elu", "nn.gelu", "nn.layer_norm"),
     *("nn.leaky_relu", "nn.max_pool2d", "nn.mse_loss", "nn.nll_loss", "nn.relu", "nn.softplus"),
 }

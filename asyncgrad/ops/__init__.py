@@ -12,6 +12,7 @@ from . import cumulative as cumulative
 from . import diagonals as diagonals
 from . import exponential as exponential
 from . import extremes as extremes
+from . import fourier as fourier
 from . import indexing as indexing
 from . import interpolation as interpolation
 from . import joining as joining
@@ -42,6 +43,7 @@ __all__ = [
     "diagonals",
     "exponential",
     "extremes",
+    "fourier",
     "indexing",
     "interpolation",
     "joining",

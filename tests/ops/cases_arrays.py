@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.ops import cases_fourier
 from tests.ops.cases_elementwise import normal, positive
 from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, whole
 from tests.ops.finite_differences import Case
@@ -284,6 +285,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **JOINS,
     **PRODUCTS,
     **NORMS,
+    **cases_fourier.CASES,
 }
 for _name, _cases in {
     "cumulative_sum": [Case((normal(3),)), Case((normal(2, 3),), {"axis": 1, "include_initial": True})],

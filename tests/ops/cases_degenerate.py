@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.ops import cases_fourier
 from tests.ops.finite_differences import Case
 
 
@@ -417,6 +418,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     ],
     np.linalg.vector_norm: [*each(), *each(keepdims=True), *each(axis=0), *each(axis=())],
     np.linalg.matrix_norm: [*each(), *each(keepdims=True), *each(ord=1)],
+    **cases_fourier.DEGENERATE,
     # Writes, into the first argument.
     np.copyto: [
         *[Case((form, 5.0)) for form in FORMS],

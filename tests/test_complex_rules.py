@@ -33,6 +33,8 @@ REFUSING = {
 }
 #: Those that refuse them in some places only: coordinates.
 PARTLY_REFUSING = {"gradient", "interp"}
+#: Those whose results are known up to phases, and those of Hermitian matrices: their calls are complex from the start.
+UP_TO_PHASES = {"eig", "eigh", "eigvalsh", "svd"}
 
 
 def _by_leaves(function: Callable[..., Any], case: Case) -> Call:
@@ -49,6 +51,8 @@ def _each_function() -> dict[str, list[Call]]:
     """Return the calls of every function that has any, with points to which imaginary parts may be added."""
     found: dict[str, list[Call]] = {}
     for function, cases in CASES.items():
+        if function.__name__ in UP_TO_PHASES:
+            continue
         found.setdefault(function.__name__, []).extend(_by_leaves(function, case) for case in cases if case.smooth)
     for function, case in [(one.function, one.case) for one in NN_CALLS if one.case.smooth]:
         found.setdefault(f"nn.{function.__name__}", []).append(_by_leaves(function, case))
@@ -82,7 +86,7 @@ COMPLEX_CALLS = {
     },
 }
 #: Functions whose calls are among those, and not among the tables.
-IN_COMPLEX_CALLS = {"sign", "cholesky", *(function.__name__ for function in cases_complex.WRITES)}
+IN_COMPLEX_CALLS = {"sign", "cholesky", *UP_TO_PHASES, *(function.__name__ for function in cases_complex.WRITES)}
 #: It has no derivative by the array, and refuses a value that requires grad.
 WITHOUT_COMPLEX_CASE = {"full_like"}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops import cases_fourier
+from tests.ops import cases_decompositions, cases_fourier
 from tests.ops.finite_differences import Case
 
 
@@ -411,7 +411,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         *each(keepdims=True),
         *each(None, 0),
         *each(1, -1, keepdims=True),
-        *[Case((form, order)) for form in (ROW, GRID) for order in (None, 1, -1, np.inf, -np.inf)],
+        *[Case((form, order)) for form in (ROW, GRID) for order in (None, 1, -1, 2, -2, np.inf, -np.inf)],
+        *[Case((form, "nuc")) for form in (GRID, WIDE, TALL)],
         Case((ROW, 0)),
         Case((GRID, "fro")),
         Case((CUBE, None, (0, 2))),
@@ -419,6 +420,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.linalg.vector_norm: [*each(), *each(keepdims=True), *each(axis=0), *each(axis=())],
     np.linalg.matrix_norm: [*each(), *each(keepdims=True), *each(ord=1)],
     **cases_fourier.DEGENERATE,
+    **cases_decompositions.DEGENERATE,
     # Writes, into the first argument.
     np.copyto: [
         *[Case((form, 5.0)) for form in FORMS],

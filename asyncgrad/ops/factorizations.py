@@ -12,6 +12,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import raw
 from .axes import array_like
 from .decomposition import decomposition, joint_derivative
+from .diagonals import put_diagonal
 from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
@@ -71,7 +72,7 @@ def _square_qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
     # What the triangle below the diagonal says, made Hermitian.
     below = np.tril(inner, -1)
     middle = np.real(np.diagonal(inner, 0, -2, -1))
-    hermitian = below + adjoint(below) + middle[..., np.newaxis] * np.eye(r.shape[-1], dtype=middle.dtype)
+    hermitian = below + adjoint(below) + put_diagonal(middle, below.shape, 0, -2, -1)
     gradient = product(q, hermitian)
     if gq is not None:
         gradient = gradient + gq

@@ -99,8 +99,10 @@ def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> A
     folds: dict[Any, Any] = {1: (rows, columns, max), -1: (rows, columns, min)}
     folds |= {math.inf: (columns, rows, max), -math.inf: (columns, rows, min)}
     if ord in (2, -2, "nuc"):
-        values = svdvals(moveaxis(x, (rows, columns), (-2, -1)))
-        result = sum(values, -1) if ord == "nuc" else min(values, -1) if ord == -2 else max(values, -1, initial=0)
+        is_last = (rows, columns) == (x.ndim - 2, x.ndim - 1)
+        values = svdvals(x if is_last else moveaxis(x, (rows, columns), (-2, -1)))
+        initial = None if values.shape[-1] else 0
+        result = sum(values, -1) if ord == "nuc" else min(values, -1) if ord == -2 else max(values, -1, initial=initial)
         return reshape(result, kept_shape(x.shape, (rows, columns))) if keepdims else result
     if ord not in folds:
         raise ValueError(f"a matrix has no norm of order {ord!r}")

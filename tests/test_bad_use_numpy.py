@@ -40,8 +40,8 @@ def test_a_function_without_a_rule_raises_and_is_named(name):
         x.__array_function__(MISSING[name], (ag.Tensor,), (x,), {})
 
 
-def test_there_are_functions_without_a_rule_in_each_of_numpys_modules():
-    assert {name.rpartition(".")[0] for name in MISSING} == {"numpy", "numpy.linalg", "numpy.fft"}
+def test_numpys_modules_for_linear_algebra_and_fourier_transforms_have_a_rule_for_every_function():
+    assert {name.rpartition(".")[0] for name in MISSING} == {"numpy"}
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,6 @@ def test_a_ufunc_without_a_rule_raises_and_is_named(name):
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("numpy.linalg.svd", np.linalg.svd),
-        ("numpy.fft.fft", np.fft.fft),
         ("numpy.unwrap", lambda x: np.unwrap(x)),
         ("numpy.add.reduceat", lambda x: np.add.reduceat(x, [0])),
         ("numpy.logaddexp.reduce", np.logaddexp.reduce),

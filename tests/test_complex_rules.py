@@ -26,12 +26,15 @@ from tests.ops.test_rules import CASES
 #: Those that refuse complex arguments in every place. What NumPy refuses is NumPy's error.
 REFUSING = {
     *("arctan2", "cbrt", "copysign", "deg2rad", "degrees", "divmod", "fabs", "fmod", "frexp", "hypot", "ldexp"),
-    *("logaddexp", "logaddexp2", "modf", "percentile", "quantile", "rad2deg", "radians", "remainder"),
+    *("ihfft", "logaddexp", "logaddexp2", "modf", "percentile", "quantile", "rad2deg", "radians", "remainder"),
+    *("rfft", "rfft2", "rfftn"),
     *("nn.binary_cross_entropy_with_logits", "nn.cross_entropy", "nn.elu", "nn.gelu", "nn.layer_norm"),
     *("nn.leaky_relu", "nn.max_pool2d", "nn.mse_loss", "nn.nll_loss", "nn.relu", "nn.softplus"),
 }
 #: Those that refuse them in some places only: coordinates.
 PARTLY_REFUSING = {"gradient", "interp"}
+#: Those whose results are known up to phases, and those of Hermitian matrices: their calls are complex from the start.
+UP_TO_PHASES = {"eig", "eigh", "eigvalsh", "svd"}
 
 
 def _by_leaves(function: Callable[..., Any], case: Case) -> ComplexCall:
@@ -48,6 +51,8 @@ def _each_function() -> dict[str, list[ComplexCall]]:
     """Return the calls of every function that has any, with points to which imaginary parts may be added."""
     found: dict[str, list[ComplexCall]] = {}
     for function, cases in CASES.items():
+        if function.__name__ in UP_TO_PHASES:
+            continue
         found.setdefault(function.__name__, []).extend(_by_leaves(function, case) for case in cases if case.smooth)
     for function, case in [(one.function, one.case) for one in NN_CALLS if one.case.smooth]:
         found.setdefault(f"nn.{function.__name__}", []).append(_by_leaves(function, case))
@@ -81,7 +86,7 @@ COMPLEX_CALLS = {
     },
 }
 #: Functions whose calls are among those, and not among the tables.
-IN_COMPLEX_CALLS = {"sign", "cholesky", *(function.__name__ for function in cases_complex.WRITES)}
+IN_COMPLEX_CALLS = {"sign", "cholesky", *UP_TO_PHASES, *(function.__name__ for function in cases_complex.WRITES)}
 #: It has no derivative by the array, and refuses a value that requires grad.
 WITHOUT_COMPLEX_CASE = {"full_like"}
 

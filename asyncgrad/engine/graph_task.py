@@ -166,7 +166,7 @@ class GraphTask:
     def apply(self, node: Any, grad: Any, release: bool) -> Any:
         """Run a plain node under `create_graph`, or where inputs limit this backward; return None as there."""
         is_whole = self.limits is None or node in self.limits.whole
-        outputs = node.apply_carefully(grad) if is_whole else self.apply_wanted(node, grad)
+        outputs = node.apply_generic(grad) if is_whole else self.apply_wanted(node, grad)
         if release and outputs is not None:
             node.release_variables()
         return outputs

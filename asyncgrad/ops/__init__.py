@@ -12,6 +12,8 @@ from . import cumulative as cumulative
 from . import diagonals as diagonals
 from . import exponential as exponential
 from . import extremes as extremes
+from . import factorizations as factorizations
+from . import fourier as fourier
 from . import indexing as indexing
 from . import interpolation as interpolation
 from . import joining as joining
@@ -21,7 +23,9 @@ from . import norms as norms
 from . import rearranging as rearranging
 from . import reductions as reductions
 from . import shaping as shaping
+from . import singular as singular
 from . import solving as solving
+from . import spectral as spectral
 from . import statistics as statistics
 from . import trigonometric as trigonometric
 from . import windows as windows
@@ -42,6 +46,8 @@ __all__ = [
     "diagonals",
     "exponential",
     "extremes",
+    "factorizations",
+    "fourier",
     "indexing",
     "interpolation",
     "joining",
@@ -51,7 +57,9 @@ __all__ = [
     "rearranging",
     "reductions",
     "shaping",
+    "singular",
     "solving",
+    "spectral",
     "statistics",
     "trigonometric",
     "windows",

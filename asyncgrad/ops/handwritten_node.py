@@ -31,22 +31,22 @@ class HandwrittenNode(TraceableNode):
 
     @staticmethod
     def run(node: HandwrittenNode, grad: Any, release: bool = False) -> tuple[Any, ...]:
-        """Return what `apply_carefully` does, and let go of saved tensors then, if so asked; the engine calls this.
+        """Return what `apply_generic` does, and let go of saved tensors then, if so asked; the engine calls this.
 
         Raises:
-            Heavy: it may take long.
+            OffloadSignal: it may take long.
         """
         if large_arrays_met[0] and node.may_be_heavy(node, grad):
             raise OffloadSignal
-        grads = node.apply_carefully(grad)
+        grads = node.apply_generic(grad)
         if release:
             node.release_variables()
         return grads
 
     @staticmethod
     def run_here(node: HandwrittenNode, grad: Any) -> tuple[Any, ...]:
-        """Return what `apply_carefully` does, however long that takes."""
-        return node.apply_carefully(grad)
+        """Return what `apply_generic` does, however long that takes."""
+        return node.apply_generic(grad)
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
@@ -62,9 +62,9 @@ class HandwrittenNode(TraceableNode):
         """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
         return super().cost_key(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
 
-    def apply_carefully(self, grad: Any) -> tuple[Any, ...]:
+    def apply_generic(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradient of each array, from that of the result, or the list of those of several results."""
-        raise NotImplementedError(f"{type(self).__name__} must implement apply_carefully(grad)")
+        raise NotImplementedError(f"{type(self).__name__} must implement apply_generic(grad)")
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return a call of the body."""
@@ -73,7 +73,7 @@ class HandwrittenNode(TraceableNode):
         given = "$g" if self.shape is not None else "$grads"
         releases = type(self).release_variables is not Node.release_variables
         return BodySource(
-            f"$node.apply_carefully({given})" if wanted is None else f"$node.apply_wanted({given}, $wanted)",
+            f"$node.apply_generic({given})" if wanted is None else f"$node.apply_wanted({given}, $wanted)",
             release=("$node.release_variables()",) if releases else (),
             constants={} if wanted is None else {"wanted": tuple(wanted)},
             may_be_heavy=self.reads_large(),

@@ -72,7 +72,7 @@ class JoinNode(HandwrittenNode):
         """Return the gradient of each array that the backward that runs needs."""
         return self.apply_wanted(grads[0], [self.task_should_compute_output(edge) for edge in range(self.num_outputs)])
 
-    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+    def apply_generic(self, g: Any) -> tuple[Any, ...]:
         """Return the gradient of each array that requires grad."""
         return self.apply_wanted(g, [node is not None for node in self.next_nodes])
 

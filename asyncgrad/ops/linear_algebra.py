@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from .reductions import sum_
 from .shaping import expand_dims, moveaxis, reshape, squeeze
 
 __all__ = [
+    "adjoint",
     "cross",
     "dot",
     "inner",
     "kron",
     "matmul",
     "matvec",
+    "multi_dot",
     "outer",
     "product",
     "vdot",
@@ -78,6 +81,11 @@ def _(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
 product = matmul_.call
 
 
+def adjoint(x: Any) -> Any:
+    """Return matrices transposed and, where they are complex, conjugated."""
+    return np.conjugate(x.mT) if x.dtype.kind == "c" else x.mT
+
+
 def matmul(x1: Any, x2: Any, /) -> Any:
     """Return the matrix product, of stacks of matrices too."""
     if isinstance(x1, TensorBase) and isinstance(x2, TensorBase):
@@ -111,6 +119,59 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 RULES[np.dot] = dot
+
+
+def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+    """Return the product of several matrices, in the order that takes the fewest multiplications.
+
+    The first may be a vector, a row, and the last one too, a column.
+    """
+    arrays = [array_like(one) for one in arrays]
+    if len(arrays) < 2:
+        raise ValueError(f"multi_dot takes at least two arrays, not {len(arrays)}")
+    if len(arrays) == 2:
+        return dot(arrays[0], arrays[1], out)
+    is_row, is_column = arrays[0].ndim == 1, arrays[-1].ndim == 1
+    if is_row:
+        arrays[0] = expand_dims(arrays[0], 0)
+    if is_column:
+        arrays[-1] = expand_dims(arrays[-1], 1)
+    if any(one.ndim != 2 for one in arrays):
+        raise np.linalg.LinAlgError(
+            f"multi_dot takes matrices, with a vector first or last, not arrays of {[one.ndim for one in arrays]} axes"
+        )
+    result = _multiplied(arrays, _cheapest_order(arrays), 0, len(arrays) - 1)
+    if is_row or is_column:
+        result = reshape(result, () if is_row and is_column else -1)
+    return result if out is None else write(out, result)
+
+
+RULES[np.linalg.multi_dot] = multi_dot
+
+
+def _multiplied(arrays: Sequence[Any], order: dict[tuple[int, int], int], first: int, last: int) -> Any:
+    if first == last:
+        return arrays[first]
+    middle = order[first, last]
+    return product(_multiplied(arrays, order, first, middle), _multiplied(arrays, order, middle + 1, last))
+
+
+def _cheapest_order(arrays: Sequence[Any]) -> dict[tuple[int, int], int]:
+    """Return after which matrix to cut the product of those from one to another, for each two."""
+    sides = [*(one.shape[0] for one in arrays), arrays[-1].shape[1]]
+    count = len(arrays)
+    costs = {(index, index): 0 for index in range(count)}
+    order: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for first in range(count - length):
+            last = first + length
+            found = [
+                costs[first, cut] + costs[cut + 1, last] + sides[first] * sides[cut + 1] * sides[last + 1]
+                for cut in range(first, last)
+            ]
+            costs[first, last] = min(found)
+            order[first, last] = first + found.index(costs[first, last])
+    return order
 
 
 def inner(a: Any, b: Any, /) -> Any:

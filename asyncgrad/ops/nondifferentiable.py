@@ -78,6 +78,7 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.digitize,
     np.flatnonzero,
     np.lexsort,
+    np.linalg.matrix_rank,
     np.nanargmax,
     np.nanargmin,
     np.nonzero,

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDerivativeError
 from ..graph.values import raw
-from .axes import array_like, axis_tuple, spread, sum_over
+from .axes import array_like, axis_tuple, kept_shape, spread, sum_over
 from .extremes import absolute
 from .primitive import RULES, derivative, primitive
 from .reductions import max, min, sum
+from .shaping import moveaxis, reshape, transpose
+from .singular import svdvals
+from .solving import inv
 
-__all__ = ["matrix_norm", "norm", "vector_norm"]
+__all__ = ["cond", "matrix_norm", "norm", "vector_norm"]
 
 
 @primitive()
@@ -50,14 +52,31 @@ def _(g: Any, x: Any, out: Any, order: float, axis: Any, keepdims: bool) -> Any:
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Return the norm of the vectors that lie along axes."""
     x = array_like(x)
+    shape = x.shape
+    if axis is None or isinstance(axis, tuple):
+        # NumPy lays the elements of each vector side by side, and adds them up so.
+        axes = tuple(range(x.ndim)) if axis is None else axis_tuple(axis, x.ndim)
+        rest = tuple(one for one in range(x.ndim) if one not in axes)
+        if len(axes) != 1:
+            x = reshape(
+                transpose(x, (*axes, *rest)) if rest else x,
+                (math.prod(shape[one] for one in axes), *(shape[one] for one in rest)),
+            )
+        result = _norm_along(x, ord, (0,) if len(axes) != 1 else axes, False)
+        return reshape(result, kept_shape(shape, axes)) if keepdims else result
+    return _norm_along(x, ord, axis_tuple(axis, x.ndim), keepdims)
+
+
+def _norm_along(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
+    """Return the norm of the vectors that lie along one axis."""
     if x.dtype.kind not in "fc":
         x = x.astype(float)
-    if axis is not None:
-        axis = axis_tuple(axis, x.ndim)
     if ord is None or ord == 2:
         return euclidean_norm(x, axis, keepdims)
     if ord == math.inf:
-        return max(absolute(x), axis, None, keepdims)
+        # Of no elements the largest is 0, as NumPy has it for a norm, and there is no smallest.
+        empty = not math.prod(x.shape[one] for one in axis)
+        return max(absolute(x), axis, None, keepdims, 0 if empty else None)
     if ord == -math.inf:
         return min(absolute(x), axis, None, keepdims)
     if ord == 0:
@@ -79,12 +98,13 @@ def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> A
         return euclidean_norm(x, (rows, columns), keepdims)
     folds: dict[Any, Any] = {1: (rows, columns, max), -1: (rows, columns, min)}
     folds |= {math.inf: (columns, rows, max), -math.inf: (columns, rows, min)}
+    if ord in (2, -2, "nuc"):
+        is_last = (rows, columns) == (x.ndim - 2, x.ndim - 1)
+        values = svdvals(x if is_last else moveaxis(x, (rows, columns), (-2, -1)))
+        initial = None if values.shape[-1] else 0
+        result = sum(values, -1) if ord == "nuc" else min(values, -1) if ord == -2 else max(values, -1, initial=initial)
+        return reshape(result, kept_shape(x.shape, (rows, columns))) if keepdims else result
     if ord not in folds:
-        if ord in (2, -2, "nuc"):
-            raise MissingDerivativeError(
-                f"numpy.linalg.norm of order {ord!r} of a matrix needs singular values, which have no derivative rule: "
-                "orders that have one are None, 'fro', 1, -1, inf and -inf"
-            )
         raise ValueError(f"a matrix has no norm of order {ord!r}")
     first, second, extreme = folds[ord]
     # Of no elements the largest is 0, as NumPy has it for a norm, and there is no smallest.
@@ -106,7 +126,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         axis = tuple(range(x.ndim))
     axes = axis_tuple(axis, x.ndim)
     if len(axes) == 1:
-        return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
+        return _norm_along(x, ord, axes, keepdims)
     if len(axes) == 2:
         return _matrix_norm(x, ord, *axes, keepdims)
     raise ValueError(f"norm is taken along one axis or two, not {len(axes)}")
@@ -121,3 +141,51 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 
 RULES[np.linalg.matrix_norm] = matrix_norm
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    """Return the condition numbers of matrices: infinite, and constant, where a matrix is singular."""
+    x = array_like(x)
+    if x.ndim >= 2 and not math.prod(x.shape[-2:]):
+        raise np.linalg.LinAlgError("cond is not defined on empty arrays")
+    singular: Any = False
+    with np.errstate(all="ignore"):
+        if p is None or p in (2, -2):
+            values = svdvals(x)
+            first, last = values[..., 0], values[..., -1]
+            result = last / first if p == -2 else first / last
+        else:
+            x, inverse, singular = _with_inverse(x)
+            result = norm(x, p, (-2, -1)) * norm(inverse, p, (-2, -1))
+            result = result.astype(np.float32 if x.dtype.char in "fF" else np.float64, copy=False)
+    undefined = (np.isnan(raw(result)) | singular) & ~np.isnan(raw(x)).any((-2, -1))
+    return np.where(undefined, np.inf, result).astype(result.dtype) if undefined.any() else result
+
+
+RULES[np.linalg.cond] = cond
+
+
+def _with_inverse(x: Any) -> tuple[Any, Any, Any]:
+    """Return matrices with identities for those that are singular, their inverses, and which of them these are."""
+    # NumPy computes the inverses in double precision.
+    wide = x.astype(np.result_type(x.dtype, np.float64), copy=False)
+    try:
+        # The dtypes that there is no inverse for are those of the matrices as they are.
+        return x, inv(wide) if x.dtype.kind in "fc" and x.dtype.itemsize > 2 else inv(x), False
+    except np.linalg.LinAlgError:
+        singular = _are_singular(raw(wide))
+    x = np.where(singular[..., np.newaxis, np.newaxis], np.eye(x.shape[-1], dtype=x.dtype), x)
+    return x, inv(x.astype(wide.dtype, copy=False)), singular
+
+
+def _are_singular(x: Any) -> Any:
+    """Tell of each matrix whether NumPy finds no inverse."""
+    if x.ndim > 2:
+        return np.stack([_are_singular(matrices) for matrices in x])
+    try:
+        np.linalg.inv(x)
+    except np.linalg.LinAlgError:
+        if x.ndim != 2 or x.shape[0] != x.shape[1]:
+            raise
+        return np.array(True)
+    return np.array(False)

@@ -7,7 +7,7 @@ generated function of a few lines, for example of `np.multiply` with two tensors
     def run(node, g, release=False):
         saved = node.saved
         if saved is None or g is None:
-            return run_carefully(node, g, release)
+            return run_generic(node, g, release)
         s0, s1, = saved
         if not (
             saved.__class__ is tuple
@@ -340,7 +340,7 @@ class Plan:
             *(["    saved = node.saved"] if names else ()),
             # Only tensors are let go of.
             f"    if {'saved is None or ' if self.holds_tensors else ''}g is None:",
-            "        return run_carefully(node, g, release)",
+            "        return run_generic(node, g, release)",
         ]
         if names:
             lines.append(f"    {_commas(names)} = saved")
@@ -359,7 +359,7 @@ class Plan:
         namespace: dict[str, Any] = {"new": object.__new__, "version_of": version_of, "conjugate": conjugate}
         namespace["with_versions"] = with_versions
         namespace.update(
-            OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_carefully=run_carefully
+            OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_generic=run_generic
         )
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
@@ -388,9 +388,9 @@ def _make_alias(name: str) -> list[str]:
     ]
 
 
-def run_carefully(node: Any, g: Any, release: bool) -> Any:
+def run_generic(node: Any, g: Any, release: bool) -> Any:
     """Run what the generated function leaves out."""
-    grads = node.apply_carefully(g)
+    grads = node.apply_generic(g)
     if release:
         node.release_variables()
     return grads

@@ -73,7 +73,7 @@ class PrimitiveNode(TraceableNode):
             return self._apply_unpacked(grad, wanted, packed, unpacked)
         if wanted is not None:
             return self.apply_wanted(grad, wanted)
-        return self.apply_carefully(grad) if isinstance(grad, TensorBase) else self.plan.run_here(self, grad)
+        return self.apply_generic(grad) if isinstance(grad, TensorBase) else self.plan.run_here(self, grad)
 
     unpacks_apart = True
 
@@ -133,7 +133,7 @@ class PrimitiveNode(TraceableNode):
             return self.plan.no_edges
         return self.plan.compute(g, self._values(isinstance(g, TensorBase)), wanted)
 
-    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+    def apply_generic(self, g: Any) -> tuple[Any, ...]:
         """Do what the generated function leaves out: undefined gradients, tensors, released nodes."""
         if g is None:
             return self.plan.no_edges

@@ -1,19 +1,21 @@
-"""Linear systems: inverses, solutions, determinants, Cholesky factors, of stacks of matrices too."""
+"""Linear systems: inverses, powers, solutions, determinants, Cholesky factors, of stacks of matrices too."""
 
 from __future__ import annotations
 
+import math
+import operator
 from typing import Any
 
 import numpy as np
 
 from ..graph.values import raw
 from .axes import array_like
-from .linear_algebra import product
+from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
-from .shaping import expand_dims, squeeze
+from .shaping import expand_dims, reshape, squeeze, transpose
 
-__all__ = ["cholesky", "det", "inv", "slogdet", "solve"]
+__all__ = ["cholesky", "det", "inv", "matrix_power", "slogdet", "solve", "tensorinv", "tensorsolve"]
 
 
 @primitive(np.linalg.inv, superlinear=True)
@@ -29,6 +31,54 @@ def _(g: Any, out: Any) -> Any:
 
 
 inv = inv_.call
+
+
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """Return the inverse of an array with respect to a product over its first `ind` axes."""
+    a = array_like(a)
+    if ind <= 0:
+        raise ValueError(f"tensorinv takes the number of the first axes, at least 1, not ind={ind}")
+    side = math.prod(a.shape[ind:])
+    return reshape(inv(reshape(a, (side, -1))), (*a.shape[ind:], *a.shape[:ind]))
+
+
+RULES[np.linalg.tensorinv] = tensorinv
+
+
+def matrix_power(a: Any, n: Any) -> Any:
+    """Return square matrices multiplied by themselves so many times; of a negative number, their inverses."""
+    a = array_like(a)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise np.linalg.LinAlgError(f"matrix_power takes square matrices, and the shape is {a.shape}")
+    try:
+        n = operator.index(n)
+    except TypeError as error:
+        raise TypeError(f"matrix_power takes a whole number, not {n!r}") from error
+    if n == 0:
+        return _identity(a)
+    if n < 0:
+        a, n = inv(a), -n
+    if n == 3:
+        return product(product(a, a), a)
+    square, result = a, None
+    while n:
+        n, odd = divmod(n, 2)
+        if odd:
+            result = square if result is None else product(result, square)
+        if n:
+            square = product(square, square)
+    return result
+
+
+RULES[np.linalg.matrix_power] = matrix_power
+
+
+@NonDifferentiable
+def _identity(a: Any) -> Any:
+    """Return identity matrices in the likeness of others."""
+    result = np.empty_like(a)
+    result[...] = np.eye(a.shape[-1], dtype=a.dtype)
+    return result
 
 
 @primitive(superlinear=True)
@@ -57,6 +107,25 @@ def solve(a: Any, b: Any) -> Any:
 
 
 RULES[np.linalg.solve] = solve
+
+
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """Return x with `tensordot(a, x, x.ndim) == b`; `axes` of `a` are moved to its end before."""
+    a, b = array_like(a), array_like(b)
+    if axes is not None:
+        moved = [axis % a.ndim for axis in axes]
+        a = transpose(a, [axis for axis in range(a.ndim) if axis not in moved] + moved)
+    shape = a.shape[b.ndim - a.ndim :]
+    side = math.prod(shape)
+    if math.prod(a.shape) != side**2:
+        raise np.linalg.LinAlgError(
+            f"tensorsolve takes an array with as many elements along its first axes, those of b, as along the others, "
+            f"and the shapes are {a.shape} and {b.shape}"
+        )
+    return reshape(solve(reshape(a, (side, side)), reshape(b, -1)), shape)
+
+
+RULES[np.linalg.tensorsolve] = tensorsolve
 
 
 # Determinants.
@@ -110,12 +179,7 @@ def logarithm_of_determinant(a: Any) -> Any:
 
 @derivative(logarithm_of_determinant, "a")
 def _(g: Any, a: Any) -> Any:
-    return _by_matrix(g) * _adjoint(np.linalg.inv(a))
-
-
-def _adjoint(x: Any) -> Any:
-    """Return matrices transposed and, where they are complex, conjugated."""
-    return np.conjugate(x.mT) if x.dtype.kind == "c" else x.mT
+    return _by_matrix(g) * adjoint(np.linalg.inv(a))
 
 
 @primitive(np.linalg.det, superlinear=True)
@@ -160,12 +224,12 @@ def cholesky_(a: Any, upper: bool) -> Any:
 
 @derivative(cholesky_, "a")
 def _(g: Any, out: Any, upper: bool) -> Any:
-    lower, g = (_adjoint(out), _adjoint(g)) if upper else (out, g)
+    lower, g = (adjoint(out), adjoint(g)) if upper else (out, g)
     inner = np.tril(product(lower.mT, g))
     inner = inner - 0.5 * inner * np.eye(out.shape[-1], dtype=out.dtype)
-    gradient = _solve(lower.mT, _solve(_adjoint(lower), inner.mT).mT)
+    gradient = _solve(lower.mT, _solve(adjoint(lower), inner.mT).mT)
     # The matrix is Hermitian, and so is its gradient.
-    return (gradient + _adjoint(gradient)) / 2
+    return (gradient + adjoint(gradient)) / 2
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:

@@ -66,9 +66,9 @@ class SplitNode(HandwrittenNode):
 
     def apply_wanted(self, grads: Sequence[Any] | None, wanted: Sequence[bool]) -> tuple[Any, ...]:
         """Return the gradient of the array, if it is wanted."""
-        return self.apply_carefully(grads) if wanted[0] else (None,)
+        return self.apply_generic(grads) if wanted[0] else (None,)
 
-    def apply_carefully(self, grads: Sequence[Any] | None) -> tuple[Any, ...]:
+    def apply_generic(self, grads: Sequence[Any] | None) -> tuple[Any, ...]:
         """Lay the gradients side by side, with zeros for a piece that has none; None where no piece has one."""
         if grads is None:
             return (None,)

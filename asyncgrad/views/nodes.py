@@ -63,9 +63,9 @@ class AsStridedNode(HandwrittenNode):
 
     def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
         """Return the gradient of the base, if it is wanted."""
-        return self.apply_carefully(g) if wanted[0] else (None,)
+        return self.apply_generic(g) if wanted[0] else (None,)
 
-    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+    def apply_generic(self, g: Any) -> tuple[Any, ...]:
         """Return zeros with the gradient added where the view lies."""
         return (None if g is None else put_at(g, self._place),)
 
@@ -118,7 +118,7 @@ class CopyBackwards(HandwrittenNode):
         old, new = self.apply_wanted(grads[0], [self.task_should_compute_output(edge) for edge in (0, 1)])
         return old, new if new is None or self._home is None else values.move(new, self.device, self._home)
 
-    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+    def apply_generic(self, g: Any) -> tuple[Any, ...]:
         """Return the gradients of the old value and of the source, as far as they require grad."""
         if self._where is None and self.next_nodes[0] is None:
             # All that a new tensor asks for.
@@ -219,7 +219,7 @@ class CopySlices(HandwrittenNode):
     async def _awaited(self, g: Any, part: Any, results: Awaitable[Any]) -> tuple[Any, ...]:
         return self._replaced(g, part, await results)
 
-    def apply_carefully(self, g: Any) -> tuple[Any, ...]:
+    def apply_generic(self, g: Any) -> tuple[Any, ...]:
         """Return the gradients of the base and of what was written, as far as they require grad."""
         return self._run(g, None)
 
@@ -235,7 +235,7 @@ class CopySlices(HandwrittenNode):
         if wanted is not None:
             results = fn.apply_wanted(part, wanted)
         elif isinstance(part, TensorBase):
-            results = fn.apply_carefully(part)
+            results = fn.apply_generic(part)
         else:
             results = fn.plan.run_here(fn, part)
         if self.next_nodes[0] is None or (wanted is not None and not wanted[0]):

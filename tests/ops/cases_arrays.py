@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.ops import cases_decompositions, cases_fourier
 from tests.ops.cases_elementwise import normal, positive
 from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, whole_numbers
 from tests.ops.finite_differences import Case
@@ -292,7 +293,10 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **JOINS,
     **PRODUCTS,
     **NORMS,
+    **cases_fourier.CASES,
 }
+for _function, _cases in cases_decompositions.CASES.items():
+    CASES[_function] = CASES.get(_function, []) + _cases
 for _name, _cases in {
     "cumulative_sum": [Case((normal(3),)), Case((normal(2, 3),), {"axis": 1, "include_initial": True})],
     "cumulative_prod": [Case((normal(3),)), Case((with_zeros((0, 1)),), {"axis": 1, "include_initial": True})],

@@ -46,6 +46,37 @@ def hermitian(b: Any) -> Any:
     return b @ np.conjugate(b.mT) + np.eye(b.shape[-1])
 
 
+def up_to_phases(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives, for a decomposition, its values and what no phase of a vector changes."""
+
+    def result(a: Any) -> tuple[Any, ...]:
+        return tuple(part * part[..., :1, :].conj() if part.shape == a.shape else part for part in function(a))
+
+    return result
+
+
+def rebuilt(a: Any) -> Any:
+    """Return matrices with other singular values."""
+    return rebuilt_from(np.linalg.svd(a, full_matrices=False))
+
+
+def rebuilt_from(found: Any) -> Any:
+    """Return matrices with other singular values than those of a decomposition."""
+    u, s, vh = found
+    return u[..., : s.shape[-1]] * np.exp(s)[..., np.newaxis, :] @ vh[..., : s.shape[-1], :]
+
+
+def _function_of(a: Any) -> Any:
+    """Return a function of a Hermitian matrix."""
+    w, v = np.linalg.eigh(a)
+    return v * np.sqrt(w)[..., np.newaxis, :] @ v.conj().mT
+
+
+def _first_of(found: Any, count: int) -> tuple[Any, Any]:
+    """Return the first columns of one matrix and the first rows of another."""
+    return found[0][..., :count], found[1][..., :count, :]
+
+
 def after(write: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that writes into a copy of its first argument, and returns the square of that."""
 
@@ -111,6 +142,48 @@ CALLS: dict[str, ComplexCall] = {
     "det of 0 by 0": ComplexCall(np.linalg.det, (complex_(2, 0, 0),)),
     "solve, real matrix": ComplexCall(np.linalg.solve, (real(2, 2) + 4 * np.eye(2), complex_(2, 2))),
     "solve, complex matrix": ComplexCall(np.linalg.solve, (regular(2, 2), real(2))),
+    "eigh": ComplexCall(lambda b: up_to_phases(np.linalg.eigh)(hermitian(b)), (complex_(2, 3, 3),)),
+    "eigh of the upper triangle": ComplexCall(
+        lambda b: up_to_phases(lambda a: np.linalg.eigh(a, "U"))(hermitian(b)), (complex_(3, 3),)
+    ),
+    "eigh of real matrices": ComplexCall(lambda b: tuple(np.linalg.eigh(hermitian(b))), (real(2, 3, 3),)),
+    "eigh of 0 by 0": ComplexCall(lambda b: tuple(np.linalg.eigh(hermitian(b))), (complex_(2, 0, 0),)),
+    "eigvalsh": ComplexCall(lambda b: np.linalg.eigvalsh(hermitian(b)), (complex_(2, 3, 3),)),
+    "eigvalsh of no matrix": ComplexCall(lambda b: np.linalg.eigvalsh(hermitian(b)), (complex_(0, 2, 2),)),
+    "a function of a Hermitian matrix": ComplexCall(lambda b: _function_of(hermitian(b)), (complex_(3, 3),)),
+    "eig": ComplexCall(up_to_phases(np.linalg.eig), (complex_(2, 3, 3),)),
+    "eig of a real matrix": ComplexCall(
+        lambda a: up_to_phases(np.linalg.eig)(a), (np.array([[1.0, 2.0], [-3.0, 0.5]]),)
+    ),
+    "eigvals of no matrix": ComplexCall(np.linalg.eigvals, (complex_(0, 2, 2),)),
+    "eigvals of 0 by 0": ComplexCall(np.linalg.eigvals, (complex_(2, 0, 0),)),
+    "svd": ComplexCall(rebuilt, (complex_(2, 3, 3),)),
+    "svd of a tall matrix": ComplexCall(rebuilt, (complex_(4, 2),)),
+    "svd of a wide matrix": ComplexCall(rebuilt, (complex_(2, 4),)),
+    "svd of all columns": ComplexCall(lambda a: rebuilt_from(np.linalg.svd(a)), (complex_(4, 2),)),
+    "svd, vectors": ComplexCall(lambda a: up_to_phases(np.linalg.svd)(a)[0], (complex_(3, 3),)),
+    "svd, other vectors": ComplexCall(lambda a: np.abs(np.linalg.svd(a).Vh), (complex_(3, 3),)),
+    "svd of no matrix": ComplexCall(rebuilt, (complex_(0, 2, 3),)),
+    "svd, values": ComplexCall(lambda a: np.linalg.svd(a, compute_uv=False), (complex_(2, 3, 2),)),
+    "svd of a Hermitian matrix": ComplexCall(
+        lambda b: rebuilt_from(np.linalg.svd(hermitian(b), hermitian=True)), (real(3, 3),)
+    ),
+    "svd of a Hermitian matrix, values": ComplexCall(
+        lambda b: np.linalg.svd(b + b.conj().mT, compute_uv=False, hermitian=True), (complex_(3, 3),)
+    ),
+    "pinv of a Hermitian matrix": ComplexCall(
+        lambda b: np.linalg.pinv(hermitian(b), hermitian=True), (complex_(3, 3),)
+    ),
+    "pinv of a matrix of rank 1": ComplexCall(
+        lambda a, b: np.linalg.pinv(a[:, np.newaxis] * b), (complex_(3), complex_(2))
+    ),
+    "lstsq of a matrix of rank 1": ComplexCall(
+        lambda a, b, c: np.linalg.lstsq(a[:, np.newaxis] * b, c, 1e-9)[0], (complex_(3), complex_(2), complex_(3))
+    ),
+    "qr of all columns": ComplexCall(lambda a: _first_of(np.linalg.qr(a, "complete"), 2), (complex_(4, 2),)),
+    "qr of 0 by 0": ComplexCall(lambda a: tuple(np.linalg.qr(a)), (complex_(2, 0, 0),)),
+    "qr of no matrix": ComplexCall(lambda a: tuple(np.linalg.qr(a)), (complex_(0, 3, 2),)),
+    "qr, triangle of no columns": ComplexCall(lambda a: np.linalg.qr(a, "r"), (complex_(3, 0),)),
     **{
         f"norm of order {order}": ComplexCall(lambda z, order=order: np.linalg.norm(z, order, 1), (complex_(2, 3),))
         for order in (None, 1, 2, 3, 4, 0.5, 1.5, 2.5, -1, -2.5, np.inf, -np.inf)
@@ -119,7 +192,7 @@ CALLS: dict[str, ComplexCall] = {
         f"norm of order {order} of a matrix": ComplexCall(
             lambda z, order=order: np.linalg.norm(z, order, (2, 0), keepdims=True), (complex_(2, 2, 3),)
         )
-        for order in (None, "fro", 1, -1, np.inf, -np.inf)
+        for order in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
     },
     # those that conjugate one of two
     **{

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.ops import cases_decompositions, cases_fourier
 from tests.ops.finite_differences import Case
 
 
@@ -452,7 +453,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         *in_each_form(keepdims=True),
         *in_each_form(None, 0),
         *in_each_form(1, -1, keepdims=True),
-        *[Case((form, order)) for form in (ROW, GRID) for order in (None, 1, -1, np.inf, -np.inf)],
+        *[Case((form, order)) for form in (ROW, GRID) for order in (None, 1, -1, 2, -2, np.inf, -np.inf)],
+        *[Case((form, "nuc")) for form in (GRID, WIDE, TALL)],
         Case((ROW, 0)),
         Case((GRID, "fro")),
         Case((CUBE, None, (0, 2))),
@@ -464,6 +466,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         *in_each_form(axis=()),
     ],
     np.linalg.matrix_norm: [*in_each_form(), *in_each_form(keepdims=True), *in_each_form(ord=1)],
+    **cases_fourier.DEGENERATE,
+    **cases_decompositions.DEGENERATE,
     # Writes, into the first argument.
     np.copyto: [
         *[Case((form, 5.0)) for form in FORMS],

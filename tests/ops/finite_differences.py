@@ -2,7 +2,8 @@
 
 First order: the differences of `sum(v * f(x))`, with NumPy alone, against the gradient at x. Second order: the
 differences of `sum(w * gradient(x, v))` in x and in v against the gradient of that gradient. The first check
-makes the gradient a function to be trusted; the second asks whether the graph it recorded is right.
+makes the gradient a function to be trusted; the second asks whether the graph it recorded is right. Where the result is
+complex so is v, and both parts count, each times that of v.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ async def _check(function: Callable[..., Any], case: Case, order: int, generator
     outputs = call(function, case, tensors)
     chosen = [index for index, output in enumerate(outputs) if getattr(output, "requires_grad", False)]
     assert chosen, f"{name}: no output requires grad"
-    weights = [generator.uniform(0.5, 1.5, outputs[index].shape) for index in chosen]
+    weights = [_drawn(generator, outputs[index]) for index in chosen]
 
     async def weighted_sum(values: Sequence[np.ndarray]) -> float:
         results = call(function, case, values)
@@ -119,7 +120,7 @@ async def _check(function: Callable[..., Any], case: Case, order: int, generator
     cotangents = [ag.tensor(weight, requires_grad=True) for weight in weights]
     grads = await ag.grad([outputs[i] for i in chosen], tensors, cotangents, create_graph=True, allow_unused=True)
     _compare(f"{name}, first order, recorded", _arrays(grads, points), first)
-    second_weights = [generator.uniform(0.5, 1.5, point.shape) for point in points]
+    second_weights = [_drawn(generator, point) for point in points]
     recorded = [
         (grad, weight)
         for grad, weight in zip(grads, second_weights, strict=True)
@@ -138,8 +139,16 @@ async def _check(function: Callable[..., Any], case: Case, order: int, generator
     _compare(f"{name}, second order", _arrays(second, everything), expected)
 
 
+def _drawn(generator: np.random.Generator, like: Any) -> np.ndarray:
+    """Draw weights for the elements of an array, complex ones for complex numbers."""
+    drawn = generator.uniform(0.5, 1.5, like.shape)
+    return drawn + 1j * generator.uniform(0.5, 1.5, like.shape) if like.dtype.kind == "c" else np.asarray(drawn)
+
+
 def _inner(values: Any, weights: Sequence[np.ndarray]) -> float:
-    return float(sum(np.sum(value * weight) for value, weight in zip(values, weights, strict=True)))
+    """Return the sum of products, of real parts with real parts and of imaginary parts with imaginary parts."""
+    total = sum(np.sum(value * np.conjugate(weight)) for value, weight in zip(values, weights, strict=True))
+    return float(np.real(total))
 
 
 def _arrays(grads: Sequence[Any], like: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -155,14 +164,15 @@ async def _differences(
     slopes = [np.zeros_like(point) for point in points]
     for array, slope in zip(moved, slopes, strict=True):
         for index in np.ndindex(array.shape):
-            value = float(array[index])
-            step = STEP * max(1.0, abs(value))
-            array[index] = value + step
-            above = await function(moved)
-            array[index] = value - step
-            below = await function(moved)
-            array[index] = value
-            slope[index] = (above - below) / (2 * step)
+            value = array[index].item()
+            for part in (1, 1j) if array.dtype.kind == "c" else (1,):
+                step = STEP * max(1.0, abs(value))
+                array[index] = value + part * step
+                above = await function(moved)
+                array[index] = value - part * step
+                below = await function(moved)
+                array[index] = value
+                slope[index] += part * (above - below) / (2 * step)
     return slopes
 
 

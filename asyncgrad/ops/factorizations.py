@@ -1,0 +1,132 @@
+"""The QR factorization: columns that are orthonormal, times a triangle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..context import GRAD_MODE
+from ..errors import GraphError, MissingDerivativeError
+from ..graph.tensor_base import TensorBase
+from ..graph.values import raw
+from .axes import array_like
+from .decomposition import decomposition, joint_derivative
+from .diagonals import put_diagonal
+from .linear_algebra import adjoint, product
+from .nondifferentiable import NonDifferentiable
+from .primitive import RULES, derivative, primitive
+
+__all__ = ["qr"]
+
+
+@decomposition
+def qr_(a: Any, mode: str) -> Any:
+    """Return q and r with `a = q @ r`."""
+    return np.linalg.qr(a, mode)  # type: ignore[call-overload]
+
+
+@joint_derivative(qr_)
+def _(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+    count = min(q.shape[-2], r.shape[-1])
+    if q.shape[-1] > count:
+        if gq is not None and (raw(gq)[..., count:] != 0).any():
+            raise GraphError(
+                f"numpy.linalg.qr: the loss depends on columns of q beyond the first {count}, which have no "
+                "derivative, since any that stand upright on the others would do. Write np.linalg.qr(a), without "
+                "mode='complete'"
+            )
+        q, r = q[..., :count], r[..., :count, :]
+        gq, gr = (None if gq is None else gq[..., :count]), (None if gr is None else gr[..., :count, :])
+    return _qr_gradient(gq, gr, q, r)
+
+
+def _qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+    """Return the gradient of matrices for those of their factors, of as many columns and rows as can be.
+
+    Raises:
+        GraphError: the first columns of a matrix depend on each other.
+    """
+    rows, columns = r.shape[-2:]
+    if rows == columns:
+        return _square_qr_gradient(gq, gr, q, r)
+    # Those that follow are products of q with what r has there, and r has products of q with these.
+    triangle, others = r[..., :rows], r[..., rows:]
+    if gr is None:
+        widths = [(0, 0)] * (r.ndim - 1) + [(0, columns - rows)]
+        return np.pad(_square_qr_gradient(gq, None, q, triangle), widths)
+    g_others = gr[..., rows:]
+    inner = product(product(q, others), adjoint(g_others))
+    gq = inner if gq is None else gq + inner
+    first = _square_qr_gradient(gq, gr[..., :rows], q, triangle)
+    return np.concatenate([first, product(q, g_others)], -1)
+
+
+def _square_qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+    """Return the gradient of matrices of at least as many rows as columns."""
+    _check_independent(r)
+    inner: Any = None if gr is None else product(r, adjoint(gr))
+    if gq is not None:
+        turned = product(adjoint(gq), q)
+        inner = -turned if inner is None else inner - turned
+    # What the triangle below the diagonal says, made Hermitian.
+    below = np.tril(inner, -1)
+    middle = np.real(np.diagonal(inner, 0, -2, -1))
+    hermitian = below + adjoint(below) + put_diagonal(middle, below.shape, 0, -2, -1)
+    gradient = product(q, hermitian)
+    if gq is not None:
+        gradient = gradient + gq
+    return adjoint(np.linalg.solve(r, adjoint(gradient)))
+
+
+def _check_independent(r: Any) -> None:
+    """Raise if triangles are singular, up to a rounding."""
+    diagonal = np.abs(np.diagonal(raw(r), 0, -2, -1))
+    if (diagonal <= np.finfo(diagonal.dtype).eps * diagonal.max(-1, keepdims=True, initial=0)).any():
+        raise GraphError(
+            "numpy.linalg.qr: the first columns of a matrix depend on each other, and its factors have no derivative "
+            "there. Leave columns out, or add something to the matrix"
+        )
+
+
+@primitive(superlinear=True)
+def qr_triangle_(a: Any) -> Any:
+    """Return r of `a = q @ r`."""
+    return np.linalg.qr(a, "r")
+
+
+@derivative(qr_triangle_, "a")
+def _(g: Any, a: Any, out: Any) -> Any:
+    rows = out.shape[-2]
+    triangle, first = out[..., :rows], a[..., :rows]
+    _check_independent(triangle)
+    q = adjoint(np.linalg.solve(adjoint(triangle), adjoint(first)))
+    gradient = _qr_gradient(None, np.conjugate(g) if g.dtype.kind == "c" else g, q, out)
+    return np.conjugate(gradient) if gradient.dtype.kind == "c" else gradient
+
+
+#: Modes that give what LAPACK leaves behind, or that NumPy warns of.
+_AS_COMPUTED = ("raw", "economic", "e", "full", "f")
+_plain_qr = NonDifferentiable(np.linalg.qr)
+
+
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Return the orthonormal columns q and the triangle r with `a = q @ r`, or what else a mode asks for.
+
+    Raises:
+        MissingDerivativeError: `mode` asks for what LAPACK has computed, and the matrix requires grad.
+    """
+    a = array_like(a)
+    if mode in ("reduced", "complete"):
+        return qr_(a, mode)
+    if mode == "r":
+        return qr_triangle_(a)
+    if mode in _AS_COMPUTED and isinstance(a, TensorBase) and a._requires_grad() and GRAD_MODE.get():
+        raise MissingDerivativeError(
+            f"numpy.linalg.qr with mode={mode!r} has no derivative rule: write mode='reduced', or pass a.numpy() if no "
+            "gradient is to flow"
+        )
+    return _plain_qr(a, mode)
+
+
+RULES[np.linalg.qr] = qr

@@ -10,7 +10,7 @@ import weakref
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, final
 
-from asyncgrad.engine.device import Device, Job, loop_thread, worker_died
+from asyncgrad.engine.device import Device, Job, loop_thread, worker_died_error
 from asyncgrad.errors import DeviceError
 
 from ._serving import FairLock, Server
@@ -104,7 +104,7 @@ class ThreadDevice(Device):
                 heappush(self._heap, (job.priority, self._next_arrival(), job))
         except (DeviceError, RuntimeError) as error:
             # RuntimeError: no thread can be started while the interpreter ends.
-            refusal = error if isinstance(error, DeviceError) else worker_died(self, error)
+            refusal = error if isinstance(error, DeviceError) else worker_died_error(self, error)
             job.refuse(refusal)
             return
         if server is not None:
@@ -147,8 +147,8 @@ class ThreadDevice(Device):
             if has_died and server.takes_jobs():
                 refused, self._heap = sorted(self._heap), []
         for _, _, job in refused:
-            job.refuse(worker_died(self, cause))
-        return lambda: worker_died(self, cause)
+            job.refuse(worker_died_error(self, cause))
+        return lambda: worker_died_error(self, cause)
 
     @contextlib.contextmanager
     def stand_in(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from ..context import (
     is_kind,
     set_grad_mode,
 )
-from ..engine.loops import NESTED_ON_ONE_STACK, on_a_new_stack
+from ..engine.loops import MAX_NESTED_ON_STACK, run_on_new_stack
 from ..errors import ArgumentError, ArgumentTypeError, InPlaceError
 from ..graph.background import background
 from ..graph.creation import observe_nodes
@@ -87,10 +87,10 @@ def call_function(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     depth = NESTED.get() + 1
     NESTED.set(depth)
     try:
-        if depth % NESTED_ON_ONE_STACK:
+        if depth % MAX_NESTED_ON_STACK:
             result = fn(*args, **kwargs)
         else:
-            result = on_a_new_stack(functools.partial(fn, *args, **kwargs))
+            result = run_on_new_stack(functools.partial(fn, *args, **kwargs))
     finally:
         NESTED.set(depth - 1)
     return _await_at_depth(result, depth) if inspect.isawaitable(result) else result
@@ -100,7 +100,7 @@ async def _await_at_depth(result: Awaitable[Any], depth: int) -> Any:
     before = NESTED.get()
     NESTED.set(depth)
     try:
-        if depth % NESTED_ON_ONE_STACK:
+        if depth % MAX_NESTED_ON_STACK:
             return await result
         work = background().start(
             _await_in_next_turn(result), contextvars.copy_context(), "a checkpointed function", _ignore

@@ -1,4 +1,4 @@
-"""How a graph runs. Nothing in here knows NumPy."""
+"""The engine, which runs the backward of a graph. It does not depend on NumPy."""
 
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # A type checker that saw a `__getattr__` would take any name for one of the package.
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
     __getattr__, __dir__ = attach(
         __name__,
         {

@@ -1,4 +1,4 @@
-"""Work in the background of an event loop: a pack hook that goes on beside the forward, unpack hooks side by side."""
+"""Background work on an event loop: pack hooks that run beside the forward, and unpack hooks that run side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import BLOCKING
 from ..errors import BlockingError, GraphError
 from .eager_task import EagerTask
-from .loops import BACKGROUND_TASKS, loop_is_running, run_apart, running_loop
+from .loops import BACKGROUND_TASKS, OneShotEvent, loop_is_running, run_on_own_loop, running_loop
 from .notes import add_note
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["BackgroundWork", "LoopBackground"]
 
-#: Guards who waits for works, which several threads may do. One thread may take it twice: the garbage collector may
-#: cancel abandoned work at any line.
+#: Guards the lists of waiters, which several threads may change. Reentrant: the garbage collector may cancel abandoned
+#: work at any line.
 _MUTEX = threading.RLock()
 
 
 @final
 class BackgroundWork:
-    """A coroutine that runs on an event loop, and what it gave.
+    """A coroutine that runs on an event loop, and its result.
 
     Args:
-        name: of what runs, for errors.
-        on_end: called with this at its end.
+        name: what error messages call it.
+        on_end: called with this object when the coroutine has ended.
     """
 
     __slots__ = (
@@ -56,32 +56,32 @@ class BackgroundWork:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._result: Any = None
         self._error: BaseException | None = None
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, OneShotEvent]] = []
         self.is_ended = False
-        #: Whether nobody needs to be told any more how it ended.
+        #: Whether its result has been retrieved, or need not be.
         self.is_reported = False
 
     def start(self, coroutine: Coroutine[Any, Any, Any], context: Context, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the first step now, and the others when the loop comes to them."""
+        """Run the first step now, and the others as tasks of the loop."""
         self._loop = loop
-        # The traceback of an error leads to what is called at the end, and the error is kept by this: leave no cycle.
+        # Weak: this object keeps the error, and its traceback refers to the callback. That would be a cycle.
         on_end = functools.partial(_end, weakref.ref(self))
         self._task = EagerTask(coroutine, loop=loop, context=context, name=self._name, on_end=on_end)
         BACKGROUND_TASKS.add(self._task)
         _ = self._task.start()
 
     def run(self, coroutine: Coroutine[Any, Any, Any], context: Context) -> None:
-        """Run the coroutine to its end, on an event loop of its own."""
-        self._result = context.run(run_apart, coroutine)
+        """Run the coroutine to its end on a new event loop."""
+        self._result = context.run(run_on_own_loop, coroutine)
         self.is_ended = True
 
     def note_end(self, task: EagerTask) -> None:
-        """Keep how the task ended, and wake who waits for that."""
+        """Store the outcome of the task, and wake everything that waits for it."""
         if task.cancelled():
             self.is_reported = True
             self._error = GraphError(
-                f"{self._name} was cancelled before it had ended. Event loops cancel what runs when they end: let "
-                "`async with ag.graph.saved_tensors_hooks(...)` wait for the packs of its block"
+                f"{self._name} was cancelled before it had ended. An event loop that ends cancels its tasks: write "
+                "`async with ag.graph.saved_tensors_hooks(...)`, which waits for the packs of its block"
             )
         else:
             self._error = task.exception()
@@ -90,74 +90,72 @@ class BackgroundWork:
         with _MUTEX:
             self.is_ended, self._task = True, None
             waiting, self._waiting = self._waiting, []
-        for loop, waiter in waiting:
+        for loop, ended in waiting:
             if loop is self._loop:
-                _wake(waiter)
+                ended.set()
             else:
-                # Who waited on a loop that has been closed does not wait any more.
-                with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(_wake, waiter)
+                ended.set_threadsafe()
         if self._on_end is not None:
             on_end, self._on_end = self._on_end, None
             on_end(self)
 
     async def wait(self) -> None:
-        """Wait for the end, whatever that is; from any event loop.
+        """Wait until the coroutine has ended, on any event loop; raise nothing of what it raised.
 
         Raises:
-            GraphError: the event loop on which it runs does not run itself.
+            GraphError: the event loop that is to run the coroutine has stopped.
         """
-        await _first_end([self])
+        await _wait_first([self])
 
-    def wake_at_end(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> bool:
-        """Let the end wake who waits on `loop`; False where there has been an end. The caller holds the mutex."""
+    def wake_at_end(self, loop: asyncio.AbstractEventLoop, ended: OneShotEvent) -> bool:
+        """Have `ended`, an event of `loop`, set at the end; False if that is past. The caller holds the mutex."""
         if self.is_ended:
             return False
         assert self._loop is not None
         if not self._loop.is_running():
             raise GraphError(
-                f"{self._name} has not ended, and the event loop that it runs on has stopped: let "
-                "`async with ag.graph.saved_tensors_hooks(...)` wait for the packs of its block"
+                f"{self._name} has not ended, and the event loop that it runs on has stopped: write "
+                "`async with ag.graph.saved_tensors_hooks(...)`, which waits for the packs of its block"
             )
-        self._waiting.append((loop, waiter))
+        self._waiting.append((loop, ended))
         return True
 
     def has_failed(self) -> bool:
-        """Tell whether it has ended, and not by returning."""
+        """Tell whether it has ended with an error, or was cancelled."""
         return self._error is not None
 
     def take(self) -> Any:
-        """Return the result, or raise the error, now that there is an end. The error is raised once, as it is."""
+        """Return the result of work that has ended, or raise its error; a second call raises a GraphError instead."""
         error = self._error
         if error is None:
             return self._result
-        # The error is not kept: its traceback leads to who keeps this.
+        # The error is not kept: its traceback refers to the frames that keep this object.
         text = f"{self._name} failed, and its error has been raised before: {error!r}"
         self._error = GraphError(str(error) if self.is_reported else text)
         self.is_reported = True
         try:
             raise error
         finally:
-            # Its traceback leads back here: leave no cycle.
+            # Its traceback refers to this frame: leave no cycle.
             del error
 
     def cancel(self) -> None:
-        """Let it be cancelled, if it has not ended; from any thread."""
+        """Cancel the coroutine if it has not ended; from any thread."""
         task, loop = self._task, self._loop
         if task is None or loop is None:
             return
         if asyncio._get_running_loop() is loop:
             task.cancel()
         else:
-            # A loop that has been closed runs nothing any more.
+            # RuntimeError: the loop is closed, and the coroutine never goes on.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
 
     def __del__(self) -> None:
-        # As asyncio does for a task whose error nobody asked for.
+        # asyncio reports a task whose exception was never retrieved in the same way.
         loop, error = self._loop, self._error
         if loop is not None and error is not None and not self.is_reported:
-            message = f"{self._name} failed, and no backward has asked how it ended"
+            message = f"{self._name} failed, and no backward has retrieved its error"
             loop.call_exception_handler({"message": message, "exception": error})
 
 
@@ -167,24 +165,19 @@ def _end(reference: weakref.ref[BackgroundWork], task: EagerTask) -> None:
         work.note_end(task)
 
 
-async def _first_end(works: Sequence[BackgroundWork]) -> None:
+async def _wait_first(works: Sequence[BackgroundWork]) -> None:
     """Wait until one of them has ended."""
     loop = running_loop()
-    waiter = loop.create_future()
+    ended = OneShotEvent(loop)
     with _MUTEX:
-        if not all(work.wake_at_end(loop, waiter) for work in works):
+        if not all(work.wake_at_end(loop, ended) for work in works):
             return
-    await waiter
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    await ended
 
 
 @final
 class LoopBackground:
-    """What runs coroutines in the background of the loop that runs."""
+    """Runs coroutines in the background of the running event loop."""
 
     __slots__ = ()
 
@@ -195,10 +188,10 @@ class LoopBackground:
         name: str,
         on_end: Callable[[BackgroundWork], object],
     ) -> BackgroundWork:
-        """Run a coroutine on the running loop, its first step now; where no loop runs, to its end on one of its own.
+        """Run a coroutine on the running loop, its first step now; without one, to its end on a new event loop.
 
         Raises:
-            BlockingError: the loop that runs stands still, below in a blocking call.
+            BlockingError: the thread that waits for this one runs an event loop, which a blocking call blocks.
         """
         loop = asyncio._get_running_loop()
         if loop is not None:
@@ -208,8 +201,8 @@ class LoopBackground:
         if loop_is_running():
             coroutine.close()
             raise BlockingError(
-                f"{name} would have to suspend in a blocking backward that is nested deep, and an event loop is "
-                "running below it: await ag.backward(...) in place of asyncgrad.sync"
+                f"{name} would have to suspend in a deeply nested blocking backward, which blocks the event loop that "
+                "called it: await ag.backward(...) in place of asyncgrad.sync"
             )
         work = BackgroundWork(name)
         work.run(coroutine, context)
@@ -221,7 +214,7 @@ class LoopBackground:
         In a blocking backward they run one after the other, since none may suspend.
         """
         if len(coroutines) == 1 or BLOCKING.get():
-            return await _one_by_one(coroutines)
+            return await _run_sequentially(coroutines)
         loop = running_loop()
         works = []
         for coroutine, name in zip(coroutines, names, strict=True):
@@ -230,7 +223,7 @@ class LoopBackground:
             works.append(work)
         try:
             while not any(work.has_failed() for work in works) and (left := [w for w in works if not w.is_ended]):
-                await _first_end(left)
+                await _wait_first(left)
             for work in works:
                 if work.has_failed():
                     work.take()
@@ -244,10 +237,10 @@ class LoopBackground:
             raise
 
     async def end_all(self, works: Iterable[BackgroundWork], error: BaseException | None) -> None:
-        """Wait for the end of all; where `error` has been raised, cancel them first, and note in it what they raise.
+        """Wait until all have ended; where there is an `error`, cancel them first, and add what they raise as notes.
 
         Raises:
-            BaseException: what the first of them raised, where there was no error before; later ones are its notes.
+            BaseException: without `error`, the first exception of `works`; the later ones are added to it as notes.
         """
         works = list(works)
         first, interrupted = error, None
@@ -278,14 +271,14 @@ class LoopBackground:
             if first is not None and error is None:
                 raise first
         finally:
-            # Their tracebacks lead back here: leave no cycle.
+            # Their tracebacks refer to this frame: leave no cycle.
             del first, error, interrupted
 
 
-async def _one_by_one(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+async def _run_sequentially(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     try:
         return [await coroutine for coroutine in coroutines]
     finally:
-        # After an error the rest is not run; closing what has run does nothing.
+        # After an error the rest does not run; closing a coroutine that has ended does nothing.
         for coroutine in coroutines:
             coroutine.close()

@@ -1,4 +1,4 @@
-"""Body: the body of one node that is about to run, as a device is shown it."""
+"""Body: the body of one node that is about to run, as a device gets it."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ __all__ = ["Body", "TaskGroupLike", "prefers_worker", "run_here"]
 
 
 class TaskGroupLike(Protocol):
-    """The NodeTasks that run beside one, as far as that one knows them; see NodeTaskGroup."""
+    """What a NodeTask asks of the NodeTaskGroup that it belongs to."""
 
     mailbox: Mailbox
 
-    async def result_of(self, job: FunctionJob, is_alone: bool) -> Any:
-        """Wait for the end of `job`, and return its result; where it `is_alone`, no further node starts meanwhile."""
+    async def result_of(self, job: FunctionJob, is_exclusive: bool) -> Any:
+        """Wait for `job` and return its result; if `is_exclusive`, no further node starts meanwhile."""
 
-    def hold_up(self) -> None:
-        """Let no further node start, up to `let_go`."""
+    def pause(self) -> None:
+        """Start no further node until `resume()`. Pauses nest."""
 
-    def let_go(self) -> None:
-        """Let further nodes start again."""
+    def resume(self) -> None:
+        """End one `pause()`."""
 
 
 @final
 class Body:
-    """The body of a node, and the gradients that it is to take. Called, it runs where it is.
+    """The body of a node with its gradients; calling it runs the body in the calling thread.
 
     Args:
-        node: whose body it is.
-        grads: what has arrived at its inputs.
-        group: the NodeTasks that run beside it, on a loop that can wait for it; None where it must run here.
-        depth: of the backward; deeper ones are more urgent.
+        node: the node.
+        grads: the gradients that have arrived at its inputs.
+        group: the group of its NodeTask, on a loop that can wait for it; None if it must run in this thread.
+        depth: the reentrant depth of the backward; deeper ones are more urgent.
     """
 
-    __slots__ = ("_depth", "_group", "_rest", "grads", "node")
+    __slots__ = ("_depth", "_group", "_remaining", "grads", "node")
 
     def __init__(self, node: Node, grads: tuple[Any, ...], group: TaskGroupLike | None = None, depth: int = 0) -> None:
         self.node = node
         self.grads = grads
         self._group = group
         self._depth = depth
-        #: What is left to be run, once what was saved has been awaited.
-        self._rest: Callable[[], Any] | None = None
+        #: The rest of the body, once its saved tensors have been awaited.
+        self._remaining: Callable[[], Any] | None = None
 
     def __call__(self) -> Any:
-        """Run the body, or what is left of it, once; return its gradients."""
-        # It is to hold the only reference to what arrived.
-        rest, self._rest = self._rest, None
+        """Run the body, or the rest of it, once; return its gradients."""
+        # The body must hold the only reference to the gradients, whose arrays it may then reuse.
+        rest, self._remaining = self._remaining, None
         if rest is not None:
             return rest()
         grads, self.grads = self.grads, ()
@@ -68,60 +68,60 @@ class Body:
 
     @property
     def may_leave(self) -> bool:
-        """Whether it may run in another thread: not in a blocking backward, nor where its node may not."""
+        """Whether it may run in another thread: not in a blocking backward, and not if its node forbids it."""
         return self._group is not None and _may_leave(self.node)
 
     @property
     def threshold(self) -> float:
-        """From how many seconds on a body is to leave."""
+        """The number of seconds from which on a body should run on a worker."""
         return OFFLOAD_THRESHOLD.get()
 
     def cost_key(self) -> tuple[Any, float]:
-        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        """Return a key that bodies of about the same duration share, and an estimate of that in seconds."""
         kind: tuple[Any, float] = self.node.cost_key(self.grads)
         return kind
 
     def note_cheap(self) -> None:
-        """Say that such bodies have been measured and are short, so that the next need not be looked at."""
+        """Note that bodies of this kind have been measured and are short, so that the next ones are not checked."""
         self.node.note_cheap()
 
     async def elsewhere(self, measured: Callable[[float], Any]) -> Any:
-        """Run the body on a worker; tell `measured` how many seconds it took. Suspends until it has ended.
+        """Run the body on a worker, and call `measured` with its seconds. Suspends until it has ended.
 
-        What was saved and has to be awaited is awaited here first. Bodies that are functions of what they are given and
-        nothing else run side by side. A user's need not be, nor a user's unpack hooks, and so no further node starts
-        meanwhile: they run in the order that they always have. What they return that has to be awaited is awaited here.
+        Saved tensors that have to be awaited are awaited here first, as is an awaitable that the body returns. Bodies
+        that are pure functions of their gradients and saved tensors run side by side. A user's body or unpack hook need
+        not be one, so no further node starts while it runs, and such bodies keep their order.
         """
-        # The worker that runs this holds no reference to them: a loop that is closed and forgotten may be collected,
-        # and what waits for a worker is withdrawn then.
+        # The worker must not hold a reference to the group: when its loop is closed and dropped, it is collected, and
+        # the jobs that wait for a worker are withdrawn.
         group, self._group = self._group, None
         assert group is not None
         quota, node = WORKERS.get(), self.node
-        is_alone = not node.is_traceable
+        is_exclusive = not node.is_traceable
         if node.unpacks_apart and node.waits_for_saved():
             grads, self.grads = self.grads, ()
-            self._rest = await node.when_unpacked(grads)
+            self._remaining = await node.when_unpacked(grads)
             del grads
         else:
-            is_alone = is_alone or any(packed.calls_users for packed in node.needed_packed())
+            is_exclusive = is_exclusive or any(packed.calls_users for packed in node.needed_packed())
         call = FunctionJob(self, (-self._depth, node.order), _context_of_worker(), group.mailbox)
         WORKER_POOL.submit(call, quota)
         try:
-            outputs = await group.result_of(call, is_alone)
+            outputs = await group.result_of(call, is_exclusive)
             if inspect.isawaitable(outputs):
-                # A plain function may return a coroutine. Its work has only begun.
+                # A plain function may return a coroutine, whose work has not begun.
                 return await outputs
             measured(call.seconds)
             return outputs
         finally:
-            # Where this was cancelled meanwhile, nobody takes the result.
+            # After a cancellation nobody takes the result.
             abandon(call.result)
-            # The traceback of an error leads back here: leave no cycle.
+            # The traceback of an error refers to this frame: leave no cycle.
             del call
 
 
 def _context_of_worker() -> Context:
-    """Return a copy of this context in which no worker waits for another: all might, and then none would be left."""
+    """Return a copy of this context without workers: workers that wait for workers could deadlock."""
     context = contextvars.copy_context()
     context.run(WORKERS.set, _NO_WORKERS)
     return context
@@ -131,14 +131,14 @@ _NO_WORKERS = Quota(0)
 
 
 def _may_leave(node: Any) -> bool:
-    """Tell whether a worker may run the body of a node: not if it awaits what was saved by itself, on its loop."""
+    """Tell whether a worker may run the body of a node: not if the body itself awaits saved tensors, on its loop."""
     if node.stays_on_loop or not WORKERS.get().limit:
         return False
     return node.unpacks_apart or not node.waits_for_saved()
 
 
 def prefers_worker(node: Any, grads: Any) -> bool:
-    """Tell whether a node that may be heavy is to be run by a worker; of a plain one `grads` is the one gradient."""
+    """Tell whether a worker should run a node that may be heavy; `grads` is one gradient for a plain node."""
     device = node.device
     if device is None or not _may_leave(node):
         return False
@@ -146,7 +146,7 @@ def prefers_worker(node: Any, grads: Any) -> bool:
 
 
 def run_here(node: Any, grad: Any) -> Any:
-    """Run a plain node that may be heavy where it is; its device may measure how long it takes."""
+    """Run a plain node that may be heavy in this thread; its device may measure how long it takes."""
     grads = _as_tuple(node, grad)
     return node.apply(grads) if node.device is None else node.device.run_body(Body(node, grads))
 

@@ -1,7 +1,7 @@
-"""CallStream: the streams of a device whose work is calls of functions; calls on one run one after the other.
+"""CallStream: a stream of a device whose work is calls of functions; the calls on one stream run one after the other.
 
-The order is settled where a call begins to wait, and nothing is ever waited for that waits itself for the one that
-asks: what runs inside of a call is a part of it, and waits neither for that nor for what waits for that.
+The order of a call is fixed when it begins to wait. A call never waits for one that waits for it, so there is no
+deadlock: a call nested in another one is a part of that, and waits neither for it nor for the calls that wait for it.
 """
 
 from __future__ import annotations
@@ -18,87 +18,87 @@ from .streams import DONE, Event, Stream, StreamOwner
 
 __all__ = ["CallStream"]
 
-#: Guards all that calls wait for, on any device, for an event may lead from one to another.
-_ORDER = threading.RLock()
+#: Guards the order of calls on all devices, since an event may lead from one device to another.
+_MUTEX = threading.RLock()
 
 
 @final
 class _StreamWork:
-    """A call, or somebody who waits for calls.
+    """A call on a stream, or a wait for calls.
 
     Args:
-        around: the calls that it runs inside of.
-        wanted: what it is to come after.
+        enclosing: the calls that it is nested in.
+        wanted: the calls and waits that it should come after.
     """
 
-    __slots__ = ("_around", "_followers", "_inside", "_is_given_up", "_ready", "has_ended", "waits_for")
+    __slots__ = ("_enclosing", "_followers", "_is_abandoned", "_nested", "_ready", "has_ended", "waits_for")
 
-    def __init__(self, around: Iterable[_StreamWork], wanted: Iterable[_StreamWork]) -> None:
+    def __init__(self, enclosing: Iterable[_StreamWork], wanted: Iterable[_StreamWork]) -> None:
         self.has_ended = False
-        self._is_given_up = False
+        self._is_abandoned = False
         self._ready: concurrent.futures.Future[None] | None = None
         self._followers: list[_StreamWork] = []
-        #: What runs inside of it and has not ended.
-        self._inside: set[_StreamWork] = set()
-        self._around = {one for one in around if not one.has_ended}
-        self.waits_for = {one for one in wanted if not one.has_ended and not one._needs(self._around)}
+        #: The calls and waits nested in it that have not ended.
+        self._nested: set[_StreamWork] = set()
+        self._enclosing = {one for one in enclosing if not one.has_ended}
+        self.waits_for = {one for one in wanted if not one.has_ended and not one._needs(self._enclosing)}
         for one in self.waits_for:
             one._followers.append(self)
-        for one in self._around:
-            one._inside.add(self)
+        for one in self._enclosing:
+            one._nested.add(self)
 
     def _needs(self, others: set[_StreamWork]) -> bool:
-        """Tell whether it is one of `others`, or does not end before one of them has."""
+        """Tell whether it is one of `others`, or cannot end before one of them has."""
         stack, seen = [self], {self}
         while stack and others:
             one = stack.pop()
             if one in others:
                 return True
-            for further in (*one.waits_for, *one._inside):
+            for further in (*one.waits_for, *one._nested):
                 if further not in seen:
                     seen.add(further)
                     stack.append(further)
         return False
 
     def ready(self) -> concurrent.futures.Future[None] | None:
-        """Return the future that resolves when nothing is left to wait for; None where that is so already."""
-        with _ORDER:
+        """Return a future that resolves when nothing is left to wait for; None if nothing is now."""
+        with _MUTEX:
             if not self.waits_for:
                 return None
             self._ready = concurrent.futures.Future()
-            # So that nobody who is cancelled while awaiting it cancels it.
+            # So that cancelling a task that awaits the future does not cancel the future.
             self._ready.set_running_or_notify_cancel()
             return self._ready
 
     def end(self) -> None:
-        """Let those go on that wait for it; given up in mid-wait, it ends only once it could have begun."""
+        """End it, and wake what waits for it alone; if abandoned in mid-wait, it ends once it could have begun."""
         resolved = []
-        with _ORDER:
+        with _MUTEX:
             if self.waits_for:
-                self._is_given_up = True
+                self._is_abandoned = True
                 return
             ending = [self]
             while ending:
                 one = ending.pop()
                 one.has_ended = True
-                for around in one._around:
-                    around._inside.discard(one)
+                for enclosing in one._enclosing:
+                    enclosing._nested.discard(one)
                 for follower in one._followers:
                     follower.waits_for.discard(one)
                     if follower.waits_for:
                         continue
-                    if follower._is_given_up:
+                    if follower._is_abandoned:
                         ending.append(follower)
                     elif follower._ready is not None:
                         resolved.append(follower._ready)
                 one._followers = []
-                one._around = set()
+                one._enclosing = set()
         for future in resolved:
             future.set_result(None)
 
 
-#: The calls that this context runs inside of, outermost first.
-_AROUND: ContextVar[tuple[_StreamWork, ...]] = ContextVar("asyncgrad_calls_around", default=())
+#: The calls that this context is nested in, outermost first.
+_ENCLOSING_CALLS: ContextVar[tuple[_StreamWork, ...]] = ContextVar("asyncgrad_calls_around", default=())
 
 
 async def _until_ready(work: _StreamWork) -> None:
@@ -115,9 +115,9 @@ async def _await_all(work: _StreamWork) -> None:
 
 
 def _wait_for_all(wanted: Iterable[_StreamWork]) -> Awaitable[None]:
-    """Wait for calls: on the running loop by an awaitable, elsewhere by standing still."""
-    with _ORDER:
-        work = _StreamWork(_AROUND.get(), wanted)
+    """Wait for calls: return an awaitable if an event loop runs in this thread, and otherwise block."""
+    with _MUTEX:
+        work = _StreamWork(_ENCLOSING_CALLS.get(), wanted)
     if not work.waits_for:
         work.end()
         return DONE
@@ -134,7 +134,7 @@ def _wait_for_all(wanted: Iterable[_StreamWork]) -> Awaitable[None]:
 
 @final
 class _Turn:
-    """One call's turn on a stream."""
+    """The turn of one call on a stream, as a context manager."""
 
     __slots__ = ("_stream", "_token", "_work")
 
@@ -148,16 +148,18 @@ class _Turn:
         except BaseException:
             work.end()
             raise
-        self._token: Token[Any] = _AROUND.set((*(one for one in _AROUND.get() if not one.has_ended), work))
+        self._token: Token[Any] = _ENCLOSING_CALLS.set(
+            (*(one for one in _ENCLOSING_CALLS.get() if not one.has_ended), work)
+        )
 
     async def __aexit__(self, *_: object) -> None:
-        _AROUND.reset(self._token)
+        _ENCLOSING_CALLS.reset(self._token)
         self._work.end()
 
 
 @final
 class CallEvent(Event):
-    """An event of a CallStream: the calls that had not ended when it was recorded."""
+    """An event of a CallStream: the calls on it that had not ended when it was recorded."""
 
     __slots__ = ("works",)
 
@@ -176,10 +178,10 @@ class CallEvent(Event):
 
 @final
 class CallStream(Stream):
-    """A stream of calls: `device.call` where it is current. An async function holds it until it has returned.
+    """A stream of calls, made by `device.call` where it is current; an async call holds it until it has returned.
 
-    The device's default stream alone orders nothing, so that calls which nobody has put on a stream overlap where they
-    suspend; its events stand for all of them.
+    The default stream of a device is an exception: its calls are unordered, and overlap where they suspend. Its events
+    stand for all of them.
 
     Example:
         >>> import asyncio, asyncgrad as ag
@@ -202,22 +204,22 @@ class CallStream(Stream):
 
     def __init__(self, device: StreamOwner, index: int) -> None:
         super().__init__(device, index)
-        #: What has been put on the stream and has not ended, as far as a later one does not wait for it.
+        #: The calls on the stream that have not ended, except those that a later call waits for.
         self._works: set[_StreamWork] = set()
-        #: What it is to wait for by events.
+        #: The calls that later ones on this stream wait for because of `wait_event`.
         self._after: set[_StreamWork] = set()
 
     def _wanted(self) -> set[_StreamWork]:
-        """Return what the next call waits for."""
+        """Return the calls that the next one should wait for."""
         self._works = {work for work in self._works if not work.has_ended}
         self._after = {work for work in self._after if not work.has_ended}
         return self._works | self._after if self.index else self._after
 
     def _enter(self) -> _StreamWork:
         """Put a call on the stream."""
-        with _ORDER:
-            work = _StreamWork(_AROUND.get(), self._wanted())
-            # Those that it does not wait for, such as the calls around it, are still to be waited for by others.
+        with _MUTEX:
+            work = _StreamWork(_ENCLOSING_CALLS.get(), self._wanted())
+            # Other calls still have to wait for those that this one does not wait for, such as its enclosing calls.
             self._works = self._works - work.waits_for | {work}
             if self.index:
                 self._after -= work.waits_for
@@ -225,30 +227,30 @@ class CallStream(Stream):
 
     def record_event(self) -> CallEvent:
         """Return an Event that stands for the calls on this stream that have not ended."""
-        with _ORDER:
+        with _MUTEX:
             self._wanted()
             return CallEvent(self, frozenset(self._works | self._after))
 
     def wait_event(self, event: Event) -> None:
-        """Let later calls on this stream begin only once `event` has come to pass.
+        """Let later calls on this stream begin only once `event` has completed.
 
         Raises:
-            DeviceError: it is an event of another kind of device, and has not come to pass.
+            DeviceError: it is an event of another kind of device, and has not completed.
         """
         if isinstance(event, CallEvent):
-            with _ORDER:
+            with _MUTEX:
                 self._after |= event.works
         else:
             self.must_have_passed(event)
 
     def turn(self) -> _Turn:
-        """Return a block in which a call has its turn on the stream."""
+        """Return an async context manager in which a call has its turn on the stream."""
         return _Turn(self)
 
     def is_free(self) -> bool:
-        """Tell whether a node's body need not wait for a call."""
-        with _ORDER:
-            work = _StreamWork(_AROUND.get(), self._wanted())
+        """Tell whether a node's body may run without waiting for a call."""
+        with _MUTEX:
+            work = _StreamWork(_ENCLOSING_CALLS.get(), self._wanted())
         if work.waits_for:
             work.end()
             return False
@@ -256,7 +258,7 @@ class CallStream(Stream):
         return True
 
     async def until_free(self) -> None:
-        """Wait until the calls before have ended; suspends."""
-        with _ORDER:
-            work = _StreamWork(_AROUND.get(), self._wanted())
+        """Wait until the earlier calls have ended; suspends."""
+        with _MUTEX:
+            work = _StreamWork(_ENCLOSING_CALLS.get(), self._wanted())
         await _await_all(work)

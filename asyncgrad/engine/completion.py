@@ -1,6 +1,6 @@
-"""What happens at the end of a backward: final callbacks, delayed warnings, and the future that tells of the end.
+"""What happens at the end of a backward: final callbacks, delayed warnings, and the completion future.
 
-A GraphTask has a `Completion` only once somebody asked for one of these.
+A GraphTask gets a `Completion` when the first of these is asked for.
 """
 
 from __future__ import annotations
@@ -21,20 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from types import FrameType
 
-__all__ = ["MAKING", "Completion", "CompletionFuture", "DelayWarningHandler", "warn"]
+__all__ = ["COMPLETION_LOCK", "Completion", "CompletionFuture", "DelayWarningHandler", "warn"]
 
-#: Whose frames no warning is shown at: they stand between a backward and the line of the user's that waits for it.
-_NOT_THE_USERS = {__name__.partition(".")[0], "asyncio", "uvloop", "concurrent", "contextlib", "functools", "threading"}
+#: Packages whose frames are skipped to find the line of user code at which a warning is shown.
+_INTERNAL_PACKAGES = {
+    __name__.partition(".")[0],
+    "asyncio",
+    "uvloop",
+    "concurrent",
+    "contextlib",
+    "functools",
+    "threading",
+}
 
 #: Held while the Completion of a GraphTask is made.
-MAKING = threading.Lock()
+COMPLETION_LOCK = threading.Lock()
 
 
 @final
 class CompletionFuture(concurrent.futures.Future[list[Any]]):
-    """Holds what a backward captured, or the error that it ended with; awaitable on any loop, and from any thread.
+    """The future of a backward's captured gradients, or of its error; awaitable on any loop, in any thread.
 
-    Nobody can cancel a backward by it: cancel the task that awaits the backward.
+    It cannot be cancelled: to cancel a backward, cancel the task that awaits the backward.
     """
 
     def __init__(self) -> None:
@@ -47,7 +55,7 @@ class CompletionFuture(concurrent.futures.Future[list[Any]]):
 
 @final
 class DelayWarningHandler:
-    """Keeps the warnings issued by `ag.engine.warn` inside of a backward until its end.
+    """Keeps the warnings that `ag.engine.warn` issues inside of a backward until its end.
 
     Source: DelayWarningHandler of PyTorch.
     """
@@ -55,7 +63,7 @@ class DelayWarningHandler:
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        #: Without repetitions, in order.
+        #: The keys are the warnings in order, without duplicates.
         self._kept: dict[tuple[str, type[Warning]], None] = {}
 
     def __len__(self) -> int:
@@ -66,9 +74,9 @@ class DelayWarningHandler:
         self._kept[message, category] = None
 
     def replay(self) -> None:
-        """Issue what was kept, each once, in the caller's context and at the line that waits for the backward.
+        """Issue each warning once, in the caller's context, at the line that waits for the backward.
 
-        Inside of another backward, that one keeps them in turn.
+        Inside of another backward, that one keeps them.
         """
         kept = self._kept
         while kept:
@@ -79,24 +87,24 @@ class DelayWarningHandler:
 
 @final
 class Completion:
-    """The end of one backward."""
+    """The final callbacks, delayed warnings and completion future of one backward."""
 
     __slots__ = ("_begun", "_unfinished", "callbacks", "future", "is_wanted", "warnings")
 
     def __init__(self) -> None:
-        #: What runs when all nodes have; it may grow while it runs.
+        #: The final callbacks; the list may grow while they run.
         self.callbacks: list[Callable[[], Any]] = []
-        #: How many of them have been begun.
+        #: How many callbacks have begun.
         self._begun = 0
-        #: What the last of them returned and somebody has yet to await.
+        #: The awaitable that the last callback returned, if it has yet to be awaited.
         self._unfinished: Awaitable[Any] | None = None
         self.warnings = DelayWarningHandler()
         self.future = CompletionFuture()
-        #: Whether somebody has asked for the future, or may still do so.
+        #: Whether user code has the future, or holds the GraphTask and may ask for it.
         self.is_wanted = False
 
     def next_callback(self) -> Callable[[], Any] | None:
-        """Return the final callback that comes next, which counts as begun; None where all have been."""
+        """Return the next final callback, which counts as begun; None where all have begun."""
         unfinished, self._unfinished = self._unfinished, None
         if unfinished is not None:
             return lambda: unfinished
@@ -106,37 +114,37 @@ class Completion:
         return self.callbacks[self._begun - 1]
 
     def await_later(self, unfinished: Awaitable[Any]) -> None:
-        """Let what the last callback returned be awaited by the next one who asks what comes next."""
+        """Have the next `next_callback` return the awaitable that the last callback returned."""
         self._unfinished = unfinished
 
     def succeed(self, captured: list[Any]) -> None:
         """Resolve the future."""
-        # Another thread may settle it at the same moment, with the same.
+        # Another thread may resolve it at the same time, with the same result.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             self.future.set_result(captured)
 
     def fail(self, error: BaseException) -> None:
-        """Show the delayed warnings, and let the future end with `error`."""
+        """Issue the delayed warnings, and set the exception of the future."""
         while self.warnings:
             try:
                 self.warnings.replay()
             except Exception as refused:
-                add_note(error, f"and a delayed warning that a filter makes an error: {refused!r}")
+                add_note(error, f"and a delayed warning that a filter turned into an error: {refused!r}")
         if not self.is_wanted:
-            # The traceback leads to this backward, and so back here: a cycle, for nobody.
+            # The traceback refers to this backward: a needless cycle.
             return
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             self.future.set_exception(error)
 
     def resolve(self, captured: list[Any], has_error: bool) -> None:
-        """Resolve the future of a backward that had ended, or was about to, when somebody first asked for it."""
+        """Resolve the future if it has not been, when the backward has ended or is about to."""
         if self.future.done():
             return
         if has_error:
             self.is_wanted = True
             self.fail(
                 GraphError(
-                    "the backward failed before its future was asked for, and its error went to who awaited it: "
+                    "the backward failed before its future was asked for, and raised its error where it was awaited: "
                     "ask for future_result while the backward runs"
                 )
             )
@@ -144,7 +152,7 @@ class Completion:
             self.succeed(captured)
 
     def close(self, captured: list[Any], has_error: bool) -> None:
-        """Let go of the callbacks, which may well refer to their backward, and see that the future has resolved."""
+        """Drop the callbacks, which may refer to their backward, and make sure that the future is resolved."""
         self.callbacks = []
         self.resolve(captured, has_error)
 
@@ -152,17 +160,17 @@ class Completion:
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Issue a warning; inside of a backward it is delayed to the end, and shown at the line that waits for it.
 
-    The same warning is shown once for each backward, whether that succeeds or fails, under the filters that hold where
-    the backward is waited for. Outside of a backward it is issued at once. Never suspends.
+    The same warning is shown once for each backward, whether it succeeds or fails, under the filters of the code that
+    waits for the backward. Outside of a backward it is issued at once. Never suspends.
 
     Args:
-        message: what to say; or a warning, whose class is then the category.
+        message: the text; or a Warning object, whose class is then the category.
         category: a subclass of Warning.
 
     Raises:
-        TypeError: `category` is no class of warnings.
+        TypeError: `category` is not a subclass of Warning.
 
-    Source: the warning handler of PyTorch's engine; a plain `warnings.warn` in a body is immediate, there as here.
+    Source: the warning handler of PyTorch's engine. In both, a plain `warnings.warn` in a body is immediate.
 
     Example:
         >>> import warnings, asyncgrad as ag
@@ -197,8 +205,8 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
 
 
 def _caller() -> FrameType | None:
-    """Return the innermost frame that is the user's own; None where there is none, in a thread of a pool say."""
+    """Return the innermost frame of user code; None where there is none, as in a thread of a pool."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES:
         frame = frame.f_back
     return frame

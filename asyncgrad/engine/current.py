@@ -1,4 +1,4 @@
-"""What a body, a hook or a callback may ask of the backward that runs it."""
+"""Functions by which a body, a hook or a callback reaches the backward that runs it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def current_graph_task() -> GraphTask | None:
     """
     task = _current()
     if task is not None:
-        # Whoever holds a task may ask for its future after the end.
+        # The caller may ask the task for its future after the end.
         task.complete_with().is_wanted = True
     return task
 
 
 def current_graph_task_id() -> int:
-    """Return the id of the current GraphTask, which no other in this process has; -1 outside of a backward.
+    """Return the id of the current GraphTask, unique in this process; -1 outside of a backward.
 
     Example:
         >>> import asyncgrad as ag
@@ -51,9 +51,9 @@ def current_graph_task_id() -> int:
 
 
 def current_execution_order() -> list[Node]:
-    """Return the nodes that the current backward runs or captures at, in order, those that have run included.
+    """Return the nodes that the current backward runs or captures at, in order, with those that have run.
 
-    It is the order of a backward in which no body waits for anything: one that waits lets later ones go first.
+    It is their order where no body suspends: while a body is suspended, later nodes run.
 
     Raises:
         GraphError: no backward runs here.
@@ -71,18 +71,18 @@ def current_execution_order() -> list[Node]:
 
 
 def queue_callback(callback: Callable[[], Any]) -> None:
-    """Have `callback()` run once the current backward has run all its nodes, before it returns.
+    """Have `callback()` called when the current backward has run all its nodes, before it returns.
 
-    Callbacks run one after the other in the order in which they were queued, in the backward's context; one may queue
-    more, and may run a backward. Should one raise, the rest are not run and the backward fails with that error. None
-    runs in a backward that has failed already.
+    Callbacks run one after the other in the order in which they were queued, in the backward's context. A callback may
+    queue more, and may run a backward. If one raises, the rest do not run and the backward fails with that error. None
+    runs in a backward that has failed.
 
     Args:
-        callback: a function of nothing, or an `async def`, which is awaited.
+        callback: a function without arguments, or an `async def`, which is awaited.
 
     Raises:
         GraphError: no backward runs here.
-        HookTypeError: it cannot be called.
+        HookTypeError: it is not callable.
 
     Source: Variable._execution_engine.queue_callback of PyTorch.
 
@@ -107,9 +107,9 @@ def will_execute(node: Node) -> bool:
 
     Raises:
         GraphError: no backward runs here; or the node belongs to a leaf whose gradient `ag.grad` captures.
-        TypeError: it is no Node.
+        TypeError: it is not a Node.
 
-    Source: torch._C._will_engine_execute_node, which says False of the root.
+    Source: torch._C._will_engine_execute_node, which returns False for the root.
 
     Example:
         >>> import asyncgrad as ag
@@ -133,5 +133,7 @@ def _current() -> GraphTask | None:
 def _running(what: str) -> GraphTask:
     task = _current()
     if task is None:
-        raise GraphError(f"{what} is for a body, a hook or a callback of a backward, and none runs here")
+        raise GraphError(
+            f"{what} works inside a body, a hook or a callback of a backward, and no backward runs here: call it there"
+        )
     return task

@@ -1,4 +1,4 @@
-"""DependencyExecutor: a node is ready when all its edges have delivered, and the one that PyTorch would run is next."""
+"""DependencyExecutor: a node is ready when all edges that lead to it have delivered; the order is that of PyTorch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DependencyExecutor", "wrong_count"]
 
-#: Stands for an edge where a node has been reached before anything was counted.
+#: In place of an edge number: the node itself was reached before all edges were counted.
 REACHED = -1
 
 
@@ -41,17 +41,16 @@ def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
 
 @final
 class DependencyExecutor:
-    """The executor of a backward that somebody watches, or whose bodies wait: the slow path.
+    """The executor that runs any graph, hooks and async bodies included: the slow path.
 
-    It knows which edges have yet to deliver, what has been delivered, and which nodes are ready.
-
-    Edges are counted by `count`, a part at a time where there are many. What is delivered before that has come to its
-    end is taken note of.
+    It holds the number of edges that have yet to deliver to each node, the gradients delivered so far, and the ready
+    nodes. `count` counts the edges, in several parts for a large graph; deliveries before its end are kept and
+    replayed.
 
     Args:
         task: the backward.
-        sources: the nodes reached so far; edges are counted from these downwards.
-        extra: the nodes that one which was taken before has yet to deliver to.
+        sources: the nodes reached so far; the edges below them are counted.
+        extra: the nodes that a node which has run has yet to deliver to.
     """
 
     __slots__ = (
@@ -73,32 +72,32 @@ class DependencyExecutor:
 
     def __init__(self, task: GraphTask, sources: Iterable[Node], extra: Iterable[Node] = ()) -> None:
         self._task = task
-        #: What to run; None where everything runs.
+        #: The nodes to run; None runs all.
         self.exec_info = task.limits
-        #: Whether sums may be written into.
+        #: Whether sums may be updated in place.
         self._in_place = not task.create_graph
-        #: None where there are none.
+        #: None if the process uses no streams.
         self._streams = task.streams
-        #: Edges that have yet to deliver, by the node that they lead to.
+        #: The number of edges that have yet to deliver, by the node that they lead to.
         self._dependencies: dict[Node, int] = {}
         self._buffers: dict[Node, InputBuffer] = {}
         self._ready: ReadyQueue[Node] = ReadyQueue()
         #: Nodes whose bodies have begun and not ended.
         self._in_flight: set[Node] = set()
         self._sum_order_fixed = False
-        #: The node that was taken last, or whose gradients are handed on.
+        #: The node that was popped last, or whose gradients are being delivered.
         self.node: Node | None = None
         dependencies = self._dependencies
         for target in extra:
             dependencies[target] = dependencies.get(target, 0) + 1
-        #: Counts further edges into those.
+        #: The walk that counts the edges, not finished yet.
         self._counting = count_edges(list(dict.fromkeys([*sources, *extra])), dependencies)
-        #: What has been delivered while edges were counted: a node that was reached before, or an edge with its
-        #: gradient. None once all are counted.
+        #: Deliveries to replay once all edges are counted: REACHED for a node that was reached before, or the edge of a
+        #: node with its gradient. None afterwards.
         self._early: list[tuple[Node, int, Any]] | None = []
 
     def count(self, deadline: float = inf, clock: Clock = perf_counter) -> bool:
-        """Go on to count edges until `clock` passes `deadline`; tell whether all have been."""
+        """Continue to count edges until `clock` passes `deadline`; tell whether all are counted."""
         if self._early is None:
             return True
         for _ in self._counting:
@@ -109,7 +108,7 @@ class DependencyExecutor:
             if edge == REACHED:
                 self._queue(node)
             else:
-                # It may be refused, and the error then names this node.
+                # An error that `deliver` raises is reported for this node.
                 self.node = node
                 self.deliver(node, edge, grad)
                 self.node = None
@@ -121,7 +120,7 @@ class DependencyExecutor:
         return queued + len(self._in_flight)
 
     def seed(self, node: Node, grads: list[Any], owned: list[bool]) -> None:
-        """Put in what arrived at the inputs of a node before, and which arrays are our own."""
+        """Start a node with the gradients that have arrived; `owned` tells which arrays may be updated in place."""
         buffer = self._buffers[node] = InputBuffer(len(grads))
         for input_nr, grad in enumerate(grads):
             buffer.seed(input_nr, grad, owned[input_nr])
@@ -166,7 +165,7 @@ class DependencyExecutor:
                     node.release_variables()
             del grad
             self.end_turn(node, outputs)
-            # A leaf takes over an array that nobody else holds: do not be the one who does.
+            # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
             if clock() > deadline:
                 self.node = None
@@ -176,9 +175,9 @@ class DependencyExecutor:
         return Stop.DRAINED
 
     def pop(self) -> NodeTurn | None:
-        """Return the ready node that comes first, with its gradients; None where none is ready.
+        """Remove and return the first ready node with its gradients; None where none is ready.
 
-        All edges have been counted.
+        All edges must have been counted.
         """
         if not self._ready:
             return None
@@ -189,14 +188,14 @@ class DependencyExecutor:
         return NodeTurn(node, self._buffers.pop(node).values)
 
     def begin(self, node: Node) -> None:
-        """Note that `node`, which another executor took, runs."""
+        """Note that `node`, which another executor has started, is running."""
         self._in_flight.add(node)
 
     def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Hand on what `node` returned, and queue the nodes that have now got everything.
+        """Deliver the gradients of `node`, and queue the nodes that are ready then.
 
         Args:
-            node: its body has ended.
+            node: the node whose body has ended.
             outputs: the gradients for its edges; None where its body did not run.
         """
         self._in_flight.discard(node)
@@ -205,18 +204,18 @@ class DependencyExecutor:
                 self.deliver(node, edge, grad)
 
     def discount(self, node: Node) -> None:
-        """Count a node as no longer running, since after a failure nobody collects it."""
+        """Note that a node has ended after a failure, when `end_turn` is not called any more."""
         self._in_flight.discard(node)
 
-    def go_on_from(self, leaf: Node, total: Any) -> None:
-        """Let the gradients of a leaf be added to a sum that was made before."""
+    def seed_leaf(self, leaf: Node, total: Any) -> None:
+        """Start the sum of a leaf with an earlier one."""
         self.seed(leaf, [total], [False])
 
     def recheck(self) -> None:
-        """Do nothing: whatever has become of a node is looked at when its turn comes."""
+        """Do nothing: changes at a node are found when its turn comes."""
 
     def deliver(self, node: Node, edge: int, grad: Any) -> None:
-        """Let one edge deliver a gradient, or an undefined one."""
+        """Deliver a gradient, which may be None, along one edge."""
         target = node.next_nodes[edge]
         if target is None:
             return
@@ -247,17 +246,17 @@ class DependencyExecutor:
             self._ready.push(target, target)
 
     def suspended(self) -> None:
-        """From now on sum gradients in an order fixed by the graph, since bodies overlap.
+        """Sum gradients in an order fixed by the graph from here on, since bodies overlap.
 
-        The order is that of a run in which nothing overlaps: newer producers first, unless somebody has set sequence
-        numbers or edges by hand. What has been summed so far was summed in it.
+        It is the order of a run in which nothing overlaps: newer producers first, unless sequence numbers or edges have
+        been set by hand. All sums so far were made in that order.
         """
         if self._sum_order_fixed:
             return
         self.count()
         self._sum_order_fixed = True
         dependencies = self._dependencies
-        #: What is yet to arrive, at nodes where that is more than one gradient.
+        #: The arrivals still to come, at nodes that wait for more than one gradient.
         incoming: dict[Node, list[Arrival]] = {}
         stack = [*self._in_flight, *self._buffers]
         seen = set(stack)
@@ -293,7 +292,7 @@ class DependencyExecutor:
             buffer.expected = arrivals
 
     def _ranks(self) -> dict[Node, int]:
-        """Return the place of each node in what is left of a run in which nothing overlaps."""
+        """Return the position of each remaining node in a run in which nothing overlaps."""
         waiting = dict(self._dependencies)
         ready = self._ready.copy()
         ranks: dict[Node, int] = {}
@@ -310,21 +309,21 @@ class DependencyExecutor:
         return ranks
 
     def clear(self) -> None:
-        """Let go of everything that is queued or on its way; what runs goes on being counted."""
+        """Drop all queued nodes and pending gradients; nodes that run still count."""
         self._ready.clear()
         self._buffers.clear()
         self._early = None
         self._counting = iter(())
         if self.node is not None:
-            # The one that failed does not run any more.
+            # The node that failed does not run any more.
             self._in_flight.discard(self.node)
         self.node = None
 
     def finish(self) -> None:
-        """Raise if a gradient waits at a node that will never be ready, now that nothing is left to run.
+        """Raise if a gradient waits at a node that will never be ready.
 
         Raises:
-            GraphError: an edge that was to deliver there was taken away.
+            GraphError: an edge to that node was removed during the backward.
         """
         waiting = [node.name for node, buffer in self._buffers.items() if buffer.holds_gradients()]
         if waiting:

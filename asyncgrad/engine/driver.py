@@ -1,4 +1,4 @@
-"""The drivers of a backward, awaited and blocking: each has one loop, which runs the executor and NodeTasks in turn."""
+"""The drivers of a backward, awaited and blocking: each is one loop that runs the executor and NodeTasks in turn."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..graph.naming import identify, place_of
 from ..scheduling import CLOCK, LOOP_BUDGET
 from .device import device_here, is_elsewhere
 from .executor import NodeTurn, Stop, TurnExecutor
-from .loops import NESTED_ON_ONE_STACK, loop_is_running, on_a_new_stack, run_apart, running_loop, yield_to_loop
+from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_note
-from .task_group import NodeTaskGroup, called, forget, send_away
+from .task_group import NodeTaskGroup, call_and_await, forget_job, send_to_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -32,11 +32,11 @@ __all__ = ["drive", "drive_blocking"]
 
 
 async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
-    """Drive a task to its end, final callbacks included, suspending where its nodes do.
+    """Drive a GraphTask to its end, final callbacks included, suspending where its nodes do; return the captures.
 
     Args:
-        graph_task: the task.
-        turn: of a node that a blocking driver has left, since it may suspend.
+        graph_task: the backward.
+        turn: the node to run first, which a blocking driver has left here because it may suspend.
     """
     budget, clock = LOOP_BUDGET.get(), CLOCK.get()
     in_context = graph_task.context.run
@@ -44,7 +44,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
     deadline = clock() + budget
     try:
         while True:
-            if group is not None and group.is_held_up():
+            if group is not None and group.is_paused():
                 step: Stop | NodeTurn | None = None
                 await group.wait()
                 deadline = clock() + budget
@@ -66,7 +66,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                     await yield_to_loop()
                 else:
                     await group.yield_to_loop()
-                    # One may have failed meanwhile, and then no further node is to start.
+                    # A body may have failed meanwhile; then no further node starts.
                     group.collect()
                 graph_task.executor.recheck()
                 deadline = clock() + budget
@@ -75,14 +75,14 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())
         await group.run_callbacks()
-        await group.let_a_cancellation_in()
+        await group.deliver_cancellation()
         return captured
     except BaseException as error:
         node = graph_task.executor.node
         graph_task.fail()
         if graph_task.exit_on_error and graph_task.completion is not None:
             graph_task.completion.fail(error)
-        _say_where(graph_task, error, node)
+        _add_location_notes(graph_task, error, node)
         try:
             if group is not None:
                 await group.end_all(error)
@@ -92,9 +92,9 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
 
 
 def drive_blocking(graph_task: GraphTask) -> list[Any]:
-    """Drive a task to its end; never suspends."""
-    if (graph_task.reentrant_depth + 1) % NESTED_ON_ONE_STACK == 0:
-        return on_a_new_stack(functools.partial(_drive_on_a_new_stack, graph_task))
+    """Drive a GraphTask to its end without suspending; return the captures."""
+    if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:
+        return run_on_new_stack(functools.partial(_drive_on_a_new_stack, graph_task))
     return _drive_here(graph_task)
 
 
@@ -103,43 +103,43 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
     try:
         while (step := in_context(graph_task.executor.run, inf)) is not Stop.DRAINED:
             if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):
-                return run_apart(drive(graph_task, step))
+                return run_on_own_loop(drive(graph_task, step))
         captured: list[Any] = in_context(graph_task.finish)
         if not _run_callbacks(graph_task):
-            return run_apart(drive(graph_task))
+            return run_on_own_loop(drive(graph_task))
         return captured
     except BaseException as error:
         if not graph_task.has_error:
             node = graph_task.executor.node
             graph_task.fail()
-            _say_where(graph_task, error, node)
+            _add_location_notes(graph_task, error, node)
             graph_task.put_back()
         raise
 
 
 def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
-    """Run a node whose turn it is; False where an event loop is to take over before it."""
+    """Run the node of a turn; return False, without running it, where it needs an event loop."""
     node_task = NodeTask(graph_task, turn.node, turn.grads)
     is_away = is_elsewhere(turn.node.device)
     if (is_away or node_task.may_suspend() or node_task.prefers_worker()) and not loop_is_running():
         return False
     node = node_task.node
     if is_away:
-        outputs = _run_away(node_task)
+        outputs = _run_remotely(node_task)
     else:
-        outputs = graph_task.context.copy().run(_step_once, node_task.run(), node)
+        outputs = graph_task.context.copy().run(_run_without_suspending, node_task.run(), node)
     executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
     executor.end_turn(node, outputs)
     return True
 
 
-def _run_away(node_task: NodeTask) -> Any:
-    """Have the worker of its device run a node, and stand still until that has ended."""
+def _run_remotely(node_task: NodeTask) -> Any:
+    """Run a node on the worker of its device, blocking this thread until it has ended."""
     here = device_here()
-    job = send_away(node_task, None)
+    job = send_to_worker(node_task, None)
     error: BaseException | None = None
     try:
-        # The very nodes that it waits for may need the worker that blocks here.
+        # This thread may be a device's worker, and nodes that the job waits for may need it.
         with nullcontext() if here is None else here.stand_in():
             _block_until_ended(job)
         error, job.error = job.error, None
@@ -147,13 +147,13 @@ def _run_away(node_task: NodeTask) -> Any:
             raise error
         return job.result
     finally:
-        forget(job, node_task)
-        # The traceback of an error leads back here: leave no cycle.
+        forget_job(job, node_task)
+        # The traceback of an error refers to this frame: leave no cycle.
         del job, node_task, error
 
 
 def _block_until_ended(job: CoroutineJob) -> None:
-    """Stand still until a job has ended, however often that is interrupted; raise the interruption then."""
+    """Block until a job has ended, however often the wait is interrupted; raise the interruption then."""
     try:
         job.block_until_ended()
     except BaseException:
@@ -163,19 +163,19 @@ def _block_until_ended(job: CoroutineJob) -> None:
 
 
 def _run_callbacks(graph_task: GraphTask) -> bool:
-    """Run the final callbacks; False where an event loop is to take over, since one returned an awaitable."""
+    """Run the final callbacks; return False as soon as one returns an awaitable that needs an event loop."""
     completion = graph_task.completion
     while completion is not None and (callback := completion.next_callback()) is not None:
         context = graph_task.context.copy()
         if loop_is_running():
-            context.run(_step_once, called(callback), None)
-        elif inspect.isawaitable(returned := context.run(_called_outside_of_nodes, callback)):
+            context.run(_run_without_suspending, call_and_await(callback), None)
+        elif inspect.isawaitable(returned := context.run(_call_outside_of_nodes, callback)):
             completion.await_later(returned)
             return False
     return True
 
 
-def _called_outside_of_nodes(callback: Callable[[], Any]) -> Any:
+def _call_outside_of_nodes(callback: Callable[[], Any]) -> Any:
     CURRENT_NODE.set(None)
     return callback()
 
@@ -186,12 +186,16 @@ def _drive_on_a_new_stack(graph_task: GraphTask) -> list[Any]:
     return _drive_here(graph_task)
 
 
-def _step_once(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:
-    """Run a coroutine that must not suspend; what it awaits in asyncgrad does not either.
+def _run_without_suspending(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:
+    """Run a coroutine that must not suspend, and return its result.
 
     Args:
-        coroutine: the run of a node, or of a final callback.
-        node: which node; None for a callback.
+        coroutine: the run of a node, or of a final callback. What it awaits of asyncgrad does not suspend in a
+            blocking backward.
+        node: the node; None for a callback.
+
+    Raises:
+        BlockingError: the coroutine suspended.
     """
     BLOCKING.set(True)
     try:
@@ -199,23 +203,23 @@ def _step_once(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:
     except StopIteration as end:
         return end.value
     if awaited is not None:
-        # It may stand for tasks that the body has started, and nobody else will ask how it ended.
-        awaited.add_done_callback(_look_at_the_end)
+        # It may gather tasks that the body has started. Nobody else retrieves its exception.
+        awaited.add_done_callback(_retrieve_exception)
         awaited.cancel()
     coroutine.close()
     name = "a final callback" if node is None else f"{identify(node)}"
     raise BlockingError(
-        f"{name} suspended in a blocking backward, and an event loop is running in this thread, which that would "
-        "stall. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"
+        f"{name} suspended in a blocking backward, and an event loop is running in this thread, which the backward "
+        "would block. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"
     )
 
 
-def _look_at_the_end(ended: Any) -> Any:
+def _retrieve_exception(ended: Any) -> Any:
     return ended.cancelled() or ended.exception()
 
 
-def _say_where(graph_task: GraphTask, error: BaseException, node: Node | None) -> None:
-    """Say in the error that ends a backward which node it comes from, if it comes from one."""
+def _add_location_notes(graph_task: GraphTask, error: BaseException, node: Node | None) -> None:
+    """Add to the error of a backward notes that name the node it comes from; none where it comes from no node."""
     if node is None:
         return
     add_note(error, f"in {node.name} ({place_of(node)})")

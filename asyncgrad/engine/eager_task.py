@@ -1,9 +1,9 @@
-"""EagerTask: an asyncio task that runs its first step at once, where it stands.
+"""EagerTask: an asyncio task that runs its first step at once, in the call that starts it.
 
-A coroutine that never suspends then costs a call, and no turn of the loop. asyncio's own tasks can start so
-from Python 3.12 on; this one is written to the protocol that asyncio documents for third-party tasks
-("Extending", in its reference), so that `asyncio.current_task()`, `timeout()` and `TaskGroup` inside the
-coroutine find this task, and not the one that started it.
+A coroutine that never suspends then costs a call, and no iteration of the event loop. asyncio has eager tasks from
+Python 3.12 on. This class follows the protocol that asyncio documents for third-party tasks ("Extending", in its
+reference), so that `asyncio.current_task()`, `timeout()` and `TaskGroup` inside the coroutine find this task, and not
+the one that started it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["EagerTask"]
 
 @final
 class EagerTask(asyncio.Future[Any]):
-    """Runs a coroutine in `context`, from the constructor's `start()` on, to its end.
+    """A task that runs a coroutine in `context`, from `start()` or `start_later()` on.
 
     Args:
         coro: the coroutine.
         loop: the running loop.
         context: what every step runs in.
-        name: what `get_name()` says.
-        on_end: called with this task when it has ended, at once; a done-callback costs a turn of the loop.
+        name: what `get_name()` returns.
+        on_end: called with this task as soon as it has ended; a done-callback would wait for the loop's next iteration.
     """
 
     __slots__ = (
@@ -65,11 +65,11 @@ class EagerTask(asyncio.Future[Any]):
         self._cancels_requested = 0
         self._registered = False
         self._on_end = on_end
-        #: What the coroutine raised where it was cancelled: the very object, which a Future does not keep.
+        #: The CancelledError that the coroutine raised: the object itself, which a Future does not keep.
         self.cancelled_by: asyncio.CancelledError | None = None
 
     def start(self) -> bool:
-        """Run the first step now; tell whether that was all."""
+        """Run the first step now; tell whether the coroutine has ended with it."""
         outer = asyncio.current_task(self._loop_of_task)
         if outer is not None:
             _leave_task(self._loop_of_task, outer)
@@ -81,25 +81,25 @@ class EagerTask(asyncio.Future[Any]):
         finished = self.done()
         if not finished:
             self._register()
-        # The traceback of an error leads back here, and the error is kept by this task, and by the one that called:
-        # leave no cycle.
+        # This task and its caller keep the error of the coroutine, and its traceback refers to this frame: leave no
+        # cycle.
         del self, outer
         return finished
 
     def start_later(self) -> None:
-        """Run the first step in the loop's next turn, on a stack of its own."""
+        """Run the first step in the loop's next iteration, so on a new stack."""
         self._register()
         self._loop_of_task.call_soon(self._step, None, context=self._context)
 
     def _register(self) -> None:
         self._registered = True
-        # asyncio takes any task that speaks its protocol; its type hints name its own class.
+        # asyncio accepts any task that follows its protocol; its type hints name its own class.
         _register_task(self)  # type: ignore[arg-type]
 
     def _step(self, error: BaseException | None) -> None:
         """Run the coroutine to its next suspension, or to its end; called in the task's context."""
         if self.done():
-            # Closed meanwhile.
+            # It has been closed meanwhile.
             return
         if self._must_cancel:
             if not isinstance(error, asyncio.CancelledError):
@@ -114,22 +114,22 @@ class EagerTask(asyncio.Future[Any]):
             else:
                 awaited = self._coro.throw(error)
         except StopIteration as end:
-            self._finish()
+            self._unregister()
             if self._must_cancel:
                 super().cancel(msg=self._cancel_message)
             else:
                 super().set_result(end.value)
         except asyncio.CancelledError as cancelled:
-            self._finish()
+            self._unregister()
             self.cancelled_by = cancelled
-            # A user's CancelledError may have any number of arguments; a Future takes one.
+            # A CancelledError may have any number of arguments; a Future takes one message.
             super().cancel(msg=cancelled.args[0] if cancelled.args else None)
         except (KeyboardInterrupt, SystemExit) as stop:
-            self._finish()
+            self._unregister()
             super().set_exception(stop)
             raise
         except BaseException as failure:
-            self._finish()
+            self._unregister()
             super().set_exception(failure)
         else:
             self._wait_for(awaited)
@@ -142,12 +142,12 @@ class EagerTask(asyncio.Future[Any]):
             # As in start().
             del self, error
 
-    def _finish(self) -> None:
+    def _unregister(self) -> None:
         if self._registered:
             _unregister_task(self)  # type: ignore[arg-type]
 
     def _wait_for(self, awaited: Any) -> None:
-        """Arrange for the next step: after a future that the coroutine awaits, or in the loop's next turn."""
+        """Schedule the next step: when the awaited future is done, or in the loop's next iteration."""
         loop = self._loop_of_task
         if awaited is None:
             loop.call_soon(self._step, None, context=self._context)
@@ -178,7 +178,7 @@ class EagerTask(asyncio.Future[Any]):
         else:
             self._step(None)
         finally:
-            # As in start(): what the future raised may be what the coroutine ends with.
+            # As in start(): the coroutine may end with the error of the future.
             del self, future
 
     def cancel(self, msg: Any = None) -> bool:
@@ -193,17 +193,17 @@ class EagerTask(asyncio.Future[Any]):
         return True
 
     def close(self) -> BaseException | None:
-        """Close the coroutine where it stands, since nothing will step it any more; tell nobody.
+        """Close the coroutine, which nothing steps any more; `on_end` is not called.
 
         Returns:
-            What it had raised before, if it had ended so.
+            The error of a task that had ended with one; None otherwise.
         """
         if self.done():
             return None if self.cancelled() else self.exception()
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             waiter.remove_done_callback(self._wake_up)
-        self._finish()
+        self._unregister()
         self._on_end = None
         super().cancel()
         self._coro.close()
@@ -230,7 +230,7 @@ class EagerTask(asyncio.Future[Any]):
         return self._context
 
     def get_name(self) -> str:
-        """Return the name that errors and debuggers show."""
+        """Return the name that error messages and debuggers show."""
         return self._name
 
     def __repr__(self) -> str:
@@ -247,9 +247,9 @@ class EagerTask(asyncio.Future[Any]):
         return [] if frame is None or limit == 0 else [frame]
 
     def set_result(self, result: Any) -> None:
-        """Not for a task: its result is what its coroutine returns."""
+        """Raise RuntimeError: the result of a task is what its coroutine returns."""
         raise RuntimeError("a task does not support set_result")
 
     def set_exception(self, exception: Any) -> None:
-        """Not for a task: its exception is what its coroutine raises."""
+        """Raise RuntimeError: the exception of a task is what its coroutine raises."""
         raise RuntimeError("a task does not support set_exception")

@@ -1,4 +1,4 @@
-"""Engine: makes the GraphTask of a backward, has it driven to its end, and says how it ended."""
+"""Engine: makes the GraphTask of a backward, drives it to its end, and returns its captures or raises its error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .compiled.api import COMPILED_AFTER, find_compiled
 from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
 from .driver import drive, drive_blocking
-from .exec_info import ExecInfos, stepwise
+from .exec_info import ExecInfos, init_stepwise
 from .fast_path import FastPath
 from .graph_task import GraphTask
 from .loops import Pace
@@ -37,7 +37,7 @@ register_background(LoopBackground())
 
 @final
 class Engine:
-    """Runs backward passes. It has no state: each backward is a GraphTask of its own."""
+    """Runs backward passes. It has no state: each backward has its own GraphTask."""
 
     __slots__ = ()
 
@@ -55,35 +55,35 @@ class Engine:
     ) -> list[Any]:
         """Run a backward from `roots` to its end; return the captured gradients.
 
-        Suspends where a node does, and when the time budget is spent. A backward that raises or is cancelled
-        leaves no running body, and every `.grad` as it was.
+        Suspends where a node does, and when the time budget is spent. A backward that raises or is cancelled leaves no
+        body running and every `.grad` as it was.
 
         Args:
-            roots: where it starts; their nodes are not None.
+            roots: the edges it starts from; their nodes are not None.
             grads: the gradient of each root.
-            keep_graph: keep saved tensors for another backward.
-            create_graph: record the backward itself; then `grads` are tensors.
-            accumulate: run the nodes of `inputs` (leaves accumulate) rather than capture their gradients.
-            inputs: limits the backward to what leads there; empty runs all.
-            exit_on_error: complete the task and its future at the first error, before the bodies that still run
-                have ended; who awaits the backward waits for those either way.
-            sums: for leaves whose gradients are to be added, one by one, to sums that were made before: the sum, and
-                whether it is the leaf's `.grad`, which the new sum then takes the place of.
+            keep_graph: whether to keep saved tensors for another backward.
+            create_graph: whether to record the backward itself; then `grads` are tensors.
+            accumulate: whether to run the nodes of `inputs` (leaves accumulate) rather than capture their gradients.
+            inputs: limits the backward to the nodes that lead there; empty runs all nodes.
+            exit_on_error: whether to complete the task and its future at the first error, before the bodies that still
+                run have ended. This call returns only once they have, either way.
+            sums: for leaves whose gradients are added one by one to an earlier sum: that sum, and whether it is the
+                leaf's `.grad`, which the new sum then replaces.
         """
         start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
-        limits = await _limits(start[0], inputs, accumulate) if inputs else None
+        limits = await _find_limits(start[0], inputs, accumulate) if inputs else None
         captures = 0 if accumulate else len(inputs)
-        graph_task = _new_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
+        graph_task = _make_graph_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
         try:
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
-                captured = await _drive_without(permit, graph_task)
+                captured = await _drive_with_permit_lent(permit, graph_task)
             else:
                 captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
             if graph_task.completion is not None:
                 graph_task.completion.warnings.replay()
             graph_task.succeed()
         except BaseException as error:
-            # Where the driver failed it has put all back; a filter may also have made a delayed warning an error.
+            # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
             graph_task.put_back()
             graph_task.has_error = True
             if graph_task.completion is not None:
@@ -97,31 +97,31 @@ class Engine:
             graph_task.close()
 
 
-async def _drive_without(permit: Permit, graph_task: GraphTask) -> list[Any]:
-    """Drive a task that a body has called to its end, while others may have the body's permit of its device."""
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
+    """Drive a task that a body has called to its end, with the body's permit on its device lent to other bodies."""
     permit.lend()
     try:
         captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
     except BaseException:
-        permit.force_again()
+        permit.force_reacquire()
         raise
     if BLOCKING.get():
-        permit.force_again()
+        permit.force_reacquire()
     else:
-        await permit.acquire_again()
+        await permit.reacquire()
     return captured
 
 
-async def _limits(root: Node | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
-    """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, as they may be many."""
+async def _find_limits(root: Node | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
+    """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, since there may be many."""
     assert root is not None
     exec_info, pace = ExecInfos(), Pace()
-    for _ in stepwise(exec_info, root, inputs, accumulate):
+    for _ in init_stepwise(exec_info, root, inputs, accumulate):
         await pace.keep()
     return exec_info
 
 
-def _new_task(
+def _make_graph_task(
     roots: Sequence[Edge],
     start: tuple[Node | None, int, Any],
     keep_graph: bool,
@@ -136,7 +136,7 @@ def _new_task(
     running: Any = CURRENT_GRAPH_TASK.get()
     outer: GraphTask | None = running
     if outer is not None and not outer.is_running:
-        # Called in a task that a body started and that has outlived its backward.
+        # The caller is a task that a body started and that has outlived the backward of that body.
         outer = None
     context = contextvars.copy_context()
     graph_task = GraphTask(
@@ -163,22 +163,22 @@ def _new_task(
 def _choose_executor(
     graph_task: GraphTask, grad: Any, input_nr: int, sums: Mapping[Node, tuple[Any, bool]] | None
 ) -> Executor:
-    """Return the executor that a backward begins with."""
+    """Return the executor that a backward starts with."""
     after = COMPILED_AFTER.get()
     if after is not None:
-        otherwise = functools.partial(_uncompiled, input_nr=input_nr)
+        otherwise = functools.partial(_make_uncompiled, input_nr=input_nr)
         compiled = find_compiled(graph_task, after, grad, input_nr, otherwise)
         if compiled is not None:
-            # None is found for a backward that goes on from sums.
+            # A backward with `sums` never finds a compiled function.
             return compiled
-    executor = _uncompiled(graph_task, grad, input_nr)
+    executor = _make_uncompiled(graph_task, grad, input_nr)
     if sums:
         for leaf, (total, _) in sums.items():
-            executor.go_on_from(leaf, total)
+            executor.seed_leaf(leaf, total)
     return executor
 
 
-def _uncompiled(graph_task: GraphTask, grad: Any, input_nr: int) -> FastPath | DependencyExecutor:
+def _make_uncompiled(graph_task: GraphTask, grad: Any, input_nr: int) -> FastPath | DependencyExecutor:
     """Return the executor of a backward for which there is no compiled function."""
     root = graph_task.root
     if graph_task.anomaly is None and FastPath.can_start_at(root):
@@ -197,5 +197,5 @@ def _enter(graph_task: GraphTask, create_graph: bool) -> None:
         graph_task.streams.enter()
     set_grad_mode(create_graph)
     if BLOCKING.get():
-        # What a body awaits may suspend, unless the blocking driver steps it and says so itself.
+        # A body on an event loop may suspend. The blocking driver sets it again for each coroutine that it steps.
         BLOCKING.set(False)

@@ -1,4 +1,4 @@
-"""ExecInfo: which nodes a backward with given inputs has to run, and what it captures where."""
+"""ExecInfo: which nodes a backward with given inputs runs, and which gradients it captures at them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = [
     "count_edges",
     "execution_order",
     "init_to_execute",
-    "is_behind",
+    "is_past_horizon",
     "nodes_below",
-    "stepwise",
+    "init_stepwise",
 ]
 
-#: After so many nodes a walk through a graph asks whether the event loop is to have a turn.
+#: A walk through a graph pauses after this many nodes, so that the caller may yield to the event loop.
 STEP = 256
 
 
@@ -40,7 +40,7 @@ class Capture(NamedTuple):
 
 @final
 class ExecInfo:
-    """What a backward with given inputs does at one node."""
+    """What a backward with given inputs does at one node: run its body, capture gradients, both or neither."""
 
     __slots__ = ("captures", "needed")
 
@@ -51,7 +51,7 @@ class ExecInfo:
 
     @property
     def should_execute(self) -> bool:
-        """Whether anything at all happens at the node."""
+        """Whether the node runs or captures."""
         return self.needed or bool(self.captures)
 
     def __repr__(self) -> str:
@@ -60,40 +60,39 @@ class ExecInfo:
 
 @final
 class ExecInfos(dict["Node", ExecInfo]):
-    """What to do at each node of a backward with given inputs; one that is not in it is not run.
+    """The ExecInfo of each node of a backward with given inputs.
 
-    Asked for a node that is not in it, it gives that node an entry, so that a body can have the node run after all.
-    Until somebody asks, there are no entries of the many nodes that are `whole`.
-
+    Looking up a node without an entry makes one, so that a body can have the node run after all. A node without an
+    entry runs if it is `whole`; most nodes that run are, and they get entries only in `hand_out`.
     """
 
     __slots__ = ("executed", "handed_out", "horizon", "whole")
 
     def __init__(self) -> None:
         super().__init__()
-        #: The `order` of the oldest of the inputs' nodes: no path leads to an input from a node that is older (see
-        #: `is_behind`). None where nothing is known.
+        #: The `order` of the oldest of the inputs' nodes: no path leads to an input from an older node (see
+        #: `is_past_horizon`). None where that is unknown.
         self.horizon: int | None = None
-        #: How often somebody has been given this, who may have changed it.
+        #: How often `hand_out` was called; its callers may have changed entries.
         self.handed_out = 0
-        #: Nodes that run as if nothing were limited: nothing is captured there, and all their gradients are of use.
-        #: Empty once this has been handed out.
+        #: The nodes that run as in a backward without `inputs`: they capture nothing, and all their gradients are used.
+        #: Empty after `hand_out`.
         self.whole: set[Node] = set()
-        #: At how many nodes something happens.
+        #: How many nodes run or capture.
         self.executed = 0
 
     def executes(self, node: Node) -> bool:
-        """Tell whether anything at all happens at a node."""
+        """Tell whether a node runs or captures."""
         info = self.get(node)
         return node in self.whole if info is None else info.should_execute
 
     def only_runs(self, node: Node) -> bool:
-        """Tell whether a node's body runs and nothing is captured there."""
+        """Tell whether a node runs and captures nothing."""
         info = self.get(node)
         return node in self.whole if info is None else info.needed and not info.captures
 
     def hand_out(self) -> ExecInfos:
-        """Return this for somebody who may change it, with an entry for each node at which something happens."""
+        """Return this for a caller that may change it, with an entry for each node that runs or captures."""
         self.handed_out += 1
         for node in self.whole:
             self.setdefault(node, ExecInfo(True))
@@ -105,16 +104,16 @@ class ExecInfos(dict["Node", ExecInfo]):
         return info
 
 
-def is_behind(node: Node, horizon: int | None) -> bool:
-    """Tell whether no path from a node leads to what is not older than `horizon`.
+def is_past_horizon(node: Node, horizon: int | None) -> bool:
+    """Tell whether a node and all nodes that it leads to are older than `horizon`.
 
-    What a node leads to is older than the node, unless its edges were set by hand since; then it has a NodeMeta.
+    Edges lead to older nodes. Only a node with a NodeMeta may have other edges, set by hand.
     """
     return horizon is not None and node.order > horizon and node.meta is None
 
 
 def as_tensors(captured: list[Any], exec_info: ExecInfos | None) -> list[Any]:
-    """Return what has been captured as tensors, each on the device of the node where that was."""
+    """Return captured gradients as tensors, each on the device of the node that captured it."""
     tensors = list(captured)
     for node, info in () if exec_info is None else list(exec_info.items()):
         for _, result_nr in info.captures:
@@ -126,26 +125,25 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
     """Find the nodes between `root` and `inputs`.
 
     Args:
-        root: where the backward starts.
+        root: the node that the backward starts from.
         inputs: the edges whose gradients are wanted; their nodes are not None.
-        accumulate: True where the inputs' own nodes run (leaves accumulate), False where their incoming
-            gradient is captured.
+        accumulate: whether the inputs' own nodes run (leaves accumulate), rather than capture their gradients.
 
     Returns:
-        What to do, by node; nodes that are not in it are not run. The root always is.
+        The ExecInfo of each node; the root always has an entry.
 
     Source: GraphTask::init_to_execute of PyTorch.
     """
     exec_info = ExecInfos()
-    for _ in stepwise(exec_info, root, inputs, accumulate):
+    for _ in init_stepwise(exec_info, root, inputs, accumulate):
         pass
     return exec_info
 
 
-def stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accumulate: bool) -> Iterator[None]:
-    """Fill an empty ExecInfos with what `init_to_execute` returns, with a pause after every STEP nodes."""
+def init_stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accumulate: bool) -> Iterator[None]:
+    """Fill an empty ExecInfos as `init_to_execute` does; a generator that pauses after every STEP nodes."""
     if all(node is not None and node.meta is None and node.order != LEAF_ORDER for node, _ in inputs):
-        # Of a node with a NodeMeta the order may have been set by hand.
+        # The order of a node with a NodeMeta may have been set by hand.
         exec_info.horizon = max(node.order for node, _ in inputs if node is not None)
     exec_info[root] = ExecInfo()
     for index, (node, input_nr) in enumerate(inputs):
@@ -156,9 +154,9 @@ def stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accumulat
         else:
             info.captures.append(Capture(input_nr, index))
     whole = exec_info.whole
-    #: The nodes at which something happens.
+    #: The nodes that run or capture.
     executed = {node for node, info in exec_info.items() if info.should_execute}
-    for node in _targets_first(root, exec_info.horizon):
+    for node in _postorder(root, exec_info.horizon):
         if node is None:
             yield
             continue
@@ -177,12 +175,12 @@ def stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accumulat
     exec_info.executed = len(executed)
 
 
-def _targets_first(root: Node, horizon: int | None) -> Iterator[Node | None]:
-    """Give the nodes with edges that `root` leads to on this side of the horizon, each behind all it leads to.
+def _postorder(root: Node, horizon: int | None) -> Iterator[Node | None]:
+    """Yield the nodes with edges that `root` leads to, up to the horizon, in postorder.
 
-    Among them None, whenever there has been work for STEP nodes.
+    After every STEP steps it yields None in between.
     """
-    #: None stands behind what the last of `entered` leads to.
+    #: A None marks the end of the nodes that the last of `entered` leads to.
     stack: list[Node | None] = [root]
     entered: list[Node] = []
     reached: set[Node | None] = {None}
@@ -203,7 +201,7 @@ def _targets_first(root: Node, horizon: int | None) -> Iterator[Node | None]:
                     assert target is not None
                     if not target.next_nodes:
                         reached.add(target)
-                    # As in `is_behind`, where a call would take as long as all else here.
+                    # As in `is_past_horizon`, inlined: a call would double the time of this loop.
                     elif horizon is None or target.order <= horizon or target.meta is not None:
                         stack.append(target)
 
@@ -212,30 +210,30 @@ def nodes_below(root: Node, horizon: int | None = None) -> dict[Node, int]:
     """Return the nodes that `root` leads to, and for each how many edges lead to it.
 
     Args:
-        root: where to start; it is in the result only if an edge leads to it.
-        horizon: see ExecInfos: nodes behind it are reached and not passed.
+        root: the first node; it is in the result only if an edge leads to it.
+        horizon: see ExecInfos; the walk reaches nodes beyond it and does not go on from them.
     """
     edges: dict[Node, int] = {}
-    if not is_behind(root, horizon):
+    if not is_past_horizon(root, horizon):
         for _ in count_edges([root], edges, horizon):
             pass
     return edges
 
 
 def count_edges(sources: list[Node], edges: dict[Node, int], horizon: int | None = None) -> Iterator[None]:
-    """Add to `edges` how many lead to each node below `sources`, with a pause after every STEP nodes.
+    """Count the edges to each node below `sources`; a generator that pauses after every STEP nodes.
 
     Args:
-        sources: where to start, each once; taken over.
-        edges: by the node that they lead to.
-        horizon: see ExecInfos: nodes behind it are reached and not passed.
+        sources: the first nodes, each once; the list is consumed.
+        edges: the counts, by the node that the edges lead to; they are added to.
+        horizon: see ExecInfos; the walk reaches nodes beyond it and does not go on from them.
     """
     stack, seen, steps = sources, set(sources), 0
     while stack:
         for target in stack.pop().next_nodes:
             if target is not None:
                 edges[target] = edges.get(target, 0) + 1
-                if target not in seen and (horizon is None or not is_behind(target, horizon)):
+                if target not in seen and (horizon is None or not is_past_horizon(target, horizon)):
                     seen.add(target)
                     stack.append(target)
         steps += 1
@@ -244,12 +242,12 @@ def count_edges(sources: list[Node], edges: dict[Node, int], horizon: int | None
 
 
 def execution_order(graph_roots: Sequence[Node], root: Node, limits: ExecInfos | None) -> list[Node]:
-    """Return the nodes that a backward runs or captures at, in the order of an engine that never waits.
+    """Return the nodes that a backward runs or captures at, in their order where no body suspends.
 
     Args:
-        graph_roots: the nodes that the caller started from.
+        graph_roots: the nodes of the roots that the caller gave.
         root: the node that the engine starts from: that of the only root, or a GraphRoot, which is left out.
-        limits: what runs; None runs all.
+        limits: the nodes that run; None runs all.
 
     Source: get_current_graph_task_execution_order of PyTorch, which is right from the first node only.
     """
@@ -259,7 +257,7 @@ def execution_order(graph_roots: Sequence[Node], root: Node, limits: ExecInfos |
     order = []
     while ready:
         node = ready.pop()
-        # The only root has its tensor hooks run even where nothing leads from it to an input.
+        # The tensor hooks of a single root run even if no path leads from it to an input.
         if node is not root or node in graph_roots:
             order.append(node)
         for target in node.next_nodes:

@@ -1,7 +1,7 @@
-"""Executor: what decides which node of a backward runs next, and the reasons for which it stops.
+"""Executor: the Protocol of what decides which node of a backward runs next, and the reasons for which one stops.
 
-There are three, side by side: `FastPath`, `DependencyExecutor` and `CompiledExecutor`. `Engine` chooses the one that a
-backward begins with; one that cannot go on puts another in its place and says HANDED_OVER.
+There are three side by side: `FastPath`, `DependencyExecutor` and `CompiledExecutor`. `Engine` chooses the one that a
+backward starts with. One that cannot go on gives the GraphTask another executor and returns HANDED_OVER.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["Executor", "NodeTurn", "Stop", "TurnExecutor"]
 
 
 class Stop(enum.Enum):
-    """Why an executor has stopped, where it is not for the turn of a node."""
+    """Why an executor has stopped, if not for a NodeTurn."""
 
     DRAINED = "nothing is ready to run"
     BUDGET_SPENT = "the time budget is spent"
-    HANDED_OVER = "another executor goes on in its place"
+    HANDED_OVER = "another executor has replaced it"
 
 
 class NodeTurn(NamedTuple):
     """A node that needs more than a plain call, and the gradients that have arrived at its inputs.
 
-    The driver runs it as a NodeTask, and tells the executor of the task by `end_turn` what it gave: the one that gave
-    the turn, or the one that has taken over from it. Both are TurnExecutors.
+    The driver runs it as a NodeTask, and gives its gradients by `end_turn` to the executor of the task: the one that
+    returned the turn, or the one that has replaced it. Both are TurnExecutors.
     """
 
     node: Node
@@ -42,12 +42,12 @@ class Executor(Protocol):
     Its length is the number of nodes that are queued or running.
     """
 
-    #: The node that runs now, or whose gradients are handed on: an error belongs to it.
+    #: The node that runs now, or whose gradients are being delivered. An error is reported for it.
     node: Node | None
 
     @property
     def leaves_last(self) -> bool:
-        """Whether leaves get their gradients in `finish` alone, so that nothing but callbacks sees them change."""
+        """Whether leaves get their gradients in `finish` alone, so that only final callbacks can see them change."""
 
     def __len__(self) -> int: ...
 
@@ -55,27 +55,27 @@ class Executor(Protocol):
         """Run ready nodes until none is ready, `clock` passes `deadline`, or one needs more than a plain call."""
 
     def recheck(self) -> None:
-        """Look again at what others may have changed while the event loop ran them."""
+        """Check for changes, such as new hooks, that other tasks made while the event loop ran them."""
 
     def finish(self) -> None:
-        """Do what is left at the end, now that nothing is ready and nothing runs; once more does no harm.
+        """Do what is left to do once nothing is ready and nothing runs; calling it again does nothing.
 
         Raises:
-            GraphError: a gradient has got stuck on its way.
+            GraphError: a gradient waits at a node that will never be ready.
         """
 
     def clear(self) -> None:
-        """Let go of all gradients under way, since the backward has failed; what runs is still counted."""
+        """Drop all pending gradients after a failure; nodes that run still count."""
 
 
 class TurnExecutor(Executor, Protocol):
     """An executor whose `run` may return a NodeTurn."""
 
     def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Take what a node in its turn gave: its gradients, or None where its body did not run."""
+        """Take the gradients of a node whose turn has ended, or None where its body did not run."""
 
     def suspended(self) -> None:
         """Note that a NodeTask has suspended, so that further nodes may run beside it."""
 
     def discount(self, node: Node) -> None:
-        """Count a node as no longer running, since after a failure nobody collects it."""
+        """Note that a node has ended after a failure, when `end_turn` is not called any more."""

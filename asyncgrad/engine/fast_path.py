@@ -1,8 +1,9 @@
-"""FastPath: nodes run newest first, and nobody counts what they wait for.
+"""FastPath: runs nodes newest first, without counting dependencies.
 
-Every edge leads to an older node, so the newest node that has been reached has got all its gradients. Leaves
-wait until the end, where nobody can tell. At the first thing that could tell, or that takes its time (a hook, a user's
-body, an async body, an edge set by hand against the order), a DependencyExecutor goes on: the slow path.
+Every edge leads to an older node, so the newest node that has been reached has received all its gradients. Leaves run
+at the end, which makes no observable difference here. At the first node where it could make one, or that may take long
+(a hook, a user's body, an async body, an edge set by hand to a newer node), a DependencyExecutor takes over: the slow
+path.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _NOTHING: tuple[Any, Any] = (None, None)
 
 @final
 class FastPath:
-    """The executor of a backward that nobody watches: the nodes reached so far, and their gradients.
+    """The executor of plain nodes, which no user code observes: the nodes reached so far, and their gradients.
 
     Args:
         task: the backward.
-        root: the node to start from; it must be able to run plainly.
-        grad: what arrives at it.
+        root: the node to start from; `can_start_at(root)` is true.
+        grad: the gradient that arrives at it.
     """
 
     __slots__ = ("_buffers", "_heap", "_leaves", "_metas_added", "_owned", "_task", "node")
@@ -50,10 +51,10 @@ class FastPath:
         self._task = task
         self._heap: list[tuple[int, Any]] = [(root.order, root)]
         self._buffers: dict[Node, Any] = {root: grad}
-        #: Inputs whose sum is an array of our own.
+        #: Inputs whose sum is an array that this executor made and may write into.
         self._owned: set[Node | tuple[Node, int]] = set()
         self._leaves: list[Node] = []
-        #: How many nodes had got a NodeMeta when those that have been reached were last known not to be.
+        #: The value of `metas_added` when no node that has been reached had a NodeMeta.
         self._metas_added = metas_added[0]
         #: The node that runs now.
         self.node: Node | None = None
@@ -67,7 +68,7 @@ class FastPath:
         owned: set[Node | tuple[Node, int]],
         leaves: list[Node],
     ) -> FastPath:
-        """Return one that goes on where a compiled function has left off; `heap` in the order of its nodes."""
+        """Return a FastPath that continues a compiled function after deoptimisation; `heap` is a valid heap."""
         path = cls.__new__(cls)
         path._task = task
         path._heap, path._buffers, path._owned, path._leaves = heap, buffers, owned, leaves
@@ -77,8 +78,8 @@ class FastPath:
 
     @staticmethod
     def can_start_at(root: Node) -> bool:
-        """Tell whether a backward that starts at `root` may begin on this path."""
-        # The path never crosses over to another device: the node of a move has a NodeMeta.
+        """Tell whether a backward from `root` may start on this path."""
+        # Only the root's device is checked: the path never enters another one, since the node of a move has a NodeMeta.
         return root.meta is None and root.order != LEAF_ORDER and root.shape is not None and not needs_care(root.device)
 
     def __len__(self) -> int:
@@ -90,8 +91,8 @@ class FastPath:
         task = self._task
         heap, buffers, owned = self._heap, self._buffers, self._owned
         release, is_recorded, limits = not task.keep_graph, task.create_graph, task.limits
-        # The newest node that the last one reached, and what has arrived at it. Mostly it runs next, and then needs
-        # neither the heap nor a buffer.
+        # The newest node that the last one reached, and its gradient. It mostly runs next, and then needs neither the
+        # heap nor a buffer.
         newest, arrived = _NOTHING
         while newest is not None or heap:
             if newest is None:
@@ -105,7 +106,7 @@ class FastPath:
                     grad = buffers.pop(node)
             self.node = node
             plan = node.plan
-            # In two steps, since a slot that is called in one is looked up like a method first.
+            # Bound first, then called: calling a slot directly looks it up as a method first, which is slower.
             is_whole = limits is None or node in limits.whole
             run = plan.run if is_whole and not is_recorded else task.apply
             try:
@@ -115,13 +116,13 @@ class FastPath:
                     return Stop.HANDED_OVER
             if outputs is None:
                 continue
-            # Where all gradients are of the shape and dtype of the node's own, nodes are compared with one another.
+            # If all gradients have the shape and dtype of the node's own, the nodes are compared instead of arrays.
             shape, dtype = (node.shape, node.dtype) if plan.keeps_spec else _NOTHING
             edges = zip(node.next_nodes, node.input_nrs, outputs)  # noqa: B905
             try:
                 for consumer, nr, grad in edges:
-                    # Apart, since where nodes of one class come along their slots are found faster: mostly one from an
-                    # operation is reached anew, and mostly a leaf has a sum.
+                    # Two branches, since a lookup that mostly sees nodes of one class is faster: most nodes of
+                    # operations are reached for the first time, and most leaves have a sum already.
                     if newest is None and consumer is not None and consumer not in buffers and is_whole:
                         if consumer.meta is None and consumer.order > order and grad is not None:  # noqa: SIM102
                             if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
@@ -139,10 +140,10 @@ class FastPath:
                             return self._leave(node, edges, outputs, newest, arrived)
                         newest, arrived = found
             except AttributeError:
-                # A gradient is no array. The slow path makes one of a number, and refuses the rest by name.
+                # A gradient is no array. The slow path converts numbers, and raises an error that names anything else.
                 return self._leave(node, edges, outputs, newest, arrived)
             if clock() > deadline:
-                return self._spend(node, newest, arrived)
+                return self._stop_at_deadline(node, newest, arrived)
         self.node = None
         return Stop.DRAINED
 
@@ -156,9 +157,9 @@ class FastPath:
         newest: Any,
         arrived: Any,
     ) -> tuple[Any, Any] | None:
-        """Let a gradient arrive at a node, whatever it is; return the newest node, and what has arrived at it.
+        """Deliver a gradient to a node of any kind; return the newest node and its gradient, as `run` keeps them.
 
-        None where the slow path is to go on before that.
+        Return None, without delivering, where the slow path has to take over.
         """
         task = self._task
         order = consumer.order
@@ -170,7 +171,7 @@ class FastPath:
                 return newest, arrived
             grad = conform(node, _edge(node, outputs, consumer, input_nr, grad), consumer, input_nr, grad)
         if consumer is newest:
-            self._put(newest, arrived)
+            self._enqueue(newest, arrived)
             newest = None
         buffers = self._buffers
         if consumer in buffers:
@@ -181,14 +182,14 @@ class FastPath:
                 buffers[consumer] = grad
                 self._leaves.append(consumer)
             elif newest is None or order < newest.order:
-                self._put(newest, arrived)
+                self._enqueue(newest, arrived)
                 return consumer, grad
             else:
-                self._put(consumer, grad)
+                self._enqueue(consumer, grad)
         return newest, arrived
 
     def _add(self, node: Node, grad: Any, create_graph: bool) -> None:
-        """Add a gradient to what has arrived at a node of one input."""
+        """Add a gradient to the sum at a node of one input."""
         total = self._buffers[node]
         if total is None:
             self._buffers[node] = grad
@@ -200,35 +201,35 @@ class FastPath:
             if not create_graph:
                 self._owned.add(node)
 
-    def _put(self, node: Node | None, grad: Any) -> None:
-        """Let a node wait for its turn with the others, if it is one."""
+    def _enqueue(self, node: Node | None, grad: Any) -> None:
+        """Put a node into the heap; do nothing for None."""
         if node is not None:
             self._buffers[node] = grad
             heappush(self._heap, (node.order, node))
 
     def recheck(self) -> None:
-        """Go over to the slow path if a node that has been reached got a hook while the event loop ran others."""
+        """Hand over to the slow path if a node that has been reached has got a NodeMeta, for a new hook say."""
         if metas_added[0] != self._metas_added and any(node.meta is not None for node in self._reached()):
             self.hand_over()
 
-    def go_on_from(self, leaf: Node, total: Any) -> None:
-        """Let the gradients of a leaf be added to a sum that was made before."""
+    def seed_leaf(self, leaf: Node, total: Any) -> None:
+        """Start the sum of a leaf with an earlier one."""
         self._buffers[leaf] = total
         self._leaves.append(leaf)
 
     def finish(self) -> None:
-        """Give the leaves, which waited for the end, their gradients."""
+        """Run the leaves, which have waited for the end."""
         buffers, leaves = self._buffers, self._leaves
         self._task.run_leaves(leaves, [buffers.pop(leaf) for leaf in reversed(leaves)])
         leaves.clear()
 
     def clear(self) -> None:
-        """Let go of all gradients under way."""
+        """Drop all pending gradients."""
         self._heap, self._buffers, self._leaves, self._owned = [], {}, [], set()
         self.node = None
 
     def _add_to_many(self, producer: Node, outputs: tuple[Any, ...], node: Node, input_nr: int, grad: Any) -> None:
-        """Let a gradient arrive at a node of several inputs: a list is kept for those."""
+        """Deliver a gradient to a node of several inputs, whose buffer is a list."""
         task = self._task
         metadata = node.input_metadata[input_nr]
         if metadata is not None and (
@@ -254,26 +255,26 @@ class FastPath:
                 owned.add((node, input_nr))
 
     def _leave(self, node: Node, edges: Iterator[Any], outputs: tuple[Any, ...], newest: Any, arrived: Any) -> Stop:
-        """Leave in the middle of `node`: all its gradients but one, and those left in `edges`, were delivered."""
-        self._put(newest, arrived)
+        """Hand over in the middle of `node`: the current gradient and those left in `edges` are not delivered yet."""
+        self._enqueue(newest, arrived)
         return self.leave(node, min(len(node.next_nodes), len(outputs)) - 1 - len(list(edges)), outputs)
 
     def leave(self, node: Node, edge: int, outputs: tuple[Any, ...]) -> Stop:
-        """Let the slow path go on in the middle of `node`, whose gradients before `edge` have been delivered."""
+        """Hand over in the middle of `node`, whose gradients before number `edge` have been delivered."""
         executor = self.hand_over([target for target in node.next_nodes[edge:] if target is not None])
         for index in range(edge, len(outputs)):
             executor.deliver(node, index, outputs[index])
         return Stop.HANDED_OVER
 
-    def _spend(self, last: Node, newest: Any, arrived: Any) -> Stop:
-        self._put(newest, arrived)
+    def _stop_at_deadline(self, last: Node, newest: Any, arrived: Any) -> Stop:
+        self._enqueue(newest, arrived)
         self.node = None
         self._metas_added = metas_added[0]
         last.note_slow()
         return Stop.BUDGET_SPENT
 
     def _run_heavy(self, node: Node, grad: Any) -> Any:
-        """Run a node that may be heavy; where a worker is to, let the slow path go on with it, and return None."""
+        """Run a node that may be heavy; if it should run on a worker, hand over before it and return None."""
         if not prefers_worker(node, grad):
             outputs = run_here(node, grad)
             if not self._task.keep_graph:
@@ -286,10 +287,10 @@ class FastPath:
         return None
 
     def hand_over(self, rest: Sequence[Node] = ()) -> DependencyExecutor:
-        """Make a DependencyExecutor the task's, with what has been delivered.
+        """Make a DependencyExecutor the task's executor, with all pending gradients, and return it.
 
         Args:
-            rest: the nodes that one which was taken has yet to deliver to.
+            rest: the nodes that the current node has yet to deliver to.
         """
         task, reached = self._task, self._reached()
         executor = task.executor = DependencyExecutor(task, reached, rest)
@@ -301,7 +302,7 @@ class FastPath:
                 grads = [None] * target.num_inputs if grads is None else grads
                 executor.seed(target, grads, [(target, nr) in self._owned for nr in range(len(grads))])
             if task.streams is not None:
-                task.streams.arrived_before(target, [grads] if target.shape is not None else grads)
+                task.streams.note_arrived(target, [grads] if target.shape is not None else grads)
         self.clear()
         return executor
 
@@ -310,7 +311,7 @@ class FastPath:
 
 
 def _edge(node: Node, outputs: tuple[Any, ...], consumer: Node, input_nr: int, grad: Any) -> int:
-    """Return which edge of `node` leads to that input with that gradient; the first, if several do."""
+    """Return the number of the first edge of `node` that leads to that input and has that gradient."""
     for edge, (target, nr, output) in enumerate(zip(node.next_nodes, node.input_nrs, outputs, strict=False)):
         if target is consumer and nr == input_nr and output is grad:
             return edge

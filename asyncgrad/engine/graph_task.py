@@ -1,4 +1,4 @@
-"""GraphTask: the state of one backward, which its executor changes and its driver reads. It never awaits."""
+"""GraphTask: the state of one backward. Executors change it, drivers read it, and it never awaits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..errors import GraphError
 from ..graph.cost import OffloadSignal
 from ..graph.grad_journal import commit_all, continue_sum, merge_changes
 from ..graph.leaf import AccumulateGrad, accumulate_all
-from .completion import MAKING, Completion
+from .completion import COMPLETION_LOCK, Completion
 from .exec_info import ExecInfos, as_tensors, execution_order, nodes_below
-from .streams import TaskStreams, streams_met
+from .streams import TaskStreams, streams_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,31 +29,32 @@ NO_DEVICE = -2
 #: The `owner` of a backward called from the body, a hook or a callback of a node on the cpu.
 CPU_DEVICE = -1
 
-#: What a task has in the place of its context once it is over. Nothing runs in it.
+#: The context of a task that has ended. Nothing runs in it.
 _NO_CONTEXT = Context()
 
 
 @final
 class GraphTask:
-    """The state of one backward: what has arrived where, what is ready, what was captured, what failed.
+    """The state of one backward: its context, its captures, its changes to gradients, and whether it has failed.
 
-    Hooks and bodies get at theirs by `ag.engine.current_graph_task()` and may read all that has a public name. It is
-    made by the engine, which gives it an executor.
+    Hooks and bodies get it by `ag.engine.current_graph_task()`, and may read all attributes with a public name. The
+    engine makes it and gives it an executor.
 
     Args:
         root: the node that the backward starts from.
-        input_nr: the input of the root that its gradient arrives at.
+        input_nr: the input of the root at which its gradient arrives.
         id: unique in the process.
         keep_graph: whether saved tensors are kept.
         create_graph: whether the backward is itself recorded.
-        exec_info: what to run; None runs all that is reachable.
+        exec_info: the nodes to run; None runs all that are reachable.
         captures: how many gradients are captured.
         outer: the task that this one runs inside of, if any.
         outer_node: the node of `outer` in whose body or hook this one was called; None in a final callback.
-        context: a copy of the caller's, with the grad mode of this backward; nodes run in it.
-        graph_roots: the nodes of all roots.
+        context: a copy of the caller's context, with the grad mode of this backward; nodes run in it.
+        graph_roots: the nodes of all roots; empty for `root` alone.
         exit_on_error: whether the first error completes the task at once.
         anomaly: the anomaly mode that the backward runs under, if any.
+        sums: see the attribute.
 
     Example:
         >>> import asyncgrad as ag
@@ -94,7 +95,7 @@ class GraphTask:
         "thread_id",
     )
 
-    #: What decides which node runs next, as long as the task runs. The engine chooses the first one.
+    #: Decides which node runs next; deleted when the task ends. The engine chooses the first one.
     executor: Executor
 
     def __init__(
@@ -125,35 +126,35 @@ class GraphTask:
         self.thread_id = get_ident()
         self.context = context
         self.root = root
-        #: The nodes of the roots, in their order, one that is several roots as often.
+        #: The nodes of the roots in their order, with duplicates.
         self.graph_roots = tuple(graph_roots) if graph_roots else (root,)
-        #: What to run and to capture, by node; None where everything runs.
+        #: What to run and to capture, by node; None runs everything.
         self.limits = exec_info
         self.anomaly = anomaly
-        #: What is captured, as it flows: arrays, or tensors under `create_graph`.
+        #: The captured gradients: arrays, or tensors under `create_graph`.
         self.captured: list[Any] = [None] * captures
-        #: What this task has done to the gradients of tensors, in order.
+        #: The changes that this task has made to the gradients of tensors, in order.
         self.changes: list[Change] = []
-        #: Final callbacks, delayed warnings and the completion future; None as long as nobody has any.
+        #: Final callbacks, delayed warnings and the completion future; None until one of them is asked for.
         self.completion: Completion | None = None
         #: The DepthScheduler of the loop that drives this task; None where no loop does.
         self.awake: Any = None
-        #: The nodes that have been sent to their devices' workers, each with its CoroutineJob; None before the first.
+        #: The nodes that run on workers of their devices, each with its CoroutineJob; None before the first.
         self.away: dict[Node, Any] | None = None
-        #: The sums in `.grad` that gradients are added to one by one, by leaf.
+        #: By leaf, the sum in `.grad` to which gradients are added one by one.
         self.sums = sums
         self.is_running, self.is_watched = True, False
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
-        #: None where this process has met no stream.
-        self.streams = TaskStreams.of_caller() if streams_met[0] else None
+        #: None if the process uses no streams.
+        self.streams = TaskStreams.of_caller() if streams_in_use[0] else None
         if self.streams is not None:
             self.streams.start(root, input_nr)
 
-    # What the drivers and executors do with it.
+    # For drivers and executors.
 
     def capture(self, node: Node, grads: list[Any]) -> bool:
-        """Store what is captured at `node`; tell whether its body is to run."""
+        """Store the gradients that are captured at `node`; tell whether its body is to run."""
         if self.limits is None:
             return True
         info = self.limits[node]
@@ -164,7 +165,7 @@ class GraphTask:
         return info.needed
 
     def apply(self, node: Any, grad: Any, release: bool) -> Any:
-        """Run a plain node under `create_graph`, or where inputs limit this backward; return None as there."""
+        """Run a plain node under `create_graph` or with `inputs`; return None where its body is not to run."""
         is_whole = self.limits is None or node in self.limits.whole
         outputs = node.apply_generic(grad) if is_whole else self.apply_wanted(node, grad)
         if release and outputs is not None:
@@ -172,7 +173,7 @@ class GraphTask:
         return outputs
 
     def apply_wanted(self, node: Any, grad: Any) -> Any:
-        """Run a plain node as far as somebody wants its gradients; return None where its body is not to run."""
+        """Run a plain node for the gradients that are needed; return None where its body is not to run."""
         limits = self.limits
         assert limits is not None
         grads = [grad]
@@ -186,7 +187,7 @@ class GraphTask:
         return node.apply_wanted(grad, wanted)
 
     def run_leaves(self, leaves: Sequence[Any], grads: list[Any]) -> None:
-        """Run AccumulateGrads that nobody watches, at the end; `grads`, the last one's first, is emptied."""
+        """Run AccumulateGrads without hooks, at the end; consumes `grads`, which begins with that of the last leaf."""
         if self.limits is None and self.sums is None:
             accumulate_all(leaves, grads, self.changes, self._is_seen())
             return
@@ -194,38 +195,38 @@ class GraphTask:
             self.run_leaf(leaf, [grads.pop()])
 
     def run_leaf(self, leaf: Any, grads: list[Any]) -> None:
-        """Run an AccumulateGrad that nobody watches."""
+        """Run an AccumulateGrad without hooks."""
         if self.limits is None or self.capture(leaf, grads):
             self.accumulate(leaf, grads)
 
     def accumulate(self, leaf: Any, grads: list[Any]) -> GradChange | None:
-        """Let an AccumulateGrad take its one gradient; return and remember what takes that back."""
+        """Accumulate the gradient of a leaf; append the change that undoes it to `changes`, and return it."""
         if self.sums is not None and leaf in self.sums:
             return continue_sum(leaf.variable, grads.pop(), self.sums[leaf], self.changes)
         return leaf.accumulate(grads.pop(), self.changes, self._is_seen())  # type: ignore[no-any-return]
 
     def _is_seen(self) -> bool:
-        """Tell whether more than callbacks may run between the first leaf and the end."""
+        """Tell whether user code other than callbacks may run between the first leaf and the end."""
         return not self.executor.leaves_last or self.outer is not None or self.completion is not None or self.is_watched
 
     def succeed(self) -> None:
-        """Make what this task has done to gradients final, or a part of the task that it runs inside of."""
+        """Commit the changes to gradients, or merge them into those of the outer task if it runs."""
         outer = self.outer
         if outer is None or not outer.is_running:
             commit_all(self.changes)
             return
         if not outer.changes and outer.away is None:
-            # Handed over whole: copied, twenty thousand nested levels would take a time quadratic in their number.
-            # Not where another thread may be about to add to the very list.
+            # The lists are swapped: copying would take quadratic time over many nested levels. Not if nodes of the
+            # outer task run in other threads, which may be appending to its list.
             outer.changes, self.changes = self.changes, outer.changes
             return
         merge_changes(self.changes, outer.changes)
 
     def finish(self) -> list[Any]:
-        """Return what was captured, now that nothing is left to run; once more does no harm.
+        """Finish the executor once nothing is left to run; return the captures. Calling it again does nothing more.
 
         Raises:
-            GraphError: a gradient has got stuck on its way.
+            GraphError: a gradient waits at a node that will never be ready.
         """
         self.executor.finish()
         if self.streams is not None:
@@ -234,14 +235,14 @@ class GraphTask:
         return self.captured
 
     def put_back(self) -> None:
-        """Take back what this task has done to gradients, and nothing else; for a backward that failed."""
+        """Roll back the changes of this task to gradients, and no others, after a failure."""
         while self.changes:
-            # Where an interrupt comes between, who puts back once more begins with the same change.
+            # Popped only afterwards: after an interruption in between, a second call starts with the same change.
             self.changes[-1].roll_back()
             self.changes.pop()
 
     def fail(self) -> None:
-        """Let go of all that is queued, at the first error; what runs is still outstanding."""
+        """Drop everything that is queued, at the first error; nodes that run still count."""
         self.has_error = True
         self.captured = [None] * len(self.captured)
         self.executor.clear()
@@ -249,7 +250,7 @@ class GraphTask:
             self.streams.abandon()
 
     def close(self) -> None:
-        """Part from the context, which refers to this task: together they would be left to the garbage collector."""
+        """End the task, and drop its context, which refers to it: a cycle would wait for the garbage collector."""
         self.is_running = False
         self.context = _NO_CONTEXT
         self.awake = self.read_ahead = None
@@ -257,13 +258,13 @@ class GraphTask:
         if self.completion is not None:
             self.completion.close(self.captured_grads, self.has_error)
 
-    # What bodies and hooks may read of it.
+    # For bodies and hooks.
 
     @property
     def owner(self) -> int:
-        """The device whose worker called this backward: `NO_DEVICE` where no backward was running.
+        """The index of the device whose worker called this backward; `NO_DEVICE` where no backward was running.
 
-        The index of its name; `CPU_DEVICE` where that has none.
+        `CPU_DEVICE` where the name of the device has no index.
         """
         if self.outer is None:
             return NO_DEVICE
@@ -279,7 +280,7 @@ class GraphTask:
     def exec_info(self) -> ExecInfos:
         """What to run and to capture, by node; empty where everything runs.
 
-        A body may make a node run that would not: `task.exec_info[node].needed = True`, before a gradient gets there.
+        A body may have another node run: `task.exec_info[node].needed = True`, before a gradient arrives there.
         """
         if self.limits is None:
             return ExecInfos()
@@ -287,7 +288,7 @@ class GraphTask:
 
     @property
     def nodes_in_graph(self) -> frozenset[Node]:
-        """The nodes that an edge below the root leads to. The root itself is none of them.
+        """The nodes below the root, without the root itself.
 
         Source: GraphTask::nodes_in_graph_ of PyTorch.
         """
@@ -299,43 +300,43 @@ class GraphTask:
 
     @property
     def captured_grads(self) -> list[Any]:
-        """What has been captured so far, a tensor for each input, or None; a backward that failed has nothing."""
+        """The gradients captured so far, a tensor or None for each input; all None after a failure."""
         return as_tensors(self.captured, self.limits)
 
     @property
     def leaf_streams(self) -> frozenset[Any]:
-        """The streams on which leaves and what is captured have been computed so far.
+        """The streams on which gradients of leaves and captured gradients have been computed so far.
 
-        At the end the caller's current streams wait for them. The default stream is one of them only on a device whose
-        work may go on after a call has returned: the cpu has none.
+        At the end the caller's current streams wait for them. A default stream is among them only on a device whose
+        work may go on after a call has returned, so never that of the cpu.
         """
         return frozenset() if self.streams is None else frozenset(self.streams.leaves)
 
     @property
     def final_callbacks(self) -> tuple[Callable[[], Any], ...]:
-        """The callbacks queued so far, in order, those that have run included; none after the end."""
+        """The callbacks queued so far, in order, with those that have run; empty after the end."""
         return () if self.completion is None else tuple(self.completion.callbacks)
 
     @property
     def future_result(self) -> CompletionFuture:
-        """The future of `captured_grads` at the end, or of the error; any task, loop or thread may wait for it."""
+        """The future of the final `captured_grads`, or of the error; any task, loop or thread may wait for it."""
         completion = self.complete_with()
         completion.is_wanted = True
         return completion.future
 
     def can_checkpoint(self) -> bool:
-        """Tell whether a reentrant checkpoint may recompute: not where inputs limit this backward or one around it."""
+        """Tell whether a reentrant checkpoint may recompute: not if `inputs` limit this backward or an outer one."""
         return self._can_checkpoint
 
     def completed(self) -> bool:
-        """Tell whether nothing is queued or running any more; under `exit_on_error`, also after the first error."""
+        """Tell whether nothing is queued or running; under `exit_on_error`, also True after the first error."""
         return not self.outstanding_tasks or (self.exit_on_error and self.has_error)
 
     def will_execute(self, node: Node) -> bool:
         """Tell whether this backward runs, or has run, `node`.
 
         Raises:
-            GraphError: the node is a leaf's, and this is a grad(): it captures there, and that may or may not count.
+            GraphError: the node is that of a leaf, at which this backward, a grad(), only captures.
         """
         is_reached, limits = self.will_reach(node), self.limits
         if is_reached and limits is not None and isinstance(node, AccumulateGrad) and limits[node].captures:
@@ -346,22 +347,22 @@ class GraphTask:
         return is_reached
 
     def will_reach(self, node: Node) -> bool:
-        """Tell whether gradients arrive at `node` in this backward, or have: it runs, or they are captured there."""
+        """Tell whether gradients arrive or have arrived at `node`: it runs, or captures."""
         limits = self.limits
-        # An input that the roots do not lead to has captures too, and nothing ever arrives there.
+        # An input that no path leads to has captures as well, and no gradient arrives there.
         is_reached = node is self.root or node in self.graph_roots or node in self.nodes_in_graph
         return is_reached and (limits is None or limits.executes(node))
 
     def execution_order(self) -> list[Node]:
-        """Return the nodes that this backward runs, in the order in which they run where nothing is waited for."""
+        """Return the nodes that this backward runs, in their order where no body suspends."""
         return execution_order(self.graph_roots, self.root, self.limits)
 
     def complete_with(self) -> Completion:
-        """Return what happens at the end of this backward, made now if this is the first to ask."""
+        """Return the Completion of this backward; the first call makes it."""
         completion = self.completion
         if completion is None:
-            # Bodies in threads may ask as well.
-            with MAKING:
+            # Bodies in several threads may ask at a time.
+            with COMPLETION_LOCK:
                 completion = self.completion
                 if completion is None:
                     completion = self.completion = Completion()

@@ -1,4 +1,4 @@
-"""Event loops: how a coroutine is run to its end on one, here, on another stack or in a thread; how one breathes."""
+"""Event loops: running a coroutine to its end, on this stack, another one or in a thread; waking and yielding."""
 
 from __future__ import annotations
 
@@ -21,69 +21,70 @@ from ..scheduling import CLOCK, LOOP_BUDGET
 from .shell import is_interactive, run_in_a_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
 __all__ = [
     "BACKGROUND_TASKS",
     "LoopThread",
-    "NESTED_ON_ONE_STACK",
+    "MAX_NESTED_ON_STACK",
+    "OneShotEvent",
     "Pace",
-    "yield_to_loop",
     "finish_background",
     "loop_is_running",
     "loop_thread",
-    "on_a_new_stack",
+    "run_on_new_stack",
     "run",
-    "run_apart",
+    "run_on_own_loop",
     "running_loop",
+    "yield_to_loop",
 ]
 
 T = TypeVar("T")
 
 
 def loop_is_running() -> bool:
-    """Tell whether an event loop runs in this thread, or in the one that waits for this one to go on for it."""
+    """Tell whether an event loop runs in this thread, or in the thread that blocks until this one has finished."""
     return loop_thread() is not None
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop that runs in this thread, for somebody who has to wait.
+    """Return the asyncio event loop that runs in this thread, for a caller that has to wait.
 
     Raises:
-        GraphError: there is none, since the loop is that of another library, say.
+        GraphError: no asyncio loop runs here; another library's loop, such as trio's, may.
     """
     loop = asyncio._get_running_loop()
     if loop is None:
         raise GraphError(
-            "this has to wait, and asyncgrad waits on an asyncio event loop, of which none is running: await it under "
-            "ag.run(main()) or asyncio.run(main()). Under another library's loop, such as trio's, have a thread run "
-            "the blocking form: await trio.to_thread.run_sync(ag.sync.backward, loss)"
+            "asyncgrad waits on an asyncio event loop, and none is running in this thread: await this under "
+            "ag.run(main()) or asyncio.run(main()). Under another library's loop, such as trio's, run the blocking "
+            "form in a thread: await trio.to_thread.run_sync(ag.sync.backward, loss)"
         )
     return loop
 
 
 def loop_thread() -> int | None:
-    """Return the thread of the event loop that stands still while this thread blocks; None where none does."""
+    """Return the thread of the event loop that cannot run while this thread blocks; None where there is none."""
     if asyncio._get_running_loop() is not None:
         return get_ident()
     below = LOOP_BELOW.get()
-    # A context may be copied to a thread that nobody waits for.
+    # The context may have been copied to a thread that no event loop waits for.
     return None if below is None or below.stack != get_ident() else below.loop
 
 
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     """Run a coroutine on uvloop where it is installed, else on asyncio; return its result.
 
-    Where an interactive shell runs an event loop already, as a notebook and `python -m asyncio` do, the coroutine runs
-    on a loop in another thread, and the shell waits for its end. (There `await main()` does without.)
+    In an interactive shell whose event loop is already running, such as a notebook or `python -m asyncio`, the
+    coroutine runs on a loop in another thread, and the shell waits for its end. `await main()` needs no thread there.
 
     Args:
         main: the coroutine.
         debug: asyncio's debug mode; None leaves asyncio's own default.
 
     Raises:
-        BlockingError: an event loop is already running in this thread, and no user types what runs.
-        TypeError: `main` is no coroutine.
+        BlockingError: an event loop is already running in this thread, and this is no interactive shell.
+        TypeError: `main` is not a coroutine.
 
     Example:
         >>> import asyncgrad as ag
@@ -94,14 +95,14 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     """
     if not isinstance(main, Coroutine):
         hint = ": call it, as in ag.run(main())" if callable(main) else ""
-        raise TypeError(f"ag.run runs a coroutine, and this is {main!r}{hint}")
+        raise TypeError(f"ag.run takes a coroutine, not {main!r}{hint}")
     is_beside = loop_is_running()
     if is_beside and not is_interactive():
         main.close()
         name = getattr(main, "__name__", "main")
         raise BlockingError(
-            f"ag.run({name}(...)) would start an event loop, and one is running in this thread already. "
-            f"Await it instead: await {name}(...)"
+            f"ag.run({name}(...)) cannot start an event loop: one is already running in this thread. "
+            f"Await the coroutine instead: await {name}(...)"
         )
     if debug is not None:
         try:
@@ -120,8 +121,8 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         return runner.run(main)
 
 
-def run_apart(awaitable: Awaitable[T]) -> T:
-    """Return the result of what a blocking backward has to wait for, from an event loop of its own.
+def run_on_own_loop(awaitable: Awaitable[T]) -> T:
+    """Run an awaitable that a blocking backward has to wait for on a new event loop; return its result.
 
     Raises:
         BlockingError: an event loop is already running in this thread.
@@ -133,10 +134,10 @@ def run_apart(awaitable: Awaitable[T]) -> T:
         BLOCKING.set(False)
         try:
             results.append(await awaitable)
-            # A loop that ends cancels what it runs, and packs of what has been recorded may still run.
+            # A loop that ends cancels its tasks, and pack hooks of the tensors just recorded may still be running.
             await finish_background()
         except Exception as error:
-            # The loop's task would keep it, and its traceback would keep the loop's task.
+            # Raised here, it would be kept by the loop's task, which its traceback refers to: a cycle.
             errors.append(error)
 
     run(on_the_loop())
@@ -145,34 +146,69 @@ def run_apart(awaitable: Awaitable[T]) -> T:
     return results.pop()
 
 
-#: The background tasks that have not ended, among others.
+#: Tasks of background work; those that have ended stay until they are collected.
 BACKGROUND_TASKS: weakref.WeakSet[asyncio.Future[object]] = weakref.WeakSet()
 
 
 async def finish_background() -> None:
-    """Wait until nothing runs in the background of this loop any more; whether it fails is asked elsewhere."""
+    """Wait until all background work of this loop has ended; its errors are reported elsewhere."""
     loop = asyncio.get_running_loop()
     for task in asyncio.all_tasks():
         if task in BACKGROUND_TASKS and not task.done():
-            ended: asyncio.Future[None] = loop.create_future()
-            task.add_done_callback(functools.partial(_note, ended))
+            ended = OneShotEvent(loop)
+            task.add_done_callback(functools.partial(_set, ended))
             await ended
 
 
-def _note(ended: asyncio.Future[None], task: asyncio.Future[object]) -> None:
-    if not ended.done():
-        ended.set_result(None)
+def _set(event: OneShotEvent, _: asyncio.Future[object]) -> None:
+    event.set()
 
 
-#: A call inside of a call of its own kind runs on the same stack, until so many are nested: the next one begins a new
-#: stack.
-NESTED_ON_ONE_STACK = 16
+@final
+class OneShotEvent:
+    """An event that one coroutine awaits and that is set once, on the coroutine's loop or from any thread.
+
+    Args:
+        loop: the loop on which the event is awaited.
+    """
+
+    __slots__ = ("__weakref__", "_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[None] = loop.create_future()
+
+    def set(self) -> bool:
+        """Wake the coroutine; called on its loop. Return False where it was set before or the wait was cancelled."""
+        if self._future.done():
+            return False
+        self._future.set_result(None)
+        return True
+
+    def set_threadsafe(self) -> bool:
+        """Wake the coroutine; called in any thread. Return False where its loop is closed, so that it never wakes."""
+        try:
+            self._loop.call_soon_threadsafe(self.set)
+        except RuntimeError:
+            return False
+        return True
+
+    def is_done(self) -> bool:
+        """Tell whether the event has been set, or the wait for it cancelled."""
+        return self._future.done()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._future.__await__()
 
 
-def on_a_new_stack(work: Callable[[], T]) -> T:
-    """Return what `work()` does, called in a copy of this context on a thread of its own, which this one waits for.
+#: How many backward passes, or checkpointed calls, may nest on one stack; the next one begins a new stack.
+MAX_NESTED_ON_STACK = 16
 
-    Python's stack is bounded, and nesting is to be bounded by memory alone. PyTorch changes threads too.
+
+def run_on_new_stack(work: Callable[[], T]) -> T:
+    """Call `work()` in a copy of this context on a new thread, and return its result; this thread waits.
+
+    Python's stack is bounded, and nesting is to be bounded by memory alone. PyTorch switches threads as well.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -181,7 +217,7 @@ def on_a_new_stack(work: Callable[[], T]) -> T:
 
     def work_in_thread() -> None:
         if not begun.acquire(blocking=False):
-            # The caller was interrupted before this, and has gone.
+            # The caller was interrupted before this thread began, and no longer waits.
             return
         LOOP_BELOW.set(None if loop is None else LoopBelow(threading.get_ident(), loop))
         try:
@@ -196,7 +232,7 @@ def on_a_new_stack(work: Callable[[], T]) -> T:
         threading.Thread(target=contextvars.copy_context().run, args=(work_in_thread,)).start()
         running.acquire()
     finally:
-        # Where it was interrupted.
+        # If this wait was interrupted.
         if not (results or errors) and not begun.acquire(blocking=False):
             _wait_for_the_end(running, results, errors)
     if errors:
@@ -205,9 +241,9 @@ def on_a_new_stack(work: Callable[[], T]) -> T:
 
 
 def _wait_for_the_end(running: threading.Lock, *outcomes: list[Any]) -> None:
-    """Wait for the end of what a thread does, however often that is interrupted; raise the interruption then.
+    """Wait until a thread has finished, however often the wait is interrupted; raise the interruption then.
 
-    Neither by Thread.join() nor by an Event, which interruptions put into disorder.
+    A lock, since Thread.join() and threading.Event may be left inconsistent by an interruption.
     """
     try:
         running.acquire()
@@ -218,17 +254,17 @@ def _wait_for_the_end(running: threading.Lock, *outcomes: list[Any]) -> None:
 
 @final
 class LoopThread:
-    """A daemon thread that runs an event loop, from the first coroutine that it is given until `stop()`.
+    """A daemon thread with an event loop, which starts with the first coroutine submitted and ends with `stop()`.
 
     Args:
-        name: of the thread.
+        name: the name of the thread.
     """
 
     __slots__ = ("_lock", "_loop", "_name", "_stopping", "_tasks", "_thread")
 
     def __init__(self, name: str) -> None:
         self._name = name
-        #: One thread may take it twice: the garbage collector may submit at any line.
+        #: Reentrant: the garbage collector may call `submit` at any line.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -237,19 +273,19 @@ class LoopThread:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def submit(self, coroutine: Coroutine[Any, Any, None]) -> bool:
-        """Run a coroutine on the loop, in an empty context; from any thread. False where there is no loop (any more).
+        """Run a coroutine on the loop, in an empty context; from any thread. Return False where the loop is gone.
 
-        What it raises goes to the loop's exception handler, which by default logs it.
+        An exception goes to the loop's exception handler, which by default logs it.
         """
         try:
             with self._lock:
                 if self._thread is None:
                     self._start()
             if self._loop is None:
-                raise RuntimeError("the thread has ended before its loop has begun")
+                raise RuntimeError("the thread ended before its event loop started")
             self._loop.call_soon_threadsafe(self._begin, coroutine, context=Context())
         except RuntimeError:
-            # No further thread can be started, or the loop has been closed.
+            # No thread can be started, or the loop is closed.
             coroutine.close()
             return False
         return True
@@ -259,10 +295,10 @@ class LoopThread:
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> None:
-        """Have what runs on the loop cancelled, and the thread end; from any thread. Does not wait for that."""
+        """Cancel the tasks of the loop and end the thread, without waiting for that; from any thread."""
         if self._loop is None or self._stopping is None:
             return
-        # Where it has been closed before, nothing runs.
+        # RuntimeError: the loop is closed already.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stopping.set)
 
@@ -289,7 +325,7 @@ class LoopThread:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             asyncio.get_running_loop().call_exception_handler(
-                {"message": f"what {self._name} ran has failed", "exception": error, "task": task}
+                {"message": f"a task of {self._name} failed", "exception": error, "task": task}
             )
 
 
@@ -297,15 +333,15 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, None]], serving: threading.Ev
     try:
         run(serve())
     finally:
-        # Where no loop could be made, who waits for it goes on without.
+        # Also where no loop could be made, so that the thread that waits for it goes on.
         serving.set()
 
 
 async def yield_to_loop() -> None:
-    """Let the loop run everything else that is ready; nothing where the loop is none of asyncio's.
+    """Let the event loop run everything else that is ready; do nothing under a loop that is not asyncio's.
 
-    Three turns, since a timer takes one to fire, one to set its future and one to wake its task
-    (measured: with one turn the median lateness of a 1 ms ticker is five times as high).
+    It takes three iterations of the loop, since a timer needs one to fire, one to set its future and one to wake its
+    task. Measured: with one iteration the median lateness of a 1 ms ticker is five times as high.
     """
     if asyncio._get_running_loop() is None:
         return
@@ -315,7 +351,7 @@ async def yield_to_loop() -> None:
 
 @final
 class Pace:
-    """Lets the event loop breathe between pieces of work that are short, many, and do not suspend themselves."""
+    """Yields to the event loop whenever the time budget is spent, in a loop over many short pieces of plain work."""
 
     __slots__ = ("_clock", "_deadline")
 
@@ -324,7 +360,7 @@ class Pace:
         self._deadline = self._clock() + LOOP_BUDGET.get()
 
     async def keep(self) -> None:
-        """Suspend if the time budget is spent; never in a blocking call."""
+        """Yield to the event loop if the time budget is spent; never in a blocking call."""
         if self._clock() < self._deadline or BLOCKING.get():
             return
         await yield_to_loop()

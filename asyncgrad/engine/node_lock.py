@@ -1,17 +1,18 @@
-"""The lock of a node: a body, its hooks and its release never run twice at the same time.
+"""The lock of a node: no two backward passes run its body, its hooks and its release at the same time.
 
-Several backward calls may run one graph at once, from tasks of one loop, from loops in several threads, or blocking
-beside a loop. Only nodes that run as NodeTasks are locked: the body of a plain node is a pure function of what it
-saved, so that nobody can tell whether it runs alone.
+Several backward passes may run one graph at once: from tasks of one loop, from loops in several threads, or blocking
+beside a loop. Only nodes that run as NodeTasks are locked. The body of a plain node is a pure function of what it
+saved, so that running it twice at a time makes no difference.
 
-The lock lies in the node's `NodeMeta`. Free, it costs a look under a mutex that is held for nothing else; it neither
-suspends nor allocates. Who finds it taken queues, first come first served, unless waiting could not end:
+The lock is part of the node's `NodeMeta`. Taking a free lock reads and sets one field under a mutex; it neither
+suspends nor allocates. A NodeTask that finds the lock taken queues, first come first served, unless its wait could not
+end:
 
-- A backward called in the body that holds the lock runs through that body's node: it enters.
-- Two bodies each wait, in a backward of their own, for the node that the other one holds: the later one enters. Both
-  bodies stand at an `await` of theirs then, as in the case above.
-- A blocking backward would stall the very loop that is to run the holder's body: it raises.
-- The holder's loop was closed in mid-backward: that body will never go on, and the lock is free.
+- A body that holds the lock calls a backward that runs through the same node: the inner NodeTask gets the lock as well.
+- Two bodies each wait, in a backward of their own, for the node that the other one holds: the later one gets the lock.
+  Both bodies are suspended at an `await` then, as in the first case.
+- A blocking backward would block the event loop that is to run the holder's body: it raises a BlockingError.
+- The holder's event loop was closed in mid-backward: that body never goes on, and the lock counts as free.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import BLOCKING, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.naming import identify
-from .loops import loop_thread, running_loop
+from .loops import OneShotEvent, loop_thread, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -36,106 +37,97 @@ if TYPE_CHECKING:
 
 __all__ = ["acquire", "release", "try_acquire"]
 
-#: Guards the fields of all locks; held for a few lines at a time, and never over anything that waits. One thread may
-#: take it twice: the garbage collector may close an abandoned body, which gives its lock back, at any line.
+#: Guards the fields of all locks; held for a few lines at a time, and never while anything waits. Reentrant: the
+#: garbage collector may close an abandoned body, which releases its lock, at any line.
 _MUTEX = threading.RLock()
 
 
 @final
-class _Desk:
-    """What all locks share, under the mutex."""
+class _LockTable:
+    """What all locks share, guarded by the mutex."""
 
-    __slots__ = ("is_occupied", "late", "waiting_inside")
+    __slots__ = ("deferred", "is_busy", "waiters_by_blocked")
 
     def __init__(self) -> None:
-        #: Whether a thread is changing the queue of a lock.
-        self.is_occupied = False
-        #: Locks that were given back in the midst of that, by the same thread.
-        self.late: deque[tuple[NodeMeta, GraphTask]] = deque()
-        #: Who waits, by what they hold up: each body that they run inside of, as a GraphTask and a node of it, and
-        #: the thread that they block.
-        self.waiting_inside: dict[Hashable, list[LockWaiter]] = {}
+        #: Whether the thread that holds the mutex is changing the queue of a lock.
+        self.is_busy = False
+        #: Locks that the same thread has to release once it has finished that change.
+        self.deferred: deque[tuple[NodeMeta, GraphTask]] = deque()
+        #: The waiters, by what cannot go on before them: each body that they run inside of, as a GraphTask and a node
+        #: of it, and each thread that they block.
+        self.waiters_by_blocked: dict[Hashable, list[LockWaiter]] = {}
 
 
-_DESK = _Desk()
+_LOCK_TABLE = _LockTable()
 
 
 @final
 class Contention:
-    """What a lock has while more than one GraphTask is concerned with it."""
+    """The queue and the further holders of a lock; a lock has one while several GraphTasks want it."""
 
-    __slots__ = ("also_inside", "waiters")
+    __slots__ = ("co_holders", "waiters")
 
     def __init__(self) -> None:
-        #: GraphTasks that entered although another one was inside, in order. As keys, since a backward may nest
-        #: through one node thousands of levels deep.
-        self.also_inside: dict[GraphTask, None] = {}
+        #: GraphTasks that got the lock although another one holds it, in order. Keys of a dict, for fast removal: a
+        #: backward may nest through one node thousands of levels deep.
+        self.co_holders: dict[GraphTask, None] = {}
         self.waiters: deque[LockWaiter] = deque()
 
 
 @final
 class LockWaiter:
-    """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that blocks."""
+    """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that it blocks."""
 
-    __slots__ = ("_future", "_loop", "_woken", "is_queued", "node", "stalled", "task")
+    __slots__ = ("_event", "_thread_event", "blocked_threads", "is_queued", "node", "task")
 
     def __init__(self, task: GraphTask, node: Node, loop: asyncio.AbstractEventLoop | None) -> None:
         self.task = task
         self.node = node
         self.is_queued = False
-        #: The threads whose bodies, and whose event loops if they have any, stand still for as long as this waits: its
-        #: own where it blocks, and those that block for what this runs inside of.
-        self.stalled = set() if loop is not None else {loop_thread() or threading.get_ident()}
+        #: The threads that this wait blocks, with all bodies and event loops in them: its own if it blocks, and those
+        #: that block for a backward which this NodeTask runs inside of.
+        self.blocked_threads = set() if loop is not None else {loop_thread() or threading.get_ident()}
         around: GraphTask | None = task
         while around is not None:
             if around.awake is None:
-                self.stalled.add(_driver_of(around))
+                self.blocked_threads.add(_driving_thread(around))
             around = around.outer
-        self._loop = loop
-        self._future: asyncio.Future[None] | None = None if loop is None else loop.create_future()
-        self._woken = threading.Event() if loop is None else None
+        self._event = None if loop is None else OneShotEvent(loop)
+        self._thread_event = threading.Event() if loop is None else None
 
-    def bodies_around(self) -> Iterator[tuple[GraphTask, Node | None]]:
-        """Give the bodies that this NodeTask runs inside of, and that cannot go on before it has ended."""
+    def enclosing_bodies(self) -> Iterator[tuple[GraphTask, Node | None]]:
+        """Yield the bodies that this NodeTask runs inside of; they cannot go on before it has ended."""
         task = self.task
         while task.outer is not None:
             yield task.outer, task.outer_node
             task = task.outer
 
-    def holds_up(self) -> Iterator[Hashable]:
-        """Give what cannot go on before this NodeTask has ended."""
-        yield from self.bodies_around()
-        yield from self.stalled
+    def blocks(self) -> Iterator[Hashable]:
+        """Yield the bodies and threads that cannot go on before this NodeTask has ended."""
+        yield from self.enclosing_bodies()
+        yield from self.blocked_threads
 
     def wake(self) -> bool:
-        """Tell the one that waits to look; False where its loop is closed."""
-        if self._woken is not None:
-            self._woken.set()
+        """End the wait, from any thread; return False where the loop that waits is closed."""
+        if self._thread_event is not None:
+            self._thread_event.set()
             return True
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(self._resolve)
-        except RuntimeError:
-            return False
-        return True
-
-    def _resolve(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+        assert self._event is not None
+        return self._event.set_threadsafe()
 
     async def wait(self) -> None:
-        """Wait until the lock is ours: suspends, or blocks where the caller may not suspend."""
-        if self._woken is not None:
-            self._woken.wait()
+        """Wait until this NodeTask has the lock: suspends, or blocks where the caller may not suspend."""
+        if self._thread_event is not None:
+            self._thread_event.wait()
         else:
-            assert self._future is not None
-            await self._future
+            assert self._event is not None
+            await self._event
 
 
 def try_acquire(meta: NodeMeta, task: GraphTask) -> bool:
-    """Take a free lock for `task`; tell whether it was free. Never suspends."""
+    """Take the lock for `task` if it is free; tell whether it was. Never suspends."""
     with _MUTEX:
-        # An interrupt may have come between a body's end and its release; then all of that backward has ended.
+        # A holder that no longer runs was interrupted between the end of its body and the release of the lock.
         if meta.holder is None or not meta.holder.is_running:
             meta.holder = task
             return True
@@ -143,16 +135,16 @@ def try_acquire(meta: NodeMeta, task: GraphTask) -> bool:
 
 
 async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
-    """Take a lock that was found taken, when it is this task's turn; suspends until then.
+    """Wait for a lock that another task holds, and take it; suspends until then.
 
-    Whatever it raises, `release` is to follow: a task that is cancelled may have been given the lock meanwhile.
+    The caller must `release` the lock even if this raises: a task that is cancelled may have got it meanwhile.
 
     Raises:
-        BlockingError: the caller blocks this thread's event loop, and the lock will not be free before that loop runs.
+        BlockingError: the caller blocks this thread's event loop, which must run before the lock can be released.
     """
     waiter = LockWaiter(task, node, None if BLOCKING.get() else running_loop())
     try:
-        if not _enter(waiter, meta):
+        if not _acquire_or_queue(waiter, meta):
             await waiter.wait()
     except BaseException:
         _leave_queue(waiter, meta)
@@ -160,110 +152,110 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
 
 
 def release(meta: NodeMeta, task: GraphTask) -> None:
-    """Give a lock back, if it is this task's, and hand it to the one that has waited longest. Never suspends."""
+    """Release the lock if `task` holds it, and give it to the first waiter. Never suspends."""
     with _MUTEX:
         contention: Any = meta.contention
         if contention is None:
             if meta.holder is task:
                 meta.holder = None
-        elif _DESK.is_occupied:
-            _DESK.late.append((meta, task))
+        elif _LOCK_TABLE.is_busy:
+            _LOCK_TABLE.deferred.append((meta, task))
         else:
-            with _at_the_desk():
-                _step_out(meta, contention, task)
-                _hand_on(meta, contention)
+            with _editing_queues():
+                _remove_holder(meta, contention, task)
+                _grant_to_next(meta, contention)
 
 
 @contextlib.contextmanager
-def _at_the_desk() -> Iterator[None]:
-    """Change queues in peace: what the garbage collector makes this thread give back meanwhile waits until then."""
+def _editing_queues() -> Iterator[None]:
+    """Hold the mutex while queues change; releases by the garbage collector meanwhile are deferred to the end."""
     with _MUTEX:
-        before, _DESK.is_occupied = _DESK.is_occupied, True
+        before, _LOCK_TABLE.is_busy = _LOCK_TABLE.is_busy, True
         try:
             yield
         finally:
-            _DESK.is_occupied = before
-            while _DESK.late and not _DESK.is_occupied:
-                release(*_DESK.late.popleft())
+            _LOCK_TABLE.is_busy = before
+            while _LOCK_TABLE.deferred and not _LOCK_TABLE.is_busy:
+                release(*_LOCK_TABLE.deferred.popleft())
 
 
-def _enter(waiter: LockWaiter, meta: NodeMeta) -> bool:
-    """Take the lock if it is free or waiting for it could not end, and else queue; tell which."""
+def _acquire_or_queue(waiter: LockWaiter, meta: NodeMeta) -> bool:
+    """Take the lock if it is free or the wait could not end, and otherwise queue; tell whether it was taken."""
     fresh = Contention()
-    with _at_the_desk():
-        # First of all: from now on whoever gives this lock back comes to the desk.
+    with _editing_queues():
+        # Set first: from here on `release` of this lock takes the slow path, through the queue.
         contention: Any = meta.contention
         if contention is None:
             contention = meta.contention = fresh
         try:
             for holder in _holders(meta):
-                if _is_gone(holder, waiter.node):
-                    _step_out(meta, contention, holder)
-            _hand_on(meta, contention)
+                if _cannot_continue(holder, waiter.node):
+                    _remove_holder(meta, contention, holder)
+            _grant_to_next(meta, contention)
             meta.contention = contention
             if meta.holder is None:
                 meta.holder = waiter.task
                 return True
             cycle = _find_cycle(waiter, meta)
             if cycle is Cycle.THROUGH_A_BODY:
-                contention.also_inside[waiter.task] = None
+                contention.co_holders[waiter.task] = None
                 return True
             if cycle is Cycle.THROUGH_A_THREAD:
-                raise _would_stall(waiter.node)
+                raise _stall_error(waiter.node)
             waiter.is_queued = True
             contention.waiters.append(waiter)
-            for held_up in waiter.holds_up():
-                _DESK.waiting_inside.setdefault(held_up, []).append(waiter)
+            for blocked in waiter.blocks():
+                _LOCK_TABLE.waiters_by_blocked.setdefault(blocked, []).append(waiter)
             return False
         finally:
-            _tidy(meta, contention)
+            _drop_if_unused(meta, contention)
 
 
-def _step_out(meta: NodeMeta, contention: Any, task: GraphTask) -> None:
-    if task in contention.also_inside:
-        del contention.also_inside[task]
+def _remove_holder(meta: NodeMeta, contention: Any, task: GraphTask) -> None:
+    if task in contention.co_holders:
+        del contention.co_holders[task]
     elif meta.holder is task:
-        meta.holder = contention.also_inside.popitem()[0] if contention.also_inside else None
+        meta.holder = contention.co_holders.popitem()[0] if contention.co_holders else None
 
 
-def _hand_on(meta: NodeMeta, contention: Any) -> None:
-    """Give a lock that is free to the first waiter that can still be woken."""
+def _grant_to_next(meta: NodeMeta, contention: Any) -> None:
+    """Give a free lock to the first waiter that can still be woken."""
     while meta.holder is None and contention.waiters:
         waiter = contention.waiters[0]
         _unqueue(waiter, contention)
         if waiter.wake():
             meta.holder = waiter.task
-    _tidy(meta, contention)
+    _drop_if_unused(meta, contention)
 
 
-def _tidy(meta: NodeMeta, contention: Any) -> None:
-    if not contention.waiters and not contention.also_inside:
+def _drop_if_unused(meta: NodeMeta, contention: Any) -> None:
+    if not contention.waiters and not contention.co_holders:
         meta.contention = None
 
 
 def _leave_queue(waiter: LockWaiter, meta: NodeMeta) -> None:
-    with _at_the_desk():
+    with _editing_queues():
         contention: Any = meta.contention
         if waiter.is_queued:
             _unqueue(waiter, contention)
-            _tidy(meta, contention)
+            _drop_if_unused(meta, contention)
 
 
 def _unqueue(waiter: LockWaiter, contention: Any) -> None:
     waiter.is_queued = False
     contention.waiters.remove(waiter)
-    for held_up in waiter.holds_up():
-        waiting = _DESK.waiting_inside[held_up]
+    for blocked in waiter.blocks():
+        waiting = _LOCK_TABLE.waiters_by_blocked[blocked]
         waiting.remove(waiter)
         if not waiting:
-            del _DESK.waiting_inside[held_up]
+            del _LOCK_TABLE.waiters_by_blocked[blocked]
 
 
-def _is_gone(holder: GraphTask, node: Node) -> bool:
-    """Tell whether a body that has a lock will never go on."""
+def _cannot_continue(holder: GraphTask, node: Node) -> bool:
+    """Tell whether a body that holds a lock never goes on."""
     job = None if holder.away is None else holder.away.get(node)
     if job is not None and not job.has_ended():
-        # It goes on in the thread of a device, whatever has become of the loop that drives its backward.
+        # It goes on in the thread of a device, even if the loop that drives its backward is closed.
         return False
     awake = holder.awake
     return not holder.is_running or (awake is not None and awake.loop.is_closed())
@@ -272,41 +264,41 @@ def _is_gone(holder: GraphTask, node: Node) -> bool:
 def _holders(meta: NodeMeta) -> list[GraphTask]:
     contention: Any = meta.contention
     holders = [] if meta.holder is None else [meta.holder]
-    return holders if contention is None else [*holders, *contention.also_inside]
+    return holders if contention is None else [*holders, *contention.co_holders]
 
 
 def _holds(meta: NodeMeta, task: GraphTask) -> bool:
     contention: Any = meta.contention
-    return meta.holder is task or (contention is not None and task in contention.also_inside)
+    return meta.holder is task or (contention is not None and task in contention.co_holders)
 
 
-def _driver_of(holder: GraphTask) -> int:
+def _driving_thread(holder: GraphTask) -> int:
     """Return the thread that drives a backward."""
     below = holder.context.get(LOOP_BELOW)
     return holder.thread_id if below is None or below.stack != holder.thread_id else below.loop
 
 
-def _thread_of(holder: GraphTask, node: Node | None) -> int | None:
-    """Return the thread that is to go on with the body of a node that `holder` runs; None where it has not begun."""
+def _thread_of_body(holder: GraphTask, node: Node | None) -> int | None:
+    """Return the thread that runs the body of `node` for `holder`; None where the body has not begun."""
     job = None if holder.away is None or node is None else holder.away.get(node)
-    return _driver_of(holder) if job is None else job.thread
+    return _driving_thread(holder) if job is None else job.thread
 
 
 @final
 class Cycle(Enum):
-    """Why a wait could not end."""
+    """Whether a wait for a lock is part of a cycle, and of which kind."""
 
-    NONE = "it can"
-    THROUGH_A_BODY = "a body that has the lock cannot end before the one that waits has run"
-    THROUGH_A_THREAD = "a body that has the lock is to go on in the thread that the one that waits blocks"
+    NONE = "the wait can end"
+    THROUGH_A_BODY = "a body that holds the lock cannot end before the waiter has run"
+    THROUGH_A_THREAD = "a body that holds the lock has to go on in a thread that the waiter blocks"
 
 
 def _find_cycle(waiter: LockWaiter, meta: NodeMeta) -> Cycle:
-    """Tell whether what `waiter` waits for waits in turn, perhaps by way of others, for `waiter`."""
-    if any(node is waiter.node and _holds(meta, task) for task, node in waiter.bodies_around()):
+    """Tell whether the holders of the lock wait, directly or through other waiters, for `waiter` itself."""
+    if any(node is waiter.node and _holds(meta, task) for task, node in waiter.enclosing_bodies()):
         return Cycle.THROUGH_A_BODY
-    around = set(waiter.bodies_around())
-    if not around and not waiter.stalled:
+    around = set(waiter.enclosing_bodies())
+    if not around and not waiter.blocked_threads:
         return Cycle.NONE
     found = Cycle.NONE
     stack = [(holder, waiter.node) for holder in _holders(meta)]
@@ -315,12 +307,12 @@ def _find_cycle(waiter: LockWaiter, meta: NodeMeta) -> Cycle:
         body = stack.pop()
         if body in around:
             return Cycle.THROUGH_A_BODY
-        thread = _thread_of(*body)
-        if thread in waiter.stalled:
+        thread = _thread_of_body(*body)
+        if thread in waiter.blocked_threads:
             found = Cycle.THROUGH_A_THREAD
-        # The body is held up by what waits inside of it or blocks its thread, and that by who holds what it waits for.
-        for held_up in (body, thread):
-            for other in _DESK.waiting_inside.get(held_up, ()):
+        # The body waits for every waiter inside of it or in its thread, and each of those for the holders of its lock.
+        for blocked in (body, thread):
+            for other in _LOCK_TABLE.waiters_by_blocked.get(blocked, ()):
                 held_by = other.node.meta
                 assert held_by is not None
                 for holder in _holders(held_by):
@@ -330,7 +322,7 @@ def _find_cycle(waiter: LockWaiter, meta: NodeMeta) -> Cycle:
     return found
 
 
-def _would_stall(node: Node) -> BlockingError:
+def _stall_error(node: Node) -> BlockingError:
     return BlockingError(
         f"{identify(node)} is being run by another backward that needs the event loop of "
         "this thread, and a blocking backward cannot wait for that. Await it instead: await ag.backward(...)"

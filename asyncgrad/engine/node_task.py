@@ -1,6 +1,6 @@
-"""NodeTask: one careful run of a node, with hooks around its body, as a coroutine.
+"""NodeTask: one run of a node on the slow path, with its lock, its hooks and its checks, as a coroutine.
 
-It suspends only where a hook or the body does.
+It suspends only where a hook or the body does, or where it waits for a lock, a stream or a permit.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..graph.node import LEAF_ORDER
 from ..graph.tensor_base import TensorBase
 from .body import Body, TaskGroupLike, prefers_worker
 from .dependency_executor import wrong_count
-from .device import has_limit, has_own_way
+from .device import has_custom_run, has_limit
 from .device_limit import acquire_permit
-from .loops import loop_is_running, run_apart
+from .loops import loop_is_running, run_on_own_loop
 from .node_lock import acquire, release, try_acquire
 from .streams import enter_streams
 
@@ -42,17 +42,17 @@ class NodeTask:
     """One run of one node in one GraphTask.
 
     Args:
-        graph_task: whose node it is.
+        graph_task: the backward.
         node: the node.
-        grads: what has arrived at its inputs; the NodeTask owns the list.
-        group: the NodeTasks that run beside it, where any do: a hook may have them wait.
+        grads: the gradients that have arrived at its inputs; the NodeTask owns the list.
+        group: the NodeTaskGroup that runs it; None in a blocking backward.
     """
 
     __slots__ = ("grads", "graph_task", "group", "is_sent", "node")
 
     def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], group: TaskGroupLike | None = None) -> None:
         self.group: Any = group
-        #: Whether it runs in the thread of its device's worker, and not in the driver's.
+        #: Whether it runs on the worker of its device, not in the driver's thread.
         self.is_sent = False
         self.graph_task = graph_task
         self.node = node
@@ -60,16 +60,16 @@ class NodeTask:
 
     @property
     def name(self) -> str:
-        """What debuggers show of this run."""
+        """The name of its task, for debuggers."""
         node = self.node
         return identify(node) if node.order == LEAF_ORDER else f"{node.name} #{node.sequence_nr}"
 
     def may_suspend(self) -> bool:
-        """Tell whether the body or a hook is an `async def`, or a hook that packs or unpacks what the node saved."""
+        """Tell whether the node has an async body or hook, or anything else that it may have to wait for."""
         node, meta = self.node, self.node.meta
         if node.is_async or node.waits_for_saved():
             return True
-        if has_own_way(node.device) and (
+        if has_custom_run(node.device) and (
             node.device.max_in_flight is not None or is_kind(inspect.iscoroutinefunction, node.device.run_body)
         ):
             return True
@@ -78,14 +78,14 @@ class NodeTask:
         return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, meta))
 
     def prefers_worker(self) -> bool:
-        """Tell whether a worker is to run the body, if the loop that waits for it can go on meanwhile."""
+        """Tell whether the body should run on a worker, if there is a loop that can wait for it."""
         node = self.node
         return not isinstance(node, AccumulateGrad) and prefers_worker(node, self.grads)
 
     async def run(self) -> tuple[Any, ...] | None:
         """Run hooks, body, checks and release in PyTorch's order; return the gradients for the edges.
 
-        None where the body is not to run, since this backward only captures here.
+        Return None where the body is not to run, since this backward only captures here.
         """
         graph_task, node = self.graph_task, self.node
         meta = node.meta or node.make_meta()
@@ -95,7 +95,7 @@ class NodeTask:
             CURRENT_NODE.set(node)
             if meta.stream is not None:
                 await self._enter_stream(meta.stream)
-            # Nothing comes before most bodies, and two coroutines to find that out would cost as much as they do.
+            # Most nodes have nothing to run before the body, and two needless coroutines would cost as much as it.
             if (
                 meta.tensor_pre_hooks
                 or meta.retains_grad_hooks
@@ -104,14 +104,14 @@ class NodeTask:
                 or node.order == LEAF_ORDER
             ) and not await self._run_pre_hooks(meta):
                 return None
-            # What the post-hooks see; where there are none, the body is to hold the only reference to its gradients.
-            inputs = self._wrapped(self.grads) if meta.post_hooks else ()
+            # For the post-hooks. Without any, the body must hold the only reference to its gradients.
+            inputs = self._wrap(self.grads) if meta.post_hooks else ()
             outputs = await self._run_body()
             if meta.post_hooks:
                 for hook in meta.post_hooks.snapshot():
-                    seen = self._wrapped(outputs)
+                    seen = self._wrap(outputs)
                     result = await self._call(hook, seen, inputs)
-                    outputs = tuple(self._checked(result, seen, hook))
+                    outputs = tuple(self._check_results(result, seen, hook))
                     del seen, result
             if graph_task.anomaly is not None and graph_task.anomaly.check_nan:
                 check_nan(node, outputs)
@@ -122,7 +122,7 @@ class NodeTask:
             release(meta, graph_task)
 
     async def _enter_stream(self, stream: Any) -> None:
-        """Make the node's stream the current one of this run, once a body may run there; suspends where it may not."""
+        """Make the node's stream the current one of this run; suspends until a body may run on it."""
         enter_streams({self.node.device: stream})
         if not stream.is_free():
             await stream.until_free()
@@ -130,10 +130,10 @@ class NodeTask:
             self.graph_task.streams.leave(self.node)
 
     async def _run_pre_hooks(self, meta: NodeMeta) -> bool:
-        """Run all that comes before the body, and capture; tell whether the body is to run."""
+        """Capture, and run the hooks that come before the body; tell whether the body is to run."""
         graph_task, node, grads = self.graph_task, self.node, self.grads
         needed = graph_task.limits is None or graph_task.limits[node].needed
-        # PyTorch captures the raw gradient of a node whose body runs too, and the hooked one otherwise.
+        # As in PyTorch: the gradient before the tensor hooks if the body runs too, and the one after them otherwise.
         if needed:
             graph_task.capture(node, grads)
         await self._run_tensor_hooks(meta)
@@ -143,8 +143,8 @@ class NodeTask:
             return False
         if meta.pre_hooks:
             for hook in meta.pre_hooks.snapshot():
-                seen = self._wrapped(grads)
-                grads[:] = self._checked(await self._call(hook, seen), seen, hook)
+                seen = self._wrap(grads)
+                grads[:] = self._check_results(await self._call(hook, seen), seen, hook)
         return True
 
     async def _run_body(self) -> tuple[Any, ...]:
@@ -156,12 +156,12 @@ class NodeTask:
             node.will_release_variables()
         grads = tuple(self.grads)
         self.grads.clear()
-        # Under create_graph bodies record nodes, whose order is to be the same in each run: they stay on one thread.
+        # Under create_graph bodies record nodes, whose order must be the same in each run: they stay in one thread.
         stays = self.group is None or node.is_async or graph_task.create_graph
-        if has_own_way(node.device):
+        if has_custom_run(node.device):
             body = Body(node, grads, None if stays or self.is_sent else self.group, graph_task.reentrant_depth)
             del grads
-            return self._conforming(await self._run_on(node.device, body))
+            return self._conform_outputs(await self._run_on_device(node.device, body))
         if stays or node.device is None:
             outputs = node.apply(grads)
             del grads
@@ -170,40 +170,40 @@ class NodeTask:
             del grads
             outputs = node.device.run_body(body)
         if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
-            outputs = run_apart(outputs) if _blocks() else await outputs
+            outputs = run_on_own_loop(outputs) if _needs_own_loop() else await outputs
         if not isinstance(outputs, (tuple, list)):
             raise no_tuple_error(node, outputs)
-        return self._conforming(outputs)
+        return self._conform_outputs(outputs)
 
-    async def _run_on(self, device: Device, body: Body) -> Any:
-        """Have a device run a body in its own way; under create_graph no further node starts meanwhile."""
+    async def _run_on_device(self, device: Device, body: Body) -> Any:
+        """Run a body by `device.run_body`, with a permit if needed; under create_graph no node starts meanwhile."""
         graph_task, node, group = self.graph_task, self.node, self.group
-        is_alone = graph_task.create_graph and not node.is_async and group is not None
-        if is_alone:
-            group.hold_up()
+        is_exclusive = graph_task.create_graph and not node.is_async and group is not None
+        if is_exclusive:
+            group.pause()
         permit = None
         try:
             if has_limit(device):
                 permit = await acquire_permit(device, (-graph_task.reentrant_depth, node.order))
             outputs: Any = device.run_body(body)
-            # Of a node that awaits, what the device awaits may have to be awaited once more.
+            # If the body is a coroutine function, the device's awaitable may return another awaitable.
             while not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
-                outputs = run_apart(outputs) if _blocks() else await outputs
+                outputs = run_on_own_loop(outputs) if _needs_own_loop() else await outputs
         finally:
             if permit is not None:
                 permit.end()
-            if is_alone:
-                group.let_go()
+            if is_exclusive:
+                group.resume()
         if not isinstance(outputs, (tuple, list)):
             raise GradientTypeError(
-                f"{type(device).__name__}.run_body gave {describe(outputs)} for {identify(node)}: "
+                f"{type(device).__name__}.run_body returned {describe(outputs)} for {identify(node)}: "
                 "return body(), a tuple with a gradient for each input, or an awaitable of that"
             )
         return outputs
 
     async def _accumulate(self, leaf: AccumulateGrad) -> None:
         if self.is_sent and self.graph_task.has_error:
-            # Failed meanwhile, in another thread: nothing is written any more.
+            # The backward has failed meanwhile in its own thread: write nothing any more.
             return
         change = self.graph_task.accumulate(leaf, self.grads)
         hooks = leaf.variable._autograd_meta().post_accumulate_hooks
@@ -211,29 +211,33 @@ class NodeTask:
             return
         try:
             for hook, overlap in hooks.snapshot_with_overlap():
-                result = await (self._call(hook, leaf.variable) if overlap else self._call_alone(hook, leaf.variable))
+                result = await (
+                    self._call(hook, leaf.variable) if overlap else self._call_exclusively(hook, leaf.variable)
+                )
                 if result is not None and result is not leaf.variable:
                     returned = describe(result)
-                    raise HookError(f"post-accumulate-grad {self._called(hook)} must return None, not {returned}")
+                    raise HookError(
+                        f"post-accumulate-grad {self._describe_hook(hook)} must return None, not {returned}"
+                    )
         finally:
-            # A hook may have set the gradient to something else: an optimizer that steps within the backward does.
+            # A hook may have replaced the gradient, as an optimizer that steps within the backward does.
             if change is not None:
                 change.update_after()
 
-    def _conforming(self, outputs: Any) -> tuple[Any, ...]:
-        """Return what the body returned as the next nodes take it, for post-hooks to see."""
+    def _conform_outputs(self, outputs: Any) -> tuple[Any, ...]:
+        """Check the gradients that the body returned, and convert each to the metadata of the next node's input."""
         node = self.node
         if len(outputs) != len(node.next_nodes):
             raise wrong_count(node, outputs)
         conforming = []
         create_graph, edge = self.graph_task.create_graph, -1
-        # Neither `enumerate` nor `strict`, which cost as much as a gradient that conforms.
+        # Without `enumerate` and `strict`, which cost as much as the check of one gradient.
         for target, input_nr, grad in zip(node.next_nodes, node.input_nrs, outputs):  # noqa: B905
             edge += 1
             value = grad
             if isinstance(grad, TensorBase):
                 if target is not None and grad._device is not target.device:
-                    value = _moved(grad, target, input_nr)
+                    value = _move_to_input(grad, target, input_nr)
                 if not create_graph:
                     value = value._data
             if create_graph:
@@ -248,12 +252,14 @@ class NodeTask:
         if isinstance(self.node, AccumulateGrad):
             hooks = self.node.variable._autograd_meta().hooks
             hook_lists = [(0, hooks)] if hooks else []
-        # A hook may put the first one on another output of this node: that counts from the next run on.
+        # A copy: a hook may add the first hook of another input, which takes effect from the next run on.
         for input_nr, hooks in tuple(hook_lists):
             for hook in hooks.snapshot():
                 grad = values.wrap(self.grads[input_nr], self.node.device)
                 result = await self._call(hook, grad)
-                self.grads[input_nr] = self._bare(grad) if result is None else self._replacement(result, grad, hook)
+                self.grads[input_nr] = (
+                    self._unwrap(grad) if result is None else self._check_replacement(result, grad, hook)
+                )
 
     def _retain_grads(self, meta: NodeMeta) -> None:
         for input_nr, reference in meta.retains_grad_hooks.items():
@@ -264,49 +270,49 @@ class NodeTask:
 
     async def _call(self, hook: Callable[..., Any], *arguments: Any) -> Any:
         result = hook(*arguments)
-        return await _ended(result) if inspect.isawaitable(result) else result
+        return await _await_result(result) if inspect.isawaitable(result) else result
 
-    async def _call_alone(self, hook: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a hook; until it has ended no further node starts."""
+    async def _call_exclusively(self, hook: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a hook; no further node starts until it has ended."""
         group = self.group
         if group is None:
-            # Nothing runs beside it anyway.
+            # In a blocking backward nothing runs beside it.
             return await self._call(hook, *arguments)
-        group.hold_up()
+        group.pause()
         try:
             return await self._call(hook, *arguments)
         finally:
-            group.let_go()
+            group.resume()
 
-    def _wrapped(self, grads: Any) -> tuple[Any, ...]:
+    def _wrap(self, grads: Any) -> tuple[Any, ...]:
         return tuple(values.wrap(grad, self.node.device) for grad in grads)
 
-    def _bare(self, grad: Any) -> Any:
-        """Return a gradient that a hook has seen, and may have written into, as the engine keeps it."""
+    def _unwrap(self, grad: Any) -> Any:
+        """Return a gradient that a hook was given, and may have changed in place, as the engine keeps it."""
         return grad if self.graph_task.create_graph else values.raw(grad)
 
-    def _checked(self, results: Any, before: tuple[Any, ...], hook: Callable[..., Any]) -> list[Any]:
-        """Return what a node's hook returned in place of the gradients `before`, if it may stand there."""
+    def _check_results(self, results: Any, before: tuple[Any, ...], hook: Callable[..., Any]) -> list[Any]:
+        """Return the gradients that replace `before` after a node hook returned `results`; raise if they do not fit."""
         if results is None:
-            return [self._bare(grad) for grad in before]
+            return [self._unwrap(grad) for grad in before]
         if not isinstance(results, tuple):
             raise HookTypeError(
-                f"{self._called(hook)} must return None or a tuple of gradients, not {describe(results)}: "
+                f"{self._describe_hook(hook)} must return None or a tuple of gradients, not {describe(results)}: "
                 f"write a tuple of {len(before)}, with None where there is no gradient"
             )
         if len(results) != len(before):
             raise HookError(
-                f"{self._called(hook)} returned {values.counted(len(results), 'gradient')}, not {len(before)}: "
-                "return one for each that it is given, None where there is none, or None in place of the tuple"
+                f"{self._describe_hook(hook)} returned {values.counted(len(results), 'gradient')}, not {len(before)}: "
+                "return one for each gradient that it gets, None where there is none, or None in place of the tuple"
             )
         return [
-            None if result is None else self._replacement(result, old, hook)
+            None if result is None else self._check_replacement(result, old, hook)
             for result, old in zip(results, before, strict=True)
         ]
 
-    def _replacement(self, result: Any, old: Any, hook: Callable[..., Any]) -> Any:
-        """Return what a hook returned in place of gradient `old`, if it may stand there."""
-        where, device = self._called(hook), self.node.device
+    def _check_replacement(self, result: Any, old: Any, hook: Callable[..., Any]) -> Any:
+        """Return the gradient that replaces `old` after a hook returned `result`; raise if it does not fit."""
+        where, device = self._describe_hook(hook), self.node.device
         if old is None:
             raise HookError(f"{where} returned {describe(result)} where there was none: return None for it")
         if isinstance(result, TensorBase) and device not in (None, result._device):
@@ -321,31 +327,32 @@ class NodeTask:
             raise HookTypeError(f"{where} must return None or a tensor, not {describe(result)}")
         if result.shape != old.shape or result.dtype != old.dtype:
             raise HookError(
-                f"{where} returned {describe(result)} for a gradient of shape {old.shape} and dtype {old.dtype}"
+                f"{where} returned {describe(result)} for a gradient of shape {old.shape} and dtype {old.dtype}: "
+                "return one of the same shape and dtype"
             )
         return result
 
-    def _called(self, hook: Callable[..., Any]) -> str:
+    def _describe_hook(self, hook: Callable[..., Any]) -> str:
         return f"{name_hook(hook)} of {identify(self.node)}"
 
 
-def _moved(grad: TensorBase, target: Node, input_nr: int) -> Any:
-    """Return a gradient where that of input `input_nr` of `target` is to live."""
+def _move_to_input(grad: TensorBase, target: Node, input_nr: int) -> Any:
+    """Return a gradient on the device of input `input_nr` of `target`."""
     metadata = target.input_metadata[input_nr]
     place = target.device if metadata is None or metadata.device is None else metadata.device
     return grad if place is None or grad._device is place else values.move(grad, grad._device, place)
 
 
-async def _ended(awaitable: Awaitable[Any]) -> Any:
-    """Return the result of what a hook or a body returned.
+async def _await_result(awaitable: Awaitable[Any]) -> Any:
+    """Await the awaitable that a hook returned, and return its result.
 
-    Of an `async def` the blocking driver knows, and has an event loop; of a plain function that returns something to
-    wait for it does not.
+    A blocking backward makes an event loop before it runs an `async def`. It cannot know of a plain function that
+    returns an awaitable, which gets a loop here.
     """
-    return run_apart(awaitable) if _blocks() else await awaitable
+    return run_on_own_loop(awaitable) if _needs_own_loop() else await awaitable
 
 
-def _blocks() -> bool:
+def _needs_own_loop() -> bool:
     return BLOCKING.get() and not loop_is_running()
 
 
@@ -355,7 +362,7 @@ def _all_hooks(node: Node, meta: NodeMeta | None) -> list[Callable[..., Any]]:
         if meta.pre_hooks or meta.post_hooks or meta.tensor_pre_hooks:
             lists = [meta.pre_hooks, meta.post_hooks, *(hooks for _, hooks in meta.tensor_pre_hooks)]
         elif node.order != LEAF_ORDER:
-            # Most: a body that nobody watches.
+            # The most common case: no hooks.
             return []
     if isinstance(node, AccumulateGrad):
         leaf_meta = node.variable._autograd_meta()

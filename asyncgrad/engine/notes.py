@@ -1,4 +1,4 @@
-"""What an error that ends a backward is told to say beside its own message."""
+"""Notes on the error that ends a backward."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["add_later_error", "add_note"]
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an error; to one that takes none, nothing happens."""
-    # A frozen dataclass refuses to have any attribute set, and what is raised is to be the user's error all the same.
+    """Add a note to an error; do nothing if the error accepts none."""
+    # A frozen dataclass refuses any new attribute. The user's error is to be raised all the same.
     with contextlib.suppress(Exception):
         error.add_note(note)
 
 
 def add_later_error(error: BaseException, later: BaseException, node: Node | None, when: str) -> None:
-    """Note in the error of a backward that another one came after it.
+    """Add a note to the error of a backward about a later error.
 
     Args:
-        error: what the backward raises.
-        later: what would be lost otherwise; nothing is noted where it is the same object.
-        node: where the later one was raised; None in a final callback.
-        when: what was going on, as a clause.
+        error: the error that the backward raises.
+        later: the error that would be lost otherwise; nothing is added if it is the same object.
+        node: the node that raised the later error; None for a final callback.
+        when: a clause that says when it was raised.
     """
     if later is error:
         return
@@ -35,5 +35,5 @@ def add_later_error(error: BaseException, later: BaseException, node: Node | Non
     try:
         text = str(later)
     except Exception:
-        text = "(an error without words: its __str__ raises)"
+        text = "(its __str__ raises)"
     add_note(error, f"later error, {when}{place}: {name} raised {type(later).__name__}: {text}")

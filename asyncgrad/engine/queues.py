@@ -1,4 +1,4 @@
-"""ReadyQueue, the order in which nodes that are ready run, and InputBuffer, which sums what arrives at one node."""
+"""ReadyQueue, which orders the ready nodes, and InputBuffer, which sums the gradients that arrive at one node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Work = TypeVar("Work")
 
 @final
 class ReadyQueue(Generic[Work]):
-    """Ready work of one backward: newest node first, AccumulateGrad ahead of all; ties first in, first out.
+    """A priority queue of the ready work of one backward: AccumulateGrad first, then newest node, then first in.
 
     Nested backward passes have a queue each.
 
@@ -31,62 +31,62 @@ class ReadyQueue(Generic[Work]):
         self._pushed = 0
 
     def push(self, node: Node, work: Work) -> None:
-        """Add the work of one node; never suspends.
+        """Add the work of one node.
 
         Args:
-            node: whose turn it is when `work` comes out.
+            node: the node whose order decides.
             work: what `pop` returns.
         """
         self._pushed += 1
         heapq.heappush(self._heap, (node.order, self._pushed, work))
 
     def pop(self) -> Work:
-        """Remove and return the work that is to be done next."""
+        """Remove and return the first work."""
         return heapq.heappop(self._heap)[2]
 
     def copy(self) -> ReadyQueue[Work]:
-        """Return a queue that gives the same work in the same order."""
+        """Return a queue with the same work in the same order."""
         other: ReadyQueue[Work] = ReadyQueue()
         other._heap, other._pushed = self._heap.copy(), self._pushed
         return other
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Remove all work."""
         self._heap.clear()
 
     def __len__(self) -> int:
         return len(self._heap)
 
 
-#: Which edge a gradient came along: the node that returned it, and its place among what that node returned.
+#: The edge that a gradient came along: the node that returned it, and its index among the gradients of that node.
 Arrival = tuple["Node", int]
 
 
 @final
 class InputBuffer:
-    """The sums of what has arrived at each input of a node.
+    """The sums of the gradients that have arrived at each input of a node.
 
-    The first gradient is kept by reference, the second gives a new array, further ones go into that array:
-    an array that came from elsewhere is never written into. Under `create_graph` every sum is a new value.
+    The first gradient is kept by reference, the second makes a new array, and further ones are added in place to that:
+    an array that the buffer did not make is never written into. Under `create_graph` every sum is a new value.
 
-    Where bodies overlap, gradients may arrive in any order; then `expected` lists the arrivals in the order
-    in which they are to be summed, and one that comes early waits for its turn. So the sum depends on the
-    graph alone (`test_sums_have_the_same_bits_under_any_schedule`).
+    Where bodies overlap, gradients may arrive in any order. Then `expected` lists the arrivals in the order of
+    summation, and a gradient that comes early is kept until its turn. So the bits of a sum depend on the graph alone
+    (`test_sums_have_the_same_bits_under_any_schedule`).
     """
 
     __slots__ = ("_early", "_next", "_owned", "expected", "values")
 
     def __init__(self, size: int) -> None:
         self.values: list[Any] = [None] * size
-        #: The inputs whose sums are arrays of our own; None where there are none.
+        #: The inputs whose sums are arrays that the buffer made; None where there are none.
         self._owned: set[int] | None = None
-        #: Arrivals still to come in the order of summation; None while arrivals come in that order anyway.
+        #: The arrivals in the order of summation; None while they come in that order anyway.
         self.expected: list[Arrival] | None = None
         self._next = 0
         self._early: dict[Arrival, tuple[int, Any]] | None = None
 
     def seed(self, input_nr: int, value: Any, owned: bool) -> None:
-        """Start input `input_nr` with a sum made elsewhere."""
+        """Start input `input_nr` with an existing sum; `owned` tells whether it may be updated in place."""
         self.values[input_nr] = value
         if owned:
             self._own(input_nr)
@@ -96,9 +96,9 @@ class InputBuffer:
 
         Args:
             input_nr: which input of the node.
-            value: gradient that conforms to that input; None where it is undefined.
+            value: a gradient with the metadata of that input; None where it is undefined.
             arrival: the edge that it came along.
-            in_place: whether a sum that the buffer owns may be written into.
+            in_place: whether a sum that the buffer made may be updated in place.
         """
         expected = self.expected
         if expected is None:
@@ -118,7 +118,7 @@ class InputBuffer:
             self._next += 1
 
     def holds_gradients(self) -> bool:
-        """Tell whether a defined gradient has arrived."""
+        """Tell whether any gradient other than None has arrived."""
         return bool(self._early) or any(value is not None for value in self.values)
 
     def _fold(self, input_nr: int, value: Any, in_place: bool) -> None:

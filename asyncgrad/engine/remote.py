@@ -1,7 +1,6 @@
-"""Work in another thread: Jobs, which a device with workers is sent, and those whose sender awaits their end.
+"""Work in another thread: Jobs, which a device with workers runs, and Jobs whose sender awaits their end.
 
-The sender never goes on before what runs in the other thread has ended, not even when it is cancelled: no array is
-touched any more after that.
+A sender never goes on before its Job has ended, not even when it is cancelled. So no array is touched after that.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from ..errors import DeviceError
 from .eager_task import EagerTask
-from .loops import running_loop
+from .loops import OneShotEvent, running_loop
 from .notes import add_note
 
 if TYPE_CHECKING:
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
     from contextvars import Context
 
 
-__all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "send", "submit", "worker_died"]
+__all__ = ["FunctionJob", "CoroutineJob", "Job", "Mailbox", "call_on", "join", "send", "submit", "worker_died_error"]
 
 
 class Job:
     """Abstract: a piece of work that is sent to a device, which calls `run()` once, in a thread of its own.
 
     Args:
-        priority: of what waits, the lowest runs first; equals in the order of their coming.
+        priority: of the jobs that wait, the one with the lowest runs first; equal ones first in, first out.
     """
 
     __slots__ = ("priority",)
@@ -45,33 +44,38 @@ class Job:
         self.priority = priority
 
     def run(self) -> asyncio.Future[Any] | None:
-        """Do the work, or its first step: what suspends goes on as a task of the loop that runs in this thread.
+        """Do the work, or its first step; work that suspends goes on as a task of the loop of this thread.
 
-        How the work ends is told to who sent it. Does nothing if the work has been withdrawn.
+        The sender gets the result or the error. Does nothing if the work has been withdrawn.
 
         Returns:
-            That task; None where nothing is left to do.
+            The task; None where nothing is left to do.
 
         Raises:
-            SystemExit, KeyboardInterrupt: the work raised it. Its sender has been told, and the thread is to end.
+            SystemExit, KeyboardInterrupt: the work raised it. The sender has been told, and the thread is to end.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement run()")
 
     def refuse(self, error: BaseException) -> None:
-        """Let the work end with `error` without having run, as when the device is closed. Never raises."""
+        """End the work with `error` before it has run, for example when the device is closed. Never raises."""
         raise NotImplementedError(f"{type(self).__name__} must implement refuse(error)")
 
     def abandon(self, error: BaseException) -> None:
-        """Let work that has suspended end with `error` where it stands, since the thread that ran it is gone."""
+        """End work that has suspended with `error`, when the thread that ran it is gone."""
         raise NotImplementedError(f"{type(self).__name__} must implement abandon(error)")
 
 
-def worker_died(device: object, cause: BaseException | None) -> DeviceError:
-    """Return the error of work whose worker's thread has died of `cause`; None where its event loop was stopped."""
+def worker_died_error(device: object, cause: BaseException | None) -> DeviceError:
+    """Return the error for jobs whose worker thread has died.
+
+    Args:
+        device: the device of the worker.
+        cause: what ended the thread; None where its event loop was stopped.
+    """
     what = "its event loop was stopped" if cause is None else repr(cause)
     error = DeviceError(
-        f"the worker of {str(device)!r} died ({what}), and with it all that it ran and that waited for it: later work "
-        "gets a new one"
+        f"the worker of {str(device)!r} died ({what}), and the jobs that it ran and that waited for it have ended: "
+        "later jobs get a new worker"
     )
     error.__cause__ = cause
     return error
@@ -79,33 +83,33 @@ def worker_died(device: object, cause: BaseException | None) -> DeviceError:
 
 @final
 class Mailbox:
-    """Tells a loop of the ends of Jobs: those that end at about the same time wake it once.
+    """Tells an event loop which Jobs have ended; Jobs that end at about the same time wake it once.
 
     Args:
-        loop: where the senders wait.
+        loop: the loop on which the senders wait.
     """
 
     __slots__ = ("_ended", "_is_due", "is_abandoned", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        #: Whether the loop is gone. Nothing that is to be told here begins any more.
+        #: Whether the loop is gone; then none of its Jobs begins any more.
         self.is_abandoned = False
-        self._ended: deque[_Sent] = deque()
+        self._ended: deque[_AwaitedJob] = deque()
         self._is_due = False
 
-    def put(self, job: _Sent) -> None:
-        """Note in any thread that a job has ended."""
+    def put(self, job: _AwaitedJob) -> None:
+        """Note that a job has ended; from any thread."""
         self._ended.append(job)
         if self._is_due:
             return
         self._is_due = True
-        # Where the loop has been closed nobody waits any more.
+        # RuntimeError: the loop is closed, and no sender waits any more.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        # First of all: what is put from now on asks for another turn.
+        # Reset first: a job that is put from here on schedules another delivery.
         self._is_due = False
         while self._ended:
             self._ended.popleft().resolve()
@@ -119,10 +123,10 @@ class _JobState(enum.Enum):
     ENDED = enum.auto()
 
 
-class _Sent(Job):
-    """Abstract: a job with a sender that waits for its end."""
+class _AwaitedJob(Job):
+    """Abstract: a Job whose sender waits for its end."""
 
-    __slots__ = ("_blocked", "_lock", "_mailbox", "_state", "context", "error", "result", "thread", "waiter")
+    __slots__ = ("_end_lock", "_lock", "_mailbox", "_state", "context", "error", "result", "thread", "waiter")
 
     def __init__(self, priority: tuple[int, int], context: Context, mailbox: Mailbox | None) -> None:
         super().__init__(priority)
@@ -134,22 +138,22 @@ class _Sent(Job):
         self._state = _JobState.WAITING
         #: The thread that runs it, once it has begun.
         self.thread: int | None = None
-        #: What the sender awaits, on its loop. Weak: a sender whose loop is closed and forgotten is forgotten too, and
-        #: withdraws this.
-        self.waiter: weakref.ref[asyncio.Future[None]] | None = None
-        #: What a sender waits for that blocks its thread.
-        self._blocked: threading.Lock | None = None
+        #: The event that the sender awaits. Weak: a sender whose loop is closed and dropped is collected, and withdraws
+        #: the job.
+        self.waiter: weakref.ref[OneShotEvent] | None = None
+        #: Released at the end; a sender that blocks its thread acquires it.
+        self._end_lock: threading.Lock | None = None
 
     def has_ended(self) -> bool:
-        """Tell whether nothing of it will run any more."""
+        """Tell whether the job has ended or been withdrawn."""
         return self._state is _JobState.ENDED
 
     def is_waiting(self) -> bool:
-        """Tell whether nothing of it has run yet."""
+        """Tell whether the job has not begun."""
         return self._state is _JobState.WAITING
 
     def _begin(self) -> bool:
-        """Tell whether it is to run now: False where it has been withdrawn."""
+        """Mark the job as running; return False where it has been withdrawn and must not run."""
         with self._lock:
             if self._state is not _JobState.WAITING:
                 return False
@@ -161,7 +165,7 @@ class _Sent(Job):
             return True
 
     def withdraw(self) -> bool:
-        """Let it never run, if it has not begun; tell whether that is so. The sender need not wait then."""
+        """Keep the job from running if it has not begun; return True if it has not, so that nobody need wait for it."""
         with self._lock:
             if self._state is _JobState.RUNNING:
                 return False
@@ -171,49 +175,49 @@ class _Sent(Job):
     def _end(self) -> None:
         with self._lock:
             self._state = _JobState.ENDED
-            blocked = self._blocked
-        if blocked is not None:
-            blocked.release()
+            end_lock = self._end_lock
+        if end_lock is not None:
+            end_lock.release()
         if self._mailbox is not None:
             self._mailbox.put(self)
 
     def refuse(self, error: BaseException) -> None:
-        """End with `error` without having run."""
+        """End the job with `error` before it has run."""
         if self._begin():
             self.error = error
             self._end()
 
     def lose_sender(self) -> None:
-        """Let it end soon, since the sender's loop is gone; what else that loop waits for never begins."""
-        # The garbage collector closes the senders of one loop in any order.
+        """End the job soon, since the sender's loop is gone; no other job of that loop begins any more."""
+        # The garbage collector closes the senders of one loop in any order, so the others are told here.
         if self._mailbox is not None:
             self._mailbox.is_abandoned = True
         self.cancel()
 
     def cancel(self, message: Any = None) -> None:
-        """Let it end soon, in any thread: withdraw it, or cancel it as far as that is possible."""
+        """Withdraw the job, or cancel it as far as that is possible; from any thread."""
         self.withdraw()
 
     def resolve(self) -> None:
         """Wake the sender, on its loop."""
         waiter = None if self.waiter is None else self.waiter()
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if waiter is not None:
+            waiter.set()
 
     def block_until_ended(self) -> None:
-        """Wait for the end in a thread that has nothing else to do. Interrupted, it may be called again."""
-        blocked = threading.Lock()
-        blocked.acquire()
+        """Block this thread until the job has ended. After an interruption it may be called again."""
+        end_lock = threading.Lock()
+        end_lock.acquire()
         with self._lock:
             if self._state is _JobState.ENDED:
                 return
-            self._blocked = blocked
-        blocked.acquire()
+            self._end_lock = end_lock
+        end_lock.acquire()
 
 
 @final
-class FunctionJob(_Sent):
-    """A plain function without arguments, run to its end by a worker, in `context`."""
+class FunctionJob(_AwaitedJob):
+    """A plain function without arguments that a worker runs to its end, in `context`."""
 
     __slots__ = ("function", "seconds")
 
@@ -222,7 +226,7 @@ class FunctionJob(_Sent):
     ) -> None:
         super().__init__(priority, context, mailbox)
         self.function = function
-        #: How long it ran.
+        #: How many seconds it ran.
         self.seconds = 0.0
 
     def run(self) -> None:
@@ -239,31 +243,34 @@ class FunctionJob(_Sent):
 
 
 class JobTarget(Protocol):
-    """A device, as far as jobs are concerned; see Device."""
+    """The part of Device that jobs need."""
 
     @property
     def has_worker(self) -> bool:
-        """Whether jobs run in threads of the device's own."""
+        """Whether the device runs jobs in threads of its own."""
 
     @property
     def name(self) -> str:
-        """As it is asked for."""
+        """The name that `ag.device` finds it by."""
 
     def is_here(self) -> bool:
-        """Tell whether this thread is one of the device's own."""
+        """Tell whether this thread belongs to the device."""
 
     def submit(self, job: Any) -> None:
         """Have `job.run()` called once in a thread of the device."""
 
 
 @final
-class CoroutineJob(_Sent):
-    """A coroutine, run by a worker that has an event loop, in `context`.
+class CoroutineJob(_AwaitedJob):
+    """A coroutine that a worker with an event loop runs, in `context`.
 
     Args:
-        coroutine: what to run.
-        name: for debuggers.
-        device: whose worker runs it; None where the sender's own loop does.
+        coroutine: the coroutine.
+        name: the name of its task, for debuggers.
+        priority: see Job.
+        context: what every step runs in.
+        mailbox: that of the loop on which the sender waits; None where the sender blocks its thread.
+        device: the device whose worker runs it; None where the sender's own loop does.
     """
 
     __slots__ = ("_cancel_message", "_is_cancelled", "_loop", "_task", "coroutine", "device", "name")
@@ -311,27 +318,27 @@ class CoroutineJob(_Sent):
             if self.error is None:
                 self.result = task.result()
             elif self.device is not None and isinstance(self.error, (SystemExit, KeyboardInterrupt)):
-                # It ends the thread that it was raised in, as it would anywhere, and not the sender's.
-                self.error = worker_died(self.device, self.error)
+                # It ends the worker's thread, as it ends any thread that raises it, and not the sender's.
+                self.error = worker_died_error(self.device, self.error)
         self._task = None
         self._end()
 
     def withdraw(self) -> bool:
-        """Let it never run, if it has not begun; tell whether that is so."""
+        """Keep the coroutine from running if it has not begun; return True if it has not."""
         withdrawn = super().withdraw()
         if withdrawn:
             self.coroutine.close()
         return withdrawn
 
     def refuse(self, error: BaseException) -> None:
-        """End with `error` without having run."""
+        """End the job with `error` before it has run."""
         is_waiting = self.is_waiting()
         super().refuse(error)
         if is_waiting:
             self.coroutine.close()
 
     def cancel(self, message: Any = None) -> None:
-        """Withdraw it, or throw CancelledError into it where it is suspended next."""
+        """Withdraw the job, or throw CancelledError into the coroutine where it is suspended next."""
         if self.withdraw():
             return
         self._cancel_message = message
@@ -343,7 +350,7 @@ class CoroutineJob(_Sent):
                 self._loop.call_soon_threadsafe(task.cancel, message)
 
     def abandon(self, error: BaseException) -> None:
-        """End with `error` in mid-run, since the thread that ran it is gone."""
+        """End the suspended coroutine with `error`, when the thread that ran it is gone."""
         with self._lock:
             task, self._task = self._task, None
         if task is None:
@@ -351,28 +358,28 @@ class CoroutineJob(_Sent):
         try:
             task.close()
         except BaseException as refused:
-            add_note(error, f"and its body did not want to be closed: {refused!r}")
+            add_note(error, f"closing its body raised {refused!r}")
         self.error = error
         self._end()
 
 
 async def join(job: Any) -> Any:
-    """Return the result of a job that has been submitted, once it has ended; raise what it raised.
+    """Wait until a submitted job has ended; return its result or raise its error.
 
-    Suspends. Cancelled, it cancels the job, and goes on only once that has ended.
+    Suspends. If it is cancelled it cancels the job, and goes on only once the job has ended.
     """
     loop = running_loop()
     cancelled: asyncio.CancelledError | None = None
     error: BaseException | None = None
     try:
         while not job.has_ended():
-            waiter = loop.create_future()
-            job.waiter = weakref.ref(waiter)
-            # It may have ended just before, and then nobody resolves this one.
+            ended = OneShotEvent(loop)
+            job.waiter = weakref.ref(ended)
+            # It may have ended just before, and then nothing sets this event.
             if job.has_ended():
                 break
             try:
-                await waiter
+                await ended
             except asyncio.CancelledError as interrupt:
                 cancelled = interrupt
                 job.cancel(*interrupt.args[:1])
@@ -381,28 +388,28 @@ async def join(job: Any) -> Any:
             raise cancelled
         if error is not None:
             raise error
-        # A leaf takes over a gradient that nobody else holds.
+        # A leaf takes over the array of a gradient only if there is no other reference to it.
         result, job.result = job.result, None
         return result
     except GeneratorExit:
-        # The loop is gone. What suspends can be told to end; what computes is waited for.
+        # The loop is gone. A coroutine can be cancelled; a function that computes is waited for.
         job.lose_sender()
         if isinstance(job, FunctionJob):
             job.block_until_ended()
         raise
     finally:
-        # The traceback of an error leads back here: leave no cycle.
+        # The traceback of an error refers to this frame: leave no cycle.
         job.waiter = None
         del job, cancelled, error
 
 
 async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function, plain or async, in a copy of this context, on the device's worker where it has one."""
+    """Call a function, plain or async, in a copy of this context, on the device's worker if it has one."""
     context = contextvars.copy_context()
     context.run(_enter, device)
     around = CURRENT_GRAPH_TASK.get()
     job = CoroutineJob(
-        _called(function, args, kwargs),
+        _call(function, args, kwargs),
         getattr(function, "__qualname__", repr(function)),
         (0 if around is None else -1 - around.reentrant_depth, 0),
         context,
@@ -414,7 +421,7 @@ async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kw
 
 
 def submit(job: CoroutineJob, device: JobTarget) -> None:
-    """Have the worker of a device run a job; where the device raises, the job ends with that."""
+    """Submit a job to the worker of a device; an error that the device raises becomes the job's."""
     try:
         device.submit(job)
     except Exception as error:
@@ -422,7 +429,7 @@ def submit(job: CoroutineJob, device: JobTarget) -> None:
 
 
 def send(job: CoroutineJob, device: JobTarget) -> None:
-    """Have a job run where the device runs its work: by its worker, or here and now."""
+    """Run a job where the device runs its work: on its worker, or at once in this thread."""
     if device.has_worker and not device.is_here():
         submit(job, device)
     else:
@@ -435,6 +442,6 @@ def _enter(device: JobTarget) -> None:
     DEFAULT_DEVICE.set(device)
 
 
-async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+async def _call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     result = function(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result

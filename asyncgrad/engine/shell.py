@@ -1,4 +1,4 @@
-"""Running a coroutine where an interactive shell runs an event loop already: a notebook, `python -m asyncio`."""
+"""`ag.run` inside an interactive shell whose event loop is already running: a notebook, or `python -m asyncio`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 def is_interactive() -> bool:
-    """Tell whether a user types what runs: shells say so by `sys.ps1`, their prompt."""
+    """Tell whether this process is an interactive shell: those set `sys.ps1`, their prompt."""
     return hasattr(sys, "ps1")
 
 
 def run_in_a_thread(
     main: Coroutine[Any, Any, T], debug: bool | None, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None
 ) -> T:
-    """Return the result of a coroutine, run on a new event loop in a thread of its own, in a copy of this context.
+    """Run a coroutine on a new event loop in a new thread, in a copy of this context; return its result.
 
-    Blocks until it has ended, and with it the loop of this thread. An interrupt cancels the coroutine, and is raised
-    once that has ended.
+    Blocks this thread and its event loop until the coroutine has ended. A KeyboardInterrupt cancels the coroutine, and
+    is raised once that has ended.
     """
     ended: Future[T] = Future()
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
@@ -55,7 +55,7 @@ def run_in_a_thread(
         return ended.result()
     except KeyboardInterrupt:
         for loop, task in started:
-            # It may have ended meanwhile, and its loop be closed.
+            # RuntimeError: the coroutine has ended, and its loop is closed.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
         thread.join()

@@ -1,4 +1,4 @@
-"""Stream and Event: what is asked of work on one device that is done in order, and of a point in that order."""
+"""Stream and Event: a queue of work on one device that runs in order, and a point in that order."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from .queues import InputBuffer
 
-__all__ = ["DONE", "DeviceStreams", "Event", "Stream", "StreamOwner", "TaskStreams", "enter_streams", "streams_met"]
+__all__ = ["DONE", "DeviceStreams", "Event", "Stream", "StreamOwner", "TaskStreams", "enter_streams", "streams_in_use"]
 
-#: Whether any device of this process has been asked for a stream. Where none has, a backward asks for none either.
-streams_met = [False]
+#: Whether any device of this process has been asked for a stream. If none has, a backward does not handle streams.
+streams_in_use = [False]
 
-_MAKING = threading.Lock()
+_MUTEX = threading.Lock()
 
 
 @final
 class Done:
-    """An awaitable of what has been done already."""
+    """An awaitable that completes at once."""
 
     __slots__ = ()
 
@@ -42,25 +42,25 @@ DONE = Done()
 
 
 class StreamOwner(Protocol):
-    """A device, as its streams see it; see Device."""
+    """The part of Device that its streams need."""
 
     _streams: Any
 
     @property
     def name(self) -> str:
-        """As it is asked for."""
+        """The name that `ag.device` finds it by."""
 
     def make_stream(self, index: int) -> Any:
         """Return a new stream."""
 
     def default_stream(self) -> Any:
-        """Return the stream that is the current one where no other is."""
+        """Return the stream that is current where no other is."""
 
 
 class Event:
-    """Abstract: a point in the order of a stream's work, that other streams and the caller can wait for.
+    """Abstract: a point in the order of a stream's work, for which other streams and the caller can wait.
 
-    Made by `stream.record_event()`. It has come to pass once all has ended that was on the stream by then.
+    Made by `stream.record_event()`. It completes when all work has ended that was on the stream by then.
 
     Source: torch.cuda.Event.
 
@@ -73,32 +73,32 @@ class Event:
     __slots__ = ("stream",)
 
     def __init__(self, stream: Stream) -> None:
-        #: Where it was recorded.
+        #: The stream on which it was recorded.
         self.stream = stream
 
     def query(self) -> bool:
-        """Tell whether all has ended that the event stands for; never waits."""
+        """Tell whether the event has completed; never waits."""
         raise NotImplementedError(f"{type(self).__name__} must implement query()")
 
     def synchronize(self) -> Awaitable[None]:
-        """Wait until all has ended that the event stands for.
+        """Wait until the event has completed.
 
-        In a thread with a running event loop it has to be awaited, `await event.synchronize()`, and suspends. In any
-        other thread it has waited when it returns.
+        In a thread with a running event loop it must be awaited, `await event.synchronize()`, and suspends. In any
+        other thread it blocks, and needs no await.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement synchronize()")
 
 
 class Stream(Mode):
-    """Abstract: a row of work on one device. What is put on it is done in order; two streams know no order.
+    """Abstract: a queue of work on one device. Work on one stream runs in order; two streams are unordered.
 
-    Made by `device.stream()`. As a context manager it is the current stream of its device, for the current context
-    only, so that tasks never see each other's; it decorates functions, too. An operation recorded inside has its
-    backward on that stream.
+    Made by `device.stream()`. As a context manager it is the current stream of its device, in the current context
+    only, so that tasks do not share it; it decorates functions as well. The backward of an operation that is recorded
+    inside runs on that stream.
 
     Args:
-        device: whose work it is.
-        index: 0 for the device's default stream, which there always is; further ones count from 1.
+        device: the device.
+        index: 0 for the default stream of the device; further ones count from 1.
 
     Source: torch.cuda.Stream.
 
@@ -119,65 +119,65 @@ class Stream(Mode):
         self.device = device
         self.index = index
 
-    # What a device must say.
+    # What a device must implement.
 
     def record_event(self) -> Event:
-        """Return an Event that stands for all that is on this stream by now."""
+        """Return an Event that completes when all work that is on this stream now has ended."""
         raise NotImplementedError(f"{type(self).__name__} must implement record_event()")
 
     def wait_event(self, event: Event) -> None:
-        """Let what is put on this stream from now on begin only once `event` has come to pass. Never waits itself.
+        """Let later work on this stream begin only once `event` has completed. Never waits itself.
 
         Args:
-            event: of a stream of any device.
+            event: an event of a stream of any device.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement wait_event(event)")
 
     def must_have_passed(self, event: Event) -> None:
-        """Raise for an event of another kind of device, which this stream cannot wait for, unless it has come to pass.
+        """Raise unless `event`, of another kind of device, has completed; this stream cannot wait for it.
 
         Raises:
-            DeviceError: it has not, or it is no event.
+            DeviceError: it has not completed, or is not an Event.
         """
         if not isinstance(event, Event):
-            raise DeviceError(f"{self!r} can wait for an event, of stream.record_event(), and {event!r} is none")
+            raise DeviceError(f"{self!r} can wait for an event, made by stream.record_event(), not for {event!r}")
         if not event.query():
             raise DeviceError(
-                f"{self!r} cannot wait for an event of {event.stream!r}: write await event.synchronize() before"
+                f"{self!r} cannot wait for an event of {event.stream!r}: await it first, with await event.synchronize()"
             )
 
-    # What follows from that, where what is called on the device puts work on the stream by itself.
+    # Defaults, for a device whose functions put work on the current stream by themselves.
 
     def wait_stream(self, other: Stream) -> None:
-        """Let what is put on this stream from now on begin only once all has ended that is on `other` by now.
+        """Let later work on this stream begin only once all work that is on `other` now has ended.
 
         Raises:
-            DeviceError: it is no stream.
+            DeviceError: it is not a Stream.
         """
         if not isinstance(other, Stream):
-            raise DeviceError(f"{self!r} can wait for a stream, of any device, and {other!r} is none")
+            raise DeviceError(f"{self!r} can wait for a stream, of any device, not for {other!r}")
         self.wait_event(other.record_event())
 
     def query(self) -> bool:
-        """Tell whether all has ended that is on this stream; never waits."""
+        """Tell whether all work on this stream has ended; never waits."""
         return self.record_event().query()
 
     def synchronize(self) -> Awaitable[None]:
-        """Wait until all has ended that is on this stream by now; awaited or not as `Event.synchronize` is."""
+        """Wait until all work that is on this stream now has ended; awaited or not as `Event.synchronize` is."""
         return self.record_event().synchronize()
 
     def turn(self) -> AbstractAsyncContextManager[Any]:
-        """Return a block in which a call is the stream's work: it begins when the stream's order lets it."""
+        """Return an async context manager for a call that is work of the stream: it enters when the order allows it."""
         return nullcontext()
 
     def is_free(self) -> bool:
-        """Tell whether a node's body may run on the stream now: always where it puts its work there by itself."""
+        """Tell whether a node's body may run now: always on a device whose functions put work on the stream."""
         return True
 
     async def until_free(self) -> None:
         """Wait until a node's body may run on the stream; suspends."""
 
-    # The current one.
+    # The current stream.
 
     def _get(self) -> Any:
         return CURRENT_STREAMS.get().get(self.device)
@@ -208,7 +208,7 @@ async def _await_all(waits: list[Awaitable[None]]) -> None:
 
 
 def enter_streams(streams: Mapping[Any, Any]) -> None:
-    """Let the streams by device be the current ones of this context, and those of the nodes that it makes."""
+    """Make `streams`, by device, the current ones of this context, and of the nodes that are made in it."""
     CURRENT_STREAMS.set(streams)
     observe_nodes()
 
@@ -217,36 +217,36 @@ def enter_streams(streams: Mapping[Any, Any]) -> None:
 class DeviceStreams:
     """The streams of one device."""
 
-    __slots__ = ("_device", "_known", "_made", "default")
+    __slots__ = ("_device", "_live", "_made_count", "default")
 
     def __init__(self, device: StreamOwner) -> None:
         self._device = device
-        self._made = 0
-        self.default = self._made_by_device(0)
-        #: Weak: a stream that nobody refers to has nothing to wait for.
-        self._known = WeakSet([self.default])
+        self._made_count = 0
+        self.default = self._make_stream(0)
+        #: Weak: a stream without references has no work.
+        self._live = WeakSet([self.default])
 
     @classmethod
     def of(cls, device: StreamOwner) -> DeviceStreams:
-        """Return those of a device, made now if this is the first to ask."""
+        """Return those of a device; the first call makes them."""
         streams: DeviceStreams | None = getattr(device, "_streams", None)
         if streams is None:
-            with _MAKING:
+            with _MUTEX:
                 streams = getattr(device, "_streams", None)
                 if streams is None:
-                    streams_met[0] = True
+                    streams_in_use[0] = True
                     streams = device._streams = cls(device)
         return streams
 
     def make(self) -> Stream:
         """Return a new stream."""
-        with _MAKING:
-            self._made += 1
-            stream = self._made_by_device(self._made)
-            self._known.add(stream)
+        with _MUTEX:
+            self._made_count += 1
+            stream = self._make_stream(self._made_count)
+            self._live.add(stream)
         return stream
 
-    def _made_by_device(self, index: int) -> Stream:
+    def _make_stream(self, index: int) -> Stream:
         stream = self._device.make_stream(index)
         if not isinstance(stream, Stream):
             raise DeviceError(
@@ -255,25 +255,25 @@ class DeviceStreams:
             )
         return stream
 
-    def known(self) -> list[Stream]:
-        """Return all that somebody refers to, or that have work."""
-        with _MAKING:
-            return list(self._known)
+    def live_streams(self) -> list[Stream]:
+        """Return all streams that exist."""
+        with _MUTEX:
+            return list(self._live)
 
     def synchronize(self) -> Awaitable[None]:
-        """Wait until all has ended that is on any of them by now."""
-        waits = [wait for stream in self.known() if (wait := stream.synchronize()) is not DONE]
+        """Wait until all work that is on any of them now has ended."""
+        waits = [wait for stream in self.live_streams() if (wait := stream.synchronize()) is not DONE]
         return _await_all(waits) if waits else DONE
 
-    def checked(self, stream: Any) -> Stream:
-        """Return a stream that a caller gave, if it belongs to this device.
+    def check(self, stream: Any) -> Stream:
+        """Return `stream` if it belongs to this device.
 
         Raises:
-            DeviceError: it is another device's, or no stream.
+            DeviceError: it belongs to another device, or is not a Stream.
         """
         if not isinstance(stream, Stream):
             raise DeviceError(
-                f"{self._device} has streams that device.stream() makes, and {stream!r} is none: "
+                f"{self._device} takes a stream made by device.stream(), not {stream!r}: "
                 f"write ag.device({self._device.name!r}).stream() for a new one"
             )
         if stream.device is not self._device:
@@ -286,10 +286,10 @@ class DeviceStreams:
 
 @final
 class TaskStreams:
-    """What has been computed on which stream in one backward.
+    """Tracks on which stream each gradient of one backward has been computed.
 
-    A gradient that one stream has computed and another reads is handed on with an event. As in PyTorch, nobody waits
-    before the value is needed: to be added to another one, or by the node that takes it.
+    A gradient that one stream computes and another one reads comes with an event. As in PyTorch, that is waited for
+    only when the value is needed: to be added to another one, or by the node that takes it.
 
     Source: the rules for streams of PyTorch's engine and of its InputBuffer.
 
@@ -303,41 +303,41 @@ class TaskStreams:
         self._caller = caller
         #: The inputs that a gradient has arrived at.
         self._arrived: set[tuple[Node, int]] = set()
-        #: What is to be waited for before those gradients are read.
+        #: The events to wait for before those gradients are read, by node and input.
         self._events: dict[Node, dict[int, list[Event]]] = {}
-        #: What leaves wait for that no gradient of the roots' own device comes to: what the caller has done before.
+        #: By device other than the roots', the caller's work before the backward, for which its leaves wait.
         self._from_elsewhere: dict[Any, Event] = {}
-        #: The streams of the leaves, and of what is captured, as far as those have run.
+        #: The streams of the leaves and capturing nodes that have run.
         self.leaves: set[Stream] = set()
 
     @classmethod
     def of_caller(cls) -> TaskStreams:
-        """Return those of a backward that is called in this context."""
+        """Return the TaskStreams of a backward that is called in this context."""
         return cls(CURRENT_STREAMS.get())
 
     @property
-    def is_called_on_one(self) -> bool:
+    def has_caller_streams(self) -> bool:
         """Whether a stream was current where the backward was called."""
         return bool(self._caller)
 
     def enter(self) -> None:
-        """Let what runs on no stream of its own run on the default ones, in this context."""
+        """Make the default streams current in this context, for nodes without a stream of their own."""
         if self._caller:
             enter_streams({})
 
     def start(self, root: Node, input_nr: int) -> None:
-        """Note that the root's gradient has been computed on the caller's stream."""
+        """Note that the gradient of the root has been computed on the caller's stream."""
         self._arrive(None, root, input_nr)
         begins = {node.device for node in root.next_nodes if node is not None} | {root.device}
         for device, stream in self._caller.items():
             if device not in begins:
                 self._from_elsewhere[device] = stream.record_event()
         if root.meta is None:
-            # It runs where nothing counts.
+            # It runs on the fast path, which does not call `begin`.
             self.begin(root)
 
-    def arrived_before(self, node: Node, grads: list[Any]) -> None:
-        """Note gradients that nodes without a stream of their own have computed."""
+    def note_arrived(self, node: Node, grads: list[Any]) -> None:
+        """Note gradients that have been computed on the default stream."""
         for input_nr, grad in enumerate(grads):
             if grad is not None:
                 self._arrive(node, node, input_nr, on_default=True)
@@ -345,7 +345,7 @@ class TaskStreams:
     def add(
         self, buffer: InputBuffer, producer: Node, edge: int, consumer: Node, input_nr: int, grad: Any, in_place: bool
     ) -> None:
-        """Add a gradient to a buffer, on the consumer's stream if that takes work."""
+        """Add a gradient to a buffer; a sum is computed on the consumer's stream."""
         stream = consumer.stream
         if stream is None or grad is None:
             buffer.add(input_nr, grad, (producer, edge), in_place)
@@ -360,7 +360,7 @@ class TaskStreams:
             buffer.add(input_nr, grad, (producer, edge), in_place)
 
     def begin(self, node: Node) -> None:
-        """Let the node's stream wait for what the node takes; called just before the node runs."""
+        """Let the stream of a node wait for the node's gradients; called just before the node runs."""
         events = self._events.pop(node, None)
         if events is not None:
             for waited in events.values():
@@ -382,13 +382,13 @@ class TaskStreams:
                 current.wait_event(stream.record_event())
 
     def abandon(self) -> None:
-        """Do as much of what `finish` does as can be done, since the backward has failed, maybe with its device."""
+        """Do what `finish` does as far as possible, after a failure, which may be that of a device."""
         for stream in self.leaves:
             with suppress(DeviceError):
                 self._of_caller(stream.device).wait_stream(stream)
 
     def return_to_caller(self) -> None:
-        """Let the caller's streams be the current ones of this context again, for final callbacks."""
+        """Make the caller's streams current in this context again, for final callbacks."""
         if self._caller:
             enter_streams(self._caller)
 
@@ -404,11 +404,11 @@ class TaskStreams:
         if producer is None or isinstance(producer, GraphRoot):
             source = self._of_caller(device)
         elif on_default or producer.device is not device:
-            # What moves an array here from another device runs on the stream that is current here.
+            # A move from another device runs on the current stream of this one, which is the default.
             source = device.default_stream()
         else:
             source = producer.stream or device.default_stream()
-        # What calls compute is there when they have returned, and those on no stream are in no order with anything.
+        # The results of a call are there when it returns, and calls on the default stream are unordered.
         if source is not stream and (device.is_asynchronous or source.index):
             self._events.setdefault(consumer, {}).setdefault(input_nr, []).append(source.record_event())
 

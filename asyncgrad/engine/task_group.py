@@ -1,7 +1,7 @@
-"""The bodies of one GraphTask that an event loop runs, and the wake-up of its driver. Nothing else makes asyncio tasks.
+"""NodeTaskGroup: the NodeTasks of one GraphTask that have suspended on an event loop, and the wake-up of their driver.
 
-A NodeTask is stepped where it stands; only one that suspends goes on as a task of its own, and the driver goes on
-with the next ready node meanwhile.
+The first step of a NodeTask runs at once, in the driver's own step. Only a NodeTask that suspends goes on as an asyncio
+task, and the driver goes on with the next ready node meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..context import CURRENT_NODE
 from .device import is_elsewhere
 from .eager_task import EagerTask
-from .loops import NESTED_ON_ONE_STACK, Pace, yield_to_loop
+from .loops import MAX_NESTED_ON_STACK, OneShotEvent, Pace, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_later_error
 from .remote import CoroutineJob, Mailbox, join, submit
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from .graph_task import GraphTask
     from .remote import FunctionJob
 
-__all__ = ["NodeTaskGroup", "DepthScheduler", "called", "forget", "send_away"]
+__all__ = ["DepthScheduler", "NodeTaskGroup", "call_and_await", "forget_job", "send_to_worker"]
 
-#: Held while hooks that hold up further nodes are counted, since they may run in several threads.
-_HOLDING_UP = threading.Lock()
+#: Guards the counts of pauses, which hooks in several threads may change.
+_PAUSE_LOCK = threading.Lock()
 
 
-async def called(callback: Callable[[], Any]) -> None:
-    """Call a final callback, and wait for what it returns if that can be awaited."""
+async def call_and_await(callback: Callable[[], Any]) -> None:
+    """Call a final callback, and await its result if that is awaitable."""
     CURRENT_NODE.set(None)
     result = callback()
     if inspect.isawaitable(result):
         await result
 
 
-def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
-    """Have the worker of its device run a NodeTask, when its turn comes there.
+def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
+    """Submit a NodeTask to the worker of its device; return the job.
 
     Args:
         node_task: the run of one node.
-        mailbox: of the loop that waits for the end; None where a thread blocks for it.
+        mailbox: the mailbox of the loop that waits for the end; None where a thread blocks for it.
     """
     graph_task, node = node_task.graph_task, node_task.node
     node_task.is_sent = True
@@ -66,10 +66,10 @@ def send_away(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
     return job
 
 
-def forget(job: CoroutineJob, node_task: NodeTask) -> None:
-    """Let a GraphTask forget the job of a NodeTask, if that has ended: its context leads back, and would be a cycle.
+def forget_job(job: CoroutineJob, node_task: NodeTask) -> None:
+    """Drop a job that has ended from its GraphTask, which the job's context refers to: leave no cycle.
 
-    One whose sender is gone may still run, and whoever waits for the node's lock is to know.
+    A job whose sender is gone may still run. It stays, for the lock of its node to find.
     """
     away = node_task.graph_task.away
     if away is not None and job.has_ended():
@@ -83,9 +83,9 @@ def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
 
 @final
 class RemoteTaskGroup:
-    """What a NodeTask in another thread may ask of those that run beside it.
+    """What a NodeTask in another thread may ask of its NodeTaskGroup.
 
-    Weak: where the loop that drives them is closed and forgotten, they are to end, and this NodeTask with them.
+    The reference is weak: when the driving loop is closed and dropped the group is collected, which ends this NodeTask.
     """
 
     __slots__ = ("_group",)
@@ -93,33 +93,33 @@ class RemoteTaskGroup:
     def __init__(self, group: NodeTaskGroup) -> None:
         self._group = weakref.ref(group)
 
-    def hold_up(self) -> None:
-        """Start no further node until `let_go()`."""
+    def pause(self) -> None:
+        """Start no further node until `resume()`."""
         group = self._group()
         if group is not None:
-            group.hold_up()
+            group.pause()
 
-    def let_go(self) -> None:
-        """Note that a hook has ended that held up further nodes."""
+    def resume(self) -> None:
+        """End one `pause()`."""
         group = self._group()
         if group is not None:
-            group.let_go()
+            group.resume()
 
 
 @final
 class NodeTaskGroup:
-    """The suspended bodies of one GraphTask, and the wake-up of its driver."""
+    """The suspended NodeTasks of one GraphTask, and the wake-up of its driver."""
 
     __slots__ = (
         "__weakref__",
-        "_awake",
         "_cancels_before",
         "_finished",
         "_graph_task",
-        "_holding_up",
         "_is_awake",
         "_loop",
+        "_pauses",
         "_raised",
+        "_scheduler",
         "_wake",
         "mailbox",
         "running",
@@ -128,233 +128,232 @@ class NodeTaskGroup:
     def __init__(self, graph_task: GraphTask, loop: asyncio.AbstractEventLoop) -> None:
         self._graph_task = graph_task
         self._loop = loop
-        #: For bodies that run in other threads.
+        #: For NodeTasks and bodies that run in other threads.
         self.mailbox = Mailbox(loop)
         self._finished: deque[EagerTask] = deque()
-        self._wake: asyncio.Future[None] | None = None
+        self._wake: OneShotEvent | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
-        #: How many hooks run that no further node is to overlap.
-        self._holding_up = 0
-        #: Shared with the backward passes around this one on the same loop: those let deeper ones go first.
+        #: How many hooks and bodies run that no further node may overlap.
+        self._pauses = 0
+        #: Shared with the enclosing backward passes on the same loop, so that they let deeper ones go first.
         outer = graph_task.outer
-        shared = None if outer is None else outer.awake
-        if shared is None or shared.loop is not loop:
-            shared = DepthScheduler(loop)
-        graph_task.awake = self._awake = shared
+        scheduler = None if outer is None else outer.awake
+        if scheduler is None or scheduler.loop is not loop:
+            scheduler = DepthScheduler(loop)
+        graph_task.awake = self._scheduler = scheduler
+        #: Whether the scheduler counts this driver.
         self._is_awake = False
         self._cancels_before = _cancels_of_driver(loop)
-        #: What a body raised, and the driver with it.
+        #: The error of a body that the driver raises.
         self._raised: BaseException | None = None
 
     def start(self, turn: NodeTurn) -> None:
-        """Step the node whose turn it is; what suspends goes on as a task of its own."""
+        """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        coroutine = self._sent(node_task) if is_elsewhere(node.device) else node_task.run()
-        stepped = self._step(coroutine, node_task.name, node)
-        if not stepped.done():
+        coroutine = self._run_on_worker(node_task) if is_elsewhere(node.device) else node_task.run()
+        task = self._step(coroutine, node_task.name, node)
+        if not task.done():
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.suspended()
         # As in EagerTask.start().
-        del stepped
+        del task
 
-    async def _sent(self, node_task: NodeTask) -> Any:
-        """Have the worker of its device run a NodeTask; suspends until that has ended.
+    async def _run_on_worker(self, node_task: NodeTask) -> Any:
+        """Run a NodeTask on the worker of its device; suspends until it has ended.
 
-        Under create_graph bodies record nodes, whose order is to be the same in each run. So no further node starts
-        meanwhile, unless this one may suspend: then it may wait for what another one does.
+        Under create_graph bodies record nodes, whose order must be the same in each run. So no further node starts
+        meanwhile, unless this one may suspend: then it may wait for something that another node does.
         """
-        is_alone = node_task.graph_task.create_graph and not node_task.may_suspend()
+        is_exclusive = node_task.graph_task.create_graph and not node_task.may_suspend()
         node_task.group = RemoteTaskGroup(self)
-        job = send_away(node_task, self.mailbox)
+        job = send_to_worker(node_task, self.mailbox)
         try:
-            return await self.result_of(job, is_alone)
+            return await self.result_of(job, is_exclusive)
         finally:
-            forget(job, node_task)
-            # The traceback of an error leads back here: leave no cycle.
+            forget_job(job, node_task)
+            # The traceback of an error refers to this frame: leave no cycle.
             del job, node_task
 
-    async def result_of(self, job: FunctionJob | CoroutineJob, is_alone: bool) -> Any:
-        """Return the result of what runs in another thread, at its end; if alone, no further node starts meanwhile."""
-        if is_alone:
-            self.hold_up()
+    async def result_of(self, job: FunctionJob | CoroutineJob, is_exclusive: bool) -> Any:
+        """Wait for a job in another thread and return its result; if exclusive, no further node starts meanwhile."""
+        if is_exclusive:
+            self.pause()
         try:
             return await join(job)
         finally:
-            if is_alone:
-                self.let_go()
+            if is_exclusive:
+                self.resume()
             # As in EagerTask.start().
             del job
 
     def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> EagerTask:
         graph_task = self._graph_task
-        stepped = EagerTask(
-            coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end
-        )
-        self.running[stepped] = node
-        if (graph_task.reentrant_depth + 1) % NESTED_ON_ONE_STACK == 0:
-            stepped.start_later()
-            # Until its first step has been run, this backward has something ready.
-            self._awake.wake(graph_task.reentrant_depth)
-            self._loop.call_soon(self._awake.leave, graph_task.reentrant_depth)
+        task = EagerTask(coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end)
+        self.running[task] = node
+        if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:
+            task.start_later()
+            # Until its first step has run, this backward counts as ready.
+            self._scheduler.wake(graph_task.reentrant_depth)
+            self._loop.call_soon(self._scheduler.leave, graph_task.reentrant_depth)
         else:
-            stepped.start()
+            task.start()
         try:
-            return stepped
+            return task
         finally:
             # As in EagerTask.start().
-            del stepped
+            del task
 
-    def _on_end(self, stepped: EagerTask) -> None:
-        self._finished.append(stepped)
+    def _on_end(self, task: EagerTask) -> None:
+        self._finished.append(task)
         if self._graph_task.has_error:
-            self._discount(stepped)
+            self._discount(task)
         self._wake_driver()
 
-    def _discount(self, stepped: EagerTask) -> None:
-        """Count a body that has ended as no longer running, since after a failure nobody collects it."""
-        node = self.running[stepped]
+    def _discount(self, task: EagerTask) -> None:
+        """Note the end of a NodeTask after a failure, when `collect` is not called any more."""
+        node = self.running[task]
         if node is not None:
             executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
             executor.discount(node)
 
     def _wake_driver(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        if self._wake is not None and self._wake.set():
             self._is_awake = True
-            self._awake.wake(self._graph_task.reentrant_depth)
+            self._scheduler.wake(self._graph_task.reentrant_depth)
 
-    def hold_up(self) -> None:
-        """Start no further node until `let_go()`: a hook begins that none is to overlap."""
-        with _HOLDING_UP:
-            self._holding_up += 1
+    def pause(self) -> None:
+        """Start no further node until `resume()`: a hook or a body begins that none may overlap. Pauses nest."""
+        with _PAUSE_LOCK:
+            self._pauses += 1
 
-    def let_go(self) -> None:
-        """Note that a hook has ended that held up further nodes."""
-        with _HOLDING_UP:
-            self._holding_up -= 1
-            is_free = not self._holding_up
+    def resume(self) -> None:
+        """End one `pause()`; from any thread."""
+        with _PAUSE_LOCK:
+            self._pauses -= 1
+            is_free = not self._pauses
         if not is_free:
             return
         if threading.get_ident() == self._graph_task.thread_id:
             self._wake_driver()
             return
-        # The hook of a node on a device with a worker.
+        # The call comes from the worker of a device.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake_driver)
 
-    def is_held_up(self) -> bool:
-        """Tell whether the next node has to wait for a hook that runs."""
-        return self._holding_up > 0
+    def is_paused(self) -> bool:
+        """Tell whether no further node may start now."""
+        return self._pauses > 0
 
     async def wait(self) -> None:
-        """Wait until a body has ended or lets others start, and until deeper backward passes have got their turn."""
+        """Wait until a NodeTask has ended or the last pause has, and deeper backward passes have had their turn."""
         depth = self._graph_task.reentrant_depth
         try:
             if self._finished:
                 self._is_awake = True
-                self._awake.wake(depth)
+                self._scheduler.wake(depth)
             else:
-                self._wake = self._loop.create_future()
+                self._wake = OneShotEvent(self._loop)
                 try:
                     await self._wake
                 finally:
                     self._wake = None
-            await self._awake.turn(depth)
+            await self._scheduler.turn(depth)
         finally:
             if self._is_awake:
                 self._is_awake = False
-                self._awake.leave(depth)
+                self._scheduler.leave(depth)
 
     async def yield_to_loop(self) -> None:
-        """Let the loop run everything else that is ready, save the drivers of the backward passes around this one."""
+        """Let the loop run everything else that is ready, except the drivers of the enclosing backward passes."""
         depth = self._graph_task.reentrant_depth
-        self._awake.wake(depth)
+        self._scheduler.wake(depth)
         try:
             await yield_to_loop()
-            await self._awake.turn(depth)
+            await self._scheduler.turn(depth)
         finally:
-            self._awake.leave(depth)
+            self._scheduler.leave(depth)
 
     def collect(self) -> None:
-        """Hand the gradients of the bodies that have ended to the GraphTask; raise what the first one raised."""
+        """Give the gradients of the NodeTasks that have ended to the executor; raise the first error among them."""
         while self._finished:
             node, outputs = self._outcome(self._finished.popleft())
             if node is not None:
                 executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
                 executor.end_turn(node, outputs)
-            # A leaf takes over an array that nobody else holds.
+            # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         self._graph_task.executor.node = None
 
     async def run_callbacks(self) -> None:
-        """Run the final callbacks, also those that are queued meanwhile, one after the other."""
+        """Run the final callbacks one after the other, with those that are queued meanwhile."""
         completion, pace = self._graph_task.completion, Pace()
         while completion is not None and (callback := completion.next_callback()) is not None:
-            stepped = self._step(called(callback), f"final callback of backward {self._graph_task.id}", None)
+            task = self._step(call_and_await(callback), f"final callback of backward {self._graph_task.id}", None)
             # As in EagerTask.start().
-            del stepped
+            del task
             while self.running:
                 await self.wait()
                 self.collect()
-            # They may be many, and each may queue another.
+            # There may be many callbacks, and each may queue another.
             await pace.keep()
 
-    async def let_a_cancellation_in(self) -> None:
-        """Suspend if the driver's task has been cancelled since the bodies began, and has not been told.
+    async def deliver_cancellation(self) -> None:
+        """Suspend once, to raise CancelledError, if the driver's task has been cancelled since the bodies began.
 
-        A body may have done so without suspending. The task counts as cancelled then, so the backward must too.
+        A body may have cancelled the task without suspending. The task counts as cancelled, so the backward must as
+        well.
         """
         if _cancels_of_driver(self._loop) > self._cancels_before:
             await asyncio.sleep(0)
 
-    def _outcome(self, stepped: EagerTask) -> tuple[Node | None, tuple[Any, ...] | None]:
-        node = self.running.pop(stepped)
+    def _outcome(self, task: EagerTask) -> tuple[Node | None, tuple[Any, ...] | None]:
+        node = self.running.pop(task)
         self._graph_task.executor.node = node
-        if stepped.cancelled():
+        if task.cancelled():
             what = "a final callback" if node is None else f"the body of {node.name}"
-            error: BaseException | None = stepped.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")
+            error: BaseException | None = task.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")
         else:
-            error = stepped.exception()
+            error = task.exception()
         if error is None:
-            return node, stepped.result()
+            return node, task.result()
         self._raised = error
         try:
             raise error
         finally:
             # As in EagerTask.start().
-            del stepped, error
+            del task, error
 
     async def end_all(self, error: BaseException) -> None:
-        """End the bodies that still run, since the backward has failed with `error`; theirs become notes of it."""
+        """End the bodies that still run when the backward has failed with `error`; their errors become notes of it."""
         is_closed = isinstance(error, GeneratorExit) and error is not self._raised
-        # The traceback of the error leads back here: leave no cycle.
+        # The traceback of the error refers to this object: leave no cycle.
         self._raised = None
         for ended in self._finished:
             self._discount(ended)
         try:
-            # A driver that is itself being closed may not await: there is no loop any more.
+            # A driver that is being closed may not await: its loop is gone.
             if not is_closed:
                 await self._cancel_all(error)
         finally:
             self._finished.clear()
-            # Also where the driver was closed while it waited for their end.
+            # Nothing is left here unless the driver is closed, or was closed during that wait.
             self._close_all(error)
 
     def _close_all(self, error: BaseException) -> None:
-        """Close the bodies that still run, without a turn of the loop.
+        """Close the coroutines that still run, without the event loop.
 
         Raises:
-            BaseException: what the first body raised that did not want to be closed, once all others are.
+            BaseException: the first error that closing one raised, once all are closed.
         """
         refused: BaseException | None = None
         while self.running:
-            stepped, node = self.running.popitem()
+            task, node = self.running.popitem()
             try:
-                later = stepped.close()
+                later = task.close()
             except BaseException as raised:
-                # As of any coroutine that is closed; most often it awaited something in its clean-up.
+                # Most often a coroutine that awaits something in its clean-up.
                 refused = refused or raised
                 later = raised
             if later is not None:
@@ -365,25 +364,25 @@ class NodeTaskGroup:
             raise refused
         finally:
             # As in EagerTask.start().
-            del error, refused, later, stepped
+            del error, refused, later, task
 
     async def _cancel_all(self, error: BaseException) -> None:
         """Cancel the bodies that still run and wait for their end."""
-        failed = {stepped for stepped in self.running if stepped.done()}
-        for stepped in self.running:
-            # Where a loop that ends cancels bodies and driver alike, a body's clean-up is not cancelled in turn.
-            if not (stepped.cancelling() and isinstance(error, asyncio.CancelledError)):
-                stepped.cancel()
+        failed = {task for task in self.running if task.done()}
+        for task in self.running:
+            # A loop that ends cancels bodies and driver alike; a second request would interrupt a body's clean-up.
+            if not (task.cancelling() and isinstance(error, asyncio.CancelledError)):
+                task.cancel()
         interrupted: asyncio.CancelledError | None = None
-        while not all(stepped.done() for stepped in self.running):
+        while not all(task.done() for task in self.running):
             try:
                 self._finished.clear()
                 await self.wait()
             except asyncio.CancelledError as again:
                 interrupted = again
-        for stepped, node in self.running.items():
-            if not stepped.cancelled() and (later := stepped.exception()) is not None:
-                when = "before it could be cancelled" if stepped in failed else "while it was being cancelled"
+        for task, node in self.running.items():
+            if not task.cancelled() and (later := task.exception()) is not None:
+                when = "before it could be cancelled" if task in failed else "while it was being cancelled"
                 add_later_error(error, later, node, when)
         self.running.clear()
         if interrupted is None or isinstance(error, asyncio.CancelledError):
@@ -397,10 +396,10 @@ class NodeTaskGroup:
 
 @final
 class DepthScheduler:
-    """The drivers that are about to go on, of one outermost backward on one loop and of all nested in it.
+    """Lets deeper drivers go on first, among those of one outermost backward on one loop and of all nested in it.
 
-    A driver is counted from when it is woken until it goes on. One that finds a deeper one counted waits until that
-    has gone on. Twenty thousand may wake up at once: each step costs the logarithm of that.
+    A driver is counted from when it is woken until it goes on. While a deeper one is counted, it waits. Thousands of
+    drivers may wake at once, so each operation takes logarithmic time.
 
     Args:
         loop: the loop that runs the drivers.
@@ -410,12 +409,12 @@ class DepthScheduler:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        #: How many drivers are counted, by their reentrant depth; of each depth in `_depths`.
+        #: How many drivers are counted at each reentrant depth.
         self._counts: dict[int, int] = {}
-        #: A heap of the negatives of those depths.
+        #: A heap of the keys of `_counts`, negated.
         self._depths: list[int] = []
-        #: A heap of those that wait, the deepest first and then the first to come.
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        #: A heap of the drivers that wait, the deepest first, then first in, first out.
+        self._waiting: list[tuple[int, int, OneShotEvent]] = []
         self._next_arrival = itertools.count().__next__
 
     def __len__(self) -> int:
@@ -430,20 +429,21 @@ class DepthScheduler:
         self._counts[depth] += 1
 
     async def turn(self, depth: int) -> None:
-        """Wait until no deeper driver is about to go on, nor one as deep that came before; suspends only if one is."""
+        """Wait until no deeper driver is counted, and none as deep waited before; suspends only if one does."""
         is_behind = bool(self._waiting) and -self._waiting[0][0] >= depth
         while is_behind or self._deepest() > depth:
             is_behind = False
-            future = self.loop.create_future()
-            heappush(self._waiting, (-depth, self._next_arrival(), future))
-            await future
+            event = OneShotEvent(self.loop)
+            heappush(self._waiting, (-depth, self._next_arrival(), event))
+            await event
 
     def leave(self, depth: int) -> None:
-        """Count a driver no longer: it goes on now, or it has been cancelled."""
+        """Stop counting a driver: it goes on now, or it has been cancelled."""
         self._counts[depth] -= 1
         if self._waiting and not self.loop.is_closed():
-            # Later, since the driver goes on only once this has returned. It may be closed in any thread.
-            self.loop.call_soon_threadsafe(self._let_next_go)
+            # Not at once, since the driver goes on only after this returns; threadsafe, since the garbage collector may
+            # close a driver in any thread.
+            self.loop.call_soon_threadsafe(self._wake_next)
 
     def _deepest(self) -> int:
         depths, counts = self._depths, self._counts
@@ -451,9 +451,9 @@ class DepthScheduler:
             del counts[-heappop(depths)]
         return -depths[0] if depths else -1
 
-    def _let_next_go(self) -> None:
+    def _wake_next(self) -> None:
         waiting = self._waiting
-        while waiting and waiting[0][2].done():
+        while waiting and waiting[0][2].is_done():
             heappop(waiting)
         if waiting and -waiting[0][0] >= self._deepest():
-            heappop(waiting)[2].set_result(None)
+            heappop(waiting)[2].set()

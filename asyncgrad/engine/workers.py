@@ -1,7 +1,7 @@
-"""The worker threads that take heavy bodies, for every device whose arrays they can reach.
+"""WorkerPool: the threads that run heavy bodies, for every device whose arrays they can read.
 
-They start on first need and no sooner, at most as many as may be busy at a time. They are daemons: none keeps the
-interpreter from ending, and at its end those that compute are waited for. A process that was forked starts its own.
+A thread starts when a job needs it, at most as many as may be busy at a time. The threads are daemons, so an idle one
+does not keep the interpreter alive; at exit the running jobs are waited for. A forked process starts its own threads.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Statistics", "WORKER_POOL", "WorkerPool", "statistics"]
 
 @final
 class Statistics(NamedTuple):
-    """What the worker threads of this process do now, and have done.
+    """The current state of the worker threads of this process.
 
     Attributes:
         workers: how many threads there are.
-        in_flight: how many of them run a body now.
-        queued: how many bodies wait for one.
-        offloaded: how many bodies have been handed to them so far.
+        in_flight: how many of them are running a body.
+        queued: how many bodies wait for a thread.
+        offloaded: how many bodies have been submitted so far.
     """
 
     workers: int
@@ -42,7 +42,7 @@ class Statistics(NamedTuple):
 
 @final
 class WorkerPool:
-    """Threads that run Jobs, the most urgent first, no more at a time than the quota of each allows."""
+    """Threads that run Jobs, the most urgent first, as many at a time as the quota of each Job allows."""
 
     __slots__ = (
         "_arrivals",
@@ -60,9 +60,9 @@ class WorkerPool:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all threads and all work; in a forked child the parent's do not exist."""
+        """Start anew, without threads and jobs; a forked child has none of its parent's."""
         self._lock = threading.Lock()
-        #: Jobs whose quota allows that they run: a heap of (priority, arrival, job, quota).
+        #: The jobs whose quota allows them to run: a heap of (priority, arrival, job, quota).
         self._ready: list[tuple[tuple[int, int], int, FunctionJob, Quota]] = []
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._arrivals = itertools.count().__next__
@@ -73,7 +73,7 @@ class WorkerPool:
         self.offloaded = 0
 
     def submit(self, job: FunctionJob, quota: Quota) -> None:
-        """Have a worker run a job when its quota allows that; never blocks."""
+        """Have a worker run a job once its quota allows it; never blocks."""
         with self._lock:
             self.offloaded += 1
             self._queued.add(job)
@@ -93,12 +93,14 @@ class WorkerPool:
         try:
             thread.start()
         except RuntimeError as error:
-            # There are too many threads, or the interpreter ends. Those that there are go on.
+            # There are too many threads, or the interpreter is ending. The existing threads go on.
             if not self._threads:
                 self._ready.clear()
                 self._queued.discard(entry[2])
                 quota.running -= 1
-                entry[2].refuse(DeviceError(f"no worker thread could be started: {error}. Write ag.workers(0)"))
+                entry[2].refuse(
+                    DeviceError(f"no worker thread could be started: {error}. Run without workers: with ag.workers(0)")
+                )
                 return
         else:
             self._idle += 1
@@ -119,21 +121,21 @@ class WorkerPool:
                 quota.running -= 1
                 if quota.waiting and quota.running < quota.limit:
                     self._make_ready(heappop(quota.waiting), quota)
-            # Not under the lock: the last reference to arrays, and to nodes, may go with it.
+            # Not under the lock: this may drop the last reference to arrays and nodes.
             del job, quota
         with self._lock:
             self._threads.discard(threading.current_thread())
 
     def statistics(self) -> Statistics:
-        """Return how many threads there are, and what they do."""
+        """Return the current Statistics."""
         with self._lock:
-            # One that has ended may have told so already; one that was withdrawn is thrown away when its turn comes.
+            # A running job may have told its sender of its end already; a withdrawn one is queued until its turn comes.
             in_flight = sum(not job.has_ended() for job in self._running)
             queued = sum(job.is_waiting() for job in self._queued)
             return Statistics(len(self._threads), in_flight, queued, self.offloaded)
 
     def close(self) -> None:
-        """Let every thread end, once it has ended what it runs, and wait for that; later work starts new ones."""
+        """End every thread after its current job, and wait for that; later jobs start new threads."""
         with self._lock:
             threads = list(self._threads)
             for _ in threads:
@@ -152,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def statistics() -> Statistics:
-    """Return what the worker threads of this process do now, and have done.
+    """Return the current Statistics of the worker threads of this process.
 
     Example:
         >>> import asyncgrad as ag

@@ -66,7 +66,7 @@ def test_what_is_no_name_is_refused(name):
 def test_what_is_no_text_is_refused_and_the_error_says_what_a_device_is_given_as(name):
     for ask in (ag.device, ag.default_device, ag.tensor(1.0).to):
         with pytest.raises(
-            DeviceError, match=r"is no device: give a Device, or the name of one, such as 'cpu' or 'thread:0'"
+            DeviceError, match=r"a device must be a Device or the name of one, such as 'cpu' or 'thread:0', not"
         ):
             ask(name)
 
@@ -109,11 +109,11 @@ def test_a_device_of_a_package_is_loaded_when_it_is_asked_for_and_no_sooner(abac
     [
         ("missing:0", "abacus_device:no_such_name.*cannot be loaded"),
         ("broken:0", "cannot be loaded.*no_such_module_anywhere"),
-        ("constant:0", "no function of an index"),
-        ("liar:0", r"open_device\(0\) returned.*named 'abacus:17'"),
+        ("constant:0", "must be a function of an index, not 3"),
+        ("liar:0", r"open_device\(0\) must return the device named 'liar:0', not .*named 'abacus:17'"),
         ("failing:0", "no such card"),
         ("nameless:0", "Nameless must have a name"),
-        ("typed:0", r"open_device\(0\) returned a type$"),
+        ("typed:0", r"open_device\(0\) must return the device named 'typed:0', not a type$"),
     ],
 )
 def test_a_package_whose_device_cannot_be_had_is_named(abacus, name, why):

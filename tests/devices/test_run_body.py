@@ -368,7 +368,7 @@ def test_a_device_that_loses_gradients_is_named(run):
     async def main():
         await (x * 2).backward()
 
-    with pytest.raises(GradientTypeError, match=r"Forgetful\.run_body gave NoneType None for .*return body\(\)"):
+    with pytest.raises(GradientTypeError, match=r"Forgetful\.run_body returned NoneType None for .*return body\(\)"):
         run(main())
     assert x.grad is None
 

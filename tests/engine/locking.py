@@ -150,8 +150,8 @@ GRAPHS: dict[str, Callable[[ag.Tensor, Watch], Any]] = {
 
 def is_at_rest(*roots: Any) -> bool:
     """Tell whether nobody holds or waits for a lock of these graphs, and nothing is left of who did."""
-    desk = node_lock._DESK
-    if desk.waiting_inside or desk.late or desk.is_occupied:
+    table = node_lock._LOCK_TABLE
+    if table.waiters_by_blocked or table.deferred or table.is_busy:
         return False
     specials = [node.meta for node in nodes_below(*roots) if node.meta is not None]
     return all(meta.holder is None and meta.contention is None for meta in specials)

@@ -246,7 +246,7 @@ def test_a_callback_may_run_a_backward_over_the_same_graph(run):
 
 
 def test_outside_of_a_backward_nothing_can_be_queued():
-    with pytest.raises(GraphError, match=r"queue_callback\(\.\.\.\) is for a body, a hook or a callback.*none runs"):
+    with pytest.raises(GraphError, match=r"queue_callback\(\.\.\.\) works inside a body.*no backward runs"):
         queue_callback(print)
 
 

@@ -148,7 +148,7 @@ def test_will_execute_is_for_nodes_inside_of_a_backward(run):
     run(ag.backward(y))
 
     assert len(errors) == 3
-    with pytest.raises(GraphError, match=r"will_execute\(node\).*none runs here"):
+    with pytest.raises(GraphError, match=r"will_execute\(node\).*no backward runs here"):
         will_execute(y.grad_fn)
 
 

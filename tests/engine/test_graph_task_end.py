@@ -102,7 +102,7 @@ def test_a_task_that_a_body_started_and_that_outlives_its_backward_is_outside_of
         async def outlive():
             await gone.wait()
             seen.append((current_graph_task(), current_graph_task_id()))
-            with pytest.raises(ag.errors.GraphError, match="none runs here"):
+            with pytest.raises(ag.errors.GraphError, match="no backward runs here"):
                 queue_callback(print)
             with ag.enable_grad():
                 later = calling(leaf(1.0), lambda grad: seen.append(current_graph_task().reentrant_depth))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.engine import _uncompiled
+from asyncgrad.engine.engine import _make_uncompiled
 from asyncgrad.engine.exec_info import STEP
 from asyncgrad.engine.executor import NodeTurn, Stop
 from asyncgrad.engine.graph_task import GraphTask
@@ -123,7 +123,7 @@ def test_a_backward_whose_edges_are_being_counted_is_not_over():
             outer=None,
             context=contextvars.copy_context(),
         )
-        task.executor = _uncompiled(task, np.ones(1), 0)
+        task.executor = _make_uncompiled(task, np.ones(1), 0)
     for _ in range(SLICES):
         assert task.executor.run(0.0) is Stop.BUDGET_SPENT
         assert task.outstanding_tasks == 1

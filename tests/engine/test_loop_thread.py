@@ -80,7 +80,7 @@ def test_an_error_is_logged_and_the_next_coroutine_runs(thread: LoopThread, capl
         thread.submit(go_on())
         assert ended.wait(30)
 
-    assert "what asyncgrad-test ran has failed" in caplog.text
+    assert "a task of asyncgrad-test failed" in caplog.text
 
 
 def test_what_runs_is_cancelled_by_stop_and_nothing_runs_afterwards(thread: LoopThread):

@@ -176,5 +176,5 @@ def test_a_body_that_waits_lets_later_ones_go_first_and_is_told_in_its_own_place
 
 
 def test_outside_of_a_backward_there_is_no_order():
-    with pytest.raises(ag.errors.GraphError, match=r"current_execution_order\(\).*none runs here"):
+    with pytest.raises(ag.errors.GraphError, match=r"current_execution_order\(\).*no backward runs here"):
         current_execution_order()

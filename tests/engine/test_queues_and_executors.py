@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.engine.engine import _uncompiled
+from asyncgrad.engine.engine import _make_uncompiled
 from asyncgrad.engine.exec_info import init_to_execute
 from asyncgrad.engine.executor import NodeTurn, Stop
 from asyncgrad.engine.graph_task import GraphTask
@@ -168,7 +168,7 @@ def task_of(root: ag.Tensor, grad: Any, **options: Any) -> GraphTask:
     }
     assert root.grad_fn is not None
     task = GraphTask(root.grad_fn, root.output_nr, **{**defaults, **options})
-    task.executor = _uncompiled(task, grad, root.output_nr)
+    task.executor = _make_uncompiled(task, grad, root.output_nr)
     return task
 
 

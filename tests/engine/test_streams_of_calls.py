@@ -330,7 +330,7 @@ def test_a_stream_of_another_device_is_refused(device: Any) -> None:
     other = ag.device("null:1").stream()
     with pytest.raises(DeviceError, match=rf"stream {other.index} of 'null:1' cannot be the current stream of"):
         device.stream(other)
-    with pytest.raises(DeviceError, match="is none"):
+    with pytest.raises(DeviceError, match=r"takes a stream made by device\.stream\(\), not"):
         device.stream(3)
 
 
@@ -515,9 +515,9 @@ def test_bodies_that_await_backward_passes_on_each_others_streams_never_wait_for
 @pytest.mark.parametrize("wrong", [None, 3, "thread:0"])
 def test_what_is_no_stream_and_no_event_cannot_be_waited_for(device: Any, wrong: Any) -> None:
     for stream in (device.stream(), SimulatedAccelerator().stream()):
-        with pytest.raises(DeviceError, match=r"can wait for a stream, of any device, and .* is none"):
+        with pytest.raises(DeviceError, match=r"can wait for a stream, of any device, not for "):
             stream.wait_stream(wrong)
-        with pytest.raises(DeviceError, match=r"can wait for an event, of stream\.record_event\(\), and .* is none"):
+        with pytest.raises(DeviceError, match=r"can wait for an event, made by stream\.record_event\(\), not for "):
             stream.wait_event(wrong)
 
 

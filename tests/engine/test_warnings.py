@@ -283,4 +283,4 @@ def test_further_warnings_that_are_errors_become_notes_of_the_first(run):
                 await ag.backward(calling(leaf(1.0), warning("one", "two")))
         return refused.value.__notes__
 
-    assert run(main()) == ["and a delayed warning that a filter makes an error: UserWarning('two')"]
+    assert run(main()) == ["and a delayed warning that a filter turned into an error: UserWarning('two')"]

@@ -52,7 +52,7 @@ def test_where_a_filter_makes_a_warning_of_a_failed_backward_an_error_the_failur
     run(main())
 
     assert trouble.__notes__[1:] == [
-        "and a delayed warning that a filter makes an error: UserWarning('before the failure')"
+        "and a delayed warning that a filter turned into an error: UserWarning('before the failure')"
     ]
 
 

@@ -133,7 +133,7 @@ def find_compiled(
     root = task.root
     if task.create_graph:
         CACHE.miss("create_graph")
-    elif task.streams is not None and task.streams.is_called_on_one:
+    elif task.streams is not None and task.streams.has_caller_streams:
         # Otherwise streams make a difference to nodes that have one alone, and those have a NodeMeta.
         CACHE.miss("streams")
     elif task.sums is not None:

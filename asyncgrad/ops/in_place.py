@@ -57,20 +57,20 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         bare: Python's operator.
     """
     ufunc: Any = primitive.function
-    carefully = written_by(primitive.call, bare)
+    write_generic = written_by(primitive.call, bare)
     first, second = primitive.tensor_names
 
     def operator(out: Any, other: Any) -> Any:
         data = out._data
         kind = data.dtype.kind
         if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
-            return carefully(out, other)
+            return write_generic(out, other)
         beside = other if isinstance(other, TensorBase) else None
         if beside is None and isinstance(other, np.ndarray):
             refuse_masked(other)
         requires = out._memory_requires_grad()
         if not (requires or (beside is not None and beside._requires_grad())):
-            return carefully(out, other)
+            return write_generic(out, other)
         check_write(out)
         view, edge, value = out._view, None, other
         # A leaf that requires grad has been refused.
@@ -89,7 +89,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         for owner, attribute, is_tensor, _ in plan.slots:
             argument: Any = out if owner == first else other if owner == second else None
             if argument is None:
-                return carefully(out, other)
+                return write_generic(out, other)
             if attribute is not None:
                 argument = getattr(argument, attribute, ())
             elif is_tensor and changes_with(argument, out):

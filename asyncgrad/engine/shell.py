@@ -19,8 +19,10 @@ T = TypeVar("T")
 
 
 def is_interactive() -> bool:
-    """Tell whether a user types what runs: shells say so by `sys.ps1`, their prompt."""
-    return hasattr(sys, "ps1")
+    """Tell whether a user types what runs: a shell sets `sys.ps1`, its prompt."""
+    # On a terminal, `python -m asyncio` of Python 3.13 sets none.
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return hasattr(sys, "ps1") or getattr(main, "name", None) == "asyncio.__main__"
 
 
 def run_in_a_thread(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pickle
+import pydoc
+import re
 import rlcompleter
 import subprocess
 import sys
@@ -26,8 +29,18 @@ FACADES = [
     "asyncgrad.testing",
 ]
 
-#: The functions of the facade that have the name of the module that they are in.
-NAMESAKES = ["backward", "checkpoint", "tensor"]
+#: The functions of a facade that have the name of one of its modules.
+NAMESAKES = [
+    (name, each)
+    for name in FACADES
+    for each in importlib.import_module(name).__all__
+    if callable(getattr(importlib.import_module(name), each))
+    and hasattr(importlib.import_module(name), "__path__")
+    and importlib.util.find_spec(f"{name}.{each}") is not None
+]
+
+#: The packages that no backward needs.
+ON_DEMAND = {"checkpoint", "functional", "nn", "offload", "optim", "testing"}
 
 
 def run_python(program: str) -> str:
@@ -85,12 +98,53 @@ def test_the_first_name_that_is_used_loads_what_a_backward_needs():
     assert run_python(program) == "4.0 []"
 
 
-@pytest.mark.parametrize("name", NAMESAKES)
-@pytest.mark.parametrize("before", ["", "import asyncgrad.nn", "import asyncgrad.{name}", "from asyncgrad import *"])
-def test_a_function_is_never_hidden_by_the_module_of_its_name(name, before):
-    program = f"{before.format(name=name)}\nimport asyncgrad as ag\nimport asyncgrad.{name}\nprint(callable(ag.{name}))"
+def test_a_first_tensor_loads_no_package_that_a_backward_does_not_need():
+    program = (
+        "import sys, asyncgrad as ag; ag.tensor(1.0); print(*(name for name in sys.modules if 'asyncgrad.' in name))"
+    )
 
-    assert run_python(program) == "True"
+    assert {module.split(".")[1] for module in run_python(program).split()} & ON_DEMAND == set()
+
+
+def test_a_first_tensor_loads_little_of_the_standard_library_that_numpy_and_asyncio_do_not():
+    program = (
+        "import sys, numpy, asyncio; before = set(sys.modules); import asyncgrad as ag; ag.tensor(1.0); "
+        "print(*({name.split('.')[0] for name in set(sys.modules) - before} & set(sys.stdlib_module_names)))"
+    )
+
+    assert set(run_python(program).split()) <= {"_bisect", "_queue", "bisect", "copy", "gc", "queue"}
+
+
+def test_functions_with_the_name_of_their_module_are_among_those_tested():
+    assert {each for name, each in NAMESAKES if name == "asyncgrad"} == {
+        "backward",
+        "checkpoint",
+        "once_differentiable",
+        "tensor",
+    }
+
+
+@pytest.mark.parametrize(("facade", "name"), NAMESAKES)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "import asyncgrad.sync",
+        "import {facade} as f; f.{name}",
+        "from {facade} import {name}",
+        "from {facade} import *",
+    ],
+)
+def test_a_function_is_never_hidden_by_the_module_of_its_name(facade, name, before):
+    program = (
+        f"{before.format(facade=facade, name=name)}\n"
+        f"import importlib, {facade} as f\n"
+        f"importlib.import_module('{facade}.{name}')\n"
+        f"from {facade} import {name}\n"
+        f"print(callable(f.{name}), {name} is f.{name})"
+    )
+
+    assert run_python(program) == "True True"
 
 
 def test_a_star_import_gives_all_public_names():
@@ -119,3 +173,25 @@ def test_two_threads_that_use_a_name_first_at_the_same_time_get_the_same_object(
     )
 
     assert run_python(program) == "2 True True"
+
+
+@pytest.mark.parametrize("name", FACADES)
+def test_help_describes_each_public_function_of_a_facade(name):
+    facade = importlib.import_module(name)
+
+    page = pydoc.plain(pydoc.render_doc(facade))
+
+    assert [each for each in facade.__all__ if re.search(rf"\b{each}\b", page) is None] == []
+
+
+def test_each_facade_is_imported_first_without_a_warning():
+    for name in FACADES:
+        assert run_python(f"import warnings; warnings.simplefilter('error'); from {name} import *; print('ok')") == "ok"
+
+
+def test_a_facade_can_be_reloaded():
+    program = (
+        "import importlib, asyncgrad as ag; ag.tensor; importlib.reload(ag); print(callable(ag.tensor), ag.nn.relu)"
+    )
+
+    assert run_python(program).startswith("True <function relu")

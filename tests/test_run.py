@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 import threading
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -86,6 +87,20 @@ def test_run_in_a_shell_with_a_running_loop_gives_the_result_from_a_loop_in_anot
         return loop is not asyncio.get_running_loop(), thread != threading.get_ident(), loop.is_closed()
 
     assert run(main()) == (True, True, True)
+
+
+def test_a_shell_that_sets_no_prompt_is_known_by_the_module_that_runs(run, monkeypatch):
+    """`python -m asyncio` of Python 3.13 on a terminal."""
+    monkeypatch.delattr(sys, "ps1", raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("asyncio.__main__", None))
+
+    async def main():
+        return ag.run(inner())
+
+    async def inner():
+        return "from another thread"
+
+    assert run(main()) == "from another thread"
 
 
 def test_run_in_a_shell_raises_what_the_coroutine_raises(run, shell):

@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 def is_interactive() -> bool:
     """Tell whether this process is an interactive shell: those set `sys.ps1`, their prompt."""
-    return hasattr(sys, "ps1")
+    # On a terminal, `python -m asyncio` of Python 3.13 sets none.
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return hasattr(sys, "ps1") or getattr(main, "name", None) == "asyncio.__main__"
 
 
 def run_in_a_thread(

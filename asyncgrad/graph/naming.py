@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-import sysconfig
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -44,8 +44,12 @@ def name_hook(hook: Any) -> str:
     return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"
 
 
-#: Where the code of libraries lies; what lies elsewhere is the user's.
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Return the folders that hold the code of libraries; code elsewhere is the user's."""
+    # Imported here: messages alone need it, and it reads how Python was built.
+    get_path = import_module("sysconfig").get_path
+    return tuple({get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def ufunc_name(ufunc: np.ufunc) -> str:
@@ -70,7 +74,7 @@ def calling_function(depth: int = 1) -> str | None:
     frame: FrameType | None = sys._getframe(depth + 1)
     root = "" if frame is None else _root(frame)
     entries: list[tuple[str, str]] = []
-    while frame is not None and _root(frame) == root and frame.f_code.co_filename.startswith(_LIBRARIES):
+    while frame is not None and _root(frame) == root and frame.f_code.co_filename.startswith(_libraries()):
         for name in frame.f_code.co_freevars:
             # The function that a wrapper stands for.
             wrapped = frame.f_locals.get(name)

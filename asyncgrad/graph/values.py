@@ -7,10 +7,9 @@ operators and NumPy functions that each of these answers to.
 
 from __future__ import annotations
 
-import decimal
-import fractions
 import sys
 from collections.abc import Iterable
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -361,7 +360,7 @@ def _instead(cause: Any) -> str:
     """Return what to write instead."""
     if _is_sparse(cause):
         return f"sparse matrices are not supported beside tensors, so write {type(cause).__name__}.toarray() for it"
-    if isinstance(cause, (fractions.Fraction, decimal.Decimal)):
+    if isinstance(cause, Number) and not isinstance(cause, np.generic):  # a Fraction or a Decimal, and no timedelta64
         return f"write float(...) of the {type(cause).__name__}"
     if getattr(getattr(cause, "dtype", None), "kind", "O") == "O":
         return "pass numbers, such as array.astype(float)"

@@ -68,7 +68,7 @@ RULES[np.quantile] = quantile
 
 
 def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return what so many of a hundred elements lie below: a quantile."""
+    """Return the percentile: the value below which so many of a hundred elements lie."""
     a = array_like(a)
     return quantile(a, np.true_divide(raw(q), a.dtype.type(100) if a.dtype.kind == "f" else 100), *args, **kwargs)
 

@@ -89,7 +89,7 @@ class JoinNode(HandwrittenNode):
 
 
 def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] | None, out: Any) -> Any:
-    """Return joined data as a tensor with its history; as it is where none of the arrays is a tensor."""
+    """Return joined data as a tensor with its history; unchanged where none of the arrays is a tensor."""
     template: TensorBase | None = None
     requires_grad = False
     for array in arrays:
@@ -168,13 +168,13 @@ def dstack(tup: Any) -> Any:
 
 
 def column_stack(tup: Any) -> Any:
-    """Return rows laid side by side as columns; what has two axes is laid beside them as it is."""
+    """Return rows laid side by side as columns, and arrays of two axes beside them unchanged."""
     arrays = [array_like(array) for array in tup]
     return concatenate([array if array.ndim > 1 else reshape(array, (-1, 1)) for array in arrays], 1)
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """Return `arr` with `values` laid behind it along an axis; None makes rows of both first."""
+    """Return `arr` followed by `values` along an axis; None makes rows of both first."""
     return concatenate((arr, values), axis)
 
 

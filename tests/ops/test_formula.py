@@ -18,7 +18,7 @@ from asyncgrad.nn import relu
 from asyncgrad.ops.arithmetic import add, divide, multiply
 from asyncgrad.ops.formula import as_expression, keeps_dtype
 from asyncgrad.ops.primitive import RULES, Primitive, derivative, primitive
-from tests.engine.looking_on import compiled_after
+from tests.settings import compiled_after
 
 
 def own(formula: Any) -> Any:

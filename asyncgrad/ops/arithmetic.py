@@ -67,7 +67,7 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
                 return np.zeros_like(g)
             return g * (y * raised(x, y - 1))
         # Where x and y are both 0 the exponent is 0 and not -1: 0 times 0**0 is 0, as it must be there, and
-        # no warning of a division by zero is due. Where only y is 0, the -1 matters to the second derivative.
+        # there is nothing to warn of. Where only y is 0, the -1 matters to the second derivative.
         return g * (y * raised(x, y - np.logical_or(x, y)))
 
     return formula
@@ -79,7 +79,7 @@ def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
         return g * (out * math.log(x))
     flat = np.logical_and(x == 0, np.real(y) >= 0)
     base = np.where(flat, 1.0, x)
-    # Of a negative number, too, there is a complex power.
+    # A negative number has complex powers, too.
     return g * (out * np.log(base + 0j if out.dtype.kind == "c" else base))
 
 
@@ -112,7 +112,7 @@ RULES[np.divmod] = divmod_
 
 @primitive()
 def fraction(x: Any, /) -> Any:
-    """Return the part of x behind the point, with the sign of x."""
+    """Return the fractional part of x, with the sign of x."""
     return np.modf(x)[0]
 
 
@@ -122,13 +122,13 @@ def _(g: Any) -> Any:
 
 
 def modf(x: Any, /) -> tuple[Any, Any]:
-    """Return the part of x behind the point, and the part before it, which has no derivative."""
+    """Return the fractional part of x, and its integral part, which has no derivative."""
     return fraction(x), whole_part(x)
 
 
 @NonDifferentiable
 def whole_part(x: Any, /) -> Any:
-    """Return the part of x before the point."""
+    """Return the integral part of x."""
     return np.modf(x)[1]
 
 
@@ -140,7 +140,7 @@ RULES[np.modf] = modf
 
 @primitive()
 def mantissa(x: Any, /) -> Any:
-    """Return x over a power of two, so that it lies between 0.5 and 1 in size."""
+    """Return x divided by the power of two that brings its absolute value between 0.5 and 1."""
     return np.frexp(x)[0]
 
 
@@ -151,12 +151,12 @@ def _(g: Any, x: Any) -> Any:
 
 @NonDifferentiable
 def exponent(x: Any, /) -> Any:
-    """Return the power of two that goes with the mantissa."""
+    """Return the exponent of the power of two that goes with the mantissa."""
     return np.frexp(x)[1]
 
 
 def frexp(x: Any, /) -> tuple[Any, Any]:
-    """Return the mantissa of x and its power of two, which has no derivative."""
+    """Return the mantissa of x, and its exponent, which has no derivative."""
     return mantissa(x), exponent(x)
 
 
@@ -174,7 +174,7 @@ copysign = differentiable(
 
 @primitive(np.real, views=True)
 def real(val: Any) -> Any:
-    """Return the real part, a view; of a real array all of it."""
+    """Return the real part, a view; a real array is returned whole."""
     return np.real(val)
 
 

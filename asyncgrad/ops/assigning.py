@@ -31,7 +31,7 @@ __all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask
 
 @primitive()
 def assign_(a: Any, index: Any, value: Any) -> Any:
-    """Return a copy of `a` with a value where an advanced index leads."""
+    """Return a copy of `a` with a value at an advanced index."""
     result = a.copy()
     result[index] = value
     return result
@@ -39,8 +39,8 @@ def assign_(a: Any, index: Any, value: Any) -> Any:
 
 @primitive()
 def clear_(g: Any, index: Any) -> Any:
-    """Return a copy of `g` with zeros where an index leads."""
-    # NumPy makes a number of a gradient without axes, and a number cannot be written into.
+    """Return a copy of `g` with zeros at an index."""
+    # NumPy turns a gradient without axes into a number, which cannot be written into.
     result = as_array(g.copy())
     result[index] = 0
     return result
@@ -86,7 +86,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
         items = index if isinstance(index, tuple) else (index,)
         if not any(item is Ellipsis for item in items):
             if np.ndim(raw(value)) and np.ndim(a._data[index]) == 0:
-                # NumPy's newer versions give one element the value of no array, not even of one of length 1.
+                # Newer versions of NumPy refuse to write an array, even one of length 1, into one element.
                 np.zeros(1, a._data.dtype)[0] = raw(value)
             items = (*items, Ellipsis)
         copy_into_part(a, items, (part, (items,)), value)
@@ -97,12 +97,12 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     write_at_index(assign_, operator.setitem, a, index, value)
 
 
-# ufunc.at: each element as often as it is named, in order.
+# ufunc.at writes an element as often as it is named, in order.
 
 
 @primitive()
 def add_at_(a: Any, index: Any, value: Any) -> Any:
-    """Return a copy of `a` with values added where an index leads."""
+    """Return a copy of `a` with values added at an index."""
     result = a.copy()
     np.add.at(result, index, value)
     return result
@@ -119,7 +119,7 @@ def _(g: Any, index: Any) -> Any:
 
 
 def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
-    """Run a ufunc in place on the elements that indices lead to, once for each time that they do."""
+    """Run a ufunc in place on the elements at indices, as often as an index names each."""
     index = raw_index(indices)
     for value in values:
         refuse_masked(value)
@@ -166,7 +166,7 @@ def _needs_array(target: Any, name: str) -> None:
 
 
 def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any) -> bool:
-    """Run a function that writes into `target` on bare arrays, unless it is to be recorded; tell whether it was run."""
+    """Run a function that writes into `target` on bare arrays, unless that must be recorded; tell whether it ran."""
     _needs_array(target, name)
     for other in others:
         refuse_masked(other)
@@ -174,13 +174,13 @@ def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any)
 
 
 def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
-    """Return the values that stand at places in an endless repetition of `values` in a row.
+    """Return the values at places in an endless repetition of `values`, taken as one row.
 
     Raises:
         TypeError: they cannot be cast to the dtype of the target, as in NumPy.
     """
     if not isinstance(values, (TensorBase, np.ndarray, np.generic)) and not is_foreign(values):
-        # NumPy makes numbers and lists arrays of that dtype, which refuses complex numbers that are to be real.
+        # NumPy makes arrays of that dtype from numbers and lists, which fails for complex numbers in a real dtype.
         values = np.asarray(values, target.dtype)
     elif not np.can_cast(raw(values).dtype, target.dtype, casting):
         raise ArgumentTypeError(
@@ -210,10 +210,10 @@ def _write_at(a: Any, places: Any, values: Any) -> None:
     if a.ndim:
         setitem(a, np.unravel_index(places, a.shape), values)
     elif places.size:
-        # All places are the one that there is: the last value counts.
+        # There is one place only: the last value counts.
         setitem(a, ..., getitem(np.broadcast_to(array_like(values), places.shape), -1))
     else:
-        # Writes nothing; NumPy raises here if it may not write at all.
+        # It writes nothing; NumPy raises here if the array is read-only.
         a._data[False] = 0
 
 
@@ -226,7 +226,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
 
 
 def _places(indices: Any, size: int, mode: str) -> Any:
-    """Return where in a row of `size` elements indices lead, counted from its start."""
+    """Return indices into a row of `size` elements, counted from its start."""
     if mode == "wrap":
         return indices % size
     if mode == "clip":
@@ -246,7 +246,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 
 
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    """Write into the elements where a mask holds what stands at their places in `values`, repeated where too short."""
+    """Write the elements of `values`, repeated where too short, to the same places where a mask holds."""
     if _plainly("putmask", np.putmask, a, mask, values):
         return
     places = np.flatnonzero(np.reshape(np.asarray(raw(mask), bool), a.shape))
@@ -273,7 +273,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         last = math.prod(a.shape) if wrap else min(a.shape[1] ** 2, math.prod(a.shape))
         places = np.arange(0, last, a.shape[1] + 1)
     else:
-        # NumPy refuses here what has no main diagonal; it writes into one place, of all that there are.
+        # NumPy refuses arrays without a main diagonal here; it writes into one of all places.
         np.fill_diagonal(np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), a.shape, (0,) * a.ndim), 0)
         places = np.arange(a.shape[0]) * sum(math.prod(a.shape[axis + 1 :]) for axis in range(a.ndim))
     _write_repeated(a, places, val, np.arange(places.size), "unsafe")

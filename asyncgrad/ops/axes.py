@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-#: NumPy's type hints do not let these take a `keepdims` that is not written out where they are called.
+#: NumPy's type hints take only a literal `keepdims`.
 sum_over: Any = np.add.reduce
 product_over: Any = np.multiply.reduce
 largest_over: Any = np.maximum.reduce
@@ -64,7 +64,7 @@ def arrays_together(values: Sequence[Any]) -> list[Any]:
 
 
 def axis_index(axis: Any, ndim: int) -> int:
-    """Return one axis counted from the front; NumPy's error where there is no such axis."""
+    """Return one axis counted from the front; raise NumPy's error where there is no such axis."""
     return int(normalize_axis_index(axis, ndim))
 
 
@@ -88,7 +88,7 @@ def reduced_count(shape: tuple[int, ...], axis: Any, if_none: int = 0) -> int:
 def kept_shape(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
     """Return the shape that a reduction over `axis` has where it keeps the reduced axes, with length 1.
 
-    Of an array without axes, NumPy's ufuncs take 0 and -1 too.
+    NumPy's ufuncs take the axes 0 and -1 of an array without axes, too.
     """
     if axis is None or not shape:
         return (1,) * len(shape)
@@ -102,8 +102,8 @@ def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     """Return the gradient of a reduction broadcast over the axes that it took away, without a copy.
 
     Args:
-        g: an array or a tensor of the shape that the reduction had.
-        shape: what was reduced.
+        g: an array or a tensor of the shape of the result.
+        shape: the shape of the array that was reduced.
         axis: the axes that were reduced, as NumPy takes them.
         keepdims: whether they were kept, with length 1.
     """
@@ -120,15 +120,15 @@ def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
 
 
 def laid_like(result: Any, like: Any) -> Any:
-    """Return a result that nobody else has seen, laid out in memory as a copy of `like`, of the same shape, is."""
+    """Return a result that nobody else has seen, laid out in memory like a copy of `like`, which has its shape."""
     return _laid(result, lambda array: np.empty_like(raw(like), array.dtype))
 
 
 def laid_by_ufunc(result: Any, operands: Sequence[Any]) -> Any:
-    """Return a result that nobody else has seen, laid out in memory as a ufunc lays out that of these operands."""
+    """Return a result that nobody else has seen, laid out in memory as a ufunc of these operands would do."""
     arrays = [np.asarray(raw(operand)) for operand in operands]
     flags = [["readonly"] for _ in arrays] + [["writeonly", "allocate"]]
-    # NumPy's hints know no operand that is to be allocated.
+    # NumPy's type hints know no operand that is to be allocated.
     iterator: Any = np.nditer
     allocated = iterator([*arrays, None], ["zerosize_ok"], flags).operands[-1]
     return _laid(result, lambda array: np.empty_like(allocated, array.dtype))

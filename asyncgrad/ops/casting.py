@@ -1,4 +1,4 @@
-"""Copies of an array in another dtype: recorded as CopyBackwards, which brings the gradient back to the old one."""
+"""Copies of an array in another dtype, recorded as CopyBackwards, which casts the gradient back."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["astype", "cast", "moved"]
 
 
 def moved(source: Any, data: Any, device: Any) -> Any:
-    """Return a tensor on `data`, a copy of what a tensor holds, and on a device; recorded as CopyBackwards.
+    """Return a tensor of `data`, a copy of the elements of a tensor, recorded as CopyBackwards.
 
     Args:
         source: the tensor.
         data: its elements in another dtype, on another device, or both.
-        device: where they are.
+        device: the device of `data`.
 
     Source: what `to` of PyTorch records.
     """

@@ -1,7 +1,7 @@
 """Sums of products over named axes: einsum and tensordot.
 
 An einsum of several arrays is taken apart into contractions of two, in an order that NumPy finds to be cheap;
-so its backward is a chain of contractions of two as well. Each is done by one matrix product where it can be.
+so its backward is a chain of contractions of two as well. Each is one matrix product where that is possible.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["contract_one", "contract_two", "einsum", "put_on_diagonal", "tensord
 
 @primitive(views=True)
 def contract_one_(x: Any, labels: str, output: str) -> Any:
-    """Return an array with the axes that its labels and those of the output say; each axis has a letter."""
+    """Return an array with the axes of the output, given the letter of each axis of both."""
     return np.einsum(f"{labels}->{output}", x)
 
 
 @primitive()
 def put_on_diagonal_(g: Any, kept: str, labels: str, shape: tuple[int, ...]) -> Any:
-    """Return zeros of a shape with `g` where all axes that share a letter have equal indices."""
+    """Return zeros of a shape, with `g` at equal indices of all axes that share a letter."""
     total = zeros_beside(shape, g)
     np.einsum(f"{labels}->{kept}", total)[...] = g
     return total
@@ -95,7 +95,7 @@ def _operand_gradient(g: Any, other: Any, output: str, labels_other: str, labels
 
 @final
 class _Product(NamedTuple):
-    """How a contraction of two becomes a product of two stacks of matrices; what comes first is summed first."""
+    """How a contraction of two arrays becomes a product of two stacks of matrices."""
 
     alone_x: str | None
     alone_y: str | None
@@ -110,8 +110,8 @@ class _Product(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _product_of(labels_x: str, labels_y: str, output: str) -> _Product | None:
-    """Return the matrix product that makes a contraction of two; None where there is none to be made."""
-    # Each letter once, and none that nothing else has.
+    """Return the matrix product that does a contraction of two arrays; None where none does."""
+    # Each letter stands once in an operand, and in another operand or the output.
     kept_x = "".join(label for label in dict.fromkeys(labels_x) if label in labels_y + output)
     kept_y = "".join(label for label in dict.fromkeys(labels_y) if label in labels_x + output)
     batch = [label for label in kept_x if label in kept_y and label in output]
@@ -133,7 +133,7 @@ def _product_of(labels_x: str, labels_y: str, output: str) -> _Product | None:
 
 
 def _contracted(x: Any, y: Any, labels_x: str, labels_y: str, output: str) -> Any:
-    """Contract two arrays by a matrix product where there is one to be made, else by NumPy's einsum."""
+    """Contract two arrays by a matrix product where one does it, else by NumPy's einsum."""
     plan = _product_of(labels_x, labels_y, output)
     if plan is not None and x.size and y.size:
         left = x if plan.alone_x is None else np.einsum(plan.alone_x, x)
@@ -143,7 +143,7 @@ def _contracted(x: Any, y: Any, labels_x: str, labels_y: str, output: str) -> An
         free_x = left.ndim - folded
         if left.shape[:batch] == right.shape[:batch] and left.shape[free_x:] == right.shape[batch : batch + folded]:
             shape = left.shape[:free_x] + right.shape[batch + folded :]
-            # Written out, since -1 says too little where there is nothing.
+            # Written out, since -1 is ambiguous for an empty array.
             length = math.prod(left.shape[free_x:])
             left = left.reshape((*left.shape[:batch], math.prod(left.shape[batch:free_x]), length))
             right = right.reshape((*right.shape[:batch], length, math.prod(right.shape[batch + folded :])))
@@ -157,7 +157,7 @@ def _contracted(x: Any, y: Any, labels_x: str, labels_y: str, output: str) -> An
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, **kwargs: Any) -> Any:
     """Return the sum of products that subscripts describe, as NumPy does.
 
-    `optimize` says in what order more than two arrays are contracted; False leaves the choice to us.
+    `optimize` says in what order more than two arrays are contracted; with False, asyncgrad chooses.
     """
     if kwargs:
         raise TypeError(f"numpy.einsum on a Tensor does not take {', '.join(kwargs)}")
@@ -198,7 +198,7 @@ def _laid_as_by_numpy(result: Any, labels: tuple[str, ...], output: str, arrays:
         kept = ["".join(dict.fromkeys(one)) for one in labels]
         arrays = [np.einsum(f"{one}->{few}", each) for one, few, each in zip(labels, kept, arrays, strict=True)]
         labels = tuple(kept)
-    # Through a name without types, whose stubs know of no op_axes in lists.
+    # Through a name without types: NumPy's type hints allow no lists as op_axes.
     make_iterator: Any = np.nditer
     iterator = make_iterator(
         [*arrays, None],
@@ -221,7 +221,7 @@ def _keep_order(labels: tuple[str, ...], output: str) -> bool:
 
 
 def _steps(labels: Sequence[str], output: str, arrays: Sequence[Any], optimize: Any) -> list[tuple[int, int]]:
-    """Return which two arrays to contract at each step; what comes of it goes to the end of the list."""
+    """Return which two arrays to contract at each step; the result goes to the end of the list."""
     if len(arrays) <= 2:
         return [(0, 1)] * (len(arrays) - 1)
     subscripts = f"{','.join(labels)}->{output}"
@@ -234,7 +234,7 @@ def _steps(labels: Sequence[str], output: str, arrays: Sequence[Any], optimize: 
             left, right = chosen[0], chosen[1]
             steps.append((left, right))
             count -= 1
-            # What was taken out moves the later ones up; the result stands last.
+            # Without the two, the later arrays move up; the result stands last.
             chosen = [index - 2 for index in chosen[2:]] + [count - 1]
     return steps
 
@@ -257,7 +257,7 @@ def _(g: Any, a_shape: tuple[int, ...], b: Any, axes: tuple[tuple[int, ...], tup
     folded_a, folded_b = axes
     free_a, free_b = _free(len(a_shape), folded_a), _free(b.ndim, folded_b)
     result = tensordot(g, b, (tuple(range(len(free_a), g.ndim)), tuple(free_b)))
-    # Now come the free axes of a, and then its folded ones in the order that their partners have in b.
+    # The axes are now the free ones of a, and then its folded ones in the order of their partners in b.
     partners = sorted(range(len(folded_b)), key=folded_b.__getitem__)
     return np.transpose(result, inverse_permutation(free_a + [folded_a[index] for index in partners]))
 

@@ -20,7 +20,7 @@ def convolve_(a: Any, v: Any) -> Any:
 
 
 def _gradient(g: Any, other: Any) -> Any:
-    """Correlate: each element of the gradient with what it was multiplied by."""
+    """Return the gradient of one row, the correlation of the gradient with the other row."""
     length = other.shape[0]
     return convolve_.call(g, np.flip(other))[length - 1 : g.shape[0]]
 
@@ -36,7 +36,7 @@ def _(g: Any, a: Any) -> Any:
 
 
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    """Return the convolution of two rows: all of it, its middle, or where they overlap wholly."""
+    """Return the convolution of two rows: all of it, its middle, or the part where they overlap wholly."""
     a, v = _row(a), _row(v)
     return _middle(convolve_.call(a, v), mode, a.size, v.size, (min(a.size, v.size) - 1) // 2)
 
@@ -49,7 +49,7 @@ def _row(row: Any) -> Any:
 
 
 def _middle(whole: Any, mode: str, first: int, second: int, start: int) -> Any:
-    """Return what the mode asks for of a whole convolution of two lengths."""
+    """Return the part of a whole convolution that the mode asks for, given the two lengths."""
     longer, shorter = max(first, second), min(first, second)
     if mode == "full":
         return whole

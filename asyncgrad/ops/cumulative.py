@@ -57,7 +57,7 @@ def _(g: Any, axis: int) -> Any:
 
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running sum along an axis, of all elements in a row where it is None."""
+    """Return the running sum along an axis; None takes all elements in one row."""
     result = cumsum_(*line(a, axis), dtype)
     return result if out is None else write(out, result)
 
@@ -86,7 +86,7 @@ def _running_product(a: Any, axis: int, dtype: Any) -> Any:
 
 
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running product along an axis, of all elements in a row where it is None."""
+    """Return the running product along an axis; None takes all elements in one row."""
     result = _running_product(*line(a, axis), dtype)
     return result if out is None else write(out, result)
 
@@ -94,7 +94,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
 RULES[np.cumprod] = cumprod
 
 
-# What cumprod's derivative is made of where an element is 0, so that it cannot be divided by.
+# The derivative of cumprod where an element is 0, so that nothing can be divided by it.
 
 
 @primitive()

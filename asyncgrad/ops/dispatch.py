@@ -20,7 +20,7 @@ from .primitive import RULES
 
 __all__ = ["METHODS", "call_function", "call_ufunc", "write", "write_by"]
 
-#: What `ufunc.reduce` and `ufunc.accumulate` are called when they have a name of their own.
+#: The functions that `ufunc.reduce` and `ufunc.accumulate` stand for.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: np.sum,
     np.multiply: np.prod,
@@ -32,7 +32,7 @@ _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
 _ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
-#: Methods of ufuncs that have a function of their own, which takes the ufunc and what the method was given.
+#: For other methods of ufuncs a function, which takes the ufunc and the arguments of the method.
 METHODS: dict[str, Callable[..., Any]] = {}
 
 
@@ -45,7 +45,7 @@ def missing(name: str) -> MissingDerivativeError:
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a ufunc, or one of its methods, on inputs of which one at least is a Tensor."""
+    """Run a ufunc, or one of its methods, on inputs of which at least one is a Tensor."""
     if method == "__call__":
         rule = RULES.get(ufunc)
         if rule is None:
@@ -81,7 +81,7 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     if where is not True and out is None:
         raise TypeError(f"{ufunc_name(ufunc)} with where= leaves the rest undefined: pass out= as well")
     if dtype is not None and isinstance(rule, NonDifferentiable):
-        # That of a comparison is the dtype of its result.
+        # For a comparison, `dtype` is that of the result.
         rule = functools.partial(rule, dtype=dtype)
     elif dtype is not None:
         given = inputs
@@ -89,7 +89,7 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
             value.astype(dtype, casting="same_kind") if hasattr(value, "astype") else value for value in inputs
         )
         if out is None and ufunc.signature is None and ufunc.nout == 1:
-            # Operands that are cast one by one lie in memory otherwise than what a ufunc casts as it goes.
+            # Operands that are cast beforehand may lie in memory otherwise than those that a ufunc casts itself.
             return laid_by_ufunc(rule(*inputs), given)
     if where is not True:
         refuse_masked(where)
@@ -100,15 +100,15 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
             inputs = tuple(before_write(out[0], inputs, always=True))
         return write_by(out[0], rule, inputs, None if axis or dtype is not None else ufunc, **axis)
     for one in out or ():
-        # What is written into one of several may be saved for another.
+        # A write into one output may change what is saved for another.
         inputs = tuple(before_write(one, inputs, always=True))
     return _put(out, rule(*inputs, **axis))
 
 
 def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], out: Any, where: Any) -> Any:
-    """Write what a ufunc gives into `out` where a mask holds; elsewhere nothing is computed, and nothing warned of.
+    """Write the result of a ufunc into `out` where a mask holds; elsewhere nothing is computed, and nothing warned of.
 
-    The history is that of a second run, which has ones where the mask does not hold: no derivative is infinite there.
+    The history is that of a second run on ones where the mask does not hold, so that no derivative is infinite there.
     """
     mask, masked = raw(where), RULES[np.where]
     outs = out if isinstance(out, tuple) else (out,)
@@ -131,7 +131,7 @@ def _copy_known(value: Any, target: Any, _source: Any) -> None:
 
 
 def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a NumPy function on arguments of which one at least is, or holds, a Tensor."""
+    """Run a NumPy function on arguments of which at least one is, or holds, a Tensor."""
     rule = RULES.get(function)
     if rule is None:
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
@@ -148,7 +148,7 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 
 def _put(out: Any, result: Any) -> Any:
-    """Return a result, or several, written where `out=` says; as it is where that says nothing."""
+    """Return one or several results, written into `out` where that is given."""
     if out is None:
         return result
     if isinstance(result, tuple):

@@ -1,4 +1,4 @@
-"""The larger, the smaller, the absolute, the sign, the chosen: functions with kinks, PyTorch's subgradients there."""
+"""Extremes, absolute values, signs and choices: functions with kinks, where they have PyTorch's subgradients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-# The sign of a real number is constant between its steps; that of a complex one, z / abs(z), turns with z.
+# The sign of a real number is constant between its steps; the sign of a complex one, z / abs(z), turns with z.
 
 _real_sign = NonDifferentiable(np.sign)
 
@@ -41,14 +41,14 @@ def complex_sign(x: Any) -> Any:
 
 @derivative(complex_sign, "x")
 def _(g: Any, x: Any, out: Any) -> Any:
-    # Only what moves x around 0 changes its sign. At 0 itself the result is 0, and so is this.
+    # Only a move of x around 0 changes its sign. At 0 the result is 0, and so is the gradient.
     size = np.absolute(x)
     turn = np.imag(out * g) / np.where(size == 0, 1.0, size)
     return np.conjugate(out) * (turn * 1j)
 
 
 def sign(x: Any, /) -> Any:
-    """Return -1, 0 or 1, without history; of complex numbers x / abs(x), and 0 where x is 0."""
+    """Return -1, 0 or 1, without history; for complex numbers x / abs(x), and 0 where x is 0."""
     x = array_like(x)
     return complex_sign(x) if x.dtype.kind == "c" else _real_sign(x)
 
@@ -90,7 +90,7 @@ fmin = differentiable(
 )
 
 
-# clip: the gradient goes to the bound that is in force, and to `a` at a bound and between them.
+# clip: the gradient goes to the bound that applies, and to `a` between the bounds and at them.
 
 
 @primitive()
@@ -184,5 +184,5 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 def _(g: Any, x: Any) -> Any:
     if x.dtype.kind != "c":
         return np.where(np.isfinite(x), g, 0.0)
-    # Each part is replaced for itself, and has a gradient for itself.
+    # The real and the imaginary part are replaced one by one, and so are their gradients.
     return np.where(np.isfinite(np.real(x)), np.real(g), 0.0) + np.where(np.isfinite(np.imag(x)), np.imag(g), 0.0) * 1j

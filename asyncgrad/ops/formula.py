@@ -425,11 +425,15 @@ def _literal(value: Any) -> str:
     if type(value) is tuple:
         items = [_literal(item) for item in value]
         return f"({''.join(f'{item}, ' for item in items)})" if all(items) else ""
-    if not _has_literal(value) or (type(value) in (float, complex) and not np.isfinite(value)):
+    if not _has_literal(value):
         return ""
-    if value is Ellipsis:
-        return "..."
-    return f"({value!r})" if type(value) in (int, float) and value < 0 else repr(value)
+    if type(value) not in (int, float, complex):
+        return "..." if value is Ellipsis else repr(value)
+    written = repr(value)
+    if written[0] == "-" and type(value) is not complex:
+        return f"({written})" if isfinite(value) else ""
+    # Not inf, nor nan; and a complex number as Python writes it may have another zero in it.
+    return written if written[0].isdigit() else ""
 
 
 def keeps_dtype(function: Any) -> bool:

@@ -1,4 +1,4 @@
-"""HandwrittenNode: plain nodes that are written by hand, since no primitive takes their number of arrays."""
+"""HandwrittenNode: the base of plain nodes that belong to no primitive."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["HandwrittenNode"]
 
 
 class HandwrittenNode(TraceableNode):
-    """Abstract: a plain node that needs no plan of a primitive, since it saves nothing but shapes."""
+    """Abstract: a plain node whose body is written by hand; its class stands in the place of a plan."""
 
     __slots__ = ()
 
-    #: What the engine runs a plain node by: the class itself.
+    #: The engine runs a plain node by its plan: here, the class itself.
     plan: ClassVar[type[HandwrittenNode]]
-    #: Whether all gradients are known to have the shape and dtype of the one that comes in.
+    #: Whether all gradients are certain to have the shape and dtype of the incoming one.
     keeps_spec = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -31,7 +31,7 @@ class HandwrittenNode(TraceableNode):
 
     @staticmethod
     def run(node: HandwrittenNode, grad: Any, release: bool = False) -> tuple[Any, ...]:
-        """Return what `apply_generic` does, and let go of saved tensors then, if so asked; the engine calls this.
+        """Return what `apply_generic` does, and release saved tensors where `release` says so.
 
         Raises:
             OffloadSignal: it may take long.
@@ -55,15 +55,15 @@ class HandwrittenNode(TraceableNode):
         return elements >= LARGE
 
     def reads_large(self) -> bool:
-        """Tell whether a run reads large arrays where all its gradients are there."""
+        """Tell whether a run reads large arrays where all gradients are defined."""
         return sum(prod(metadata.shape) for metadata in self.input_metadata if metadata is not None) >= LARGE
 
     def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
-        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         return super().cost_key(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
 
     def apply_generic(self, grad: Any) -> tuple[Any, ...]:
-        """Return the gradient of each array, from that of the result, or the list of those of several results."""
+        """Return the gradient of each array, given that of the result, or a list of those of several results."""
         raise NotImplementedError(f"{type(self).__name__} must implement apply_generic(grad)")
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:

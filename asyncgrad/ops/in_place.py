@@ -1,4 +1,4 @@
-"""Writes by NumPy itself into a tensor's array, recorded: operators such as +=, and what is led by an index."""
+"""Recorded writes of NumPy into a tensor's array: operators such as +=, and writes at an index."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["in_place", "write_at_index", "written_by"]
 
 
 def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return the operator that has a function make a new array, and writes that into the tensor on the left.
+    """Return the operator that writes the result of a function, a new array, into the tensor on the left.
 
     Args:
-        function: of two arrays or tensors; it records itself.
-        bare: Python's operator, which makes no new array: for what is not recorded.
+        function: a function of two arrays or tensors that records itself.
+        bare: Python's operator, which makes no new array, for writes that are not recorded.
     """
 
     def writer(target: Any, other: Any) -> None:
@@ -50,10 +50,10 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
 
 
 def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return the operator that writes what a ufunc of two arrays gives into the tensor on the left.
+    """Return the operator that writes the result of a ufunc of two arrays into the tensor on the left.
 
     Args:
-        primitive: of the ufunc.
+        primitive: the primitive of the ufunc.
         bare: Python's operator.
     """
     ufunc: Any = primitive.function
@@ -100,7 +100,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         except AFTER_WRITING:
             out._bump_version()
             raise
-        # What a view was before is not asked for: the node of its base leads past that.
+        # The former history of a view does not matter: the node of its base leads past that.
         made = _node(plan, None if view is not None else out._grad_fn, edge, out)
         made.saved, made.versions = tuple(kept), None
         if plan.tensor_slots:
@@ -119,11 +119,12 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tensor
     """Have `writer(array, index, value)` write into the array of `out`, recorded as a call of a primitive.
 
     Args:
-        primitive: returns what `out` is to be, of it, an index and a value; its formulas need no more than the index.
-        writer: does the same in place.
+        primitive: a function of `out`, an index and a value, whose result is what `out` becomes; its formulas need
+            nothing but the index.
+        writer: a function that does the same in place.
         out: the tensor.
-        index: nobody changes it later.
-        value: anybody's array or tensor.
+        index: an index that nobody changes later.
+        value: an array or a tensor.
 
     Raises:
         InPlaceError: the write cannot be recorded.
@@ -147,7 +148,7 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tensor
 
 
 def _node(plan: Any, before: Node | None, beside: Edge | None, out: TensorBase) -> PrimitiveNode:
-    """Return the node of a write into `out`, whose grad_fn was `before`; its other operand has the edge `beside`."""
+    """Return the node of a write into `out`, given its former grad_fn and the edge of the other operand."""
     node: PrimitiveNode = next_class()()
     second, input_nr = (None, 0) if beside is None else beside
     node.connect((before, second), (out._output_nr if before is not None else 0, input_nr))

@@ -1,6 +1,6 @@
 """Parts of an array: by slices (views), by arrays of indices and masks, along an axis, in order of size.
 
-The derivative of picking is putting: each of the two is a primitive, and the other's derivative.
+Picking elements and putting them into zeros are primitives, each the derivative of the other.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = [
     "take_along_axis",
 ]
 
-#: Elements for which it does not pay to reckon out their places.
+#: Up to so many elements it does not pay to compute their places.
 _FEW = 1000
 
-#: What leaves the dtype of a result to the arrays beside it.
+#: Python's numbers, which leave the dtype of a result to the arrays beside them.
 _NUMBERS = (bool, int, float, complex)
 
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
@@ -59,7 +59,7 @@ def part_(a: Any, index: Any) -> Any:
 
 @primitive()
 def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros of a shape with `g` where a basic index leads."""
+    """Return zeros of a shape with `g` at a basic index."""
     total = zeros_beside(shape, g)
     total[index] = g
     return total
@@ -83,13 +83,13 @@ part, put_part = part_.call, put_part_.call
 
 @primitive()
 def pick_(a: Any, index: Any) -> Any:
-    """Return the elements that integer arrays and masks lead to."""
+    """Return the elements at an index of integer arrays and masks."""
     return a[index]
 
 
 @primitive()
 def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros of a shape with `g` added where an advanced index leads."""
+    """Return zeros of a shape with `g` added at an advanced index."""
     total = zeros_beside(shape, g)
     if isinstance(index, np.ndarray) and index.dtype.kind == "b":
         total[index] = g
@@ -98,7 +98,7 @@ def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     if leading == len(shape) or g.size < _FEW:
         np.add.at(total, index, g)
         return total
-    # On many elements np.add.at is several times as fast if it adds them one by one than if it adds whole rows.
+    # For many elements np.add.at is several times faster if it adds single elements than if it adds whole rows.
     rows = math.prod(shape[leading:])
     places = _places(index, shape[:leading])[..., np.newaxis] * rows + np.arange(rows)
     np.add.at(total.reshape(-1), places.reshape(-1), g.reshape(-1))
@@ -119,7 +119,7 @@ pick, put = pick_.call, put_.call
 
 
 def _axes_led_by(index: Any, ndim: int) -> int:
-    """Return how many leading axes an index says something about; beyond them it takes everything."""
+    """Return how many leading axes an index is about; of the others it takes everything."""
     count = 0
     for item in index if isinstance(index, tuple) else (index,):
         if item is Ellipsis or isinstance(item, (bool, np.bool_)):
@@ -131,7 +131,7 @@ def _axes_led_by(index: Any, ndim: int) -> int:
 
 
 def _places(index: Any, shape: tuple[int, ...]) -> Any:
-    """Return where in the flattened array of that shape an index leads."""
+    """Return the places of an index in the flattened array of that shape."""
     places: Any = 0
     step = math.prod(shape)
     for axis, length in enumerate(shape):
@@ -164,7 +164,7 @@ def _bare(nested: Any) -> Any:
 
 
 def getitem(a: Any, index: Any) -> Any:
-    """Return the part of `a` that an index of any kind makes: what `a[index]` is."""
+    """Return `a[index]`, for an index of any kind."""
     kind = index.__class__
     if kind in _BASIC:
         return part(a, index)
@@ -179,8 +179,8 @@ def getitem(a: Any, index: Any) -> Any:
     if not is_basic(bare):
         return pick(a, bare)
     found = part(a, bare)
-    # An array without axes leads where a number does, and to a copy, as other arrays do. A tensor without axes is a
-    # number: what is a number of NumPy's, as the result of np.argmax, is such a tensor here.
+    # An array without axes picks what a number does, and makes a copy, as other arrays do. A tensor without axes is a
+    # number: where NumPy returns a number, as np.argmax does, asyncgrad returns such a tensor.
     return (
         copy(found) if any(isinstance(item, np.ndarray) for item in (index if kind is tuple else (index,))) else found
     )
@@ -192,7 +192,7 @@ def is_basic(index: Any) -> bool:
     return _BASIC.issuperset(map(type, items))
 
 
-# take, and what can be said by it.
+# take, and the functions that it can do.
 
 
 @primitive()
@@ -218,7 +218,7 @@ def _(g: Any) -> None:
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
-    """Return the elements at indices along an axis; None counts them in one row."""
+    """Return the elements at indices along an axis; None takes all elements in one row."""
     a, axis = line(a, axis)
     indices = array_like(indices)
     if indices.dtype.kind == "f" and not indices.size:
@@ -247,7 +247,7 @@ RULES[np.take_along_axis] = take_along_axis
 
 
 def grid_along(places: Any, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
-    """Return the index that leads, for each row of an array of that shape along an axis, to its own row of places."""
+    """Return the index of an array of that shape that picks, for each row along an axis, its own row of places."""
     return tuple(
         places if one == axis else np.arange(length).reshape(length, *(1,) * (len(shape) - one - 1))
         for one, length in enumerate(shape)
@@ -300,7 +300,7 @@ RULES[np.delete] = delete
 
 
 def _with_numbers_beside(values: list[Any]) -> list[Any]:
-    """Return values with Python's numbers as arrays of the dtype that all together have: they leave that to others."""
+    """Return values with Python's numbers as arrays of the dtype of all together, which the others decide."""
     if not any(isinstance(value, _NUMBERS) for value in values):
         return values
     dtype = np.result_type(*map(raw, values))
@@ -324,7 +324,7 @@ RULES[np.select] = select
 
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """Return for each element that one of the choices which `a` names."""
+    """Return for each element the choice that `a` names."""
     names = on_host(raw(a))
     arrays = _with_numbers_beside(list(choices))
     shape = np.broadcast_shapes(names.shape, *(np.shape(raw(choice)) for choice in arrays))
@@ -333,7 +333,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     places = np.broadcast_to(number, shape)
     result = pick(together, (places, *grid_along(places, shape, -1)))
     if isinstance(choices, (TensorBase, np.ndarray)):
-        # Joining has made it one of this machine's byte order.
+        # Joining has given it this machine's byte order.
         result = result.astype(raw(choices).dtype, copy=False)
     return result if out is None else write(out, result)
 
@@ -341,7 +341,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 RULES[np.choose] = choose
 
 
-# In order: the gradient goes back the way the elements came.
+# Sorting: the gradient goes back the way that the elements came.
 
 
 def lines_over(a: Any, axes: tuple[int, ...]) -> Any:

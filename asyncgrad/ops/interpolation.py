@@ -29,7 +29,7 @@ def quantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return what a share of the elements along axes lies below, on the line between the two elements next to it."""
+    """Return the quantile of the elements along axes, on the line between the two elements next to it."""
     if method != "linear" or weights is not None:
         given = "weights=" if weights is not None else f"method={method!r}"
         raise MissingDerivativeError(f"numpy.quantile has no derivative rule with {given}, only with method='linear'")
@@ -68,7 +68,7 @@ RULES[np.quantile] = quantile
 
 
 def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return what so many of a hundred elements lie below: a quantile."""
+    """Return the percentile: the value below which so many of a hundred elements lie."""
     a = array_like(a)
     return quantile(a, np.true_divide(raw(q), a.dtype.type(100) if a.dtype.kind == "f" else 100), *args, **kwargs)
 
@@ -96,7 +96,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         slope = (getitem(fp, start + 1) - getitem(fp, start)) / (getitem(xp, start + 1) - getitem(xp, start))
         result = slope * (x - getitem(xp, start)) + getitem(fp, start)
     result = np.where(raw(x) < raw(xp)[0], fp[0] if left is None else left, result)
-    # The last point itself too, so that it has the value given and not one reckoned out.
+    # The last point itself too, so that it has the value given and not a computed one.
     return np.where(raw(x) >= raw(xp)[-1], _beyond(x, xp, fp, right), result)
 
 

@@ -65,7 +65,7 @@ class JoinNode(HandwrittenNode):
 
     @property
     def name(self) -> str:
-        """What was done: StackBackward or ConcatenateBackward."""
+        """The name that errors and drawings show: StackBackward or ConcatenateBackward."""
         return "StackBackward" if self._bounds is None else "ConcatenateBackward"
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ class JoinNode(HandwrittenNode):
 
 
 def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] | None, out: Any) -> Any:
-    """Return joined data as a tensor with its history; as it is where none of the arrays is a tensor."""
+    """Return joined data as a tensor with its history; unchanged where none of the arrays is a tensor."""
     template: TensorBase | None = None
     requires_grad = False
     for array in arrays:
@@ -168,13 +168,13 @@ def dstack(tup: Any) -> Any:
 
 
 def column_stack(tup: Any) -> Any:
-    """Return rows laid side by side as columns; what has two axes is laid beside them as it is."""
+    """Return rows laid side by side as columns, and arrays of two axes beside them unchanged."""
     arrays = [array_like(array) for array in tup]
     return concatenate([array if array.ndim > 1 else reshape(array, (-1, 1)) for array in arrays], 1)
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """Return `arr` with `values` laid behind it along an axis; None makes rows of both first."""
+    """Return `arr` followed by `values` along an axis; None makes rows of both first."""
     return concatenate((arr, values), axis)
 
 
@@ -229,7 +229,7 @@ def _cut_at(ary: Any, indices: Sequence[int], axis: int) -> list[Any]:
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Return views of the parts along an axis: so many, as equal as can be, or cut at indices."""
+    """Return views of the parts along an axis: a number of nearly equal ones, or those between indices."""
     axis = axis_index(axis, ary.ndim)
     length = ary.shape[axis]
     if np.ndim(indices_or_sections):
@@ -242,7 +242,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Return views of equal parts along an axis, or of what lies between indices."""
+    """Return views of equal parts along an axis, or of those between indices."""
     if not isinstance(indices_or_sections, int) or indices_or_sections <= 0:
         return array_split(ary, indices_or_sections, axis)
     axis = axis_index(axis, ary.ndim)
@@ -280,7 +280,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """Return views of the arrays that lie side by side along an axis."""
+    """Return views of the subarrays along an axis."""
     if x.ndim == 0:
         raise ValueError("unstack needs at least one axis, and this tensor has none")
     axis = axis_index(axis, x.ndim)

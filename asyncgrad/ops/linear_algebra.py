@@ -41,7 +41,7 @@ __all__ = [
 def matmul_(x: Any, y: Any) -> Any:
     """Return the matrix product, of stacks of matrices too."""
     if x.ndim > 2 and y.ndim == 2:
-        # One large product: NumPy would loop over the stack, with a small one each.
+        # One large product, where NumPy would loop over the stack.
         return (_rows(x) @ y).reshape((*x.shape[:-1], y.shape[1]))
     return np.matmul(x, y)
 
@@ -54,7 +54,7 @@ def _rows(x: Any) -> Any:
 @derivative(matmul_, "x")
 def _(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
     if y.ndim == 2 and len(x_shape) > 1:
-        # Of two matrices `@` is the product, and `product` would look at their kinds and shapes first.
+        # For two matrices `@` is the product, and `product` would look at their types and shapes first.
         return g @ y.T if len(x_shape) == 2 else product(g, y.T)
     if y.ndim == 1:
         return g * y if len(x_shape) == 1 else expand_dims(g, -1) * y
@@ -102,7 +102,7 @@ def _scaled(a: Any, b: Any) -> Any:
     return in_rows(result) if result.dtype.char in _BLAS_DTYPES and result.ndim <= 2 else result
 
 
-#: Of matrices of these NumPy has BLAS make products, in rows.
+#: NumPy has BLAS multiply matrices of these dtypes, and lays the result out in rows.
 _BLAS_DTYPES = "fdFD"
 
 
@@ -222,7 +222,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     if x1.ndim == 0 or x2.ndim == 0 or x1.shape[-1] != x2.shape[-1]:
         raise ValueError(f"vecdot needs vectors of one length, and the shapes are {x1.shape} and {x2.shape}")
     products = (np.conjugate(x1) if x1.dtype.kind == "c" else x1) * x2
-    # A sum of small integers would have a larger dtype.
+    # A sum of small integers has a larger dtype.
     return sum_.call(products, -1, products.dtype if products.dtype.kind in "biu" else None)
 
 
@@ -260,7 +260,7 @@ RULES[np.kron] = kron
 
 
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    """Return the vectors that stand upright on two vectors of three elements each."""
+    """Return the vectors that are perpendicular to two vectors of three elements each."""
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = moveaxis(array_like(a), axisa, 0), moveaxis(array_like(b), axisb, 0)
@@ -275,7 +275,7 @@ RULES[np.cross] = cross
 
 
 def linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """Return the vectors that stand upright on two vectors of three elements each."""
+    """Return the vectors that are perpendicular to two vectors of three elements each."""
     return cross(x1, x2, axis=axis)
 
 

@@ -28,8 +28,8 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
     """Return the body of a node: its formulas as expressions where they are that, else calls of them.
 
     Args:
-        plan: the node's.
-        node: that of a call of a primitive.
+        plan: the plan of the node.
+        node: a recorded call of the primitive.
         wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
 
     Returns:
@@ -40,7 +40,7 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
         return None
     names = [f"$s{index}" for index in range(len(plan.slots))]
     values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, plan.slots, strict=True)]
-    # A holomorphic derivative multiplies by its conjugate.
+    # See the attribute of the plan.
     grad, wrapped = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
     owned_by = re.sub(r"\W", "_", f"plan_of_{plan.primitive.name}")  # the function may be a lambda
     constants = {owned_by: plan, "conjugate": np.conjugate, "size_of": size_of}
@@ -76,10 +76,10 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
 
 
 def _written(formula: Any, expression: Expression | None, arguments: Sequence[str], constants: dict[str, Any]) -> str:
-    """Return a formula as source, and add to `constants` what that names."""
+    """Return a formula as source, and add the constants that it names to `constants`."""
 
     def name(value: Any) -> str:
-        # Two constants of one edge may be called alike.
+        # A number, since two constants may have one name.
         label = re.sub(r"\W", "_", getattr(value, "__name__", type(value).__name__)).rstrip("_")
         key = f"c{len(constants)}_{label}"
         constants[key] = value

@@ -16,7 +16,7 @@ from .primitive import RULES
 
 __all__ = ["NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
 
-#: Constant wherever they have a derivative at all, or not a function of the values.
+#: Functions that are constant wherever they have a derivative, or that do not depend on the values.
 NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     # comparison
     np.equal,
@@ -68,7 +68,7 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.round,
     np.spacing,
     np.trunc,
-    # where to find what, and how many
+    # positions and counts
     np.argmax,
     np.argmin,
     np.argpartition,
@@ -85,7 +85,7 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.ravel_multi_index,
     np.searchsorted,
     np.unravel_index,
-    # new arrays in the likeness of another
+    # new arrays like another
     np.empty_like,
     np.ones_like,
     np.zeros_like,
@@ -138,7 +138,7 @@ class NonDifferentiable:
 
 
 def _bare(value: Any, tensors: list[TensorBase]) -> Any:
-    """Return `value` with its Tensors, also in nested lists and tuples, replaced by their arrays; note them."""
+    """Return `value` with arrays instead of its Tensors, in nested lists and tuples too; add those to `tensors`."""
     if isinstance(value, TensorBase):
         tensors.append(value)
         return value._data
@@ -167,7 +167,7 @@ _full_like = NonDifferentiable(np.full_like)
 
 
 def full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return a plain tensor in the likeness of `a`, full of a value that must not have history.
+    """Return a plain tensor like `a`, full of a value that must not require grad.
 
     Raises:
         MissingDerivativeError: `fill_value` requires grad, and its gradient would be lost.

@@ -107,7 +107,7 @@ def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> A
     if ord not in folds:
         raise ValueError(f"a matrix has no norm of order {ord!r}")
     first, second, extreme = folds[ord]
-    # Of no elements the largest is 0, as NumPy has it for a norm, and there is no smallest.
+    # As in NumPy's norms, the largest of no elements is 0, and there is no smallest.
     initial = 0 if extreme is max and not x.shape[second] else None
     result = extreme(sum(absolute(x), first, None, None, True), second, None, True, initial)
     return result if keepdims else np.squeeze(result, axis=(rows, columns))

@@ -1,8 +1,8 @@
 """How one call of a primitive is differentiated: which values to save, and one function for all its formulas.
 
-A `Plan` belongs to a primitive, to the arguments that require grad and to those that are tensors. It is made
-on the first such call; from then on a node holds its plan and a tuple of saved values, and its body is one
-generated function of a few lines, for example of `np.multiply` with two tensors::
+There is one `Plan` for each primitive and each choice of arguments that are tensors and that require grad. It is made
+at the first such call. A node holds its plan and a tuple of saved values, and its body is one generated function of a
+few lines, for example for `np.multiply` with two tensors::
 
     def run(node, g, release=False):
         saved = node.saved
@@ -19,9 +19,9 @@ generated function of a few lines, for example of `np.multiply` with two tensors
         if release: node.saved = None
         return grads
 
-That is its `run_here`. Its `run`, which the engine calls, is the same function, or, where the call may be heavy, one
-that looks at the sizes of the arrays first. Generated since the alternative, a loop over formulas and their arguments,
-costs more than the formulas do.
+This is `run_here`. The engine calls `run`, which is the same function, or, where the call may be heavy, one that looks
+at the sizes of the arrays first. The function is generated because a loop over formulas and their arguments would cost
+more than the formulas.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Slot(NamedTuple):
         return f"{self.owner}._data.{self.attribute}" if tracked else f"getattr({self.owner}, {self.attribute!r}, ())"
 
     def is_unchanged(self, name: str) -> str:
-        """Return the source of a quick test that the memory of the tensor `name` has never been written into."""
+        """Return the source of a quick test that nothing has been written into the memory of the tensor `name`."""
         if self.owner == "out":
             return f"not {name}._counter.value"
         # Results of nodes that save them have a counter, too.
@@ -125,8 +125,8 @@ class Plan:
         self, primitive: PrimitiveLike, requires: int, tracked: int, conjugates: bool, is_cast: bool = False
     ) -> None:
         self.primitive = primitive
-        #: Whether the result is complex. A formula multiplies by the derivative; PyTorch's convention (descent
-        #: along the gradient) multiplies by its conjugate: conjugate what goes in and what comes out, once, here.
+        #: Whether the result is complex. A formula multiplies by the derivative, and PyTorch's convention (descent
+        #: along the gradient) by its conjugate. So the gradient is conjugated before the formulas and after them.
         self.conjugates = conjugates
         places = {name: place for place, name in enumerate((*primitive.parameters, "out"))}
         wanted = [name for edge, name in enumerate(primitive.tensor_names) if requires >> edge & 1]
@@ -156,16 +156,16 @@ class Plan:
         self.holds_tensors = bool(self.tensor_slots)
         self.zeros = (0,) * len(self.calls)
         self.no_edges = (None,) * len(self.calls)
-        #: That of the last result: nodes share the tuple.
+        #: The shape of the last result: nodes share the tuple.
         self.shape: tuple[int, ...] = ()
         #: For each edge, its formula as an expression; None where it is more than that, or no gradient is wanted.
         self.expressions = [None if call is None else self._expression(*call) for call in self.calls]
         #: Each gradient as source, for the generated body.
         self._results = self._sources()
         self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
-        #: Whether all gradients have the shape and dtype of the one that comes in, so that these need not be looked up.
+        #: Whether all gradients have the shape and dtype of the incoming one, so that nobody has to look these up.
         self.keeps_spec = self._keeps_spec()
-        #: Fetches what to save; None where that is nothing.
+        #: Fetches the values to save; None where there are none.
         self.gather: Callable[..., Any] | None
         self.gather, self.run_here = self._generate()
         #: What the engine calls: see the top of this file.
@@ -176,7 +176,7 @@ class Plan:
         #: Up to how many elements calls have been measured and found short.
         self._light_up_to = 0
         if primitive.superlinear:
-            # A product of sizes, once and for all.
+            # A product of sizes, which no measurement changes.
             self._watch_from(least_volume(1 + len(self._arrays())))
         else:
             when_large_arrays_come(self._watch_large)
@@ -189,13 +189,16 @@ class Plan:
         self._watch_from(LARGE)
 
     def watch(self, elements: int) -> None:
-        """Have calls on as many elements measured, since one has kept its thread for long, unless they have been."""
+        """Have calls on as many elements measured, since one has kept its thread for long.
+
+        It does nothing where such calls have been measured.
+        """
         if elements > self._light_up_to and not self.primitive.superlinear:
             self._watch_from(elements)
             watch_changes[0] += 1
 
     def found_light(self, elements: int) -> None:
-        """Watch calls on so few elements no longer, since they have been measured and are short."""
+        """Stop measuring calls on so few elements, since they have been measured and are short."""
         limit = self._watched_from
         if elements < LARGE and limit is not None and limit <= elements and not self.primitive.superlinear:
             self._light_up_to = elements
@@ -209,7 +212,7 @@ class Plan:
             self.run = self._generate(elements)[1]
 
     def could_be_heavy(self, elements: int, saved: Mapping[int, Any]) -> bool:
-        """Tell whether runs might raise OffloadSignal, now or later, for the number of their elements alone.
+        """Tell whether runs on so many elements may raise OffloadSignal, now or later.
 
         Args:
             elements: of the gradient.
@@ -221,7 +224,7 @@ class Plan:
         return None in kinds or prod([elements, *(prod(kind[0]) for kind in kinds)]) >= least_volume(1 + len(kinds))
 
     def heavy_where(self, grad: str, names: Sequence[str], size_of: str) -> str:
-        """Return what is true wherever a run on saved values of any size raises OffloadSignal, as source.
+        """Return the source of a condition that is true wherever a run raises OffloadSignal for its sizes.
 
         Args:
             grad: the name of the gradient.
@@ -245,7 +248,7 @@ class Plan:
         return all(call is None or call[0].__module__.startswith("asyncgrad.") for call in self.calls)
 
     def watches(self, elements: int) -> bool:
-        """Tell whether runs on so many elements, although they are not many, are measured now."""
+        """Tell whether runs on so many elements are measured now although their arrays are small."""
         limit = self._watched_from
         return limit is not None and limit <= elements < LARGE and not self.primitive.superlinear
 
@@ -257,7 +260,7 @@ class Plan:
         return prod(self._sizes(g, node.saved)) >= limit
 
     def cost_key(self, g: Any, saved: Sequence[Any]) -> tuple[Any, float]:
-        """Return what runs on these values have in common that take about as long, and an estimate of how long."""
+        """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         formulas = sum(call is not None for call in self.calls)
         seconds = estimated_seconds(self._sizes(g, saved), formulas, self.primitive.superlinear)
         return (self, *map(array_kind, (g, *saved))), seconds
@@ -283,10 +286,10 @@ class Plan:
         if expression.is_gradient:
             return True
         slots = [self.slots[index] for index in call[1]]
-        # Who knows what a list, or a subclass of ndarray, makes of it.
+        # A list, or a subclass of ndarray, may give another shape or dtype.
         if not self._is_elementwise or not all(slot.is_tensor for slot in slots):
             return False
-        # Those of the function's arrays that are known to be floating, and its result.
+        # The arguments that require grad are floating, and so is the result.
         names = zip(self.primitive.tensor_names, self.calls, strict=True)
         floating = {"out", *(name for name, other in names if other is not None)}
         return expression.keeps_spec([number for number, slot in enumerate(slots, 1) if slot.owner in floating])
@@ -347,7 +350,7 @@ class Plan:
         if watched_from is not None:
             lines.append(f"    if {self._is_large('g', names, 'size_of', watched_from)}: raise OffloadSignal")
         if unchanged:
-            # A version can fall again, where a failed backward takes back what it did to a `.grad` that was saved.
+            # A version can fall again: a failed backward takes back its writes into a `.grad` that was saved.
             condition = f"saved.__class__ is tuple and {' and '.join(unchanged)}"
             lines += [f"    if not ({condition}):", "        node.check_versions()"]
         if self.conjugates:
@@ -379,7 +382,7 @@ class Plan:
 
 
 def _make_alias(name: str) -> list[str]:
-    """Make a new tensor what `output_alias` returns, spelled out: the calls would cost as much as all the rest."""
+    """Return the lines that make a new tensor what `output_alias` returns: calls would cost as much as all the rest."""
     return [
         "    counter = _out._counter",
         "    if counter is None: counter = _out._counter = VersionCounter()",
@@ -389,7 +392,7 @@ def _make_alias(name: str) -> list[str]:
 
 
 def run_generic(node: Any, g: Any, release: bool) -> Any:
-    """Run what the generated function leaves out."""
+    """Run a node whose gradient is undefined, or that has been released."""
     grads = node.apply_generic(g)
     if release:
         node.release_variables()

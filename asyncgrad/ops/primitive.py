@@ -3,12 +3,13 @@
 A formula is a function of the incoming gradient `g` and of what it needs, named by its parameters: an argument
 of the primitive by its name, the result as `out`, a shape or dtype as `x_shape`, `out_dtype`. Only what the
 formulas of the arguments that require grad name is saved. Formulas are written with NumPy functions and
-operators: they run on arrays in an ordinary backward and on tensors, recorded, under `create_graph=True`.
-Broadcasting, dtype and device are no concern of theirs.
+operators: they run on arrays in an ordinary backward, and on tensors, recorded, under `create_graph=True`. They need
+not handle broadcasting, dtypes or devices: the engine does.
 
-Where the result is complex, `g` comes conjugated, and what a formula returns is conjugated again: so a formula that
-multiplies by the derivative gives PyTorch's gradient, and one of a function without a complex derivative returns the
-conjugate of its gradient. Where the result is real, nothing is conjugated: of `abs(z)` it is `g * z / abs(z)`.
+Where the result is complex, `g` is conjugated before the formula runs, and what that returns is conjugated again. So a
+formula that multiplies by the derivative gives PyTorch's gradient. Where a function has no complex derivative, its
+formula returns the conjugate of the gradient. Where the result is real, nothing is conjugated: the formula of `abs(z)`
+is `g * z / abs(z)`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
 class Primitive:
     """A function of arrays that records itself when it is called on tensors that require grad.
 
-    Called on bare arrays it is the bare function. Not made directly: see `primitive` and `differentiable`.
+    On bare arrays it calls the bare function. `primitive` and `differentiable` make it.
     """
 
     __slots__ = (
@@ -108,11 +109,11 @@ class Primitive:
             RULES[numpy_function] = self.call
 
     def operator(self, deferred: Callable[[Any, Exception, str], Any]) -> Callable[[Any, Any], Any]:
-        """Return the operator of a function of two arrays: its wrapper, as a method of the tensor on the left.
+        """Return the wrapper of a function of two arrays as an operator, a method of the tensor on the left.
 
         Args:
-            deferred: called with the other operand, the error, and the name of the function where that refuses the
-                operand; what it returns is returned.
+            deferred: called where the function refuses the other operand, with that, the error, and the name of the
+                function; the operator returns what it returns.
         """
         return self._generate_call({"_deferred": deferred}, is_operator=True)
 
@@ -167,7 +168,7 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-#: What the generated wrappers refer to.
+#: Names that the generated wrappers use.
 _WRAPPER_NAMES: dict[str, Any] = {
     "_MAIN_THREAD": MAIN_THREAD,
     "_THREADS": THREADS,
@@ -187,8 +188,8 @@ def primitive(
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Make the decorated function of arrays a primitive, called for `numpy_functions` on tensors.
 
-    Its parameters take NumPy's names and defaults, so that keyword calls bind. Its derivative follows right
-    beneath, by `derivative`.
+    Give its parameters NumPy's names and defaults, so that keyword calls bind, and its derivative right below, by
+    `derivative`.
 
     Args:
         *numpy_functions: the NumPy functions that it stands for; none for one of asyncgrad's own.
@@ -219,9 +220,9 @@ def primitive(
 def derivative(made: Primitive, *arguments: str) -> Callable[[F], F]:
     """Give the decorated formula as the derivative of a primitive with respect to the named arguments.
 
-    It multiplies the incoming gradient by the derivative, of complex numbers too: where the result is complex, what
-    goes in and what comes out is conjugated around it. Check it with `gradcheck` and `gradgradcheck` at complex points,
-    or have the function raise a TypeError for them.
+    The formula multiplies the incoming gradient by the derivative, for complex numbers too. Where the result is
+    complex, the gradient is conjugated before the formula runs, and its result after that. Check the formula with
+    `gradcheck` and `gradgradcheck` at complex points, or have the function raise a TypeError for them.
 
     Args:
         made: the primitive.
@@ -249,7 +250,7 @@ def derivative(made: Primitive, *arguments: str) -> Callable[[F], F]:
 
 
 def differentiable(ufunc: np.ufunc, parameters: str, **formulas: Callable[..., Any]) -> Primitive:
-    """Make a NumPy ufunc a primitive: one table row, naming its parameters and a formula for each."""
+    """Make a NumPy ufunc a primitive, given the names of its parameters and a formula for each."""
     names = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in parameters.split()]
     made = Primitive(ufunc, ufunc.__name__, inspect.Signature(names), (ufunc,), views=False)
     made.add_formulas(formulas)

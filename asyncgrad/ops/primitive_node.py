@@ -29,16 +29,16 @@ class PrimitiveNode(TraceableNode):
 
     __slots__ = ("plan", "saved")
 
-    # The generated wrapper sets all slots itself: to be handed their values would cost a call.
+    # The generated wrapper sets all slots itself: a constructor with arguments would cost a call.
     __init__ = object.__init__
 
     plan: Plan
-    #: What the plan's formulas need, WithVersions where that had been written into; None once released.
+    #: The values that the plan's formulas need, WithVersions where one had been written into; None once released.
     saved: tuple[Any, ...] | None
 
     @property
     def versions(self) -> tuple[int, ...] | None:
-        """Those of the saved tensors; None where none of them had been written into."""
+        """The versions of the saved tensors; None where none of them had been written into."""
         return getattr(self.saved, "versions", None)
 
     @versions.setter
@@ -60,9 +60,9 @@ class PrimitiveNode(TraceableNode):
         return self.plan.calls[index] is not None
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
-        """Return the gradients of the primitive's tensor arguments, as far as the backward that runs needs them.
+        """Return the gradients of the primitive's tensor arguments that the backward needs, or an awaitable of them.
 
-        Or an awaitable of them, where something saved has to be waited for.
+        It is an awaitable where something saved has to be waited for.
         """
         (grad,) = grads
         wanted = self._wanted()
@@ -78,7 +78,7 @@ class PrimitiveNode(TraceableNode):
     unpacks_apart = True
 
     async def when_unpacked(self, grads: tuple[Any, ...]) -> Callable[[], Any]:
-        """Return what computes the gradients, in any thread, once what the wanted formulas need has been unpacked."""
+        """Unpack what the wanted formulas need; return a function that computes the gradients, in any thread."""
         (grad,) = grads
         wanted = self._wanted()
         packed = {} if grad is None else self._packed(wanted)
@@ -134,7 +134,7 @@ class PrimitiveNode(TraceableNode):
         return self.plan.compute(g, self._values(isinstance(g, TensorBase)), wanted)
 
     def apply_generic(self, g: Any) -> tuple[Any, ...]:
-        """Do what the generated function leaves out: undefined gradients, tensors, released nodes."""
+        """Return the gradients where the generated function cannot: undefined gradients, tensors, released nodes."""
         if g is None:
             return self.plan.no_edges
         return self.plan.compute(g, self._values(isinstance(g, TensorBase)))
@@ -158,23 +158,23 @@ class PrimitiveNode(TraceableNode):
         return values
 
     def _has_lost_history(self, owner: str, tensor: TensorBase) -> bool:
-        """Tell whether a saved argument was taken out of the graph since, so that its use would go unrecorded."""
+        """Tell whether a saved argument has left the graph since, so that using it would not be recorded."""
         names = self.plan.primitive.tensor_names
         producer = self.next_nodes[names.index(owner)] if owner in names else None
         return producer is not None and producer.order != LEAF_ORDER and tensor._grad_fn is not producer
 
     def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
-        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         saved = self.saved
         return self.plan.cost_key(grads[0], () if saved is None else saved)
 
     def note_slow(self) -> None:
-        """Have such runs measured from now on."""
+        """Have runs on as many elements measured from now on."""
         super().note_slow()
         self.plan.watch(size_of(self))
 
     def note_cheap(self) -> None:
-        """Have such runs measured no longer."""
+        """Stop measuring runs on as many elements."""
         self.plan.found_light(size_of(self))
 
     def check_versions(self) -> None:
@@ -210,7 +210,7 @@ class PrimitiveNode(TraceableNode):
         return Saved(tensor, version, producer=producer)
 
     def keep_packed(self, index: int, packed: Packed) -> None:
-        """Keep what a hook has packed in the place of the tensor."""
+        """Keep what a hook has packed instead of the tensor."""
         place = self.plan.tensor_slots[index]
         assert self.saved is not None
         self.saved = with_versions((*self.saved[:place], packed, *self.saved[place + 1 :]), self.versions)
@@ -237,7 +237,7 @@ class PrimitiveNode(TraceableNode):
         return self.plan.compute(g, values)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
-        """Return the formulas of the plan, written into one another where they are expressions."""
+        """Return the formulas of the plan as source, for a compiled backward."""
         return lower(self.plan, self, wanted)
 
     def release_variables(self) -> None:
@@ -259,9 +259,9 @@ class CallNode(PrimitiveNode):
 
 @final
 class BoundaryNode(PrimitiveNode):
-    """A recorded call of a primitive at which the destruction of a deep graph makes a pause.
+    """A recorded call of a primitive at which the destruction of a deep graph pauses.
 
-    One of DEALLOCATION_INTERVAL nodes is such. It differs from a CallNode in nothing else.
+    One of DEALLOCATION_INTERVAL nodes is of this class. It differs from a CallNode in nothing else.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Elements in other places: turned, shifted, repeated, and with a border around them."""
+"""Elements in other places: reversed, rotated, shifted, repeated, and padded."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RULES[np.rot90] = rot90
 
 @primitive(np.roll)
 def roll_(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Return the elements shifted along axes, those beyond the end coming in again at the beginning."""
+    """Return the elements shifted along axes; those beyond the end reappear at the beginning."""
     return np.roll(a, shift, axis)
 
 
@@ -86,7 +86,7 @@ roll = roll_.call
 
 @primitive()
 def repeat_(a: Any, repeats: int, axis: int) -> Any:
-    """Return each element along an axis so many times."""
+    """Return each element along an axis `repeats` times."""
     return np.repeat(a, repeats, axis)
 
 
@@ -101,13 +101,13 @@ def _shape_of_copies(shape: tuple[int, ...], repeats: int, axis: int) -> tuple[i
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Return each element along an axis several times: all as often, or each as often as its own count says."""
+    """Return each element along an axis several times: all equally often, or each as its own count says."""
     a, counts = array_beside(a, repeats), on_host(raw(repeats))
     a, axis = line(a, axis)
     if counts.ndim > 1:
         raise ValueError(f"repeat takes one count, or a row of them, not an array of shape {counts.shape}")
     if not counts.size and not hasattr(repeats, "dtype"):
-        # An empty list says nothing of its dtype.
+        # An empty list has no dtype of its own.
         counts = counts.astype(np.intp)
     if counts.size == 1:
         return repeat_(a, int(counts.reshape(())), axis)
@@ -119,7 +119,7 @@ RULES[np.repeat] = repeat
 
 @primitive()
 def tile_(A: Any, reps: tuple[int, ...]) -> Any:
-    """Return the whole array side by side with itself, so many times along each axis."""
+    """Return copies of the whole array side by side, a given number along each axis."""
     return np.tile(A, reps)
 
 
@@ -132,7 +132,7 @@ def _(g: Any, A_shape: tuple[int, ...], reps: tuple[int, ...]) -> Any:
 
 
 def tile(A: Any, reps: Any) -> Any:
-    """Return the whole array side by side with itself, so many times along each axis."""
+    """Return copies of the whole array side by side, a given number along each axis."""
     return tile_(array_beside(A, reps), tuple(int(count) for count in np.ravel(raw(reps))))
 
 

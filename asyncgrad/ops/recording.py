@@ -1,7 +1,7 @@
 """The wrapper of a primitive: one generated function that takes its arguments, computes, and records the call.
 
-Generated for each primitive since this is the hottest path there is: a wrapper that loops over its arguments
-costs as much again as what it does. For `np.multiply` it reads, without the names in front::
+It is generated for each primitive, since nothing runs more often: a wrapper that loops over its arguments would take
+twice as long. For `np.multiply` it reads (without the underscores in front of names)::
 
     def call(x, y):
         if isinstance(x, TensorBase):
@@ -21,8 +21,8 @@ costs as much again as what it does. For `np.multiply` it reads, without the nam
         data = function(raw_x, raw_y)
         ...
 
-`key` says which arguments are tensors (low bits), which require grad (the next) and whether the result is complex
-(one more); it finds the plan.
+`key` finds the plan. Its low bits say which arguments are tensors, the next ones which of them require grad, and one
+more whether the result is complex.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["generate_call"]
 
-#: What the source of every wrapper refers to, besides what its primitive gives it.
+#: Names that the source of every wrapper uses, besides those that its primitive gives it.
 _NAMES: dict[str, Any] = {
-    # The name by which anomaly mode knows the wrapper's frame for one of asyncgrad's own.
+    # Anomaly mode knows by it that the wrapper's frame is asyncgrad's own.
     "__name__": __name__,
     "_DEFAULT": CreationMeta.DEFAULT,
     "_NO_GRAD": CreationMeta.NO_GRAD,
@@ -77,8 +77,8 @@ def generate_call(
         views: whether the result may share memory with the first tensor.
         always_floating: whether floating arguments always give a floating result.
         namespace: what the generated source refers to.
-        is_operator: whether it is to be a method of tensors of the second of two operands, and leave an operation to
-            that where `_deferred` in `namespace` says so.
+        is_operator: whether it becomes an operator of tensors. Where the function refuses the second operand, it
+            returns what `_deferred` in `namespace` returns.
     """
     namespace = {**namespace, **_NAMES}
 
@@ -111,7 +111,7 @@ def _generate_first(*args: Any, **kwargs: Any) -> Any:
 
 
 def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
-    """Take the arrays out of the tensors; `_template` is the first tensor, the low bits of `_key` say which are."""
+    """Take the arrays out of the tensors; `_template` is the first, the low bits of `_key` say which arguments are."""
     lines = ["    _template, _key = None, 0"]
     for index, tensor in enumerate(tensor_names):
         lines.append(f"    if isinstance({tensor}, _Tracked):")
@@ -129,7 +129,7 @@ def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
 
 
 def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
-    """Do the same for an operator, whose first operand is a tensor, and whose second mostly is."""
+    """Take the arrays out of the operands of an operator: the first is a tensor, and the second mostly is."""
     x, y = tensor_names
     return [
         f"    _template, _type, _device, _raw_{x} = {x}, type({x}), {x}._device, {x}._data",
@@ -234,7 +234,7 @@ def _find_edges(
 
 
 def _check_numbers(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool) -> list[str]:
-    """Raise if a result that is not recorded holds no numbers; that of a ufunc of nothing but tensors does."""
+    """Raise if a result that is not recorded holds no numbers; a ufunc of tensors alone always gives numbers."""
     every = (1 << len(tensor_names)) - 1
     if is_ufunc and every == 1:
         return []

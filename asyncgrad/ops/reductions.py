@@ -1,4 +1,4 @@
-"""Functions that fold axes away: sums, products, means, spreads and extremes."""
+"""Reductions over axes: sums, products, means, variances and extremes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def sum(
 
 
 def _initial(value: Any, result: Any) -> Any:
-    """Return what a reduction begins with in the dtype of its result, as NumPy has it."""
+    """Return the initial value of a reduction in the dtype of its result, as NumPy has it."""
     return value if isinstance(value, TensorBase) else np.asarray(value).astype(result.dtype)[()]
 
 
@@ -120,13 +120,13 @@ RULES[np.mean] = mean
 
 
 def _chosen(where: Any, a: Any, axis: Any, keepdims: Any) -> Any:
-    """Return how many elements `where` chooses, as an array of a real dtype that keeps that of `a`."""
+    """Return how many elements `where` chooses, in a real dtype that leaves the dtype of `a` as it is."""
     dtype = _native(raw(a).real.dtype) if a.dtype.kind in "fc" else None
     return np.sum(np.broadcast_to(raw(where), a.shape), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 def _native(dtype: Any) -> Any:
-    """Return a dtype in the byte order of this machine, as that of a ufunc's result is."""
+    """Return a dtype in the byte order of this machine, which the results of ufuncs have."""
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
@@ -191,14 +191,14 @@ def std_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any) -> Any:
 
 @derivative(std_, "a")
 def _(g: Any, a: Any, out: Any, axis: Any, ddof: Any, keepdims: bool) -> Any:
-    # Where all elements are equal there is a kink, and 0 is a subgradient.
+    # There is a kink where all elements are equal; 0 is a subgradient there.
     flat = raw(out) == 0
     g = np.where(flat, 0, g / (2 * np.where(flat, 1, out)))
     return _var_gradient(g, a, axis, ddof, keepdims)
 
 
 def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any]:
-    """Return var, or std where `root` is set, with all that NumPy's takes."""
+    """Return var, or std where `root` is set, with all of NumPy's parameters."""
 
     def spread_function(
         a: Any,
@@ -219,7 +219,7 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any
         if where is True and mean is None and real_if_asked(a, dtype) is a:
             return _into(out, plain(a, axis, dtype, ddof, keepdims))
         count = _chosen(where, a, axis, keepdims) - ddof
-        # As in NumPy, `dtype` is that of the sums alone: distances are from the elements as they are.
+        # As in NumPy, `dtype` is the dtype of the sums alone: distances are between uncast elements.
         center = RULES[np.mean](a, axis, dtype, keepdims=True, where=where) if mean is None else mean
         away = a - center
         squares = np.real(np.conjugate(away) * away) if a.dtype.kind == "c" else np.square(away)
@@ -305,7 +305,7 @@ derivative(min_, "a")(_extreme_gradient)
 def _extreme_function(
     name: str, plain: Callable[..., Any], pair: Callable[..., Any], outermost: float
 ) -> Callable[..., Any]:
-    """Return max or min with all that NumPy's takes; `outermost` is what never is the extreme."""
+    """Return max or min with all of NumPy's parameters; `outermost` is a value that is never the extreme."""
 
     def extreme(
         a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
@@ -332,7 +332,7 @@ min = amin = RULES[np.min] = RULES[np.amin] = _extreme_function("min", min_.call
 
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    """Return the distance from the smallest to the largest element along axes."""
+    """Return the difference of the largest and the smallest element along axes."""
     return _into(out, max(a, axis, None, keepdims) - min(a, axis, None, keepdims))
 
 

@@ -39,7 +39,7 @@ __all__ = [
 
 @primitive(views=True)
 def reshape_(a: Any, shape: Any, order: str) -> Any:
-    """Return the elements in another shape; a view where that can be."""
+    """Return the elements in another shape; a view where that is possible."""
     return a.reshape(shape, order=order)
 
 
@@ -102,15 +102,15 @@ def _raw(a: Any) -> Any:
 
 
 def _order_of(a: Any) -> str:
-    """Return what the order "A" means, which hangs on the memory of `a`: its gradient need not lie alike."""
+    """Return the order that "A" means for the memory of `a`, since its gradient may lie otherwise."""
     flags = as_array(_raw(a)).flags
     return "F" if flags.f_contiguous and not flags.c_contiguous else "C"
 
 
 def line(a: Any, axis: int | None) -> tuple[Any, int]:
-    """Return an array, and the axis of it to go along, from the front; axis None makes one row of it.
+    """Return an array and one of its axes, counted from the front; axis None makes one row of the array.
 
-    What has no axes counts as a row of one element, as in NumPy's oldest functions.
+    An array without axes counts as a row of one element, as in NumPy's oldest functions.
     """
     a = array_like(a)
     if axis is None:
@@ -139,7 +139,7 @@ transpose = transpose_.call
 
 @primitive(np.swapaxes, views=True)
 def swapaxes_(a: Any, axis1: int, axis2: int) -> Any:
-    """Return a view with two axes in each other's place."""
+    """Return a view with two axes exchanged."""
     return a.swapaxes(axis1, axis2)
 
 
@@ -152,7 +152,7 @@ swapaxes = swapaxes_.call
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """Return a view with the last two axes in each other's place."""
+    """Return a view with the last two axes exchanged."""
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose needs at least two axes, and this tensor has {x.ndim}")
     return swapaxes(x, -1, -2)
@@ -220,7 +220,7 @@ squeeze = squeeze_.call
 
 @primitive(views=True)
 def with_axes_(a: Any, count: int) -> Any:
-    """Return a view with so many axes, of an array that has fewer, placed as NumPy's atleast functions do."""
+    """Return a view with more axes, placed as NumPy's atleast functions do."""
     return _AT_LEAST[count](a)
 
 
@@ -233,7 +233,7 @@ def _(g: Any, a_shape: tuple[int, ...]) -> Any:
 
 
 def _at_least(arys: tuple[Any, ...], count: int) -> Any:
-    """Return each array with so many axes at least; one array as itself."""
+    """Return each array with at least so many axes; a single array is returned without a list."""
     arrays = arrays_together(arys)
     results = tuple(with_axes_(a, count) if a.ndim < count else a for a in arrays)
     return results[0] if len(results) == 1 else results
@@ -283,7 +283,7 @@ RULES[np.broadcast_to] = broadcast_to
 
 @primitive(views=True)
 def broadcast_beside_(array: Any, shape: Any) -> Any:
-    """Return a view in a larger shape, into which NumPy lets write, with a warning."""
+    """Return a view in a larger shape that is writable as in NumPy, with a warning."""
     if is_foreign(array):
         return np.broadcast_to(array, shape)
     return np.broadcast_arrays(array, np.broadcast_to(False, shape))[0]
@@ -295,7 +295,7 @@ def _(g: Any) -> Any:
 
 
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
-    """Return the arrays as views in their common shape; those that have it already as they are."""
+    """Return views of the arrays in their common shape; arrays that have it are returned unchanged."""
     shape = np.broadcast_shapes(*(np.shape(_raw(array)) for array in args))
     arrays = arrays_together(args)
     if all(array.shape == shape for array in arrays):

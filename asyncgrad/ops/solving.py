@@ -134,14 +134,14 @@ RULES[np.linalg.tensorsolve] = tensorsolve
 def slogdet(a: Any) -> tuple[Any, Any]:
     """Return the signs and the logarithms of the absolute values of determinants.
 
-    The signs of real determinants have no derivative. That of a complex one is the determinant over its absolute value.
+    The signs of real determinants have no derivative. The sign of a complex one is it over its absolute value.
     """
     sign = _complex_sign if a.dtype.kind == "c" else _real_sign
     return _SlogdetResult(sign(a), logarithm_of_determinant.call(a))
 
 
 RULES[np.linalg.slogdet] = slogdet
-#: NumPy does not export the class of what its slogdet returns.
+#: The class of NumPy's results, which it does not export.
 _SlogdetResult = type(np.linalg.slogdet(np.ones((1, 1))))
 
 
@@ -159,7 +159,7 @@ def sign_of_determinant(a: Any) -> Any:
 
 @derivative(sign_of_determinant, "a")
 def _(g: Any, a: Any, out: Any) -> Any:
-    # Only what turns the determinant changes its sign.
+    # Only a turn of the determinant changes its sign.
     return _by_matrix(np.imag(g * out) * 1j) * np.linalg.inv(a).mT
 
 
@@ -167,7 +167,7 @@ _complex_sign = sign_of_determinant.call
 
 
 def _by_matrix(factors: Any) -> Any:
-    """Return one number for each matrix of a stack so that it multiplies the whole matrix."""
+    """Return factors, one for each matrix of a stack, with axes that broadcast over the matrices."""
     return factors.reshape((*factors.shape, 1, 1))
 
 
@@ -199,7 +199,7 @@ det = det_.call
 
 
 def _cofactors(a: Any) -> Any:
-    """Return the determinants of what is left without each row and column, signed: right for singular matrices."""
+    """Return the matrices of cofactors, for singular matrices too."""
     side = a.shape[-1]
     rows = []
     for row in range(side):

@@ -1,7 +1,7 @@
 """SplitNode: one node for all the pieces that an array is cut into along an axis.
 
-A view of its own for each piece would give the array's gradient as a sum of mostly zeros; one node for all of
-them lays their gradients side by side.
+A view for each piece would make the gradient of the array a sum of arrays of mostly zeros. One node for all pieces lays
+their gradients side by side.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class SplitNode(HandwrittenNode):
 
     @property
     def name(self) -> str:
-        """What was done."""
+        """The name that errors and drawings show."""
         return "SplitBackward"
 
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
-        """For each piece, what its gradient must look like."""
+        """The InputMetadata of each piece."""
         return self._metadata
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradient of the array, if the backward that runs needs it."""
+        """Return the gradient of the array, if the backward needs it."""
         return self.apply_wanted(grads, [self.task_should_compute_output(0)])
 
     def apply_wanted(self, grads: Sequence[Any] | None, wanted: Sequence[bool]) -> tuple[Any, ...]:
@@ -83,7 +83,7 @@ class SplitNode(HandwrittenNode):
         return (np.concatenate(grads, self._axis),)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
-        """Return the joining of the gradients; of all of them, or what the body does about those that are undefined."""
+        """Return the source that joins the gradients, or a call of the body where some are undefined."""
         if self.meta is not None or not all(defined):
             return super().body_source(wanted, defined)
         if wanted is not None and not wanted[0]:
@@ -96,7 +96,7 @@ class SplitNode(HandwrittenNode):
 
 
 def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
-    """Return views of what lies between `bounds`, which rise from 0 to the length of `axis`, not negative."""
+    """Return views between `bounds`, which rise from 0 to the length of `axis`."""
     data = array._data if isinstance(array, TensorBase) else array
     before = (slice(None),) * axis
     pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
@@ -112,12 +112,12 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
         node = SplitNode(edge, _metadata(pieces, device), axis, device)
         if mode is not True:
             mode.created(node)
-    # None of them can be written into, so that none has to be made again.
+    # No view can be written into, so none has to be replayed.
     record = array._view_record(_MULTI_OUTPUT if mode else _NO_GRAD)
     counter = array._counter
     results = []
     for index, piece in enumerate(pieces):
-        # Not by a constructor, which would cost as much as the rest.
+        # Without a constructor, which would cost as much as the rest.
         result = _new(make)
         result._data, result._device, result._meta = piece, device, None
         result._grad_fn, result._output_nr = node, 0 if node is None else index
@@ -127,7 +127,7 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
 
 
 def _metadata(pieces: Sequence[Any], device: Any) -> tuple[InputMetadata, ...]:
-    """Return what the gradient of each piece must look like; neighbours that look alike share it."""
+    """Return the InputMetadata of each piece; equal neighbours share one."""
     found: list[InputMetadata] = []
     last = None
     for piece in pieces:

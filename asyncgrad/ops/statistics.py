@@ -1,4 +1,4 @@
-"""Medians, and reductions that leave nans out."""
+"""Medians, and reductions that leave out nans."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     result = take(ordered, length // 2, 0)
     if not length % 2:
         result = (take(ordered, length // 2 - 1, 0) + result) / 2
-    # In order a nan comes last, and the median of what holds one is nan.
+    # Sorting puts nans last, and the median of values with a nan is nan.
     absent = np.isnan(raw(ordered)[-1])
     if np.any(absent):
         result = np.where(absent, np.nan, result)
@@ -44,7 +44,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
 
 
 def _first_over(array: Any, axes: tuple[int, ...]) -> Any:
-    """Return what stands first along axes, in memory that NumPy lays its medians out like."""
+    """Return the first elements along axes, laid out in memory as NumPy lays out medians."""
     if len(axes) == 1:
         return array[(*(slice(None),) * axes[0], 0)]
     kept = [axis for axis in range(array.ndim) if axis not in axes]
@@ -55,7 +55,7 @@ RULES[np.median] = median
 
 
 def _without_nans(plain: Callable[..., Any], filling: float) -> Callable[..., Any]:
-    """Return a reduction to which each nan is `filling`."""
+    """Return a reduction that counts each nan as `filling`."""
 
     def reduction(a: Any, *args: Any, **kwargs: Any) -> Any:
         return plain(laid_like(np.where(np.isnan(raw(a)), filling, a), a), *args, **kwargs)
@@ -66,7 +66,7 @@ def _without_nans(plain: Callable[..., Any], filling: float) -> Callable[..., An
 
 
 def _of_others(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction of the elements that are no nan."""
+    """Return a reduction of the elements that are not nan."""
 
     def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
         if a.dtype.kind not in "fc":
@@ -86,7 +86,7 @@ nanstd = RULES[np.nanstd] = _of_others(std)
 
 
 def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[..., Any]:
-    """Return an extreme of the elements that are no nan; of nothing else than nans it is nan."""
+    """Return an extreme of the elements that are not nan; nan where all are."""
 
     def reduction(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **kwargs: Any) -> Any:
         if a.dtype.kind not in "fc":

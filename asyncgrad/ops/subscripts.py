@@ -1,4 +1,4 @@
-"""The language of einsum: subscripts in a string or in lists, an ellipsis, an output left to be understood."""
+"""The subscripts of einsum: in a string or in lists, with an ellipsis, with an implicit output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parse(operands: Sequence[Any]) -> tuple[list[str], str, list[Any]]:
     """Return for each array its letters, one for each axis, then those of the output, and the arrays.
 
     Args:
-        operands: what einsum is called with: a string and arrays, or arrays each followed by a list of axes.
+        operands: the arguments of einsum: a string and arrays, or arrays each followed by a list of axes.
 
     Raises:
         ValueError: the subscripts do not fit the arrays.

@@ -58,7 +58,7 @@ hypot = differentiable(np.hypot, "x y", x=lambda g, x, out: g * (x / out), y=lam
 
 
 def _root_of_square_less_one(x: Any) -> Any:
-    # Of a complex number the root of the product may be minus the product of the roots.
+    # For complex numbers the root of the product may be minus the product of the roots.
     return np.sqrt(x - 1) * np.sqrt(x + 1) if x.dtype.kind == "c" else np.sqrt(x * x - 1)
 
 
@@ -76,7 +76,7 @@ arctan2 = differentiable(
 )
 
 
-# sinc. Its derivatives are quotients of differences that vanish at 0, so they are functions of their own.
+# sinc. Its derivatives are quotients of differences that vanish at 0, so they are primitives of their own.
 
 #: The powers of x**2 in the series of sinc that count while |x| < 1, where pi**(2k) / (2k)! is below 1e-17.
 SERIES = range(20)

@@ -19,13 +19,13 @@ __all__ = ["as_strided", "sliding_window_view"]
 
 @primitive(views=True)
 def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable: bool) -> Any:
-    """Return a view of all windows; each has its axes at the end."""
+    """Return a view of all windows; the axes of a window come last."""
     return np.lib.stride_tricks.sliding_window_view(x, lengths, axes, writeable=writeable)
 
 
 @primitive()
 def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """Return zeros of a shape with each window added where it lies."""
+    """Return zeros of a shape with each window added in its place."""
     total = zeros_beside(shape, g)
     for start in itertools.product(*map(range, lengths)):
         index: list[Any] = [slice(None)] * len(shape)
@@ -64,7 +64,7 @@ RULES[np.lib.stride_tricks.sliding_window_view] = sliding_window_view
 
 @primitive(views=True)
 def strided_(a: Any, place: Slice) -> Any:
-    """Return the view of an array that lies at a place in it."""
+    """Return the view of an array at a place in it."""
     return (
         place.part(a)
         if place.is_contiguous and a.flags.c_contiguous
@@ -78,10 +78,10 @@ def _(g: Any, place: Slice) -> Any:
 
 
 def as_strided(a: Any, shape: Any, strides: Any) -> Any:
-    """Return the view of `a` that begins where that does, with a shape, and with strides in bytes.
+    """Return the view of `a` that begins where `a` does, with a shape, and with strides in bytes.
 
     Raises:
-        ArgumentError: it would reach outside of the memory that the elements of `a` take up.
+        ArgumentError: it would reach beyond the memory of the elements of `a`.
     """
     array: Any = raw(a)
     whole = TensorGeometry(array.shape, array.strides, 0, array.dtype)

@@ -64,14 +64,16 @@ def test_an_operation_on_a_number_keeps_its_side_and_its_type():
     assert source_of(own(lambda g, x: 2 - x / 2.0 + (-1.5) * g), "g", "x") == "((2 - (x / 2.0)) + ((-1.5) * g))"
     assert source_of(own(lambda g: (-2) ** g), "g") == "((-2) ** g)"
     assert source_of(own(lambda g: g * 1j), "g") == "(g * 1j)"
+    assert source_of(own(lambda g: (-0.0) ** g), "g") == "((-0.0) ** g)"
 
 
-def test_a_number_without_a_literal_is_a_constant():
-    found = as_expression(own(lambda g: g * 1e999))
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), complex(1, 2), complex(0, -1)])
+def test_a_number_without_a_literal_is_a_constant(number):
+    found = as_expression(own(lambda g: g * number))
 
     assert found is not None
     assert not found.is_arithmetic
-    assert found.source(["g"], repr) == "(g * inf)"
+    assert found.source(["g"], lambda value: "constant" if value is number else "other") == "(g * constant)"
 
 
 def test_calls_methods_and_attributes_of_own_formulas_become_source():

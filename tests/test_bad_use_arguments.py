@@ -196,8 +196,8 @@ def test_true_and_false_are_taken_from_numpy_and_as_1_and_0_too(name, call, flag
 
 def public_flags() -> set[str]:
     """The names of all parameters of public functions that are annotated as truth values."""
-    spaces = [vars(space) for space in (ag, ag.graph, ag.engine, ag.testing, nn, optim)]
-    spaces.append({name: getattr(ag.Tensor, name) for name in dir(ag.Tensor)})
+    facades = (ag, ag.graph, ag.engine, ag.testing, nn, optim, ag.Tensor)
+    spaces = [{name: getattr(space, name) for name in dir(space)} for space in facades]
     functions = {
         id(value): value
         for space in spaces

@@ -358,7 +358,7 @@ def test_a_device_of_ones_own_is_one_for_the_class_too():
 
 @pytest.mark.parametrize("wrong", [{"state": None, "param_groups": []}, {"state": {}, "param_groups": 3}], ids=repr)
 def test_the_parts_of_a_state_are_what_state_dict_returns(wrong):
-    with refused(ArgumentTypeError, TypeError, "'state' is a dict and 'param_groups' a list"):
+    with refused(ArgumentTypeError, TypeError, "'state' must be a dict and 'param_groups' a list"):
         optim.SGD([leaf(1.0)]).load_state_dict(wrong)
 
 

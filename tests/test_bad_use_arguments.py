@@ -196,8 +196,8 @@ def test_true_and_false_are_taken_from_numpy_and_as_1_and_0_too(name, call, flag
 
 def public_flags() -> set[str]:
     """The names of all parameters of public functions that are annotated as truth values."""
-    spaces = [vars(space) for space in (ag, ag.graph, ag.engine, ag.testing, nn, optim)]
-    spaces.append({name: getattr(ag.Tensor, name) for name in dir(ag.Tensor)})
+    facades = (ag, ag.graph, ag.engine, ag.testing, nn, optim, ag.Tensor)
+    spaces = [{name: getattr(space, name) for name in dir(space)} for space in facades]
     functions = {
         id(value): value
         for space in spaces
@@ -358,7 +358,7 @@ def test_a_device_of_ones_own_is_one_for_the_class_too():
 
 @pytest.mark.parametrize("wrong", [{"state": None, "param_groups": []}, {"state": {}, "param_groups": 3}], ids=repr)
 def test_the_parts_of_a_state_are_what_state_dict_returns(wrong):
-    with refused(ArgumentTypeError, TypeError, "'state' is a dict and 'param_groups' a list"):
+    with refused(ArgumentTypeError, TypeError, "'state' must be a dict and 'param_groups' a list"):
         optim.SGD([leaf(1.0)]).load_state_dict(wrong)
 
 

@@ -16,6 +16,7 @@ from asyncgrad.errors import (
 )
 from tests.leaves import leaf
 from tests.refusals import refused
+from tests.writes import iadd, set_item
 
 
 def test_a_saved_input_changed_in_place_is_named_with_both_versions_and_its_op():
@@ -68,14 +69,6 @@ def test_a_tensor_that_nobody_saved_may_be_changed():
     sync.backward(y)
 
     assert x.grad.tolist() == [1.0, 1.0]
-
-
-def iadd(t: Any) -> None:
-    t += 1
-
-
-def set_item(t: Any) -> None:
-    t[0] = 5.0
 
 
 def set_slice(t: Any) -> None:

@@ -65,12 +65,12 @@ def shape_of(result: Any) -> Any:
     return tuple(result.shape), bool(result.requires_grad)
 
 
-def flat(result: Any) -> list[Any]:
-    return [part for entry in result for part in flat(entry)] if isinstance(result, tuple) else [result]
+def flat_parts(result: Any) -> list[Any]:
+    return [part for entry in result for part in flat_parts(entry)] if isinstance(result, tuple) else [result]
 
 
 def flat_arrays(result: Any) -> list[Any]:
-    return [part.detach().numpy() for part in flat(result)]
+    return [part.detach().numpy() for part in flat_parts(result)]
 
 
 def second(results: list[Any], inputs: list[Any], grad: Any, module: Any) -> list[Any]:
@@ -116,8 +116,8 @@ def compare(name: str, case: TransformCase, v_shapes: Any, strict: bool, create_
     assert shape_of(results) == shape_of(expected)
     assert same(flat_arrays(results), flat_arrays(expected))
     assert same(
-        second(flat(results), our_inputs, lambda *a, **k: ag.run(ag.grad(*a, **k)), np),
-        second(flat(expected), their_inputs, torch.autograd.grad, torch),
+        second(flat_parts(results), our_inputs, lambda *a, **k: ag.run(ag.grad(*a, **k)), np),
+        second(flat_parts(expected), their_inputs, torch.autograd.grad, torch),
     )
 
 

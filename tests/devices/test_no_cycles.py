@@ -12,6 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.context import CURRENT_GRAPH_TASK
 from tests.devices.numbered import Numbered
+from tests.references import alive
 
 pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
 
@@ -49,10 +50,6 @@ async def worker_has_let_go(place):
     await place.call(int)
     for _ in range(3):
         await asyncio.sleep(0)
-
-
-def alive(references):
-    return [reference() for reference in references if reference() is not None]
 
 
 def test_an_awaited_backward_is_freed_with_its_graph(run, place):

@@ -178,7 +178,7 @@ def own(made: type[Halving]) -> Callable[[Scene], Any]:
     return model
 
 
-def function(scene: Scene) -> Any:
+def body_hook(scene: Scene) -> Any:
     value = calling(scene.first(), scene.hook("body", lambda grad: grad * 0.3))
     return scene.last(value)
 
@@ -253,7 +253,7 @@ ALONE: dict[str, Callable[[Scene], Any]] = {
     "multi-grad hooks": multi_grad_hook,
     "node of one's own": own(Halving),
     "async node of one's own": own(HalvingLater),
-    "Function": function,
+    "Function": body_hook,
     "async Function": async_function,
     "Function of two outputs": function_of_two_outputs,
     "half of a Function": half_of_a_function,

@@ -13,18 +13,10 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.extend import derivative, primitive
 from tests.engine.states import state_of
-from tests.failing import Trouble, raising
+from tests.failing import Trouble, raising, raising_later
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.turns import Held, settle
-
-
-def raising_later(error: BaseException) -> Callable[[Any], Any]:
-    async def callback(grad):
-        await asyncio.sleep(0)
-        raise error
-
-    return callback
 
 
 def failing_graph(fail: Callable[[ag.Tensor], ag.Tensor]) -> tuple[ag.Tensor, list[ag.Tensor]]:
@@ -45,12 +37,12 @@ def failing_graph(fail: Callable[[ag.Tensor], ag.Tensor]) -> tuple[ag.Tensor, li
 
 FAILURES: dict[str, Callable[[BaseException], Callable[[ag.Tensor], Any]]] = {
     "body": lambda error: lambda x: calling(x, raising(error)),
-    "async body": lambda error: lambda x: awaiting(x, raising_later(error)),
+    "async body": lambda error: lambda x: awaiting(x, raising_later(error, 1)),
     "async body that never suspends": lambda error: lambda x: awaiting(x, async_raising(error)),
     "tensor hook": lambda error: lambda x: with_tensor_hook(x, raising(error)),
-    "async tensor hook": lambda error: lambda x: with_tensor_hook(x, raising_later(error)),
-    "post-accumulate hook": lambda error: lambda x: after(x, raising(error)),
-    "async post-accumulate hook": lambda error: lambda x: after(x, raising_later(error)),
+    "async tensor hook": lambda error: lambda x: with_tensor_hook(x, raising_later(error, 1)),
+    "post-accumulate hook": lambda error: lambda x: with_post_accumulate_hook(x, raising(error)),
+    "async post-accumulate hook": lambda error: lambda x: with_post_accumulate_hook(x, raising_later(error, 1)),
 }
 
 
@@ -67,7 +59,7 @@ def with_tensor_hook(x: ag.Tensor, hook: Any) -> Any:
     return made
 
 
-def after(x: ag.Tensor, hook: Any) -> Any:
+def with_post_accumulate_hook(x: ag.Tensor, hook: Any) -> Any:
     x.register_post_accumulate_grad_hook(hook)
     return calling(x, lambda grad: None)
 

@@ -43,7 +43,7 @@ WRONG = pytest.mark.parametrize(
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-hook"])
 @WRONG
-def test_what_is_no_such_gradient_is_refused(run, where, returned, error, built_in, part, create_graph):
+def test_what_a_hook_returns_that_is_no_gradient_is_refused(run, where, returned, error, built_in, part, create_graph):
     x = leaf(1.0, 2.0)
     middle = np.negative(x)
 
@@ -59,7 +59,7 @@ def test_what_is_no_such_gradient_is_refused(run, where, returned, error, built_
 @every_kind
 @both_drives
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-accumulate hook"])
-def test_hooks_of_a_leaf_are_named_too_whatever_kind_they_are(run, where, kind, drive):
+def test_errors_name_the_hooks_of_a_leaf_whatever_kind_they_are(run, where, kind, drive):
     x = leaf(1.0, 2.0)
     accumulator = node_of(x)
     register(where, x, as_kind(kind, lambda arg: "text"))

@@ -108,7 +108,7 @@ async def by_timeout(scene: FailingGraph, begun: asyncio.Event) -> None:
         await helper
 
 
-async def by_wait_for(scene: FailingGraph, begun: asyncio.Event) -> None:
+async def stopped_by_wait_for(scene: FailingGraph, begun: asyncio.Event) -> None:
     await asyncio.wait_for(ag.backward(scene.out), 0.001)
 
 
@@ -144,7 +144,7 @@ async def by_gather(scene: FailingGraph, begun: asyncio.Event) -> None:
         raise TimeoutError from None
 
 
-STOPS = [by_timeout, by_wait_for, by_wait_for_nothing, by_a_sibling, by_gather]
+STOPS = [by_timeout, stopped_by_wait_for, by_wait_for_nothing, by_a_sibling, by_gather]
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)

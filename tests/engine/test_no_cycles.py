@@ -18,6 +18,7 @@ from tests.failing import Trouble
 from tests.functions import awaiting, calling
 from tests.graphs import nodes_below
 from tests.leaves import leaf
+from tests.references import alive
 from tests.turns import one_turn, settle
 
 pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
@@ -46,25 +47,25 @@ class SavesAllAndAwaits(SavesAll):
         return SavesAll.backward(ctx, grad)
 
 
-def plain_graph(x):
+def cubic_graph(x):
     return np.multiply(np.multiply(x, x), x)
 
 
-def hooked_graph(x):
-    middle = plain_graph(x)
+def cubic_graph_with_hook(x):
+    middle = cubic_graph(x)
     middle.register_hook(lambda grad: None)
     middle.retain_grad()
     return np.add(middle, x)
 
 
 GRAPHS: dict[str, Callable[[ag.Tensor], Any]] = {
-    "plain": plain_graph,
-    "saving its output": lambda x: np.exp(np.multiply(plain_graph(x), 0.01)),
-    "hooked": hooked_graph,
-    "a body": lambda x: calling(plain_graph(x), lambda grad: None),
-    "an async body": lambda x: np.add(awaiting(plain_graph(x), one_turn), awaiting(x, one_turn)),
-    "a Function that saves": lambda x: SavesAll.apply(plain_graph(x)),
-    "an async Function that saves": lambda x: SavesAllAndAwaits.apply(plain_graph(x)),
+    "plain": cubic_graph,
+    "saving its output": lambda x: np.exp(np.multiply(cubic_graph(x), 0.01)),
+    "hooked": cubic_graph_with_hook,
+    "a body": lambda x: calling(cubic_graph(x), lambda grad: None),
+    "an async body": lambda x: np.add(awaiting(cubic_graph(x), one_turn), awaiting(x, one_turn)),
+    "a Function that saves": lambda x: SavesAll.apply(cubic_graph(x)),
+    "an async Function that saves": lambda x: SavesAllAndAwaits.apply(cubic_graph(x)),
 }
 each_graph = pytest.mark.parametrize("graph", GRAPHS)
 
@@ -72,10 +73,6 @@ each_graph = pytest.mark.parametrize("graph", GRAPHS)
 def weak_nodes_of(out: ag.Tensor) -> list[Any]:
     """Return weak references to all nodes of a graph."""
     return [weakref.ref(node) for node in nodes_below(out)]
-
-
-def alive(references: list[Any]) -> list[Any]:
-    return [reference() for reference in references if reference() is not None]
 
 
 def memory_of(out: ag.Tensor) -> weakref.ref[Any]:
@@ -188,7 +185,7 @@ def test_a_graph_that_failed_is_freed_with_its_output_and_its_error(run, failing
     async def attempt():
         x = leaf(1.0, 2.0)
         arrays: list[Any] = []
-        out = FAILING[failing](plain_graph(x))
+        out = FAILING[failing](cubic_graph(x))
         out.register_hook(lambda grad: arrays.append(weakref.ref(grad.numpy().base)))
         references.extend(weak_nodes_of(out))
         try:
@@ -211,7 +208,7 @@ def test_a_graph_that_failed_in_a_blocking_backward_is_freed(failing):
     references: list[Any] = []
 
     def attempt():
-        out = FAILING[failing](plain_graph(leaf(1.0, 2.0)))
+        out = FAILING[failing](cubic_graph(leaf(1.0, 2.0)))
         references.extend(weak_nodes_of(out))
         try:
             sync.backward(out, np.ones(2))
@@ -227,7 +224,7 @@ def test_a_graph_that_was_cancelled_is_freed(run):
     references: list[Any] = []
 
     async def attempt():
-        out = np.add(awaiting(plain_graph(leaf(1.0)), wait_for_ever), awaiting(leaf(1.0), wait_for_ever))
+        out = np.add(awaiting(cubic_graph(leaf(1.0)), wait_for_ever), awaiting(leaf(1.0), wait_for_ever))
         references.extend(weak_nodes_of(out))
         task = asyncio.ensure_future(ag.backward(out))
         await settle()
@@ -248,7 +245,7 @@ def test_second_derivatives_by_grad_leave_nothing_behind(run):
 
     async def main():
         x = leaf(1.0, 2.0)
-        out = SavesAll.apply(plain_graph(x))
+        out = SavesAll.apply(cubic_graph(x))
         (first,) = await ag.grad(out, x, np.ones(2), create_graph=True)
         references.extend(weak_nodes_of(out) + weak_nodes_of(first))
         await ag.grad(first, x, np.ones(2), allow_unused=True)
@@ -261,7 +258,7 @@ def test_second_derivatives_by_grad_leave_nothing_behind(run):
 def test_a_tensor_is_freed_with_its_gradient(run):
     x = leaf(1.0, 2.0)
     for _ in range(2):
-        run(ag.backward(calling(plain_graph(x), lambda grad: None), np.ones(2)))
+        run(ag.backward(calling(cubic_graph(x), lambda grad: None), np.ones(2)))
     references = [weakref.ref(x), weakref.ref(x.grad)]
 
     del x

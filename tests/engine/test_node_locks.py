@@ -112,7 +112,7 @@ def test_without_retain_graph_gradients_agree_with_those_that_succeeded_also_whe
     explore(main, seeds=cases(300))
 
 
-def test_those_who_wait_for_a_lock_get_it_in_the_order_of_arrival(run):
+def test_waiters_for_a_lock_get_it_in_the_order_of_arrival(run):
     async def main():
         gate = asyncio.Event()
         served: list[float] = []

@@ -115,7 +115,7 @@ async def by_sync_vjp(out: ag.Tensor, x: ag.Tensor) -> int:
     return line() - 1
 
 
-async def by_wait_for(out: ag.Tensor, x: ag.Tensor) -> int:
+async def line_of_wait_for(out: ag.Tensor, x: ag.Tensor) -> int:
     async with asyncio.timeout(60):
         await ag.backward(out)
         return line() - 1
@@ -134,7 +134,7 @@ WAYS = [
     by_value_and_grad,
     by_sync,
     by_sync_vjp,
-    by_wait_for,
+    line_of_wait_for,
     in_a_helper,
 ]
 

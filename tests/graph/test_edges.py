@@ -111,7 +111,7 @@ def test_the_edges_of_a_node_with_a_parent_are_fixed(parent, change):
     before = node.next_edges
     held = parent(t)
 
-    fixed = f"the edges of Sum (node #{node.sequence_nr}) are fixed: a node leads to it"
+    fixed = f"the edges of SumNode (node #{node.sequence_nr}) are fixed: a node leads to it"
     with refused(GraphError, RuntimeError, fixed):
         change(node)
     assert node.next_edges == before
@@ -151,7 +151,7 @@ def test_what_is_no_edge_is_refused(edge):
 def test_an_edge_leads_to_an_input_that_its_node_has():
     target = SumNode()
 
-    with refused(IndexRangeError, IndexError, "input 1 of Sum", "1 input"):
+    with refused(IndexRangeError, IndexError, "input 1 of SumNode", "1 input"):
         SumNode([None]).set_next_edge(0, Edge(target, 1))
     with refused(ArgumentTypeError, TypeError, "input_nr", "Edge(node, 0)"):
         SumNode([Edge(target, None)])  # type: ignore[arg-type]
@@ -285,5 +285,5 @@ def test_a_leaf_may_be_given_a_low_number(run):
 def test_what_is_no_sequence_number_is_refused(number, built_in):
     node = SumNode()
 
-    with pytest.raises(built_in, match="sequence number of Sum"):
+    with pytest.raises(built_in, match="sequence number of SumNode"):
         node.sequence_nr = number

@@ -57,7 +57,7 @@ def test_metadata_made_without_arguments_is_the_slot_of_an_output_without_gradie
 
     assert node.input_metadata[slot].was_default_constructed
     assert not VECTOR.was_default_constructed
-    with refused(InvalidGradientError, RuntimeError, "Sum", "the slot of an output that has no gradient"):
+    with refused(InvalidGradientError, RuntimeError, "SumNode", "the slot of an output that has no gradient"):
         run(ag.backward(GradientEdge(SumNode([Edge(node, slot)]), 0), np.ones(2)))
     with refused(InvalidRootError, RuntimeError, "root 0", "has no gradient"):
         run(ag.backward(GradientEdge(node, slot), np.ones(2)))
@@ -110,7 +110,7 @@ def test_outputs_that_are_not_there_are_refused(named):
     node = SumNode([None] * 4)
 
     for ask in (node.should_compute_output, node.task_should_compute_output):
-        with pytest.raises(IndexRangeError, match="Sum"):
+        with pytest.raises(IndexRangeError, match="SumNode"):
             ask(named)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.ops import cases_decompositions, cases_fourier
 from tests.ops.cases_elementwise import normal, positive
-from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, whole_numbers
+from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, random_whole_numbers
 from tests.ops.finite_differences import Case
 
 
@@ -48,14 +48,14 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
     np.sum: [
         *over_axes(normal),
         _EMPTY,
-        Case((whole_numbers(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
+        Case((random_whole_numbers(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
         Case((normal(2, 3), 0, np.float64)),
     ],
     np.mean: [*over_axes(normal), Case((normal(2, 3),), {"axis": 1, "where": _mask}), Case((normal(2, 3), 0, float))],
     np.prod: [
         *over_axes(normal),
         _EMPTY,
-        Case((whole_numbers(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
+        Case((random_whole_numbers(2, 3),), {"axis": 1, "initial": 2.5, "where": _mask}),
         Case((with_zeros((0, 1)),)),
         Case((with_zeros((0, 1), (1, 1)), 0)),
         Case((with_zeros((0, 1), (1, 1), (1, 2)), -1)),
@@ -111,7 +111,7 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
     np.nanmean: [
         Case((normal(2, 3), 0)),
         Case((_NANS, 1), smooth=False),
-        Case((whole_numbers(2, 3),), {"where": _mask}),
+        Case((random_whole_numbers(2, 3),), {"where": _mask}),
     ],
     np.nanvar: [Case((normal(2, 3), 0)), Case((_NANS, 1), smooth=False)],
     np.nanstd: [Case((normal(2, 3), 0)), Case((_NANS, 1), {"keepdims": True}, smooth=False)],
@@ -131,21 +131,26 @@ REDUCTIONS: dict[Callable[..., Any], list[Case]] = {
         Case((normal(2), 0)),
     ],
     np.gradient: [
-        Case((12 * whole_numbers(4),)),
-        Case((12 * whole_numbers(3, 4), 2.0)),
-        Case((12 * whole_numbers(3, 4), 0.5), {"axis": 1, "edge_order": 2}),
+        Case((12 * random_whole_numbers(4),)),
+        Case((12 * random_whole_numbers(3, 4), 2.0)),
+        Case((12 * random_whole_numbers(3, 4), 0.5), {"axis": 1, "edge_order": 2}),
         Case(
-            (12 * whole_numbers(2, 4), np.array([0.0, 1.0, 4.0, 5.0])),
+            (12 * random_whole_numbers(2, 4), np.array([0.0, 1.0, 4.0, 5.0])),
             {"axis": -1, "edge_order": 2},
             differentiate=(0, 1),
         ),
-        Case((12 * whole_numbers(3, 4), 1, [0.0, 1.0, 4.0, 5.0]), {"axis": (0, 1)}),
+        Case((12 * random_whole_numbers(3, 4), 1, [0.0, 1.0, 4.0, 5.0]), {"axis": (0, 1)}),
     ],
     np.interp: [
-        Case((np.array([0.25, 3.5, 9.0, -1.0]), np.array([0.0, 2.0, 6.0]), whole_numbers(3)), differentiate=(0, 1, 2)),
+        Case(
+            (np.array([0.25, 3.5, 9.0, -1.0]), np.array([0.0, 2.0, 6.0]), random_whole_numbers(3)),
+            differentiate=(0, 1, 2),
+        ),
         Case((np.array(0.25), [0.0, 2.0], [4.0, 5.0])),
-        Case((np.array([-1.0, 0.5, 7.0]), np.array([0.0, 2.0]), whole_numbers(2), -9.0, 9.0), differentiate=(0, 2)),
-        Case((np.array([-1.0, 0.5]), [1.0], whole_numbers(1)), differentiate=(2,)),
+        Case(
+            (np.array([-1.0, 0.5, 7.0]), np.array([0.0, 2.0]), random_whole_numbers(2), -9.0, 9.0), differentiate=(0, 2)
+        ),
+        Case((np.array([-1.0, 0.5]), [1.0], random_whole_numbers(1)), differentiate=(2,)),
     ],
     np.trapezoid: [
         Case((normal(4),)),
@@ -302,8 +307,14 @@ for _name, _cases in {
     "cumulative_prod": [Case((normal(3),)), Case((with_zeros((0, 1)),), {"axis": 1, "include_initial": True})],
     "astype": [Case((normal(2, 3), np.float64)), Case((normal(2, 3), np.float64), {"copy": False})],
     "unstack": [Case((normal(2, 3),)), Case((normal(2, 3),), {"axis": -1})],
-    "matvec": [both(whole_numbers(2, 2, 3), whole_numbers(2, 3)), both(whole_numbers(2, 3), whole_numbers(3))],
-    "vecmat": [both(whole_numbers(2, 3), whole_numbers(2, 3, 2)), both(whole_numbers(3), whole_numbers(3, 2))],
+    "matvec": [
+        both(random_whole_numbers(2, 2, 3), random_whole_numbers(2, 3)),
+        both(random_whole_numbers(2, 3), random_whole_numbers(3)),
+    ],
+    "vecmat": [
+        both(random_whole_numbers(2, 3), random_whole_numbers(2, 3, 2)),
+        both(random_whole_numbers(3), random_whole_numbers(3, 2)),
+    ],
 }.items():
     if hasattr(np, _name):  # newer than the oldest NumPy that will do
         CASES[getattr(np, _name)] = _cases

@@ -11,7 +11,7 @@ from tests.ops.cases_elementwise import normal
 from tests.ops.finite_differences import Case
 
 
-def whole_numbers(*shape: int) -> np.ndarray:
+def random_whole_numbers(*shape: int) -> np.ndarray:
     """Draw whole numbers of either sign: sums of their products are the same in any order."""
     return np.asarray(np.rint(4 * normal(*shape)))
 
@@ -33,16 +33,16 @@ def both(*args: Any, **kwargs: Any) -> Case:
 
 
 _MATRIX_PRODUCTS = [
-    both(whole_numbers(3), whole_numbers(3)),
-    both(whole_numbers(2, 3), whole_numbers(3)),
-    both(whole_numbers(3), whole_numbers(3, 2)),
-    both(whole_numbers(2, 3), whole_numbers(3, 4)),
-    both(whole_numbers(2, 2, 3), whole_numbers(3, 4)),
-    both(whole_numbers(2, 2, 3), whole_numbers(3)),
-    both(whole_numbers(3), whole_numbers(2, 3, 2)),
-    both(whole_numbers(2, 3), whole_numbers(2, 3, 2)),
-    both(whole_numbers(2, 1, 2, 3), whole_numbers(2, 3, 2)),
-    both([[1.0, 2.0]], whole_numbers(2, 3)),
+    both(random_whole_numbers(3), random_whole_numbers(3)),
+    both(random_whole_numbers(2, 3), random_whole_numbers(3)),
+    both(random_whole_numbers(3), random_whole_numbers(3, 2)),
+    both(random_whole_numbers(2, 3), random_whole_numbers(3, 4)),
+    both(random_whole_numbers(2, 2, 3), random_whole_numbers(3, 4)),
+    both(random_whole_numbers(2, 2, 3), random_whole_numbers(3)),
+    both(random_whole_numbers(3), random_whole_numbers(2, 3, 2)),
+    both(random_whole_numbers(2, 3), random_whole_numbers(2, 3, 2)),
+    both(random_whole_numbers(2, 1, 2, 3), random_whole_numbers(2, 3, 2)),
+    both([[1.0, 2.0]], random_whole_numbers(2, 3)),
 ]
 
 PRODUCTS: dict[Callable[..., Any], list[Case]] = {
@@ -50,40 +50,46 @@ PRODUCTS: dict[Callable[..., Any], list[Case]] = {
     np.linalg.matmul: _MATRIX_PRODUCTS[3:5],
     np.dot: [
         *_MATRIX_PRODUCTS[:6],
-        both(whole_numbers(), whole_numbers(2)),
-        both(whole_numbers(2, 3), whole_numbers(2, 3, 2)),
-        both(whole_numbers(3), whole_numbers(2, 3, 2)),
-        both(whole_numbers(2, 2, 3), whole_numbers(2, 3, 2)),
+        both(random_whole_numbers(), random_whole_numbers(2)),
+        both(random_whole_numbers(2, 3), random_whole_numbers(2, 3, 2)),
+        both(random_whole_numbers(3), random_whole_numbers(2, 3, 2)),
+        both(random_whole_numbers(2, 2, 3), random_whole_numbers(2, 3, 2)),
     ],
     np.inner: [
-        both(whole_numbers(3), whole_numbers(3)),
-        both(whole_numbers(2, 3), whole_numbers(2, 1, 3)),
-        both(whole_numbers(2, 3), whole_numbers()),
+        both(random_whole_numbers(3), random_whole_numbers(3)),
+        both(random_whole_numbers(2, 3), random_whole_numbers(2, 1, 3)),
+        both(random_whole_numbers(2, 3), random_whole_numbers()),
     ],
-    np.outer: [both(whole_numbers(2, 2), whole_numbers(3))],
-    np.linalg.outer: [both(whole_numbers(2), whole_numbers(3))],
-    np.vdot: [both(whole_numbers(2, 3), whole_numbers(3, 2))],
-    np.vecdot: [both(whole_numbers(2, 3), whole_numbers(3)), both(whole_numbers(3, 2), whole_numbers(3, 1), axis=0)],
-    np.linalg.vecdot: [both(whole_numbers(2, 3), whole_numbers(3))],
-    np.kron: [both(whole_numbers(2, 2), whole_numbers(3)), both(whole_numbers(2), whole_numbers(2, 1, 2))],
+    np.outer: [both(random_whole_numbers(2, 2), random_whole_numbers(3))],
+    np.linalg.outer: [both(random_whole_numbers(2), random_whole_numbers(3))],
+    np.vdot: [both(random_whole_numbers(2, 3), random_whole_numbers(3, 2))],
+    np.vecdot: [
+        both(random_whole_numbers(2, 3), random_whole_numbers(3)),
+        both(random_whole_numbers(3, 2), random_whole_numbers(3, 1), axis=0),
+    ],
+    np.linalg.vecdot: [both(random_whole_numbers(2, 3), random_whole_numbers(3))],
+    np.kron: [
+        both(random_whole_numbers(2, 2), random_whole_numbers(3)),
+        both(random_whole_numbers(2), random_whole_numbers(2, 1, 2)),
+    ],
     np.cross: [
-        both(whole_numbers(2, 3), whole_numbers(3)),
-        both(whole_numbers(3, 2), whole_numbers(3, 2), axis=0),
-        both(whole_numbers(3), whole_numbers(3)),
+        both(random_whole_numbers(2, 3), random_whole_numbers(3)),
+        both(random_whole_numbers(3, 2), random_whole_numbers(3, 2), axis=0),
+        both(random_whole_numbers(3), random_whole_numbers(3)),
     ],
-    np.linalg.cross: [both(whole_numbers(3, 2), whole_numbers(3, 2), axis=0)],
+    np.linalg.cross: [both(random_whole_numbers(3, 2), random_whole_numbers(3, 2), axis=0)],
     np.tensordot: [
-        both(whole_numbers(2, 3, 2), whole_numbers(3, 2, 2)),
-        both(whole_numbers(2, 3), whole_numbers(2), 0),
-        both(whole_numbers(2, 3, 4), whole_numbers(4, 2, 3), ((1, -1), (2, 0))),
-        both(whole_numbers(2, 3, 4), whole_numbers(5, 2), (0, 1)),
-        both(whole_numbers(2, 3), whole_numbers(3, 2), ([0, 1], [1, 0])),
+        both(random_whole_numbers(2, 3, 2), random_whole_numbers(3, 2, 2)),
+        both(random_whole_numbers(2, 3), random_whole_numbers(2), 0),
+        both(random_whole_numbers(2, 3, 4), random_whole_numbers(4, 2, 3), ((1, -1), (2, 0))),
+        both(random_whole_numbers(2, 3, 4), random_whole_numbers(5, 2), (0, 1)),
+        both(random_whole_numbers(2, 3), random_whole_numbers(3, 2), ([0, 1], [1, 0])),
     ],
-    np.linalg.tensordot: [both(whole_numbers(2, 3), whole_numbers(3, 2), axes=1)],
-    np.convolve: [both(whole_numbers(4), whole_numbers(3), *mode) for mode in ((), ("same",), ("valid",))]
-    + [both(whole_numbers(2), whole_numbers(5), mode) for mode in ("same", "valid")],
-    np.correlate: [both(whole_numbers(4), whole_numbers(3), *mode) for mode in ((), ("same",), ("full",))]
-    + [both(whole_numbers(2), whole_numbers(5), mode) for mode in ("same", "valid", "full")],
+    np.linalg.tensordot: [both(random_whole_numbers(2, 3), random_whole_numbers(3, 2), axes=1)],
+    np.convolve: [both(random_whole_numbers(4), random_whole_numbers(3), *mode) for mode in ((), ("same",), ("valid",))]
+    + [both(random_whole_numbers(2), random_whole_numbers(5), mode) for mode in ("same", "valid")],
+    np.correlate: [both(random_whole_numbers(4), random_whole_numbers(3), *mode) for mode in ((), ("same",), ("full",))]
+    + [both(random_whole_numbers(2), random_whole_numbers(5), mode) for mode in ("same", "valid", "full")],
 }
 
 
@@ -94,34 +100,41 @@ def einsums(*operands: Any, **kwargs: Any) -> Case:
 
 
 EINSUMS = [
-    einsums("ij->ji", whole_numbers(2, 3)),
-    einsums("ij->", whole_numbers(2, 3)),
-    einsums("ii->i", whole_numbers(3, 3)),
-    einsums("iij->j", whole_numbers(2, 2, 3)),
-    einsums("ii", whole_numbers(3, 3)),
-    einsums("ba", whole_numbers(2, 3)),
-    einsums("...ij->...", whole_numbers(2, 2, 3)),
-    einsums("ij,jk->ik", whole_numbers(2, 3), whole_numbers(3, 2)),
-    einsums("ij,jk", whole_numbers(2, 3), whole_numbers(3, 2)),
-    einsums("bij,bjk->bik", whole_numbers(2, 2, 3), whole_numbers(2, 3, 2)),
-    einsums("bhqd,bhkd->bhqk", whole_numbers(2, 1, 2, 3), whole_numbers(2, 1, 3, 3)),
-    einsums("...ij,jk->...ki", whole_numbers(2, 2, 3), whole_numbers(3, 2)),
-    einsums("i...,...i->...", whole_numbers(3, 2), whole_numbers(2, 3)),
-    einsums("i,j->ij", whole_numbers(2), whole_numbers(3)),
-    einsums("ij,ij->", whole_numbers(2, 3), whole_numbers(2, 3)),
-    einsums("ij,ij->i", whole_numbers(2, 3), whole_numbers(2, 3)),
-    einsums("ij,k->i", whole_numbers(2, 3), whole_numbers(2)),
-    einsums("ii,ij->j", whole_numbers(2, 2), whole_numbers(2, 3)),
-    einsums("ijj,jk->ik", whole_numbers(2, 3, 3), whole_numbers(3, 2)),
-    einsums("ij,j->", whole_numbers(1, 3), whole_numbers(1)),
-    einsums("ij,jk->ik", whole_numbers(2, 1), whole_numbers(3, 2)),
-    einsums("ij,ij->ij", whole_numbers(1, 3), whole_numbers(2, 1)),
-    einsums("ij,jk,kl->il", whole_numbers(2, 3), whole_numbers(3, 2), whole_numbers(2, 2)),
-    einsums("i,ij,j,j->", whole_numbers(2), whole_numbers(2, 3), whole_numbers(3), whole_numbers(3), optimize=True),
-    einsums("a,ab,abc->c", whole_numbers(2), whole_numbers(2, 2), whole_numbers(2, 2, 3)),
-    einsums(whole_numbers(2, 3), [0, 1], whole_numbers(3, 2), [1, 2], [2, 0]),
-    einsums(whole_numbers(2, 3), [Ellipsis, 1], whole_numbers(3), [1]),
-    einsums(",i->i", whole_numbers(), whole_numbers(2)),
+    einsums("ij->ji", random_whole_numbers(2, 3)),
+    einsums("ij->", random_whole_numbers(2, 3)),
+    einsums("ii->i", random_whole_numbers(3, 3)),
+    einsums("iij->j", random_whole_numbers(2, 2, 3)),
+    einsums("ii", random_whole_numbers(3, 3)),
+    einsums("ba", random_whole_numbers(2, 3)),
+    einsums("...ij->...", random_whole_numbers(2, 2, 3)),
+    einsums("ij,jk->ik", random_whole_numbers(2, 3), random_whole_numbers(3, 2)),
+    einsums("ij,jk", random_whole_numbers(2, 3), random_whole_numbers(3, 2)),
+    einsums("bij,bjk->bik", random_whole_numbers(2, 2, 3), random_whole_numbers(2, 3, 2)),
+    einsums("bhqd,bhkd->bhqk", random_whole_numbers(2, 1, 2, 3), random_whole_numbers(2, 1, 3, 3)),
+    einsums("...ij,jk->...ki", random_whole_numbers(2, 2, 3), random_whole_numbers(3, 2)),
+    einsums("i...,...i->...", random_whole_numbers(3, 2), random_whole_numbers(2, 3)),
+    einsums("i,j->ij", random_whole_numbers(2), random_whole_numbers(3)),
+    einsums("ij,ij->", random_whole_numbers(2, 3), random_whole_numbers(2, 3)),
+    einsums("ij,ij->i", random_whole_numbers(2, 3), random_whole_numbers(2, 3)),
+    einsums("ij,k->i", random_whole_numbers(2, 3), random_whole_numbers(2)),
+    einsums("ii,ij->j", random_whole_numbers(2, 2), random_whole_numbers(2, 3)),
+    einsums("ijj,jk->ik", random_whole_numbers(2, 3, 3), random_whole_numbers(3, 2)),
+    einsums("ij,j->", random_whole_numbers(1, 3), random_whole_numbers(1)),
+    einsums("ij,jk->ik", random_whole_numbers(2, 1), random_whole_numbers(3, 2)),
+    einsums("ij,ij->ij", random_whole_numbers(1, 3), random_whole_numbers(2, 1)),
+    einsums("ij,jk,kl->il", random_whole_numbers(2, 3), random_whole_numbers(3, 2), random_whole_numbers(2, 2)),
+    einsums(
+        "i,ij,j,j->",
+        random_whole_numbers(2),
+        random_whole_numbers(2, 3),
+        random_whole_numbers(3),
+        random_whole_numbers(3),
+        optimize=True,
+    ),
+    einsums("a,ab,abc->c", random_whole_numbers(2), random_whole_numbers(2, 2), random_whole_numbers(2, 2, 3)),
+    einsums(random_whole_numbers(2, 3), [0, 1], random_whole_numbers(3, 2), [1, 2], [2, 0]),
+    einsums(random_whole_numbers(2, 3), [Ellipsis, 1], random_whole_numbers(3), [1]),
+    einsums(",i->i", random_whole_numbers(), random_whole_numbers(2)),
 ]
 PRODUCTS[np.einsum] = EINSUMS
 

@@ -65,7 +65,7 @@ def numbered_chain(length: int) -> Any:
     return x, y.sum()
 
 
-def two_branches() -> Any:
+def graph_of_two_branches() -> Any:
     x = ag.tensor(np.full(3, 0.5), requires_grad=True)
     a, b = np.exp(x), np.sin(x)
     c = np.tanh(a) * np.sqrt(b)
@@ -82,7 +82,7 @@ def test_nodes_unpack_in_the_order_in_which_they_run(run: Any, suspends: bool):
     async def main() -> None:
         nodes: list[Any] = []
         with ag.graph.node_creation_hook(nodes.append), log.hooks():
-            loss = two_branches()
+            loss = graph_of_two_branches()
         number = 0
         for node in nodes:
             for _ in node.saved_tensors:
@@ -119,7 +119,7 @@ def test_prefetch_is_called_in_the_order_in_which_a_backward_unpacks(run: Any):
 
     async def main() -> None:
         with log.hooks(ahead=3):
-            loss = two_branches()
+            loss = graph_of_two_branches()
         await loss.backward()
 
     run(main())

@@ -40,19 +40,19 @@ except ImportError:
     TORCH = None
 
 
-def add_in_place(x: Any, y: Any) -> Any:
+def add_to(x: Any, y: Any) -> Any:
     x += y
 
 
-def subtract_in_place(x: Any, y: Any) -> Any:
+def subtract_from(x: Any, y: Any) -> Any:
     x -= y
 
 
-def multiply_in_place(x: Any, y: Any) -> Any:
+def multiply_by(x: Any, y: Any) -> Any:
     x *= y
 
 
-WRITES = {"+=": add_in_place, "-=": subtract_in_place, "*=": multiply_in_place}
+WRITES = {"+=": add_to, "-=": subtract_from, "*=": multiply_by}
 
 
 class Programs(RuleBasedStateMachine):

@@ -13,6 +13,7 @@ from asyncgrad.errors import ChangedTensorError
 from tests.functions import function
 from tests.leaves import leaf
 from tests.refusals import refused
+from tests.writes import iadd, set_item
 
 
 def test_a_base_its_views_and_what_is_detached_share_one_counter():
@@ -38,14 +39,6 @@ def test_a_copy_has_a_counter_of_its_own(copy):
     x += 1
 
     assert (x._version, copied._version) == (1, 0)
-
-
-def iadd(t: Any) -> None:
-    t += 1
-
-
-def set_item(t: Any) -> None:
-    t[0] = 5.0
 
 
 def set_by_list(t: Any) -> None:

@@ -16,7 +16,7 @@ from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
 
 
-def block() -> Any:
+def block_of_numbers() -> Any:
     return leaf_of(np.arange(24.0).reshape(2, 3, 4)) * 1
 
 
@@ -67,7 +67,7 @@ ALL = {**VIEWS, **READ_ONLY, **SPLITS}
 
 @pytest.mark.parametrize("view", ALL.values(), ids=ALL)
 def test_a_view_shares_memory_and_counter_with_its_base(view):
-    t = block()
+    t = block_of_numbers()
     part = view(t)
     t += 1
 
@@ -76,7 +76,7 @@ def test_a_view_shares_memory_and_counter_with_its_base(view):
 
 @pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
 def test_a_copy_is_no_view(copy):
-    t = block()
+    t = block_of_numbers()
 
     assert (copy(t).is_view, t.is_view, t.detach().is_view) == (False, False, False)
 
@@ -123,7 +123,7 @@ def test_a_write_into_a_view_has_the_gradient_that_the_same_without_a_view_has(v
 
 @pytest.mark.parametrize("view", READ_ONLY.values(), ids=READ_ONLY)
 def test_a_view_that_is_read_only_in_numpy_is_read_only_here(view):
-    part = view(block())
+    part = view(block_of_numbers())
 
     with pytest.raises((ValueError, InPlaceError), match=r"read-only|share memory"):
         part += 1
@@ -230,7 +230,9 @@ def state(t: Any) -> tuple[bool, bool, Any, bool]:
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
-@pytest.mark.parametrize("base", [lambda: leaf_of(np.arange(24.0).reshape(2, 3, 4)), block], ids=["leaf", "computed"])
+@pytest.mark.parametrize(
+    "base", [lambda: leaf_of(np.arange(24.0).reshape(2, 3, 4)), block_of_numbers], ids=["leaf", "computed"]
+)
 def test_a_view_made_under_no_grad_requires_no_grad(base, view):
     t = base()
     with ag.no_grad():
@@ -254,7 +256,7 @@ def test_a_view_made_inside_the_forward_of_a_function_requires_no_grad(view):
         def backward(ctx: Any, grad: Any) -> Any:
             return grad * 2
 
-    Looks.apply(block())
+    Looks.apply(block_of_numbers())
 
     assert seen == [False]
 

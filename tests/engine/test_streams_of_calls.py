@@ -353,7 +353,7 @@ def test_a_stream_of_calls_cannot_wait_for_virtual_time(device: Any, run: Any) -
     accelerator = SimulatedAccelerator(latency=1.0)
     accelerator.from_host(ag.tensor([1.0]).numpy())
     event = accelerator.default_stream().record_event()
-    with pytest.raises(DeviceError, match=r"write await event.synchronize\(\) before"):
+    with pytest.raises(DeviceError, match=r"await it first, with await event\.synchronize\(\)"):
         device.stream().wait_event(event)
     run(synchronized(event))
     device.stream().wait_event(event)

@@ -11,6 +11,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.engine.shell import run_in_a_thread
 from asyncgrad.errors import BlockingError
 
 
@@ -138,9 +139,6 @@ def test_an_interrupt_of_run_in_a_shell_cancels_the_coroutine_and_comes_out_afte
     def interrupt(shell_thread):
         began.wait()
         signal.pthread_kill(shell_thread, signal.SIGINT)
-        # Python does not see one that comes right before that thread begins to wait.
-        while not ended.wait(1.0):
-            signal.pthread_kill(shell_thread, signal.SIGINT)
 
     async def main():
         interrupting = threading.Thread(target=interrupt, args=(threading.get_ident(),))
@@ -156,5 +154,28 @@ def test_an_interrupt_of_run_in_a_shell_cancels_the_coroutine_and_comes_out_afte
     try:
         with asyncio.Runner() as runner:
             assert runner.get_loop().run_until_complete(main())
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_of_run_in_a_shell_before_its_loop_is_there_cancels_the_coroutine():
+    came = threading.Event()
+
+    def interrupt(*_):
+        came.set()
+        raise KeyboardInterrupt
+
+    def loop_factory():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        came.wait()
+        return asyncio.new_event_loop()
+
+    async def inner():
+        await asyncio.Event().wait()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_in_a_thread(inner(), None, loop_factory)
     finally:
         signal.signal(signal.SIGINT, before)

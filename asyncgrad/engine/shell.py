@@ -35,11 +35,14 @@ def run_in_a_thread(
     """
     ended: Future[T] = Future()
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+    interrupted = threading.Event()
 
     async def noted() -> T:
         task = asyncio.current_task()
         assert task is not None
         started.append((task.get_loop(), task))
+        if interrupted.is_set():
+            task.cancel()
         return await main
 
     def work() -> None:
@@ -52,13 +55,22 @@ def run_in_a_thread(
             ended.set_result(result)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="ag.run")
-    thread.start()
     try:
-        return ended.result()
+        thread.start()
+        _join(thread)
     except KeyboardInterrupt:
+        interrupted.set()
         for loop, task in started:
             # RuntimeError: the coroutine has ended, and its loop is closed.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
-        thread.join()
+        _join(thread)
         raise
+    return ended.result()
+
+
+def _join(thread: threading.Thread) -> None:
+    """Wait for the end of a thread; an interrupt is raised within a tenth of a second."""
+    while thread.is_alive():
+        # A wait without end is not broken off by a signal that came just before it.
+        thread.join(0.1)

@@ -81,7 +81,7 @@ class Constant(NamedTuple):
     value: Any
 
 
-class Operation(NamedTuple):
+class FormulaOperation(NamedTuple):
     """An operator, and its one or two operands."""
 
     operator: str
@@ -95,7 +95,7 @@ class Attribute(NamedTuple):
     name: str
 
 
-class Call(NamedTuple):
+class FormulaCall(NamedTuple):
     """A call of a function."""
 
     function: Any
@@ -257,9 +257,9 @@ def _tree(value: Any) -> Tree:
 
 def _parts(tree: Tree) -> tuple[Tree, ...]:
     """Return what an operation is made of, in the order in which Python computes it."""
-    if type(tree) is Operation:
+    if type(tree) is FormulaOperation:
         return tree.operands
-    if type(tree) is Call:
+    if type(tree) is FormulaCall:
         return (tree.function, *tree.arguments, *(value for _, value in tree.keywords))
     if type(tree) is Attribute:
         return (tree.base,)
@@ -272,7 +272,7 @@ def _list_operations(tree: Tree, found: list[Tree]) -> None:
     """Add the operations of a tree to `found`, in the order in which Python computes them."""
     for part in _parts(tree):
         _list_operations(part, found)
-    if type(tree) in (Operation, Call, Attribute):
+    if type(tree) in (FormulaOperation, FormulaCall, Attribute):
         found.append(tree)
 
 
@@ -280,12 +280,12 @@ def _replaced(tree: Tree, number: int) -> Tree:
     """Return a tree with None in the place of a parameter."""
     if type(tree) is Parameter:
         return Constant(None) if tree.number == number else tree
-    if type(tree) is Operation:
-        return Operation(tree.operator, tuple(_replaced(part, number) for part in tree.operands))
-    if type(tree) is Call:
+    if type(tree) is FormulaOperation:
+        return FormulaOperation(tree.operator, tuple(_replaced(part, number) for part in tree.operands))
+    if type(tree) is FormulaCall:
         arguments = tuple(_replaced(part, number) for part in tree.arguments)
         keywords = tuple((name, _replaced(part, number)) for name, part in tree.keywords)
-        return Call(_replaced(tree.function, number), arguments, keywords)
+        return FormulaCall(_replaced(tree.function, number), arguments, keywords)
     if type(tree) is Attribute:
         return Attribute(_replaced(tree.base, number), tree.name)
     return Tuple(tuple(_replaced(part, number) for part in tree.items)) if type(tree) is Tuple else tree
@@ -331,7 +331,7 @@ class Symbol:
     def __call__(self, *arguments: Any, **keywords: Any) -> Symbol:
         """Record a call."""
         named = tuple((name, _tree(value)) for name, value in keywords.items())
-        return self._record(Call(self._tree, tuple(map(_tree, arguments)), named))
+        return self._record(FormulaCall(self._tree, tuple(map(_tree, arguments)), named))
 
     def __getattr__(self, name: str) -> Any:
         """Record what is asked of a value; what a module holds is known."""
@@ -347,13 +347,13 @@ def _define_operators() -> None:
     """Have symbols record operators, and refuse whatever needs a value."""
 
     def unary(operator: str) -> Any:
-        return lambda x: x._record(Operation(operator, (x._tree,)))
+        return lambda x: x._record(FormulaOperation(operator, (x._tree,)))
 
     def binary(operator: str) -> Any:
-        return lambda x, y: x._record(Operation(operator, (x._tree, _tree(y))))
+        return lambda x, y: x._record(FormulaOperation(operator, (x._tree, _tree(y))))
 
     def reflected(operator: str) -> Any:
-        return lambda x, y: x._record(Operation(operator, (_tree(y), x._tree)))
+        return lambda x, y: x._record(FormulaOperation(operator, (_tree(y), x._tree)))
 
     methods: dict[str, Any] = {f"__{name}__": unary(operator) for name, operator in _UNARY.items()}
     methods.update((f"__{name}__", binary(operator)) for name, operator in (_BINARY | _COMPARISONS).items())
@@ -375,7 +375,7 @@ _define_operators()
 def _is_arithmetic(tree: Tree) -> bool:
     if type(tree) is Constant:
         return type(tree.value) in (int, float) and isfinite(tree.value)
-    if type(tree) is Operation and tree.operator in _ARITHMETIC:
+    if type(tree) is FormulaOperation and tree.operator in _ARITHMETIC:
         return all(map(_is_arithmetic, tree.operands))
     return type(tree) is Parameter
 
@@ -386,7 +386,7 @@ def _spec(tree: Tree, floating: Collection[int]) -> tuple[bool, int]:
         return not tree.number, _FLOATING if not tree.number or tree.number in floating else _PARAMETER
     if type(tree) is Constant and type(tree.value) in (int, float):
         return False, _NUMBER
-    if type(tree) is not Operation or tree.operator not in _ARITHMETIC:
+    if type(tree) is not FormulaOperation or tree.operator not in _ARITHMETIC:
         return False, _UNKNOWN
     specs = [_spec(part, floating) for part in tree.operands]
     return any(has_gradient for has_gradient, _ in specs), _dtype([dtype for _, dtype in specs], tree.operator)
@@ -407,7 +407,7 @@ def _source(tree: Tree, arguments: Sequence[str], name: Callable[[Any], str]) ->
     if type(tree) is Constant:
         return _literal(tree.value) or name(tree.value)
     parts = [_source(part, arguments, name) for part in _parts(tree)]
-    if type(tree) is Operation:
+    if type(tree) is FormulaOperation:
         return f"({tree.operator}{parts[0]})" if len(parts) == 1 else f"({f' {tree.operator} '.join(parts)})"
     if type(tree) is Attribute:
         return f"{parts[0]}.{tree.name}"

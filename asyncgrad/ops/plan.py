@@ -46,7 +46,7 @@ from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, keeps_dtype
 
-__all__ = ["Formula", "Plan", "PrimitiveLike", "Slot"]
+__all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
 
 class Formula(NamedTuple):
@@ -71,7 +71,7 @@ class PrimitiveLike(Protocol):
         """Return (argument or `out`, attribute) of what a formula names."""
 
 
-class Slot(NamedTuple):
+class SavedSlot(NamedTuple):
     """One value to save: the argument named `owner` (or `out`, the result), or its shape or dtype."""
 
     owner: str
@@ -144,7 +144,7 @@ class Plan:
             self.calls.append((formula.function, taken))
         self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
         self.slots = tuple(
-            Slot(
+            SavedSlot(
                 owner,
                 attribute,
                 attribute is None and (owner == "out" or owner in self._tracked),

@@ -42,7 +42,6 @@ from typing import Any, Literal, TypeVar, TypeVarTuple, final
 from ..errors import ArgumentError, DeadlockError
 from .numbered_task import Labels, NumberedTask, qualified_name
 from .outside import Outside
-from .refusing_loop import RefusingLoop
 from .waiting import describe_waiting
 from .worker_job import WorkerJob
 
@@ -59,8 +58,25 @@ _PATIENCE = 10_000
 _THREAD_PATIENCE = 1.0
 
 
+#: The methods of a loop that need real input, by what they need. Real input would make a schedule unrepeatable.
+_NEEDS = {
+    "network": (
+        "connect_accepted_socket create_connection create_datagram_endpoint create_server create_unix_connection "
+        "create_unix_server getaddrinfo getnameinfo sendfile start_tls"
+    ),
+    "sockets": (
+        "sock_accept sock_connect sock_recv sock_recv_into sock_recvfrom sock_recvfrom_into sock_sendall "
+        "sock_sendfile sock_sendto"
+    ),
+    "file descriptors": "add_reader add_writer remove_reader remove_writer",
+    "pipes": "connect_read_pipe connect_write_pipe",
+    "subprocesses": "subprocess_exec subprocess_shell",
+    "signals": "add_signal_handler remove_signal_handler",
+}
+
+
 @final
-class ScheduleLoop(RefusingLoop):
+class ScheduleLoop(asyncio.BaseEventLoop):
     """An event loop on which a seed decides everything that the outside world decides on a real one.
 
     Pass it to `asyncio.Runner(loop_factory=...)` to run a coroutine on one schedule; `run_with_seed` and `explore` are
@@ -345,3 +361,21 @@ class ScheduleLoop(RefusingLoop):
                 # It did not end when it was cancelled. That has been reported already.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
         super().close()
+
+
+def _refusal(name: str, need: str) -> Callable[..., Any]:
+    def refuse(self: ScheduleLoop, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__}.{name}: this loop has no {need}, since real input would "
+            "decide the schedule. Give the code under test a stand-in, such as a coroutine that sleeps"
+        )
+
+    refuse.__name__ = name
+    refuse.__qualname__ = f"{ScheduleLoop.__name__}.{name}"
+    refuse.__doc__ = f"Refuse: a schedule has no {need}."
+    return refuse
+
+
+for _need, _names in _NEEDS.items():
+    for _name in _names.split():
+        setattr(ScheduleLoop, _name, _refusal(_name, _need))

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import sys
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -57,20 +57,21 @@ def run_in_a_thread(
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="ag.run")
     try:
         thread.start()
-        _join(thread)
+        _wait_for(ended)
     except KeyboardInterrupt:
         interrupted.set()
         for loop, task in started:
             # RuntimeError: the coroutine has ended, and its loop is closed.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
-        _join(thread)
+        _wait_for(ended)
         raise
     return ended.result()
 
 
-def _join(thread: threading.Thread) -> None:
-    """Wait for the end of a thread; an interrupt is raised within a tenth of a second."""
-    while thread.is_alive():
-        # A wait without end is not broken off by a signal that came just before it.
-        thread.join(0.1)
+def _wait_for(ended: Future[Any]) -> None:
+    """Wait until a coroutine has ended; an interrupt is raised within a tenth of a second."""
+    # A signal that arrives just before a wait without a timeout does not interrupt it. Not `Thread.join`: Python 3.11
+    # takes a thread for finished if an interrupt comes during its join.
+    while not ended.done():
+        wait([ended], timeout=0.1)

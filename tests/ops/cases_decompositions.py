@@ -1,7 +1,7 @@
 """Points at which matrices can be taken apart, and such at the edge of what can be: data, for test_rules.py and others.
 
-Those of Hermitian matrices are in cases_complex.py, where these are made of others: a difference in one element alone
-would leave a matrix that is not Hermitian.
+Of Hermitian matrices only values are looked at here: a difference in one element alone would leave a matrix that is not
+Hermitian. Their derivatives are in cases_complex.py and test_decompositions.py, where they are made of others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.cases_products import whole
+from tests.ops.cases_products import random_whole_numbers
 from tests.ops.finite_differences import Case
 
 __all__ = ["CASES", "DEGENERATE"]
@@ -45,11 +45,13 @@ linalg: Any = np.linalg
 _ANY = [Case((apart(3, 3),)), Case((apart(2, 3, 2),)), Case((apart(2, 3),)), Case((apart(1, 1),))]
 _SQUARE = [_ANY[0], Case((apart(2, 2, 2),)), _ANY[3]]
 
+_HERMITIAN = [Case((case.args[0] + case.args[0].mT, uplo), smooth=False) for case in _SQUARE for uplo in "LU"]
+
 CASES: dict[Callable[..., Any], list[Case]] = {
     linalg.eig: _SQUARE,
     linalg.eigvals: [*_SQUARE, Case((np.array([[1.0, 2.0], [-3.0, 0.5]]),))],
-    linalg.eigh: [],
-    linalg.eigvalsh: [],
+    linalg.eigh: _HERMITIAN,
+    linalg.eigvalsh: _HERMITIAN,
     linalg.svd: [
         *[case._replace(kwargs={"full_matrices": False}) for case in _ANY],
         *[case._replace(kwargs={"compute_uv": False}) for case in _ANY],
@@ -71,11 +73,20 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((apart(2, 2), np.int64(1))),
     ],
     linalg.multi_dot: [
-        Case(([whole(2, 3), whole(3, 2)],)),
-        Case(([whole(2, 3), whole(3, 4), whole(4, 2)],)),
-        Case(([whole(3), whole(3, 2), whole(2, 4), whole(4, 2)],)),
-        Case(((whole(3), whole(3, 2), whole(2)),)),
-        Case(([whole(2, 2), whole(2, 3), whole(3)],)),
+        Case(([random_whole_numbers(2, 3), random_whole_numbers(3, 2)],)),
+        Case(([random_whole_numbers(2, 3), random_whole_numbers(3, 4), random_whole_numbers(4, 2)],)),
+        Case(
+            (
+                [
+                    random_whole_numbers(3),
+                    random_whole_numbers(3, 2),
+                    random_whole_numbers(2, 4),
+                    random_whole_numbers(4, 2),
+                ],
+            )
+        ),
+        Case(((random_whole_numbers(3), random_whole_numbers(3, 2), random_whole_numbers(2)),)),
+        Case(([random_whole_numbers(2, 2), random_whole_numbers(2, 3), random_whole_numbers(3)],)),
     ],
     linalg.tensorinv: [Case((normal(2, 3, 6),)), Case((apart(3, 3), 1))],
     linalg.tensorsolve: [

@@ -44,7 +44,7 @@ def _cases(function: Callable[..., Any]) -> list[Case]:
         cases.append(Case(ARGUMENTS[function]))
     if isinstance(function, np.ufunc) and function.signature is None:
         cases += cases_degenerate.of_ufunc(function)
-    return cases or (cases_degenerate.each() if function in NONDIFFERENTIABLE else [])
+    return cases or (cases_degenerate.in_each_form() if function in NONDIFFERENTIABLE else [])
 
 
 def _changes(case: Case) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
@@ -175,7 +175,7 @@ def test_what_a_method_gives_lies_in_memory_as_numpys_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in ATTRIBUTES if name not in ("itemsize", "nbytes")])
 def test_what_an_attribute_gives_lies_in_memory_as_numpys_own(name: str) -> None:
-    assert _differences(lambda array: getattr(array, name), cases_degenerate.each()) == []
+    assert _differences(lambda array: getattr(array, name), cases_degenerate.in_each_form()) == []
 
 
 OPERATORS = {
@@ -200,7 +200,7 @@ def test_what_an_operator_gives_lies_in_memory_as_numpys_own(name: str) -> None:
     "function", [operator.neg, operator.pos, abs, operator.invert, list], ids=lambda one: one.__name__
 )
 def test_what_an_operator_of_one_operand_gives_lies_in_memory_as_numpys_own(function: Any) -> None:
-    assert _differences(function, cases_degenerate.each()) == []
+    assert _differences(function, cases_degenerate.in_each_form()) == []
 
 
 INDICES: dict[str, Any] = {
@@ -240,7 +240,7 @@ INDICES: dict[str, Any] = {
 @pytest.mark.parametrize("index", INDICES)
 def test_what_an_index_gives_lies_in_memory_as_numpys_own(index: str) -> None:
     # The index is no argument: its arrays stay as they are.
-    assert _differences(lambda array: array[INDICES[index]], cases_degenerate.each()) == []
+    assert _differences(lambda array: array[INDICES[index]], cases_degenerate.in_each_form()) == []
 
 
 @pytest.mark.parametrize("value", [7.0, [7.0], ONE, SCALAR, ROW, np.zeros(0)], ids=repr)

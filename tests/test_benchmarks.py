@@ -205,7 +205,7 @@ def test_what_the_memory_benchmark_does_not_know_is_refused(arguments: list[str]
 def test_the_table_of_memory_has_a_row_for_each_kind(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(memory, "_apart", lambda count, peer, kind: max(1, getattr(memory, count)(peer, kind)))
+    monkeypatch.setattr(memory, "_peak", lambda count, peer, kind: max(1, getattr(memory, count)(peer, kind)))
 
     assert memory.main([]) == 0
 

@@ -130,7 +130,7 @@ def test_to_its_own_device_is_the_tensor_itself():
 @pytest.mark.parametrize("make", [lambda name: leaf(1.0).to(name), lambda name: ag.tensor(1.0, device=name), ag.device])
 @pytest.mark.parametrize("name", ["moon", "moon:1", "", "cpu:x", "__init__", 3])
 def test_an_unknown_device_raises_and_says_what_there_is(make, name):
-    with pytest.raises(DeviceError, match=f"{name!r}.*'cpu'"):
+    with pytest.raises(DeviceError, match=rf"(?=.*{name!r})(?=.*'cpu')"):
         make(name)
 
 

@@ -93,9 +93,9 @@ LOOP_BUDGET: ContextVar[float] = ContextVar(
     "asyncgrad_loop_budget", default=_from_environment("ASYNCGRAD_LOOP_BUDGET_MS", 1, float) / 1000
 )
 #: Shared by all that is run outside of any `workers` block.
-_EVERYBODY = Quota(_from_environment("ASYNCGRAD_WORKERS", _cores(), int))
+_DEFAULT_QUOTA = Quota(_from_environment("ASYNCGRAD_WORKERS", _cores(), int))
 #: Who may use how many workers: shared by all that is run in one `workers` block.
-WORKERS: ContextVar[Quota] = ContextVar("asyncgrad_workers", default=_EVERYBODY)
+WORKERS: ContextVar[Quota] = ContextVar("asyncgrad_workers", default=_DEFAULT_QUOTA)
 #: Seconds from which on a body is run by a worker.
 OFFLOAD_THRESHOLD: ContextVar[float] = ContextVar(
     "asyncgrad_offload_threshold", default=_from_environment("ASYNCGRAD_OFFLOAD_THRESHOLD_MS", 0.5, float) / 1000
@@ -245,14 +245,14 @@ class _FullCollections:
                 self._before = gc.get_threshold()
                 gc.set_threshold(*self._before[:2], self._NEVER)
 
-    def hold_on(self) -> bool:
+    def extend_hold(self) -> bool:
         """Let none begin for longer, if none may now; tell whether that is so."""
         with self._mutex:
             if self._holders:
                 self._holders += 1
             return self._holders > 0
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End one hold; the last one gives the threshold back that there was before the first."""
         with self._mutex:
             self._holders -= 1
@@ -307,4 +307,4 @@ class no_full_collections:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        FULL_COLLECTIONS.let_go()
+        FULL_COLLECTIONS.release()

@@ -122,12 +122,12 @@ def call_node(node: NodeLike, grads: tuple[Any, ...]) -> Any:
             f"call, and was given {len(grads)}: pass None where one is undefined"
         )
     recorded = is_grad_enabled()
-    taken = [_taken(node, index, grad, inputs[index]) for index, grad in enumerate(grads)]
+    taken = [_fit_argument(node, index, grad, inputs[index]) for index, grad in enumerate(grads)]
     result = node.apply(tuple(values.wrap(grad, node.device) if recorded else values.raw(grad) for grad in taken))
-    return _awaited(node, result) if inspect.isawaitable(result) else _returned(node, result)
+    return _await_result(node, result) if inspect.isawaitable(result) else _wrap_result(node, result)
 
 
-def _taken(node: NodeLike, index: int, grad: Any, metadata: InputMetadata | None) -> Any:
+def _fit_argument(node: NodeLike, index: int, grad: Any, metadata: InputMetadata | None) -> Any:
     """Return a gradient as the body takes it, or raise."""
     if grad is None:
         return None
@@ -156,11 +156,11 @@ def no_tuple_error(node: NodeLike, result: Any) -> GradientTypeError:
     )
 
 
-async def _awaited(node: NodeLike, result: Awaitable[Any]) -> Any:
-    return _returned(node, await result)
+async def _await_result(node: NodeLike, result: Awaitable[Any]) -> Any:
+    return _wrap_result(node, await result)
 
 
-def _returned(node: NodeLike, result: Any) -> Any:
+def _wrap_result(node: NodeLike, result: Any) -> Any:
     if not isinstance(result, (tuple, list)):
         raise no_tuple_error(node, result)
     if len(result) != len(node.next_nodes):

@@ -68,8 +68,8 @@ def register_multi_grad_hook(
         raise ArgumentError(f'the mode of a multi-grad hook is "all" or "any", and not {mode!r}')
     if not callable(fn):
         raise HookTypeError(f"a hook must be callable, not {describe(fn)}: pass a function or an async def")
-    observed = _checked(tensors, mode)
-    arrivals = _All(observed) if mode == "all" else _Any()
+    observed = _check_tensors(tensors, mode)
+    arrivals = _AllGradients(observed) if mode == "all" else _FirstGradient()
     return MultiGradHandle(
         tensor.register_hook(_tensor_hook(arrivals, index, fn))  # type: ignore[attr-defined]
         for index, tensor in enumerate(observed)
@@ -104,8 +104,8 @@ class MultiGradHandle:
         self.remove()
 
 
-class _Arrivals:
-    """Abstract: what has arrived in which backward.
+class _GradientCollector:
+    """Abstract: what has add_gradient in which backward.
 
     Kept by GraphTask and weakly, so that it goes with a backward, however that ends.
     """
@@ -117,7 +117,7 @@ class _Arrivals:
         # Event loops in several threads may run the same graph.
         self._lock = threading.Lock()
 
-    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+    def add_gradient(self, index: int, grad: Any) -> tuple[Any] | None:
         """Take a gradient of the backward that runs; return the argument to call the user's function with now.
 
         Args:
@@ -128,12 +128,12 @@ class _Arrivals:
 
 
 @final
-class _Any(_Arrivals):
+class _FirstGradient(_GradientCollector):
     """Lets the first gradient of each backward through."""
 
     __slots__ = ()
 
-    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+    def add_gradient(self, index: int, grad: Any) -> tuple[Any] | None:
         graph_task = CURRENT_GRAPH_TASK.get()
         with self._lock:
             if graph_task in self._states:
@@ -143,7 +143,7 @@ class _Any(_Arrivals):
 
 
 @final
-class _All(_Arrivals):
+class _AllGradients(_GradientCollector):
     """Gathers the gradients of each backward until none is missing."""
 
     __slots__ = ("_nodes",)
@@ -152,12 +152,12 @@ class _All(_Arrivals):
         super().__init__()
         self._nodes = tuple(map(_node_finder, tensors))
 
-    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+    def add_gradient(self, index: int, grad: Any) -> tuple[Any] | None:
         graph_task = CURRENT_GRAPH_TASK.get()
         with self._lock:
             state = self._states.get(graph_task)
             if state is None:
-                state = self._states[graph_task] = _Gathered(self._expected(graph_task), len(self._nodes))
+                state = self._states[graph_task] = _PendingGradients(self._expected(graph_task), len(self._nodes))
             state.grads[index] = grad
             state.missing -= 1
             if state.missing:
@@ -173,8 +173,8 @@ class _All(_Arrivals):
 
 
 @final
-class _Gathered:
-    """The gradients that have arrived in one backward, and how many are still to come."""
+class _PendingGradients:
+    """The gradients that have add_gradient in one backward, and how many are still to come."""
 
     __slots__ = ("grads", "missing")
 
@@ -183,7 +183,7 @@ class _Gathered:
         self.grads: list[Any] = [None] * length
 
 
-def _checked(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase, ...]:
+def _check_tensors(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase, ...]:
     """Return the tensors to observe; with "any", those that require grad.
 
     Raises:
@@ -211,28 +211,30 @@ def _checked(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase, ...]
     return requiring
 
 
-def _tensor_hook(arrivals: _Arrivals, index: int, fn: Callable[[Any], Any]) -> Callable[[Any], Awaitable[None] | None]:
+def _tensor_hook(
+    arrivals: _GradientCollector, index: int, fn: Callable[[Any], Any]
+) -> Callable[[Any], Awaitable[None] | None]:
     """Return the tensor hook of one tensor: an `async def` only where `fn` is one."""
     if is_kind(inspect.iscoroutinefunction, fn):
 
         async def waiting_hook(grad: Any) -> None:
-            arguments = arrivals.arrived(index, grad)
+            arguments = arrivals.add_gradient(index, grad)
             if arguments is not None:
                 await fn(*arguments)
 
         return waiting_hook
 
     def hook(grad: Any) -> Awaitable[None] | None:
-        arguments = arrivals.arrived(index, grad)
+        arguments = arrivals.add_gradient(index, grad)
         if arguments is None:
             return None
         result = fn(*arguments)
-        return _dropped(result) if inspect.isawaitable(result) else None
+        return _await_and_discard(result) if inspect.isawaitable(result) else None
 
     return hook
 
 
-async def _dropped(result: Awaitable[Any]) -> None:
+async def _await_and_discard(result: Awaitable[Any]) -> None:
     """Wait for what a function returned, and forget it: the engine would take it for a new gradient."""
     await result
 

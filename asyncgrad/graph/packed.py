@@ -144,12 +144,12 @@ class Packed:
         hook = hooks.pack
         before = version_of(shown)
         context = contextvars.copy_context()
-        kept = context.run(_called_apart, hook, shown)
+        kept = context.run(_call_pack_hook, hook, shown)
         name = f"pack {name_hook(hook)} of {identify(node)}"
         if not inspect.isawaitable(kept):
             _check_unchanged(shown, before, name)
             return kept
-        work = background().start(_packed_later(kept, shown, before, name), context, name, hooks.ended)
+        work = background().start(_await_pack(kept, shown, before, name), context, name, hooks.ended)
         if work.is_ended:
             return work.take()
         hooks.running[work] = None
@@ -259,7 +259,7 @@ class Packed:
             work.cancel()
 
 
-def _called_apart(hook: Callable[[Any], Any], shown: TensorBase) -> Any:
+def _call_pack_hook(hook: Callable[[Any], Any], shown: TensorBase) -> Any:
     """Call a pack hook, in a context of its own: nothing is recorded there, and nothing packed in turn."""
     set_grad_mode(False)
     SAVED_TENSORS_HOOKS.set(None)
@@ -267,7 +267,7 @@ def _called_apart(hook: Callable[[Any], Any], shown: TensorBase) -> Any:
     return hook(shown)
 
 
-async def _packed_later(kept: Awaitable[Any], shown: TensorBase, before: int, name: str) -> Any:
+async def _await_pack(kept: Awaitable[Any], shown: TensorBase, before: int, name: str) -> Any:
     result = await kept
     if version_of(shown) != before:
         raise ChangedTensorError(
@@ -309,10 +309,10 @@ def unpack_all(node: NodeLike, entries: Iterable[Saved | Packed]) -> Any:
         for index in waiting:
             abandon(found[index])
         raise
-    return _together(node, found, waiting) if waiting else found
+    return _unpack_concurrently(node, found, waiting) if waiting else found
 
 
-async def _together(node: NodeLike, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
+async def _unpack_concurrently(node: NodeLike, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
     names = [f"unpacking saved tensor {index} of {identify(node)}" for index in waiting]
     coroutines = [entry.restore_later(found[index], node) for index, entry in waiting.items()]
     try:

@@ -43,7 +43,7 @@ _ADVICE = {
 }
 
 
-def refused(view: TensorBase, meta: ViewMeta, happened: str) -> InPlaceError:
+def write_error(view: TensorBase, meta: ViewMeta, happened: str) -> InPlaceError:
     """Return the error for a view whose history cannot follow a write, for how the view was made."""
     node = view._grad_fn
     what = f"a view of shape {view._data.shape}"
@@ -69,7 +69,7 @@ def check_write(out: TensorBase) -> None:
     whole = out if meta is None else meta.base
     if meta is not None:
         if meta.creation is not _DEFAULT:
-            raise refused(out, meta, "is being written into in place")
+            raise write_error(out, meta, "is being written into in place")
         base = meta.base
         if base._grad_fn is None and out._memory_requires_grad():
             raise InPlaceError(
@@ -105,7 +105,7 @@ def regenerate(view: TensorBase, meta: ViewMeta) -> None:
     if view._grad_fn is None and not base._requires_grad():
         return
     if meta.creation is not _DEFAULT:
-        raise refused(view, meta, "its base, or another view of that, has been written into in place since")
+        raise write_error(view, meta, "its base, or another view of that, has been written into in place since")
     edge = gradient_edge(base)
     if edge is None:
         # The base was taken out of its graph, and the view shows what the base has become.

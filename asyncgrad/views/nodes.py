@@ -208,15 +208,17 @@ class CopySlices(HandwrittenNode):
         wanted = None
         if graph_task is not None and graph_task.limits is not None:
             wanted = [self.task_should_compute_output(edge) for edge in range(self.num_outputs)]
-            self._mend(graph_task.limits, wanted[0])
+            self._mark_view_needed(graph_task.limits, wanted[0])
         fn = self._checked_fn()
         if g is None or _runs_by_plan(fn):
             return self._run(g, wanted)
         part = part_at(g, self._place)
         results = fn.apply((part,))
-        return self._awaited(g, part, results) if inspect.isawaitable(results) else self._replaced(g, part, results)
+        return (
+            self._await_results(g, part, results) if inspect.isawaitable(results) else self._replaced(g, part, results)
+        )
 
-    async def _awaited(self, g: Any, part: Any, results: Awaitable[Any]) -> tuple[Any, ...]:
+    async def _await_results(self, g: Any, part: Any, results: Awaitable[Any]) -> tuple[Any, ...]:
         return self._replaced(g, part, await results)
 
     def apply_generic(self, g: Any) -> tuple[Any, ...]:
@@ -252,12 +254,12 @@ class CopySlices(HandwrittenNode):
             return (g, *others)
         view = self._place.view
         if first.shape != view.shape or first.dtype is not view.dtype:
-            first = self._fitted(first)
+            first = self._fit_to_view(first)
         if isinstance(g, TensorBase):
             return (replace_at(g, first, self._place), *others)
         return (self._place.replaced(g, values.raw(first)), *others)
 
-    def _fitted(self, grad: Any) -> Any:
+    def _fit_to_view(self, grad: Any) -> Any:
         view = self._place.view
         fitted = fit(grad, InputMetadata(view.shape, view.dtype, self.device))
         if isinstance(fitted, str):
@@ -280,7 +282,7 @@ class CopySlices(HandwrittenNode):
         self._fn.make_meta()
         self._fn.keep_packed(index, packed)
 
-    def _mend(self, exec_info: Any, wants_base: bool) -> None:
+    def _mark_view_needed(self, exec_info: Any, wants_base: bool) -> None:
         """Have the node of the view as it was before count as one that is to run, where the base's gradient is wanted.
 
         A backward with given inputs has not come by it, since this node leads past it; and the write's node asks

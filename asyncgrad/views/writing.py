@@ -28,7 +28,7 @@ __all__ = [
     "copy_into_part",
     "is_recorded",
     "old_value",
-    "plainly",
+    "write_unrecorded",
     "run_writer",
     "write",
     "write_by",
@@ -67,7 +67,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     )
 
 
-def plainly(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
+def write_unrecorded(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
     """Call `writer` on the array of `out` and those of the others, unless that is to be recorded; tell whether it was.
 
     Raises:
@@ -106,7 +106,11 @@ def write_by(out: Any, function: Callable[..., Any], inputs: Sequence[Any], ufun
         InPlaceError: the write cannot be recorded.
     """
     is_tensor = isinstance(out, TensorBase)
-    if ufunc is not None and is_tensor and plainly(lambda target, *arrays: ufunc(*arrays, out=target), out, *inputs):
+    if (
+        ufunc is not None
+        and is_tensor
+        and write_unrecorded(lambda target, *arrays: ufunc(*arrays, out=target), out, *inputs)
+    ):
         return out
     inputs = before_write(out, inputs)
     if is_tensor and out._view is not None and is_watched():
@@ -131,7 +135,7 @@ def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
         raise ArgumentError(
             f"a result of shape {shape} does not fit into an array of shape {whole}, nor broadcasts to that"
         )
-    if plainly(np.copyto, out, result):
+    if write_unrecorded(np.copyto, out, result):
         show(unseen)
         return out
     node = _node_of_write(out, result)
@@ -183,7 +187,7 @@ def _keep_old_values(node: Any, out: TensorBase) -> None:
 
 def changes_with(saved: Any, out: TensorBase) -> bool:
     """Tell whether a write into `out` changes what a node has saved, which then has to be copied first."""
-    if not isinstance(saved, TensorBase) or _is_asking_leaf(saved):
+    if not isinstance(saved, TensorBase) or _is_leaf_requiring_grad(saved):
         return False
     return saved is out or (saved._counter is not None and saved._counter is out._counter)
 
@@ -202,7 +206,7 @@ def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Se
     return [old_value(value) if changes_with(value, out) else value for value in inputs]
 
 
-def _is_asking_leaf(tensor: TensorBase) -> bool:
+def _is_leaf_requiring_grad(tensor: TensorBase) -> bool:
     """Tell whether a tensor is a leaf that requires grad, and so cannot stand elsewhere."""
     return tensor._meta is not None and tensor._meta.requires_grad
 
@@ -229,7 +233,7 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
         np.copyto(target, source, where=raw(where))
 
     copy = copy or masked_copy
-    if plainly(copy, out, source):
+    if write_unrecorded(copy, out, source):
         return out
     check_write(out)
     mask = None if where is True else np.array(raw(where), bool)
@@ -257,7 +261,9 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
     array = out._data[index]
     meta = out._view_meta()
     base = out if meta is None else meta.base
-    is_there = isinstance(source, TensorBase) and source._counter is out._counter and _is_same(source._data, array)
+    is_there = (
+        isinstance(source, TensorBase) and source._counter is out._counter and _is_same_memory(source._data, array)
+    )
     if is_there and _base_of(source) is base and source._requires_grad():
         # What Python does at the end of `t[index] += x`: the view has been written into already. What shares memory and
         # is no such view, as t.detach() gives it or no_grad, has another history.
@@ -281,7 +287,7 @@ def _base_of(tensor: TensorBase) -> TensorBase:
     return tensor if meta is None else meta.base
 
 
-def _is_same(array: Any, other: Any) -> bool:
+def _is_same_memory(array: Any, other: Any) -> bool:
     """Tell whether two arrays are the same elements in the same memory."""
     first, second = interface_of(array), interface_of(other)
     return all(first[key] == second[key] for key in ("data", "shape", "typestr")) and array.strides == other.strides

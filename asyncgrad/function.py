@@ -209,16 +209,16 @@ def _is_of_another_class(method: FunctionType, function: type[Function]) -> bool
 
 @final
 class _LostGradients(Watcher):
-    """Knows whether a forward that is not recorded has taken a tensor that requires grad.
+    """Tells whether an unrecorded forward has used a tensor that requires grad, whose gradient would be lost.
 
     Args:
-        frame: of the user's that applies the Function.
+        frame: the frame that applies the Function.
     """
 
     __slots__ = ("_graph_task", "_place", "is_lost")
 
     def __init__(self, frame: FrameType) -> None:
-        # What a backward inside of the forward does is its own.
+        # Operations of a backward that the forward runs do not count.
         self._graph_task = CURRENT_GRAPH_TASK.get()
         #: Where to warn: an async forward ends where the caller's line may be no longer on the stack.
         self._place = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
@@ -422,11 +422,11 @@ class FunctionNode(SavingNode):
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
         if self.is_async:
-            # It waits itself for what has to be unpacked.
+            # An async backward awaits its saved tensors itself.
             result = backward(ctx, *tensors)
         else:
             result = self.run_backward(functools.partial(backward, ctx, *tensors))
-        # Nobody is to keep what backward may have let go of, but under `create_graph`, where a history keeps it anyway.
+        # Do not keep alive the gradients that backward may have dropped. Under `create_graph` a history keeps them.
         given = tensors if is_grad_enabled() else ()
         return self._await_result(result, given) if inspect.isawaitable(result) else self._check_result(result, given)
 

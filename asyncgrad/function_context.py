@@ -66,7 +66,7 @@ class FunctionContext:
         self.needs_input_grad: tuple[bool, ...] = ()
         #: Whether undefined gradients reach backward as zeros.
         self.materialize_grads = True
-        # Weak, since the node holds the context: forbid_writes_into_views they are freed as soon as the graph is.
+        # Weak, since the node holds the context: without a cycle, both are freed as soon as the graph is.
         self._node = weakref.ref(node)
         self._to_save: tuple[Any, ...] = ()
         self._saved: tuple[Saved | Packed, ...] | None = ()

@@ -1,4 +1,4 @@
-"""The nodes where a backward starts and ends: GraphRoot passes on the roots' gradients, AccumulateGrad fills `.grad`."""
+"""The nodes at both ends of a backward: GraphRoot passes the roots' gradients on, AccumulateGrad fills `.grad`."""
 
 from __future__ import annotations
 

@@ -347,7 +347,7 @@ def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> t
 
 
 def _is_as_expected(gradient: Any, node: Node) -> bool:
-    """Tell whether nothing about a gradient needs a closer look, as about nearly every one: False decides nothing."""
+    """Tell whether a gradient certainly fits, as nearly all do; False means that it has to be checked."""
     if node.meta is not None:
         return False
     device = node.device

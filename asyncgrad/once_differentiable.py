@@ -1,4 +1,4 @@
-"""Gradients that cannot be differentiated again, and say so when they are; once_differentiable, which marks such."""
+"""once_differentiable, and the node that raises when a gradient is differentiated that cannot be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @final
 class DelayedError(Node):
-    """Stands behind a gradient that cannot be differentiated again, and says so when it is.
+    """The grad_fn of a gradient that cannot be differentiated again; raises when a backward reaches it.
 
     Source: DelayedError of PyTorch.
     """
@@ -150,7 +150,7 @@ class _DifferentiableInputs(Watcher):
 
     @property
     def watcher(self) -> Watcher | bool:
-        """What sees operations in the backward: this under `create_graph`, else nobody."""
+        """The watcher of operations in the backward: this under `create_graph`, else False."""
         return self if self.is_recorded else False
 
     def used(self, *values: Any) -> None:

@@ -59,7 +59,7 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
             if is_kind(inspect.iscoroutinefunction, fn):
                 return _on_a_loop(awaitable(*args, **kwargs), name)
             if not callable(fn):
-                # To be refused there.
+                # The awaitable function raises the error.
                 return _step(awaitable(*args, **kwargs), name)
             bound = signature.bind(*args, **kwargs)
             bound.arguments["fn"] = _without_suspension(fn, name)
@@ -78,7 +78,7 @@ def _step(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     """Return the result of a coroutine that does not suspend while BLOCKING is set."""
     before = BLOCKING.get()
     try:
-        # In here, since an interrupt may come as soon as it is set.
+        # Inside the try, since an interrupt may come as soon as it is set.
         BLOCKING.set(True)
         coroutine.send(None)
     except StopIteration as end:

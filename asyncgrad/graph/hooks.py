@@ -41,7 +41,7 @@ class HookList:
         if not callable(hook):
             raise HookTypeError(f"a hook must be callable, not {describe(hook)}: pass a function or an async def")
         if not isinstance(overlap, bool):
-            raise HookTypeError(f"overlap must be True or False, not {describe(overlap)}")
+            raise HookTypeError(f"overlap is True or False, not {describe(overlap)}")
         key = _next_id()
         self._hooks[key] = hook
         if not overlap:

@@ -1,4 +1,4 @@
-"""Writing in place: a result, or anybody's array, into a tensor, with the history that it then has."""
+"""Writes in place of a result or an array into a tensor, and their history."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
                 )
         return False
     if COPY_ON_WRITE.get() is not None:
-        # Whoever asks this is about to write.
+        # The caller writes next.
         copy_saved_before_write(out)
     if not mode or out._data.dtype.kind not in "fc":
         return False
@@ -68,7 +68,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
 
 
 def write_unrecorded(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
-    """Call `writer` on the array of `out` and those of the others, unless that is to be recorded; tell whether it was.
+    """Call `writer` on the arrays of `out` and the others unless the write has to be recorded; tell whether it did.
 
     Raises:
         InPlaceError: `out` is an array, which has no history, and one of the others requires grad.
@@ -142,7 +142,7 @@ def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
     if isinstance(result, TensorBase):
         _keep_old_values(result._grad_fn, out)
     if out._view is not None and node not in unseen and is_watched():
-        # It has been shown as a node that stands in the graph.
+        # A creation hook has seen the node as part of the graph, so it cannot move into a CopySlices.
         node = None
     show(one for one in unseen if one is not node)
     if node is None:
@@ -195,8 +195,9 @@ def changes_with(saved: Any, out: TensorBase) -> bool:
 def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Sequence[Any]:
     """Return the inputs of an operation whose result is to be written into `out`, for it to save.
 
-    Where somebody looks on, pack hooks say, what shares memory with `out` would be seen before the write and change
-    then: a copy takes its place. So it does `always` where that is asked for, if the operation is recorded at all.
+    An observer, such as a pack hook, would see a tensor on the memory of `out` before the write, which then changes it.
+    So a copy replaces such an input if there is an observer, or with `always`; in both cases only if an input requires
+    grad.
     """
     mode = GRAD_MODE.get()
     if not isinstance(out, TensorBase) or (not always and (mode is True or not mode)):
@@ -207,7 +208,7 @@ def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Se
 
 
 def _is_leaf_requiring_grad(tensor: TensorBase) -> bool:
-    """Tell whether a tensor is a leaf that requires grad, and so cannot stand elsewhere."""
+    """Tell whether a tensor is a leaf that requires grad, which a copy cannot replace."""
     return tensor._meta is not None and tensor._meta.requires_grad
 
 

@@ -80,7 +80,7 @@ async def backward(
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
-    given = (None,) * len(roots) if grad_tensors is None else _one_for_each(tensors, roots, grad_tensors)
+    given = (None,) * len(roots) if grad_tensors is None else _as_gradients(tensors, roots, grad_tensors)
     edges, grads = _start(roots, given, create_graph)
     if wanted is not None:
         for tensor in wanted:
@@ -145,7 +145,7 @@ async def grad(
     wanted = _as_inputs(inputs)
     if not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
-    given = _one_for_each(outputs, roots, grad_outputs)
+    given = _as_gradients(outputs, roots, grad_outputs)
     batch: tuple[int, ...] = ()
     if truth(is_grads_batched, "is_grads_batched"):
         batch, captured = await _capture_rows(roots, given, wanted, keep_graph, create_graph)
@@ -222,7 +222,7 @@ def _result(
         return result if result._data.dtype is dtype else result.astype(dtype, copy=False)
     if not allow_unused:
         raise UnusedInputError(
-            f"input {index} ({_called(tensor)}) was not used to compute the outputs, or no gradient flows to it: "
+            f"input {index} ({_label(tensor)}) was not used to compute the outputs, or no gradient flows to it: "
             "pass allow_unused=True to get None for it, or materialize_grads=True to get zeros"
         )
     if not materialize:
@@ -279,14 +279,14 @@ def _as_inputs(inputs: Any) -> tuple[Root, ...]:
     return _as_sequence(inputs, "input")
 
 
-def _called(root: Root) -> str:
+def _label(root: Root) -> str:
     if isinstance(root, GradientEdge):
         return f"edge {root.output_nr} of {root.node.name}"
     made_by = f", made by {root._grad_fn.name}" if root._grad_fn is not None else ""
     return f"tensor of shape {root._data.shape} and dtype {root._data.dtype}{made_by}"
 
 
-def _one_for_each(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[Any]:
+def _as_gradients(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[Any]:
     """Return the gradients to start from as a sequence, which is to have one for each root.
 
     Args:
@@ -324,7 +324,7 @@ def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> t
         edge = Edge(*root) if isinstance(root, GradientEdge) else gradient_edge(root)
         if edge is None or edge.node is None:
             raise InvalidRootError(
-                f"root {index} ({_called(root)}) does not require grad and has no grad_fn: "
+                f"root {index} ({_label(root)}) does not require grad and has no grad_fn: "
                 "compute it from a tensor made with requires_grad=True, outside of no_grad()"
             )
         if gradient is not None and _is_as_expected(gradient, edge.node):
@@ -334,20 +334,20 @@ def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> t
         metadata = edge.node.input_metadata[edge.input_nr]
         if metadata is None:
             if gradient is None:
-                raise InvalidRootError(f"root {index} ({_called(root)}) has no known shape: pass a gradient for it")
+                raise InvalidRootError(f"root {index} ({_label(root)}) has no known shape: pass a gradient for it")
             edges.append(edge)
             grads.append(gradient if create_graph else values.raw(gradient))
             continue
         if metadata.was_default_constructed:
-            raise InvalidRootError(f"root {index} ({_called(root)}) is an output that has no gradient: take another")
-        value = _ones(index, root, metadata) if gradient is None else _checked(index, root, gradient, metadata)
+            raise InvalidRootError(f"root {index} ({_label(root)}) is an output that has no gradient: take another")
+        value = _ones(index, root, metadata) if gradient is None else _check_gradient(index, root, gradient, metadata)
         grads.append(values.wrap(value, edge.node.device) if create_graph else values.raw(value))
         edges.append(edge)
     return edges, grads
 
 
 def _is_as_expected(gradient: Any, node: Node) -> bool:
-    """Tell whether nothing about a gradient needs a closer look, as about nearly every one: False decides nothing."""
+    """Tell whether a gradient certainly fits, as nearly all do; False means that it has to be checked."""
     if node.meta is not None:
         return False
     device = node.device
@@ -361,12 +361,12 @@ def _is_as_expected(gradient: Any, node: Node) -> bool:
 def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
     if math.prod(metadata.shape) != 1:
         raise InvalidRootError(
-            f"root {index} ({_called(root)}) is not a scalar, so there is no one gradient to start from: "
+            f"root {index} ({_label(root)}) is not a scalar, so there is no one gradient to start from: "
             "pass one of its shape (gradient= or grad_outputs=), or run backward on .sum()"
         )
     if metadata.dtype.kind == "c":
         raise InvalidRootError(
-            f"root {index} ({_called(root)}) is complex: pass a gradient to start from, or take its real part"
+            f"root {index} ({_label(root)}) is complex: pass a gradient to start from, or take its real part"
         )
     # As np.ones does, in a third of the time.
     ones = np.empty(metadata.shape, metadata.dtype)
@@ -374,25 +374,25 @@ def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
     return values.on_device(ones, metadata.device)
 
 
-def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
+def _check_gradient(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
     if not isinstance(gradient, TensorBase):
         values.refuse_masked(gradient)
         is_foreign = values.is_foreign(gradient)
         if not (is_foreign or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(
-                f"the gradient of root {index} ({_called(root)}) must be a tensor or an array, not "
+                f"the gradient of root {index} ({_label(root)}) must be a tensor or an array, not "
                 f"{describe(gradient)}: write np.asarray(...)"
             )
         if not is_foreign:
             gradient = values.on_device(np.asarray(gradient), metadata.device)
     elif metadata.device not in (None, gradient._device):
         raise InvalidGradientError(
-            f"the gradient of root {index} is on '{gradient._device}', and the root ({_called(root)}) is on "
+            f"the gradient of root {index} is on '{gradient._device}', and the root ({_label(root)}) is on "
             f"'{metadata.device}': write gradient.to('{metadata.device}')"
         )
     if gradient.shape != metadata.shape:
         raise InvalidGradientError(
-            f"the gradient of root {index} has shape {gradient.shape}, and the root ({_called(root)}) has shape "
+            f"the gradient of root {index} has shape {gradient.shape}, and the root ({_label(root)}) has shape "
             f"{metadata.shape}: pass one of that shape"
         )
     if (gradient.dtype.kind == "c") != (metadata.dtype.kind == "c"):
@@ -403,7 +403,7 @@ def _checked(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> 
     fitted = fit(gradient, metadata)
     if isinstance(fitted, str):
         raise InvalidGradientError(
-            f"the gradient of root {index} has dtype {gradient.dtype}, and the root ({_called(root)}) has dtype "
+            f"the gradient of root {index} has dtype {gradient.dtype}, and the root ({_label(root)}) has dtype "
             f"{metadata.dtype}: pass numbers, for example gradient.astype({metadata.dtype})"
         )
     return fitted
@@ -417,7 +417,7 @@ def _input_edges(inputs: Sequence[Root]) -> list[Edge]:
             continue
         if not tensor._requires_grad():
             raise RequiresGradError(
-                f"input {index} ({_called(tensor)}) does not require grad: call .requires_grad_() on it before use"
+                f"input {index} ({_label(tensor)}) does not require grad: call .requires_grad_() on it before use"
             )
         meta = tensor._meta
         if tensor._history() is None and (meta is None or meta.accumulator is None or meta.accumulator() is None):

@@ -54,11 +54,11 @@ async def execute_batched(
         InvalidGradientError: a batch is missing, does not fit its root, or has other rows than the rest.
         GradientTypeError: what is given for a root is no array.
     """
-    batches = _checked(roots, given)
+    batches = _check_batches(roots, given)
     size = len(batches[0])
     if size == 0:
         edges, _ = start([np.zeros_like(values.raw(batch), shape=batch.shape[1:]) for batch in batches])
-        return 0, _empty(edges, find_inputs())
+        return 0, _capture_nothing(edges, find_inputs())
     inputs: Sequence[Edge] = ()
     rows: list[list[Any]] = []
     pace = Pace()
@@ -79,10 +79,10 @@ async def execute_batched(
         if not last:
             await pace.keep()
     with set_grad_enabled(create_graph):
-        return size, [_stacked(column) for column in zip(*rows, strict=True)]
+        return size, [_stack_rows(column) for column in zip(*rows, strict=True)]
 
 
-def _checked(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+def _check_batches(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     """Return the batch of each root, all of one length."""
     listed = list(given)
     if len(listed) != len(roots):
@@ -121,7 +121,7 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
         )
 
 
-def _stacked(column: Sequence[Any]) -> Any:
+def _stack_rows(column: Sequence[Any]) -> Any:
     """Return the rows of one input as one array or tensor, zeros for those that are missing; None where all are."""
     like = next((grad for grad in column if grad is not None), None)
     if like is None:
@@ -129,7 +129,7 @@ def _stacked(column: Sequence[Any]) -> Any:
     return np.stack([np.zeros_like(like) if grad is None else grad for grad in column])
 
 
-def _empty(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:
+def _capture_nothing(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:
     """Return what each input captures in no backward at all; None for one that the roots do not lead to."""
     arrived = set(roots)
     nodes: list[Node] = [node for node, _ in roots if node is not None]

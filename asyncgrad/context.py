@@ -1,6 +1,6 @@
-"""What belongs to the current context: grad mode, anomaly mode, the running GraphTask and Node.
+"""The state of the current context: grad mode, anomaly mode, the running GraphTask and Node.
 
-Every piece of it is a ContextVar, so that asyncio tasks never see each other's.
+Each is a ContextVar, so that asyncio tasks do not share it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @final
 class LoopBelow(NamedTuple):
-    """A thread that goes on for another one, which runs an event loop and waits for it; see LOOP_BELOW."""
+    """The ids of two threads: one that only provides a further stack, and the loop's, which waits; see LOOP_BELOW."""
 
     stack: int
     loop: int
@@ -89,8 +89,8 @@ class RunningBackward(Protocol):
         """Return its Completion, made now if this is the first to ask."""
 
 
-#: Whether operations record nodes: what UNRECORDED holds, which is false, or what RECORDING holds. So an operation asks
-#: one variable, and a node that nobody looks at costs it no more than to see that this is True.
+#: Whether operations record nodes: the value of RECORDING if they do, else that of UNRECORDED, which is false. So an
+#: operation reads one variable, and without an observer it only tests whether that is True.
 GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
 #: What GRAD_MODE is where operations record: True, or an observer whose `created(node)` is called for each new node.
 RECORDING: ContextVar[Any] = ContextVar("asyncgrad_recording", default=True)
@@ -100,14 +100,14 @@ UNRECORDED: ContextVar[Any] = ContextVar("asyncgrad_unrecorded", default=False)
 ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
 #: What packs the tensors that new nodes save; None outside of any hooks; a message where they are disabled.
 SAVED_TENSORS_HOOKS: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_hooks", default=None)
-#: What copies saved tensors before they are written into; None where nobody does.
+#: The CopyOnWrite that copies saved tensors before they are written into; None if there is none.
 COPY_ON_WRITE: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_keeper", default=None)
 #: The backward whose node, hook or callback runs, a GraphTask; None outside of one.
 CURRENT_GRAPH_TASK: ContextVar[RunningBackward | None] = ContextVar("asyncgrad_graph_task", default=None)
 #: The Node whose body or hook runs.
 CURRENT_NODE: ContextVar[Any] = ContextVar("asyncgrad_node", default=None)
-#: By device, the streams that have been made current in this context; a device that is not there has its default one.
-#: Never written into: a context has its own.
+#: The current stream of each device in this context; a device without an entry uses its default stream. The mapping
+#: is replaced and never written into, since contexts share it.
 CURRENT_STREAMS: ContextVar[Mapping[Any, Any]] = ContextVar("asyncgrad_streams", default=MappingProxyType({}))
 #: The device that new tensors live on; None for the cpu.
 DEFAULT_DEVICE: ContextVar[Any] = ContextVar("asyncgrad_default_device", default=None)
@@ -115,7 +115,7 @@ DEFAULT_DEVICE: ContextVar[Any] = ContextVar("asyncgrad_default_device", default
 BLOCKING: ContextVar[bool] = ContextVar("asyncgrad_blocking", default=False)
 #: Whether a transform differentiates the function that runs.
 IN_TRANSFORM: ContextVar[bool] = ContextVar("asyncgrad_in_transform", default=False)
-#: Where a thread only goes on, on a stack of its own, for another one that runs an event loop: which two threads.
+#: Set in a thread that continues, on a stack of its own, the work of a thread that runs an event loop.
 LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", default=None)
 
 
@@ -166,7 +166,7 @@ def current_node() -> Any:
 
 
 class Watcher:
-    """Abstract: sees what operations take while nothing is recorded; it is false, as grad mode is then."""
+    """Abstract: sees the arguments of operations while grad mode is off; it is false, since it stands for that."""
 
     __slots__ = ()
 
@@ -209,8 +209,8 @@ class Mode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Set rather than reset by token, and search rather than pop: a block in a generator ends when that is
-        # closed, which may be inside of a later block, or in another context, whose mode is none of its business.
+        # Set rather than reset by token, and search rather than pop: a block in a generator ends when the generator is
+        # closed, which may happen inside a later block, or in another context, whose mode must not change.
         blocks = _OPEN_BLOCKS.get()
         for index in reversed(range(len(blocks))):
             manager, before = blocks[index]

@@ -21,7 +21,7 @@
     │   └── HazardError                     streams that use an array at the same time
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
-    ├── DeadlockError(RuntimeError)         tasks wait for one another, or for what nobody will do
+    ├── DeadlockError(RuntimeError)         tasks wait for one another, or for an event that nothing will set
     ├── StoreError(OSError)                 a store of saved tensors failed: disk full, file gone, no permission
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from

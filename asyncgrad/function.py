@@ -25,18 +25,18 @@ from .context import (
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
+    announced_node,
     check_marks,
     dirty_output,
     edges_of,
+    forbid_writes_into_views,
     is_dirty,
     is_non_differentiable,
     keeps_grad,
     own_output,
     records,
     save,
-    shown_for,
-    together,
-    wrapped,
+    wrap_output,
 )
 from .graph import values
 from .graph.leaf import gradient_edge
@@ -103,7 +103,7 @@ class Function:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._mistake = next(filter(None, (_not_static(cls, name) for name in _METHODS)), None)
+        cls._mistake = next(filter(None, (_find_mistake(cls, name) for name in _METHODS)), None)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Raise."""
@@ -139,25 +139,25 @@ class Function:
             raise ArgumentTypeError(cls._mistake)
         two_part = cls.setup_context is not Function.setup_context
         if kwargs or two_part:
-            args = _bound(cls.forward, args, kwargs, two_part)
+            args = _bind_arguments(cls.forward, args, kwargs, two_part)
         if cls.forward is Function.forward:
             raise NotImplementedError(f"{cls.__name__} has nothing to apply: give it a static forward(ctx, *args)")
         mode = GRAD_MODE.get()
         executable = bool(mode) and any(isinstance(value, TensorBase) and value._requires_grad() for value in args)
         edges = [gradient_edge(value) if executable and isinstance(value, TensorBase) else None for value in args]
-        watcher: _Used | bool = UNRECORDED.get()
+        watcher: _LostGradients | bool = UNRECORDED.get()
         if mode:
             has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
-            watcher = _Used(sys._getframe(1)) if has_backward and not executable else False
+            watcher = _LostGradients(sys._getframe(1)) if has_backward and not executable else False
         elif mode is not False:
             mode.used(*args)
-        call = _Call(cls, args, edges, executable, two_part, watcher)
+        call = _FunctionCall(cls, args, edges, executable, two_part, watcher)
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
             return call.run_async()
         return call.run()
 
 
-def _bound(
+def _bind_arguments(
     forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], two_part: bool
 ) -> tuple[Any, ...]:
     """Return the arguments of `forward` in order.
@@ -183,7 +183,7 @@ def _bound(
 _METHODS = ("forward", "setup_context", "backward", "vjp")
 
 
-def _not_static(function: type[Function], name: str) -> str | None:
+def _find_mistake(function: type[Function], name: str) -> str | None:
     """Return what is wrong with a method, which is called without an instance; None where nothing is."""
     method = inspect.getattr_static(function, name)
     if isinstance(method, (classmethod, property)):
@@ -208,17 +208,17 @@ def _is_of_another_class(method: FunctionType, function: type[Function]) -> bool
 
 
 @final
-class _Used(Watcher):
-    """Knows whether a forward that is not recorded has taken a tensor that requires grad.
+class _LostGradients(Watcher):
+    """Tells whether an unrecorded forward has used a tensor that requires grad, whose gradient would be lost.
 
     Args:
-        frame: of the user's that applies the Function.
+        frame: the frame that applies the Function.
     """
 
     __slots__ = ("_graph_task", "_place", "is_lost")
 
     def __init__(self, frame: FrameType) -> None:
-        # What a backward inside of the forward does is its own.
+        # Operations of a backward that the forward runs do not count.
         self._graph_task = CURRENT_GRAPH_TASK.get()
         #: Where to warn: an async forward ends where the caller's line may be no longer on the stack.
         self._place = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
@@ -238,7 +238,7 @@ class _Used(Watcher):
 
 
 @final
-class _Call:
+class _FunctionCall:
     """One application of a Function."""
 
     __slots__ = ("_args", "_ctx", "_executable", "_function", "_is_recording", "_node", "_two_part", "_watcher")
@@ -250,7 +250,7 @@ class _Call:
         edges: Sequence[Edge | None],
         executable: bool,
         two_part: bool,
-        watcher: _Used | bool,
+        watcher: _LostGradients | bool,
     ) -> None:
         self._function = function
         self._args = args
@@ -275,7 +275,7 @@ class _Call:
             if inspect.isawaitable(output):
                 return self._finish_async(output)
             if self._two_part:
-                output = self._wrapped(output)
+                output = self._wrap_output(output)
                 self._function.setup_context(self._ctx, self._args, output)
         return self._record(output)
 
@@ -289,7 +289,7 @@ class _Call:
             if inspect.isawaitable(output):
                 output = await output
             if self._two_part:
-                output = self._wrapped(output)
+                output = self._wrap_output(output)
                 done = self._function.setup_context(self._ctx, self._args, output)
                 if inspect.isawaitable(done):
                     await done
@@ -301,22 +301,22 @@ class _Call:
     def _unrecorded(self) -> Mode:
         return no_grad() if self._watcher is UNRECORDED.get() else watched_no_grad(self._watcher)
 
-    def _wrapped(self, output: Any) -> Any:
+    def _wrap_output(self, output: Any) -> Any:
         """Return what forward returned with tensors in place of arrays."""
         if output is None:
             raise ArgumentTypeError(
                 f"{self._function.__name__}.forward returned None: return the outputs, as in return y, or one that "
                 "it wrote into"
             )
-        return wrapped(output, self._node.device)
+        return wrap_output(output, self._node.device)
 
-    def _settle(self, outputs: Sequence[Any]) -> None:
+    def _decide_recording(self, outputs: Sequence[Any]) -> None:
         """Decide whether a node is recorded, now that forward has run; warn where its own gradients are lost."""
         asked = records(self._ctx)
         if asked and self._is_recording:
             self._executable = True
         watcher = self._watcher
-        if self._executable or asked is not None or not isinstance(watcher, _Used) or not self._is_recording:
+        if self._executable or asked is not None or not isinstance(watcher, _LostGradients) or not self._is_recording:
             return
         watcher.used(*outputs)
         if watcher.is_lost or keeps_grad(self._ctx):
@@ -331,9 +331,9 @@ class _Call:
     def _record(self, output: Any) -> Any:
         """Return the outputs as tensors with the node as their grad_fn, and let the context save."""
         node, ctx = self._node, self._ctx
-        output = self._wrapped(output)
+        output = self._wrap_output(output)
         outputs = output if isinstance(output, tuple) else (output,)
-        self._settle(outputs)
+        self._decide_recording(outputs)
         seen: dict[int, Any] = {}
         metadata: list[InputMetadata] = []
         results: list[Any] = []
@@ -351,11 +351,11 @@ class _Call:
             results.append(seen[id(value)])
             metadata.append(InputMetadata(value._data.shape, value._data.dtype, value._device))
         node.set_metadata(tuple(metadata))
-        together(results, node)
+        forbid_writes_into_views(results, node)
         save(ctx, self._args, seen, node if self._executable else None)
         observer = RECORDING.get()
         if self._executable and observer is not True:
-            observer.announce(shown_for(node, results))
+            observer.announce(announced_node(node, results))
         return tuple(results) if isinstance(output, tuple) else results[0]
 
     def _output(self, value: TensorBase, node: Node | None, index: int) -> TensorBase:
@@ -422,25 +422,25 @@ class FunctionNode(SavingNode):
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
         if self.is_async:
-            # It waits itself for what has to be unpacked.
+            # An async backward awaits its saved tensors itself.
             result = backward(ctx, *tensors)
         else:
             result = self.run_backward(functools.partial(backward, ctx, *tensors))
-        # Nobody is to keep what backward may have let go of, but under `create_graph`, where a history keeps it anyway.
+        # Do not keep alive the gradients that backward may have dropped. Under `create_graph` a history keeps them.
         given = tensors if is_grad_enabled() else ()
-        return self._await_result(result, given) if inspect.isawaitable(result) else self._by_edge(result, given)
+        return self._await_result(result, given) if inspect.isawaitable(result) else self._check_result(result, given)
 
     async def _await_result(self, result: Awaitable[Any], given: Sequence[Any]) -> tuple[Any, ...]:
-        return self._by_edge(await result, given)
+        return self._check_result(await result, given)
 
-    def _by_edge(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+    def _check_result(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         """Check what backward returned for the gradients that it was given, and keep what belongs to tensors."""
         grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
         if len(grads) != self._arguments:
             raise InvalidGradientError(
-                f"{self._returned()} {values.counted(len(grads), 'gradient')}, and forward took "
+                f"{self._subject()} {values.counted(len(grads), 'gradient')}, and forward took "
                 f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none"
             )
         edges = self._argument_edges
@@ -449,12 +449,12 @@ class FunctionNode(SavingNode):
                 continue
             if index not in edges:
                 raise InvalidGradientError(
-                    f"{self._returned()} {describe(grad)} for argument {index + 1} of forward, "
+                    f"{self._subject()} {describe(grad)} for argument {index + 1} of forward, "
                     "which was no tensor: return None there"
                 )
             if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_foreign(grad)):
                 raise GradientTypeError(
-                    f"{self._returned()} {describe(grad)} for argument {index + 1} of forward: "
+                    f"{self._subject()} {describe(grad)} for argument {index + 1} of forward: "
                     "return a tensor, an array or None"
                 )
         if len(edges) != len(grads):
@@ -474,7 +474,7 @@ class FunctionNode(SavingNode):
             [grads[index] for index in arrays],
             edges,
             self.device,
-            f"{self._returned()} an array, which has no history, and it was to be differentiated: compute on the "
+            f"{self._subject()} an array, which has no history, and it was to be differentiated: compute on the "
             "tensors that backward is given, with NumPy's functions; or return ag.asarray(array) for a constant",
         )
         results = list(grads)
@@ -482,7 +482,7 @@ class FunctionNode(SavingNode):
             results[index] = grad
         return tuple(results)
 
-    def _returned(self) -> str:
+    def _subject(self) -> str:
         return f"{self.function.__name__}.backward ({number_of(self)}) returned"
 
 

@@ -37,9 +37,9 @@ __all__ = [
     "own_output",
     "records",
     "save",
-    "shown_for",
-    "together",
-    "wrapped",
+    "announced_node",
+    "forbid_writes_into_views",
+    "wrap_output",
 ]
 
 
@@ -66,7 +66,7 @@ class FunctionContext:
         self.needs_input_grad: tuple[bool, ...] = ()
         #: Whether undefined gradients reach backward as zeros.
         self.materialize_grads = True
-        # Weak, since the node holds the context: together they are freed as soon as the graph is.
+        # Weak, since the node holds the context: without a cycle, both are freed as soon as the graph is.
         self._node = weakref.ref(node)
         self._to_save: tuple[Any, ...] = ()
         self._saved: tuple[Saved | Packed, ...] | None = ()
@@ -394,7 +394,7 @@ def own_output(ctx: FunctionContext, value: TensorBase, node: Node | None, input
     return value
 
 
-def shown_for(node: Node, outputs: Sequence[Any]) -> Node:
+def announced_node(node: Node, outputs: Sequence[Any]) -> Node:
     """Return what has come into the graph for a Function's node: a CopySlices around it where a view was written into.
 
     That knows the line of the forward call from the node.
@@ -407,7 +407,7 @@ def shown_for(node: Node, outputs: Sequence[Any]) -> Node:
     return slices
 
 
-def together(outputs: Sequence[Any], node: Node) -> None:
+def forbid_writes_into_views(outputs: Sequence[Any], node: Node) -> None:
     """Note of views among several outputs of one node that none of them may be written into."""
     made = [value for value in outputs if isinstance(value, TensorBase) and value._grad_fn is node]
     if len({id(value) for value in made}) > 1:
@@ -417,7 +417,7 @@ def together(outputs: Sequence[Any], node: Node) -> None:
                 view.creation = CreationMeta.MULTI_OUTPUT
 
 
-def wrapped(output: Any, device: Any) -> Any:
+def wrap_output(output: Any, device: Any) -> Any:
     """Return arrays as tensors, on their own or in a tuple; a list counts as a tuple."""
     if isinstance(output, (tuple, list)):
         return tuple(wrap(item, device) for item in output)

@@ -1,4 +1,4 @@
-"""Gradients that cannot be differentiated again, and say so when they are; once_differentiable, which marks such."""
+"""once_differentiable, and the node that raises when a gradient is differentiated that cannot be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @final
 class DelayedError(Node):
-    """Stands behind a gradient that cannot be differentiated again, and says so when it is.
+    """The grad_fn of a gradient that cannot be differentiated again; raises when a backward reaches it.
 
     Source: DelayedError of PyTorch.
     """
@@ -100,30 +100,30 @@ def once_differentiable(backward: F) -> F:
 
         @functools.wraps(backward)
         async def wrapper(ctx: Any, *grads: Any) -> Any:
-            taken = _Taken(grads)
-            with watched_no_grad(taken.watcher):
+            used_inputs = _DifferentiableInputs(grads)
+            with watched_no_grad(used_inputs.watcher):
                 result = await backward(ctx, *grads)
-            return _guarded(result, ctx, taken, name)
+            return _guard_result(result, ctx, used_inputs, name)
 
     else:
 
         @functools.wraps(backward)
         def wrapper(ctx: Any, *grads: Any) -> Any:
-            taken = _Taken(grads)
-            with watched_no_grad(taken.watcher):
+            used_inputs = _DifferentiableInputs(grads)
+            with watched_no_grad(used_inputs.watcher):
                 result = backward(ctx, *grads)
-            return _guarded(result, ctx, taken, name)
+            return _guard_result(result, ctx, used_inputs, name)
 
     return wrapper  # type: ignore[return-value]
 
 
-def _guarded(result: Any, ctx: Any, taken: _Taken, name: str) -> Any:
+def _guard_result(result: Any, ctx: Any, used_inputs: _DifferentiableInputs, name: str) -> Any:
     """Return what the marked backward of that name returned, so that its derivative raises where it is recorded."""
-    if not taken.is_recorded:
+    if not used_inputs.is_recorded:
         return result
     several = isinstance(result, (tuple, list))
-    edges = [*map(gradient_edge, taken.tensors), *(edges_of(ctx) if isinstance(ctx, FunctionContext) else ())]
-    device = taken.tensors[0]._device if taken.tensors else None
+    edges = [*map(gradient_edge, used_inputs.tensors), *(edges_of(ctx) if isinstance(ctx, FunctionContext) else ())]
+    device = used_inputs.tensors[0]._device if used_inputs.tensors else None
     message = (
         f"{name} is marked once_differentiable, and its result was to be differentiated: "
         "remove the mark if its formula is made of differentiable functions"
@@ -133,7 +133,7 @@ def _guarded(result: Any, ctx: Any, taken: _Taken, name: str) -> Any:
 
 
 @final
-class _Taken(Watcher):
+class _DifferentiableInputs(Watcher):
     """Keeps the tensors that require grad among those that a backward is given and that operations in it take.
 
     Args:
@@ -150,7 +150,7 @@ class _Taken(Watcher):
 
     @property
     def watcher(self) -> Watcher | bool:
-        """What sees operations in the backward: this under `create_graph`, else nobody."""
+        """The watcher of operations in the backward: this under `create_graph`, else False."""
         return self if self.is_recorded else False
 
     def used(self, *values: Any) -> None:

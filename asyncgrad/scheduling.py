@@ -1,4 +1,4 @@
-"""How work is shared out: how many workers, how long a loop may be kept, how long a body must take to leave it.
+"""Settings of the scheduler: the number of workers, the loop's time budget, and the threshold for offloading a body.
 
 Each is a ContextVar with a `with` block of its own, and takes its default from the environment.
 """
@@ -39,12 +39,12 @@ __all__ = [
 
 @final
 class Quota:
-    """How many workers those may use at a time who share it, and what of theirs waits for one.
+    """A limit on the workers that the backward passes of one `workers` block use at a time, and their waiting jobs.
 
     Guarded by the lock of the pool of workers.
 
     Args:
-        limit: how many; 0 for none.
+        limit: the number of workers; 0 for none.
     """
 
     __slots__ = ("limit", "running", "waiting")
@@ -70,7 +70,7 @@ def _number(value: Any, what: str, kind: type) -> Any:
 
 def _from_environment(name: str, default: float, kind: type) -> Any:
     value: Any = os.environ.get(name)
-    # An empty one is what most shells and files of settings make of none.
+    # Shells and settings files often set a variable to the empty string to unset it.
     if not value:
         return default
     with contextlib.suppress(ValueError):
@@ -88,14 +88,14 @@ def _cores() -> int:
 Clock: TypeAlias = Callable[[], float]
 #: What a loop budget is measured by. Read once where a budget begins to count, and handed down from there.
 CLOCK: ContextVar[Clock] = ContextVar("asyncgrad_clock", default=perf_counter)
-#: Seconds for which a backward may run before it lets the event loop breathe.
+#: Seconds for which a backward may run before it yields to the event loop.
 LOOP_BUDGET: ContextVar[float] = ContextVar(
     "asyncgrad_loop_budget", default=_from_environment("ASYNCGRAD_LOOP_BUDGET_MS", 1, float) / 1000
 )
-#: Shared by all that is run outside of any `workers` block.
-_EVERYBODY = Quota(_from_environment("ASYNCGRAD_WORKERS", _cores(), int))
-#: Who may use how many workers: shared by all that is run in one `workers` block.
-WORKERS: ContextVar[Quota] = ContextVar("asyncgrad_workers", default=_EVERYBODY)
+#: Shared by all backward passes outside of a `workers` block.
+_DEFAULT_QUOTA = Quota(_from_environment("ASYNCGRAD_WORKERS", _cores(), int))
+#: The quota of this context: shared by all backward passes of one `workers` block.
+WORKERS: ContextVar[Quota] = ContextVar("asyncgrad_workers", default=_DEFAULT_QUOTA)
 #: Seconds from which on a body is run by a worker.
 OFFLOAD_THRESHOLD: ContextVar[float] = ContextVar(
     "asyncgrad_offload_threshold", default=_from_environment("ASYNCGRAD_OFFLOAD_THRESHOLD_MS", 0.5, float) / 1000
@@ -163,13 +163,13 @@ class workers(_Setting):
 
 @final
 class loop_budget(_Setting):
-    """Inside, a backward lets the event loop breathe each time it has run for as many seconds.
+    """Inside, a backward yields to the event loop each time it has run for as many seconds.
 
     The default is a millisecond, or what the environment variable ASYNCGRAD_LOOP_BUDGET_MS says, in milliseconds.
     A single body that takes longer and is not run by a worker keeps the loop for as long as it takes.
 
     Args:
-        seconds: 0 lets it breathe after each node.
+        seconds: the budget; with 0 it yields after each node.
 
     Raises:
         ArgumentError: it is negative, or no number.
@@ -221,43 +221,40 @@ class offload_threshold(_Setting):
 
 @final
 class _FullCollections:
-    """Whether Python's garbage collector may begin, by itself, to look through all objects there are.
-
-    It has one state for the whole process, and so has this.
-    """
+    """Holds off the automatic full collections of Python's garbage collector, for the whole process."""
 
     __slots__ = ("_before", "_holders", "_mutex")
 
-    #: A number of collections of the middle generation that nobody lives to see.
+    #: A number of collections of the middle generation that no process reaches.
     _NEVER = 2**31 - 1
 
     def __init__(self) -> None:
-        # The collector may destroy who holds it off, at any line.
+        # Reentrant: the collector may destroy a holder at any line, and its `__del__` calls `release`.
         self._mutex = threading.RLock()
         self._holders = 0
         self._before = (0, 0, 0)
 
     def hold(self) -> None:
-        """Let none begin, until as many have let go as have held."""
+        """Let no full collection begin until there have been as many releases as holds."""
         with self._mutex:
             self._holders += 1
             if self._holders == 1:
                 self._before = gc.get_threshold()
                 gc.set_threshold(*self._before[:2], self._NEVER)
 
-    def hold_on(self) -> bool:
-        """Let none begin for longer, if none may now; tell whether that is so."""
+    def extend_hold(self) -> bool:
+        """Add a hold if there is one already; tell whether there was."""
         with self._mutex:
             if self._holders:
                 self._holders += 1
             return self._holders > 0
 
-    def let_go(self) -> None:
-        """End one hold; the last one gives the threshold back that there was before the first."""
+    def release(self) -> None:
+        """End one hold; the last one restores the threshold from before the first."""
         with self._mutex:
             self._holders -= 1
             young, middle, old = gc.get_threshold()
-            # Who has set another one meanwhile has the say.
+            # A threshold that other code has set meanwhile stays.
             if not self._holders and old == self._NEVER:
                 gc.set_threshold(young, middle, self._before[2])
 
@@ -274,10 +271,10 @@ class no_full_collections:
     it any more. Inside the block the collector goes on to collect what is young, in pauses below a millisecond; cycles
     that have grown old are found after the block, or by a `gc.collect()` of your own in a quiet moment.
 
-    A context manager for the whole process, since the collector is one: its third threshold (`gc.set_threshold`) is out
-    of reach inside, and is given back at the end of the last block, of whichever thread or task. Unless somebody else
-    has set it meanwhile. Blocks may be nested and overlap. Drop the graph inside the block; where an event loop goes on
-    to free it behind the end, the block lasts as long.
+    A context manager that holds for the whole process, which has one collector. It sets the third threshold
+    (`gc.set_threshold`) out of reach; the end of the last block, of any thread or task, restores it, unless other code
+    has set it meanwhile. Blocks may be nested and overlap. Drop the graph inside the block; if an event loop is still
+    freeing it at the end, the block lasts until it has.
 
     Python 3.14 collects in increments by itself, and has no use for it.
 
@@ -307,4 +304,4 @@ class no_full_collections:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        FULL_COLLECTIONS.let_go()
+        FULL_COLLECTIONS.release()

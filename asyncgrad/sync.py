@@ -54,16 +54,16 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
         @functools.wraps(described)
         def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
             if not takes_function:
-                return _stepped(awaitable(*args, **kwargs), name)
+                return _step(awaitable(*args, **kwargs), name)
             fn = args[0] if args else kwargs.get("fn")
             if is_kind(inspect.iscoroutinefunction, fn):
                 return _on_a_loop(awaitable(*args, **kwargs), name)
             if not callable(fn):
-                # To be refused there.
-                return _stepped(awaitable(*args, **kwargs), name)
+                # The awaitable function raises the error.
+                return _step(awaitable(*args, **kwargs), name)
             bound = signature.bind(*args, **kwargs)
             bound.arguments["fn"] = _without_suspension(fn, name)
-            return _stepped(awaitable(*bound.args, **bound.kwargs), name)
+            return _step(awaitable(*bound.args, **bound.kwargs), name)
 
         # What inspect would find by itself is the bare `described`.
         del blocking.__wrapped__
@@ -74,11 +74,11 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
     return decorate
 
 
-def _stepped(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+def _step(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     """Return the result of a coroutine that does not suspend while BLOCKING is set."""
     before = BLOCKING.get()
     try:
-        # In here, since an interrupt may come as soon as it is set.
+        # Inside the try, since an interrupt may come as soon as it is set.
         BLOCKING.set(True)
         coroutine.send(None)
     except StopIteration as end:
@@ -91,14 +91,14 @@ def _stepped(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     finally:
         BLOCKING.set(before)
     coroutine.close()
-    raise _would_suspend(name)
+    raise _suspension_error(name)
 
 
 def _on_a_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     """Return the result of a coroutine that may suspend, run on an event loop of its own."""
     if loop_is_running():
         coroutine.close()
-        raise _would_suspend(name)
+        raise _suspension_error(name)
     token = BLOCKING.set(False)
     try:
         return run(coroutine)
@@ -119,16 +119,16 @@ def _without_suspension(fn: Any, name: str) -> Callable[..., Any]:
             BLOCKING.reset(token)
         if not inspect.isawaitable(result):
             return result
-        return _on_a_loop(result if inspect.iscoroutine(result) else _awaited(result), name)
+        return _on_a_loop(result if inspect.iscoroutine(result) else _await_it(result), name)
 
     return plain
 
 
-async def _awaited(awaitable: Any) -> Any:
+async def _await_it(awaitable: Any) -> Any:
     return await awaitable
 
 
-def _would_suspend(name: str) -> BlockingError:
+def _suspension_error(name: str) -> BlockingError:
     return BlockingError(
         f"asyncgrad.sync.{name}(...) would have to suspend, and an event loop is running in this thread, which that "
         f"would stall. Await it instead: await ag.{name}(...)"
@@ -183,7 +183,7 @@ def value_and_grad(
     if is_kind(inspect.iscoroutinefunction, fn):
         drive, wrapped = _on_a_loop, fn
     else:
-        drive, wrapped = _stepped, _without_suspension(fn, name)
+        drive, wrapped = _step, _without_suspension(fn, name)
     awaitable = _functional.value_and_grad(wrapped, argnums, create_graph=create_graph)
 
     @functools.wraps(fn)

@@ -22,7 +22,7 @@ def _thresholds() -> Iterator[None]:
     before = gc.get_threshold()
     gc.set_threshold(700, 10, 10)
     yield
-    assert not FULL_COLLECTIONS.hold_on()
+    assert not FULL_COLLECTIONS.extend_hold()
     gc.set_threshold(*before)
 
 

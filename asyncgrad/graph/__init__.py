@@ -1,4 +1,4 @@
-"""What a graph is: nodes, edges, what they save and what they check. Nothing in here runs one."""
+"""The graph: nodes, edges, saved tensors, hooks and the checks of gradients. The engine, not this package, runs it."""
 
 from typing import TYPE_CHECKING
 

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Anomaly", "CreationStack", "check_nan", "detect_anomaly", "forward_notes"]
 
-#: Keys of a node's metadata: where the node was made, and the node in whose backward that was.
+#: Keys of a node's metadata: its creation stack, and its parent, the node whose backward made it.
 STACK, PARENT = "traceback_", "parent_"
 
 
 @final
 class CreationStack(Sequence[str]):
-    """The lines that led to a node's creation, outermost first, as a traceback shows them; asyncgrad's own left out.
+    """The call stack at a node's creation, outermost call first, without asyncgrad's own frames.
 
-    It holds no frames, only where they stood, and makes text of that when it is asked.
+    It holds code objects and line numbers, not frames, and formats them as a traceback does when an item is read.
 
     Args:
-        codes: what ran, outermost first.
-        lines: at which line of its file each of them stood.
+        codes: the code object of each frame, outermost first.
+        lines: the current line number of each frame.
     """
 
     __slots__ = ("__weakref__", "_codes", "_lines")
@@ -56,8 +56,8 @@ class CreationStack(Sequence[str]):
         return "".join(self)
 
 
-def _places(frame: FrameType | None) -> tuple[list[CodeType], list[int]]:
-    """Return what runs from `frame` outwards, outermost first, and at which lines, without asyncgrad's own."""
+def _user_frames(frame: FrameType | None) -> tuple[list[CodeType], list[int]]:
+    """Return the code objects and line numbers of `frame` and its callers, outermost first, without asyncgrad's own."""
     codes: list[CodeType] = []
     lines: list[int] = []
     while frame is not None:
@@ -71,42 +71,42 @@ def _places(frame: FrameType | None) -> tuple[list[CodeType], list[int]]:
 
 @final
 class Anomaly:
-    """What anomaly mode is in one context.
+    """The state of anomaly mode in one context.
 
     Args:
-        check_nan: whether a backward looks for NaN in what nodes return.
+        check_nan: whether a backward searches the gradients that nodes return for NaN.
     """
 
     __slots__ = ("_stacks", "check_nan")
 
     def __init__(self, check_nan: bool) -> None:
         self.check_nan = check_nan
-        #: The stacks that nodes hold, which all nodes made at one place share: a loop makes many of them. A code object
-        #: is known by its id, since its stack keeps it.
+        #: The stacks that nodes hold. Nodes made at one place share a stack, since a loop makes many of them. The key
+        #: may hold ids of code objects because the stack keeps those objects alive.
         self._stacks: WeakValueDictionary[tuple[int, ...], CreationStack] = WeakValueDictionary()
 
     def note(self, node: Node) -> None:
-        """Keep, in the metadata of a new node, where it is made and in which node's backward."""
-        codes, lines = _places(sys._getframe(1))
+        """Store the creation stack and the parent of a new node in its metadata."""
+        codes, lines = _user_frames(sys._getframe(1))
         key = (*map(id, codes), *lines)
         stack = self._stacks.get(key)
         if stack is None:
             stack = self._stacks[key] = CreationStack(codes, lines)
-        # The node refers to its parent and never the other way: no cycle, and both go when the child does.
+        # Only the child refers to its parent, so there is no reference cycle.
         node.metadata.update({STACK: stack, PARENT: CURRENT_NODE.get()})
 
 
 @final
 class detect_anomaly(Mode):
-    """Inside, a failing backward says which line of the forward made the node that failed, and NaN is an error.
+    """Inside, a failing backward names the forward line that made the failing node, and a NaN gradient is an error.
 
-    For debugging, since it costs time and memory: each operation keeps the stack that it was called from, and the
-    gradients that each node returns are searched. A context manager and a decorator of functions, generators and
-    their async kinds. It holds for the current context only. Forward and backward both belong inside: a node that
-    was made outside has no stack to show.
+    It costs time and memory, so use it for debugging: each operation keeps its call stack, and the gradients that
+    each node returns are searched. It is a context manager, and a decorator of functions, generators and their async
+    kinds, and holds for the current context only. Put both forward and backward inside: a node that was made outside
+    has no stack to show.
 
     Args:
-        check_nan: whether a NaN in what a node returns raises AnomalyError.
+        check_nan: whether a NaN in a gradient that a node returns raises AnomalyError.
 
     Source: torch.autograd.detect_anomaly.
 
@@ -145,31 +145,31 @@ class detect_anomaly(Mode):
 
 
 def forward_notes(node: Node) -> list[str]:
-    """Say where the forward call of a node was, and those of the nodes in whose backward it and its parents were made.
+    """Return notes that locate the forward call of a node and of each ancestor whose backward made it.
 
     Returns:
-        A text for the node, and one for each of its ancestors, nearest first.
+        A text for the node, then one for each of its ancestors, nearest first.
 
     Source: AnomalyMetadata::print_stack of PyTorch.
     """
-    stack = _kept(node, STACK)
-    notes = [f"the forward call of {identify(node)} was {_where(stack, None)}"]
-    while (parent := _kept(node, PARENT)) is not None:
-        before, stack = stack, _kept(parent, STACK)
+    stack = _get_note(node, STACK)
+    notes = [f"the forward call of {identify(node)} was {_describe_stack(stack, None)}"]
+    while (parent := _get_note(node, PARENT)) is not None:
+        before, stack = stack, _get_note(parent, STACK)
         made = f"{identify(node)} was made in the backward of {identify(parent)}"
-        notes.append(f"{made}, whose forward call was {_where(stack, before)}")
+        notes.append(f"{made}, whose forward call was {_describe_stack(stack, before)}")
         node = parent
     return notes
 
 
-def _where(stack: CreationStack | None, told: CreationStack | None) -> str:
-    """Say where a forward call was, in short where the note before has `told` the same."""
+def _describe_stack(stack: CreationStack | None, told: CreationStack | None) -> str:
+    """Describe the stack of a forward call; say only "at the same place" if the note before `told` the same stack."""
     if stack is None:
-        return "outside of anomaly mode, which so does not know the line: run the forward under ag.detect_anomaly() too"
+        return "outside of anomaly mode, so its line is unknown: run the forward under ag.detect_anomaly() too"
     return "at the same place" if stack is told else f"here:\n{stack}".rstrip()
 
 
-def _kept(node: Node, key: str) -> Any:
+def _get_note(node: Node, key: str) -> Any:
     meta = node.meta
     return None if meta is None or meta.metadata is None else meta.metadata.get(key)
 

@@ -1,6 +1,6 @@
-"""What runs in the background of an event loop while a forward goes on: async packs, and unpacks side by side.
+"""Coroutines that run in the background of an event loop: async pack hooks, and concurrent unpacks.
 
-Tasks are made by the engine, which a graph does not know: the engine registers what makes them.
+Only the engine makes tasks, and the graph does not import the engine. So the engine registers a `Background` here.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class PendingWork(Protocol):
     is_ended: bool
 
     async def wait(self) -> None:
-        """Wait for its end, whatever that is; from any event loop."""
+        """Wait until it has ended, by a result, an error or cancellation; from any event loop."""
 
     def has_failed(self) -> bool:
-        """Tell whether it has ended, and not by returning."""
+        """Tell whether it has ended by an error or by cancellation."""
 
     def take(self) -> Any:
-        """Return its result, or raise its error, now that it has ended."""
+        """Return its result or raise its error; it must have ended."""
 
     def cancel(self) -> None:
-        """Let it be cancelled, if it has not ended; from any thread."""
+        """Request its cancellation, unless it has ended; from any thread."""
 
 
 class Background(Protocol):
-    """What runs coroutines in the background."""
+    """Runs coroutines in the background."""
 
     def start(
         self,
@@ -42,23 +42,23 @@ class Background(Protocol):
         name: str,
         on_end: Callable[[Any], object],
     ) -> PendingWork:
-        """Run a coroutine on the running loop, its first step now; where no loop runs, to its end on one of its own."""
+        """Start a coroutine on the running loop, its first step at once; without a running loop, run it to its end."""
 
     async def together(self, coroutines: Sequence[Coroutine[Any, Any, Any]], names: Sequence[str]) -> list[Any]:
-        """Return the results of coroutines that run side by side; the first error cancels the others."""
+        """Run coroutines concurrently and return their results; the first error cancels the others."""
 
     async def end_all(self, works: Iterable[Any], error: BaseException | None) -> None:
-        """Wait for the end of all; where `error` has been raised, cancel them first, and note in it what they raise."""
+        """Wait until all have ended; if `error` is given, cancel them first and add their errors to it as notes."""
 
 
 _registered: list[Background] = []
 
 
 def register_background(made: Background) -> None:
-    """Make `made` what runs coroutines in the background; the engine calls this once."""
+    """Register what runs coroutines in the background; the engine calls this once."""
     _registered[:] = [made]
 
 
 def background() -> Background:
-    """Return what runs coroutines in the background."""
+    """Return the registered Background."""
     return _registered[0]

@@ -1,9 +1,9 @@
-"""How heavy a node's body is: the signal of one that may be, and the estimate of how long one takes.
+"""The cost of a node's body: an estimate of its duration, and the signal that a worker should run it.
 
-A body that takes long keeps its thread, and an event loop in it, for as long; a worker can have it instead. Whether
-one is heavy may cost nothing where none is. So the bodies of functions whose work grows faster than their arrays (a
-matrix product) look at the sizes of these before they begin, and raise `OffloadSignal`; all others do so only once one
-on large arrays has used up the time budget of a backward in this process.
+A long body blocks its thread, and the event loop that runs there, so a worker runs it instead. The test for a heavy
+body must cost nothing in a process that has none. So only functions whose work grows faster than their arrays (such as
+a matrix product) always check the sizes of their arrays and raise `OffloadSignal`. All other bodies begin to do so once
+a body on large arrays has used up the time budget of a backward in this process.
 """
 
 from __future__ import annotations
@@ -28,52 +28,52 @@ __all__ = [
     "when_large_arrays_come",
 ]
 
-#: From how many elements on an array is large: what takes one step for each of them may then be heavy.
+#: The least number of elements of a large array. A body that takes one step for each element may then be heavy.
 LARGE = 1 << 18
-#: From how many multiplications on a function may be heavy whose work grows faster than its arrays.
+#: The least number of multiplications that may make a function heavy whose work grows faster than its arrays.
 MANY_PRODUCTS = 1 << 23
 
-#: Estimates, until it is measured: for one element, by one formula. (Measured: 0.3 to 3 ns of one core.)
+#: The estimate for one element and one formula, until a run is measured. (Measured: 0.3 to 3 ns of one core.)
 _SECONDS_PER_ELEMENT = 1e-9
-#: For one multiplication and addition of a superlinear function, by one formula.
+#: The estimate for one multiplication and addition of a superlinear function, and one formula.
 _SECONDS_PER_PRODUCT = 1e-10
 
 _on_large_arrays: list[Callable[[], None]] = []
-#: Whether every body looks at the sizes of its arrays.
+#: Whether every body checks the sizes of its arrays.
 large_arrays_met = [False]
-#: How often it has changed which runs on arrays that are not large are measured.
+#: Counts the changes of the set of bodies that are measured on arrays below the size LARGE.
 watch_changes = [0]
 
 
 @final
 class OffloadSignal(Exception):
-    """Raised by a plain body before it does anything: it may take long. No error: the engine catches it."""
+    """Signals that a plain body may take long; raised before the body does anything, and caught by the engine."""
 
     __slots__ = ()
 
 
 def size_of(value: Any) -> int:
-    """Return the number of elements of an array, a tensor, or what else has a shape; 1 for what has none."""
+    """Return the number of elements of an array, a tensor or anything with a shape; 1 for a value without one."""
     value = getattr(value, "_data", value)
     shape = getattr(value, "shape", ())
     return prod(shape) if type(shape) is tuple else 1
 
 
 def least_volume(arrays: int) -> int:
-    """Return from which product of the sizes of so many arrays on there are MANY_PRODUCTS multiplications.
+    """Return the product of the sizes of this many arrays at which a function takes MANY_PRODUCTS multiplications.
 
-    A product of matrices of m by k and k by n, whose gradient has m by n, takes the root of the product of the three
-    sizes; for another number of arrays this is a guess.
+    A product of matrices of m by k and k by n, whose gradient is m by n, takes as many multiplications as the root of
+    the product of the three sizes. For another number of arrays this is a guess.
     """
     return int(MANY_PRODUCTS ** (arrays * 2 / 3))
 
 
 def estimated_seconds(sizes: Sequence[int], formulas: int, superlinear: bool) -> float:
-    """Return about how long a body takes.
+    """Return an estimate of how long a body takes, in seconds.
 
     Args:
-        sizes: of the arrays that it reads.
-        formulas: how many gradients it computes.
+        sizes: the sizes of the arrays that it reads.
+        formulas: the number of gradients that it computes.
         superlinear: whether its work grows faster than its arrays: see `least_volume`.
     """
     if superlinear:
@@ -83,14 +83,14 @@ def estimated_seconds(sizes: Sequence[int], formulas: int, superlinear: bool) ->
 
 
 def array_kind(value: Any) -> Any:
-    """Return what arrays that take about as long have in common: shape and dtype; the type of what is no array."""
+    """Return a key for arrays of equal cost: shape and dtype; for a value that is no array, its type."""
     value = getattr(value, "_data", value)
     shape = getattr(value, "shape", None)
     return type(value) if shape is None else (shape, getattr(value, "dtype", None))
 
 
 def when_large_arrays_come(callback: Callable[[], None]) -> None:
-    """Call `callback` once, when the first large array is met, or now if it has been."""
+    """Call `callback` once: when this process meets its first large array, or now if it already has."""
     if large_arrays_met[0]:
         callback()
     else:
@@ -98,7 +98,7 @@ def when_large_arrays_come(callback: Callable[[], None]) -> None:
 
 
 def expect_large_arrays() -> None:
-    """Let every body look at the sizes of its arrays from now on, since there are large ones in this process."""
+    """Make every body check the sizes of its arrays from now on, since this process uses large ones."""
     if large_arrays_met[0]:
         return
     large_arrays_met[0] = True

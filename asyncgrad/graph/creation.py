@@ -1,7 +1,7 @@
-"""What looks at nodes as they are made: anomaly mode's notes, saved-tensor hooks, and creation hooks.
+"""Observers of new nodes: anomaly mode, saved-tensor hooks, creation hooks and streams.
 
-All belong to the context. Where any is there, the value of grad mode is an observer in place of True, so that an
-operation that nobody looks at pays for none.
+All of them belong to the context. If there is any, the value of grad mode is an Observer instead of True, so that an
+operation without observers pays nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_cre
 
 @final
 class Observer:
-    """Sees each new node of a context: first anomaly mode, then what packs, then the hooks, outermost first.
+    """Passes each new node of a context to anomaly mode, then to the saved-tensor hooks, then to the creation hooks.
 
-    It also notes the stream that a node is made on.
+    Creation hooks are called outermost first. The observer also stores the stream that a node is made on.
     """
 
     __slots__ = ("_anomaly", "_hooks", "_packing", "_streams")
@@ -43,12 +43,12 @@ class Observer:
         self._hooks = hooks
 
     def created(self, node: NodeLike) -> None:
-        """See a node that has its edges and all that it saves."""
+        """Handle a node that has its edges and all its saved tensors."""
         self.note(node)
         self.announce(node)
 
     def note(self, node: NodeLike) -> None:
-        """Keep where the node is made, for anomaly mode: called while the user's line is on the stack."""
+        """Store the node's creation stack and stream; called while the user's line is on the call stack."""
         if self._anomaly is not None:
             self._anomaly.note(node)
         if self._streams:
@@ -57,13 +57,13 @@ class Observer:
                 node.make_meta().stream = stream
 
     def announce(self, node: NodeLike) -> None:
-        """Pack what the node saves, and call the hooks, now that it has all of it."""
+        """Pack the node's saved tensors and call the creation hooks; the node must have saved everything."""
         if self._packing is not None:
             self._packing.pack_saved(node)
         self.show(node)
 
     def show(self, node: NodeLike) -> None:
-        """Call the hooks."""
+        """Call the creation hooks."""
         if not self._hooks:
             return
         set_observer(_REFUSAL)
@@ -81,24 +81,24 @@ class Observer:
             set_observer(self)
 
     def is_watched(self) -> bool:
-        """Tell whether there are hooks."""
+        """Tell whether there are creation hooks."""
         return bool(self._hooks)
 
     def with_hook(self, hook: Callable[[Any], Any]) -> Observer:
-        """Return an observer that differs by having one hook alone."""
+        """Return an observer like this one whose only creation hook is `hook`."""
         return Observer(self._anomaly, self._packing, (hook,), self._streams)
 
 
 @final
 class Refusal:
-    """The observer while a creation hook runs: no node may be made then."""
+    """The observer while a creation hook runs: it refuses every new node."""
 
     __slots__ = ()
 
     def created(self, node: NodeLike) -> None:
         """Raise."""
         raise GraphError(
-            f"a node creation hook made a node itself, {node.name}, which would be shown to it in turn: "
+            f"a node creation hook made a node itself, {node.name}, and would be called for it in turn: "
             "compute under ag.no_grad(), or on t.detach() or t.numpy()"
         )
 
@@ -109,23 +109,23 @@ _REFUSAL = Refusal()
 
 
 def announce(node: NodeLike) -> None:
-    """Show a node that was made, whatever grad mode says, to what looks at new nodes in this context."""
+    """Pass a new node to the observer of this context, whatever grad mode is."""
     observer = RECORDING.get()
     if observer is not True:
         observer.created(node)
 
 
 def is_watched() -> bool:
-    """Tell whether creation hooks look at the nodes of this context."""
+    """Tell whether this context has creation hooks."""
     observer = RECORDING.get()
     return isinstance(observer, Observer) and observer.is_watched()
 
 
 def call_unseen(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, list[Any]]:
-    """Call a function; return its result, and the nodes that it made, for `show`: no creation hook has seen them.
+    """Call a function without creation hooks; return its result, and the nodes that it made, for `show`.
 
-    All else that looks at new nodes has. It is for who does not know yet which of them will stand in the graph: a
-    CopySlices takes the node of a write into a view, and is shown in its place.
+    Anomaly mode and saved-tensor hooks do see the nodes. Use it where it is not known yet which nodes will be in the
+    graph: a CopySlices replaces the node of a write into a view, and is then shown in its place.
     """
     observer, made = RECORDING.get(), list[Any]()
     set_observer(observer.with_hook(made.append))
@@ -143,12 +143,12 @@ def show(nodes: Iterable[NodeLike]) -> None:
 
 
 def observe_nodes() -> None:
-    """Let this context's new nodes be seen by what its modes are now."""
+    """Set the observer of this context from its current modes."""
     anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), _HOOKS.get()
     streams = CURRENT_STREAMS.get()
     if isinstance(packing, str):
         packing = None
-    # A hook that enters a mode is still not to make nodes.
+    # A creation hook that enters a mode still must not make nodes.
     if RECORDING.get() is not _REFUSAL:
         unobserved = anomaly is None and packing is None and not hooks and not streams
         set_observer(True if unobserved else Observer(anomaly, packing, hooks, streams))
@@ -156,14 +156,14 @@ def observe_nodes() -> None:
 
 @final
 class node_creation_hook(Mode):
-    """Inside, `hook(node)` is called for every node that is made, once, when it has all that it saves.
+    """Inside, `hook(node)` is called once for every new node, as soon as the node has all its saved tensors.
 
-    Nodes of a backward that is recorded are among them, and a leaf's AccumulateGrad when the first operation on the
-    leaf makes it. A node of your own is shown at the end of `Node.__init__`. A context manager and a decorator, which
-    holds for the current context only. Where several are nested, the outer hook is called first.
+    This includes the nodes of a backward that is recorded, and a leaf's AccumulateGrad, which the first operation on
+    the leaf makes. For a Node subclass of your own the hook is called at the end of `Node.__init__`. It is a context
+    manager and a decorator, and holds for the current context only. Of nested hooks the outer one is called first.
 
     Args:
-        hook: a function that returns None. It may not record operations; an `async def` cannot be one, since it is
+        hook: a function that returns None. It must not record operations. It cannot be an `async def`, since it is
             called in the middle of an operation.
 
     Raises:
@@ -188,7 +188,7 @@ class node_creation_hook(Mode):
             raise HookTypeError(f"a node creation hook must be callable, not {describe(hook)}: pass a function")
         if is_kind(inspect.iscoroutinefunction, hook):
             raise HookTypeError(
-                f"node creation {name_hook(hook)} is an async def, and nodes are made where nothing can be awaited: "
+                f"node creation {name_hook(hook)} is an async def, and an operation that makes a node cannot await it: "
                 "pass a plain function"
             )
         self._hook = hook

@@ -1,8 +1,8 @@
-"""What backward passes do to `.grad`, and how it is taken back from one that fails.
+"""The journal of changes to `.grad`, and the rollback of those of a backward that fails.
 
-Several backward passes may share a leaf, and one may fail when others have added to the same `.grad` since. So
-a tensor lists its changes while one of them may still be taken back: what comes after that one is added again to
-what was there before it, and the bits are those of a run without it.
+Several backward passes may share a leaf, and one may fail after others have added to the same `.grad`. So a tensor
+lists its changes while any of them may still be rolled back. A rollback restores the gradient from before the change
+and applies the later changes again, which gives the same bits as a run without the failed backward.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class GradState(NamedTuple):
-    """What a tensor has as its gradient: the object, its array, and how often that was written into."""
+    """A snapshot of a tensor's gradient: the Tensor object, its array, and its version."""
 
     grad: Any
     data: Any
@@ -42,18 +42,18 @@ class GradState(NamedTuple):
 
     @classmethod
     def of(cls, tensor: TensorBase) -> GradState:
-        """Note what `tensor` has now."""
+        """Return the current state of the gradient of `tensor`."""
         meta = tensor._meta
         if meta is None or meta.grad is None:
             return NO_GRAD
         return cls(meta.grad, meta.grad._data, version_of(meta.grad))
 
     def is_still(self, other: GradState) -> bool:
-        """Tell whether the two are one and the same state."""
+        """Tell whether both are the same state: same object, same array, same version."""
         return self.grad is other.grad and self.data is other.data and self.version == other.version
 
     def restore(self, tensor: TensorBase) -> None:
-        """Give `tensor` this gradient, the very same object and array."""
+        """Set the gradient of `tensor` back to this state: the same object, array and version."""
         tensor._autograd_meta().grad = self.grad
         if self.grad is not None:
             self.grad._data = self.data
@@ -65,24 +65,24 @@ NO_GRAD = GradState(None, None, 0)
 
 
 class Change:
-    """Abstract: what a backward has done to gradients."""
+    """Abstract: a change that a backward has made to gradients."""
 
     __slots__ = ()
 
     def commit(self) -> None:
-        """Make this change final: its backward has succeeded, or has taken it back."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it becomes final")
+        """Make this change final: its backward has succeeded, or has rolled it back."""
+        raise NotImplementedError(f"{type(self).__name__} must implement commit()")
 
     def roll_back(self) -> None:
         """Undo this change, and no other: its backward has failed."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it is undone")
+        raise NotImplementedError(f"{type(self).__name__} must implement roll_back()")
 
 
 @final
 class FirstGrads(Change):
-    """The gradients that one backward gives at its end to leaves that had none, while nothing else runs.
+    """The first gradients of leaves, set at the end of one backward while nothing else runs.
 
-    That is what a training step does. One change for all leaves takes a third of the time of one for each.
+    A training step does this. One change for all leaves takes a third of the time of one change for each.
     """
 
     __slots__ = ("_tensors",)
@@ -91,28 +91,28 @@ class FirstGrads(Change):
         self._tensors: list[TensorBase] = []
 
     def give(self, tensor: TensorBase, grad: Any, sole: bool) -> bool:
-        """Give `tensor` an array as its gradient; do nothing and return False where another backward has changed that.
+        """Set the gradient of `tensor` to an array; do nothing and return False if another backward has changed it.
 
         Args:
             tensor: a leaf.
             grad: array of its shape and dtype.
-            sole: whether nobody else holds the array.
+            sole: whether nothing else refers to the array.
         """
         meta: Any = tensor._meta
         with meta.lock:
             if meta.grad is not None or meta.changes:
                 return False
-            # First, since an interrupt may come between the two.
+            # Before the write, since an interrupt may come between the two.
             self._tensors.append(tensor)
             meta.grad = type(tensor)(grad if sole else values.clone_like(grad, tensor._data), None, 0, tensor._device)
         return True
 
     def commit(self) -> None:
-        """Forget the leaves: nobody takes their gradients back any more."""
+        """Forget the leaves: their gradients will not be rolled back."""
         self._tensors = []
 
     def roll_back(self) -> None:
-        """Take the gradients away again."""
+        """Set the gradients back to None."""
         while self._tensors:
             meta = self._tensors[-1]._autograd_meta()
             with meta.lock:
@@ -125,8 +125,8 @@ class GradChange(Change):
     """One backward's change of one tensor's gradient.
 
     Args:
-        tensor: whose gradient.
-        grad: what is added; kept where it may have to be added again.
+        tensor: the tensor whose gradient changes.
+        grad: the gradient that is added; kept if it may have to be added again.
         retained: whether the tensor is no leaf and keeps its gradient by `retain_grad`.
     """
 
@@ -138,37 +138,37 @@ class GradChange(Change):
         self.retained = retained
         meta = tensor._meta
         self.before = NO_GRAD if meta is None or meta.grad is None else GradState.of(tensor)
-        #: Of a listed change: what it left. Nothing else runs while one that is not listed may be taken back.
+        #: The state after a listed change. While an unlisted change may be rolled back, nothing else runs.
         self.after: GradState | None = None
         self._is_open = True
         self._is_listed = False
-        #: The identity of the list of the backward whose change this is; no reference, which would be a cycle.
+        #: The `id` of the list of changes of the backward that made this; a reference would make a cycle.
         self.owner = 0
 
     def enter(self, changes: list[GradChange]) -> None:
         """Add this change to the list of its tensor."""
-        # Where somebody else has set the gradient since, what was listed is not in it any more.
+        # If other code has set the gradient since, it does not contain the listed changes any more.
         if changes and not changes[-1].is_last():
             changes.clear()
         if not changes:
-            # Nothing before it can be taken back, so it never has to be added again.
+            # No change before this one can be rolled back, so this one never has to be added again.
             self.grad = None
-        # First, since an interrupt may come between the two.
+        # Before the append, since an interrupt may come between the two.
         self._is_listed = True
         changes.append(self)
 
     def is_last(self) -> bool:
-        """Tell whether nobody has touched the gradient since."""
+        """Tell whether the gradient is as this change left it."""
         return self.after is None or self.after.is_still(GradState.of(self.tensor))
 
     def update_after(self) -> None:
-        """Take what hooks have made of the gradient since as part of this change."""
+        """Make what hooks have done to the gradient since then a part of this change."""
         changes = self.tensor._autograd_meta().changes
         if changes and changes[-1] is self:
             self.after = GradState.of(self.tensor)
 
     def commit(self) -> None:
-        """Let no other change that was added later wait for this one."""
+        """Make this change final: changes that were added later no longer depend on it."""
         self._is_open = False
         if self._is_listed:
             meta = self.tensor._autograd_meta()
@@ -180,7 +180,7 @@ class GradChange(Change):
                     changes[0].grad = None
 
     def merge_into(self, previous: GradChange) -> bool:
-        """Become part of `previous` where nobody else came between; tell whether that was so."""
+        """Merge this change into `previous` if no other change lies between them; tell whether it did."""
         meta = self.tensor._autograd_meta()
         with meta.lock:
             changes = meta.changes
@@ -196,7 +196,7 @@ class GradChange(Change):
             return True
 
     def follows_one_of(self, owner: int) -> GradChange | None:
-        """Return the change of the same tensor right before this one, where it is of the backward `owner`."""
+        """Return the change right before this one of the same tensor, if the backward `owner` made it; else None."""
         meta = self.tensor._autograd_meta()
         with meta.lock:
             changes = meta.changes
@@ -207,7 +207,7 @@ class GradChange(Change):
     def roll_back(self) -> None:
         """Undo this change, and no other: its backward has failed.
 
-        Where somebody has set the gradient since, that stays.
+        If other code has set the gradient since, that gradient stays.
         """
         meta = self.tensor._autograd_meta()
         with meta.lock, enable_grad():
@@ -229,12 +229,12 @@ class GradChange(Change):
         self.before = GradState.of(tensor)
         known = None if self.after is None else self.after.grad
         if known is None:
-            # A hook took the gradient away.
+            # A hook has set the gradient to None.
             meta.grad = None
         else:
             _add(tensor, self.grad, False, self.retained)
             if self.before.grad is None and not self.retained and not isinstance(self.grad, TensorBase):
-                # Whoever holds the gradient object sees it change, and is not left with an old one.
+                # The gradient stays the same object, so that code that holds it sees the new value.
                 known._data, meta.grad = meta.grad._data, known
                 known._bump_version()
         self.after = GradState.of(tensor)
@@ -243,16 +243,16 @@ class GradChange(Change):
 def change_grad(
     tensor: TensorBase, grad: Any, changes: list[Change], *, sole: bool, listed: bool, retained: bool = False
 ) -> GradChange:
-    """Add `grad` to the gradient of `tensor`; return what can take that back.
+    """Add `grad` to the gradient of `tensor`; return the change, which can be rolled back.
 
     Args:
         tensor: a leaf, or another tensor that keeps its gradient.
         grad: array of its shape and dtype, or a Tensor under `create_graph`.
-        changes: those of the backward. This one is put there before anything else is done, so that an error or an
-            interrupt on the way finds it.
-        sole: whether nobody else holds the array, and it may become the gradient, or be written into.
+        changes: the changes of the backward. This one is appended before the write, so that it is found after an
+            error or an interrupt.
+        sole: whether nothing else refers to the array, so that it may become the gradient or be written into.
         listed: whether other backward passes may run before this one has ended.
-        retained: whether the tensor is no leaf.
+        retained: whether the tensor is a non-leaf that keeps its gradient.
     """
     meta = tensor._autograd_meta()
     with meta.lock:
@@ -265,16 +265,16 @@ def change_grad(
         change.owner = id(changes)
         changes.append(change)
         change.enter(meta.changes)
-        # What may have to be added again stays as it is.
+        # A gradient that may have to be added again must not be written into.
         _add(tensor, grad, sole and change.grad is None, retained)
         change.after = GradState.of(tensor)
     return change
 
 
 def sum_so_far(tensor: TensorBase) -> Any:
-    """Return the array of a leaf's gradient, where it had none before a backward that still runs began to add to it.
+    """Return the array of a leaf's gradient if a running backward alone has computed all of it; else None.
 
-    What else that adds may then go on from this sum as if it were one with it; None where it may not.
+    That backward may then add its further gradients to this array directly; see `continue_sum`.
     """
     meta = tensor._meta
     if meta is None or meta.grad is None or meta.hooks is not None or meta.post_accumulate_hooks is not None:
@@ -286,19 +286,19 @@ def sum_so_far(tensor: TensorBase) -> Any:
 
 
 def continue_sum(tensor: TensorBase, total: Any, before: Any, changes: list[Change]) -> GradChange | None:
-    """Let `total` take the place of the gradient `before`, of which it is the continuation.
+    """Replace the gradient `before` by `total`, a sum that starts with it; return the change, None if there is none.
 
     Args:
         tensor: a leaf.
-        total: an array that nobody else holds.
-        before: what `sum_so_far` gave.
-        changes: those of the backward.
+        total: an array that nothing else refers to.
+        before: the array that `sum_so_far` returned.
+        changes: the changes of the backward.
     """
     meta = tensor._autograd_meta()
     if total is before:
         return None
     if meta.grad is None or meta.grad._data is not before or meta.changes == []:
-        # Somebody else has changed it meanwhile.
+        # Other code has changed the gradient meanwhile.
         return change_grad(tensor, total - before, changes, sole=True, listed=True)
     with meta.lock:
         change = GradChange(tensor, total - before, False)
@@ -312,9 +312,9 @@ def continue_sum(tensor: TensorBase, total: Any, before: Any, changes: list[Chan
 
 
 def merge_changes(changes: list[Change], outer: list[Change]) -> None:
-    """Make the changes of a backward a part of those of the one that it ran inside of."""
+    """Merge the changes of a nested backward into those of the backward that it ran in."""
     for change in changes:
-        # While that one runs, no leaf gets a gradient without a GradChange.
+        # While the outer backward runs, every change is a GradChange.
         assert isinstance(change, GradChange)
         previous = change.follows_one_of(id(outer))
         if previous is None or not change.merge_into(previous):
@@ -323,7 +323,7 @@ def merge_changes(changes: list[Change], outer: list[Change]) -> None:
 
 
 def drop_changes(changes: list[Change], tensors: Iterable[TensorBase]) -> None:
-    """Make the latest change of each of `tensors` final, ahead of the others: nobody else knows those tensors."""
+    """Commit and drop the latest change of each of `tensors`, which no other code refers to."""
     wanted = {id(tensor) for tensor in tensors}
     for index in reversed(range(len(changes))):
         if not wanted:
@@ -335,12 +335,12 @@ def drop_changes(changes: list[Change], tensors: Iterable[TensorBase]) -> None:
 
 
 def commit_all(changes: list[Change]) -> None:
-    """Make all changes of a backward final."""
+    """Commit all changes of a backward."""
     try:
         for change in changes:
             change.commit()
     except BaseException:
-        # An interrupt. Some are final, and cannot be taken back any more; so all are.
+        # An interrupt. Some changes are committed and cannot be rolled back any more, so commit the others too.
         for change in changes:
             change.commit()
         changes.clear()
@@ -366,7 +366,7 @@ def _add(tensor: TensorBase, grad: Any, sole: bool, retained: bool) -> None:
     elif old is None:
         meta.grad = _tensor(grad if sole else values.clone_like(grad, tensor._data), tensor)
     elif retained or old._grad_fn is not None:
-        # The sum has no history, so it cannot be the same tensor: its grad_fn would be a wrong one.
+        # The sum has no history, so it needs a new tensor: the old one has a grad_fn.
         meta.grad = _tensor(_array(values.add(old._data, grad), tensor), tensor)
     else:
         old._data = _array(values.add_into(grad, old._data) if sole else values.add(old._data, grad), tensor)
@@ -378,14 +378,14 @@ def _tensor(data: Any, like: TensorBase) -> TensorBase:
 
 
 def _array(total: Any, like: TensorBase) -> Any:
-    """Return a sum as an array of the dtype of `like`: that of two arrays without axes is a NumPy scalar."""
+    """Return a sum as an array of the dtype of `like`: NumPy's sum of two arrays without axes is a scalar."""
     if not hasattr(total, "flags") or not total.shape or total.dtype != like._data.dtype:
         return values.clone_like(total, like._data)
     return total
 
 
 def may_take(grad: Any, variable: np.ndarray) -> bool:
-    """Tell whether an array of a leaf's dtype that nobody else refers to may become its gradient as it stands."""
+    """Tell whether an array of a leaf's dtype, to which nothing else refers, may become its gradient uncopied."""
     if not hasattr(grad, "strides"):
         return False
     flags = grad.flags

@@ -1,4 +1,4 @@
-"""Where tensors hang in a graph: asked for, collected and set."""
+"""Functions that read and set the gradient edges of tensors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["any_requires_grad", "collect_next_edges", "create_gradient_edge", "s
 
 
 def collect_next_edges(*tensors: Any) -> tuple[Edge, ...]:
-    """Return, for each tensor, the edge that its gradient flows along: what a node made of them takes as `edges`.
+    """Return, for each tensor, the edge that its gradient flows along: the `edges` of a node computed from them.
 
     Args:
-        *tensors: tensors, None, and lists, tuples and dicts of these, which count as if written out. What requires no
-            grad, an array say, has an edge that leads nowhere.
+        *tensors: tensors, None, and lists, tuples and dicts of these, which are flattened. A value that does not
+            require grad, such as an array, gets an edge that leads nowhere.
 
     Source: collect_next_edges of PyTorch.
 
@@ -32,12 +32,12 @@ def collect_next_edges(*tensors: Any) -> tuple[Edge, ...]:
         ['MultiplyBackward', None, 'AccumulateGrad']
     """
     return tuple(
-        (gradient_edge(value) if isinstance(value, TensorBase) else None) or Edge(None, 0) for value in _flat(tensors)
+        (gradient_edge(value) if isinstance(value, TensorBase) else None) or Edge(None, 0) for value in _leaves(tensors)
     )
 
 
 def any_requires_grad(*tensors: Any) -> bool:
-    """Tell whether any tensor requires grad, whatever grad mode says.
+    """Tell whether any tensor requires grad, regardless of grad mode.
 
     Args:
         *tensors: as for `collect_next_edges`.
@@ -50,18 +50,18 @@ def any_requires_grad(*tensors: Any) -> bool:
         >>> ag.graph.any_requires_grad(ag.tensor([1.0]), x), ag.graph.any_requires_grad(None)
         (True, False)
     """
-    return any(isinstance(value, TensorBase) and value._requires_grad() for value in _flat(tensors))
+    return any(isinstance(value, TensorBase) and value._requires_grad() for value in _leaves(tensors))
 
 
 def set_gradient_edge(tensor: TensorBase, edge: Edge | GradientEdge) -> None:
-    """Make `edge` the place of a tensor in the graph: its gradient flows there from now on.
+    """Make the gradient of a tensor flow along `edge` from now on.
 
-    The node that made the tensor before keeps its hooks, and its place for all that was computed from the tensor
-    up to now. Nothing else is moved.
+    The node that made the tensor keeps its hooks, and still receives the gradients of everything that was computed
+    from the tensor before this call. Nothing else is moved.
 
     Args:
-        tensor: no leaf that requires grad, since its gradient would no longer reach its `.grad`.
-        edge: leads to the input of a node that stands for this tensor.
+        tensor: any tensor but a leaf that requires grad, whose gradient would no longer reach its `.grad`.
+        edge: an edge to the input of a node that stands for this tensor.
 
     Raises:
         GraphError: the edge leads nowhere, or to an input that the tensor's gradient does not fit.
@@ -81,7 +81,7 @@ def set_gradient_edge(tensor: TensorBase, edge: Edge | GradientEdge) -> None:
     node, input_nr = checked_edge(edge)
     if node is None:
         raise GraphError(
-            f"a tensor of shape {tensor._data.shape} cannot have an edge that leads nowhere as its place in the graph: "
+            f"the gradient edge of a tensor of shape {tensor._data.shape} cannot lead nowhere: "
             "t.detach_() takes it out of its graph"
         )
     metadata = node.input_metadata[input_nr]
@@ -100,14 +100,15 @@ def set_gradient_edge(tensor: TensorBase, edge: Edge | GradientEdge) -> None:
 
 
 def create_gradient_edge(tensor: TensorBase, node: Node) -> None:
-    """Make a tensor the next output of a node: the node gets an input for its gradient, which flows there from now on.
+    """Make a tensor the next output of a node: add an input to the node, to which the tensor's gradient flows.
 
     Args:
         tensor: as for `set_gradient_edge`.
-        node: a node of your own. Make it without inputs, `super().__init__(edges, ())`, to have the first one at 0.
+        node: a node of a class of your own. Make it without inputs, `super().__init__(edges, ())`, so that the first
+            tensor gets input 0.
 
     Raises:
-        GraphError: an operation made the node, which settles its inputs.
+        GraphError: an operation made the node, so its inputs are fixed.
         RequiresGradError: the tensor is a leaf that requires grad, or its dtype has no gradients.
 
     Source: create_gradient_edge of PyTorch.
@@ -154,11 +155,11 @@ def _set(tensor: TensorBase, node: Node, input_nr: int) -> None:
     tensor._rebase(node, input_nr)
 
 
-def _flat(tensors: Iterable[Any]) -> Iterable[Any]:
+def _leaves(tensors: Iterable[Any]) -> Iterable[Any]:
     for value in tensors:
         if isinstance(value, (list, tuple)):
-            yield from _flat(value)
+            yield from _leaves(value)
         elif isinstance(value, dict):
-            yield from _flat(value.values())
+            yield from _leaves(value.values())
         else:
             yield value

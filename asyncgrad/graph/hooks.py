@@ -19,13 +19,13 @@ _next_id = itertools.count().__next__
 
 @final
 class HookList:
-    """Hooks in order of registration. What runs is a snapshot: changes made meanwhile hold from the next run on."""
+    """Hooks in order of registration. A run uses a snapshot: a change made during a run holds from the next one on."""
 
     __slots__ = ("__weakref__", "_hooks", "_not_overlapping")
 
     def __init__(self) -> None:
         self._hooks: dict[int, Callable[..., Any]] = {}
-        #: The keys of those that no other node is to run beside.
+        #: The keys of the hooks registered with `overlap=False`.
         self._not_overlapping: set[int] = set()
 
     def add(self, hook: Callable[..., Any], *, overlap: bool = True) -> RemovableHandle:
@@ -33,7 +33,7 @@ class HookList:
 
         Args:
             hook: a function or an `async def`.
-            overlap: whether other nodes may start while the hook waits for something.
+            overlap: whether other nodes may start while the hook is suspended.
 
         Raises:
             HookTypeError: it cannot be called, or `overlap` is no bool.
@@ -49,11 +49,11 @@ class HookList:
         return RemovableHandle(self, key)
 
     def snapshot(self) -> tuple[Callable[..., Any], ...]:
-        """Return the hooks as they stand now."""
+        """Return the current hooks."""
         return tuple(self._hooks.values())
 
     def snapshot_with_overlap(self) -> tuple[tuple[Callable[..., Any], bool], ...]:
-        """Return the hooks as they stand now, each with whether other nodes may start while it waits."""
+        """Return the current hooks, each with whether other nodes may start while it is suspended."""
         return tuple((hook, key not in self._not_overlapping) for key, hook in self._hooks.items())
 
     def remove(self, key: int) -> None:
@@ -67,7 +67,7 @@ class HookList:
 
 @final
 class RemovableHandle:
-    """Removes its hook by `remove()`, any number of times, or at the end of a `with` block.
+    """Removes its hook, by `remove()` or at the end of a `with` block.
 
     Example:
         >>> import asyncgrad as ag

@@ -1,4 +1,4 @@
-"""Where a backward starts and ends: GraphRoot hands out the roots' gradients, AccumulateGrad keeps a leaf's."""
+"""The nodes at both ends of a backward: GraphRoot passes the roots' gradients on, AccumulateGrad fills `.grad`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-#: What `getrefcount(value)` says in a function that was handed the only reference there is.
+#: The result of `getrefcount(value)` in a function whose argument `value` is the only reference to the object.
 _SOLE = (lambda value: getrefcount(value))(object())
 
 
@@ -36,8 +36,9 @@ _SOLE = (lambda value: getrefcount(value))(object())
 class AccumulateGrad(Node):
     """Adds the gradient that arrives to the `.grad` of a leaf.
 
-    The first gradient is taken over where nobody else holds it and it is laid out like the leaf, and cloned
-    otherwise. A later one gives `.grad`, the same Tensor, a new array: an array handed out before never changes.
+    The first gradient becomes `.grad` itself if nothing else refers to its array and that is laid out like the leaf's;
+    otherwise it is cloned. A later one gives `.grad`, the same Tensor, a new array: an array that code got from it
+    earlier never changes.
     Under `create_graph` the sum is a new Tensor with a history.
 
     Source: AccumulateGrad of PyTorch.
@@ -65,27 +66,27 @@ class AccumulateGrad(Node):
         if meta.hooks is not None or meta.post_accumulate_hooks is not None:
             self.meta = NodeMeta()
         if self.device is not None and self.device.is_asynchronous:
-            # At the end of a backward the caller waits for the streams of leaves, the default one included.
+            # At the end of a backward the caller waits for the streams of leaves, including the default stream.
             self.make_meta().stream = self.device.current_stream()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Accumulate; there is nothing further to hand on."""
+        """Accumulate the gradient; return no gradients, since a leaf has no edges."""
         changes: list[Change] = []
         try:
             self.accumulate(grads[0], changes)
         finally:
             for change in changes:
-                # No backward can fail any more and take it back.
+                # No backward is running that could fail and roll it back.
                 change.commit()
         return ()
 
     def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
-        """Add `grad` to the leaf's `.grad`; return what takes that back if the backward fails later.
+        """Add `grad` to the leaf's `.grad`; return the change, which is rolled back if the backward fails later.
 
         Args:
             grad: array of the leaf's shape and dtype, or a Tensor under `create_graph`, or None (does nothing).
                 The array is taken over if the caller holds the only reference to it.
-            changes: those of the backward, this one to be among them.
+            changes: the changes of the backward; this one is appended.
             listed: whether other backward passes may run before this one has ended.
 
         Raises:
@@ -97,23 +98,24 @@ class AccumulateGrad(Node):
         if variable._grad_fn is not None:
             raise GraphError(
                 f"a gradient has reached the {self.name} of a tensor of shape {self.shape} that is no leaf any more: "
-                f"{variable._grad_fn.name} has become its grad_fn since it was used. Use it after that, or use a copy"
+                f"{variable._grad_fn.name} has become its grad_fn since it was used. Use the tensor after the write "
+                "or set_gradient_edge() that did that, or use a copy"
             )
         meta = variable._meta
         if meta is None or not meta.requires_grad:
             return None
-        # A sum is in the byte order of this machine, whatever that of the leaf is.
+        # A sum has this machine's byte order, and a leaf may have the other one.
         sole = getrefcount(grad) <= _SOLE and grad.dtype is self.dtype and may_take(grad, variable._data)
         return change_grad(variable, grad, changes, sole=sole, listed=listed)
 
 
 def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change], listed: bool) -> None:
-    """Let each AccumulateGrad take its gradient, as `accumulate` does, with less ado where it is the leaf's first.
+    """Accumulate the gradient of each leaf, as `accumulate` does, on a shorter path for a leaf's first gradient.
 
     Args:
         leaves: the AccumulateGrads.
-        grads: their gradients, the last one's first; emptied.
-        changes: those of the backward.
+        grads: their gradients in reverse order; emptied.
+        changes: the changes of the backward.
         listed: whether other backward passes may run before this one has ended.
     """
     first: FirstGrads | None = None
@@ -128,10 +130,10 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
             leaf.accumulate(grad, changes, listed)
             continue
         if first is None:
-            # Here first, so that an error or an interrupt on the way finds it.
+            # Before the first write, so that it is found after an error or an interrupt.
             first = FirstGrads()
             changes.append(first)
-        # Ahead of the call, which holds the array too.
+        # Before the call, which adds a reference to the array.
         sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype and may_take(grad, variable._data)
         if not first.give(variable, grad, sole):
             leaf.accumulate(grad, changes, listed)
@@ -139,7 +141,7 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
 
 @final
 class GraphRoot(Node):
-    """Hands the roots' gradients to the roots' nodes: what a backward of several roots starts from."""
+    """Passes the roots' gradients to the roots' nodes: a backward of several roots starts here."""
 
     __slots__ = ("_grads",)
 
@@ -156,13 +158,13 @@ class GraphRoot(Node):
         return self._grads
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource:
-        """Return what fetches the roots' gradients."""
+        """Return source that reads the roots' gradients."""
         return BodySource("$node._grads")
 
 
 @final
 class Identity(Node):
-    """Stands in for an input that no graph reaches, so that a null edge is never mistaken for it."""
+    """Stands for an input that no graph reaches, so that it is not confused with an edge that leads nowhere."""
 
     __slots__ = ()
 
@@ -174,12 +176,12 @@ class Identity(Node):
         self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return nothing: there is nowhere to go."""
+        """Return no gradients: the node has no edges."""
         return ()
 
 
 def accumulator(leaf: TensorBase, meta: Any) -> AccumulateGrad:
-    """Return the one AccumulateGrad of a leaf that requires grad, made now if no graph holds it."""
+    """Return the AccumulateGrad of a leaf that requires grad; make it if no graph holds one."""
     reference = meta.accumulator
     if reference is not None:
         node: AccumulateGrad | None = reference()
@@ -203,7 +205,7 @@ def gradient_edge(tensor: TensorBase) -> Edge | None:
 
 
 def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
-    """Return where the gradient of `tensor` flows: usable as a root or an input of a backward in its place.
+    """Return the edge that the gradient of `tensor` flows along: a backward takes it in place of the tensor.
 
     Raises:
         RequiresGradError: the tensor does not require grad.

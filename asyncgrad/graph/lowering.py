@@ -1,4 +1,4 @@
-"""How a node describes itself to compiled autograd: what its run depends on, and the source of its body."""
+"""A node's description for compiled autograd: what its run depends on, and the source of its body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BodySource", "CompiledArgs", "Spec"]
 
-#: Shape and dtype of a gradient, where they are known before it is.
+#: The shape and dtype of a gradient that are known before it is computed.
 Spec = tuple[tuple[int, ...], Any]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -47,39 +47,39 @@ class CompiledArgs:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """All that was collected, what was saved last."""
+        """Everything that was collected, the saved tensors last."""
         return (*self._parts, *self._saved)
 
     @property
     def structure(self) -> tuple[Any, ...]:
-        """What was collected beside what was saved: the same before and after that has been released."""
+        """Everything that was collected but the saved tensors: equal before and after they are released."""
         return tuple(self._parts)
 
     def collect(self, value: Any) -> None:
-        """Take a value: a tensor or an array counts by its shape, dtype and device, a container by what is in it.
+        """Add a value: a tensor or an array by its shape, dtype and device, a container by its items.
 
-        Anything else counts by itself: it is kept as long as the compiled function may be, and compared by `==`. So
-        give what the run depends on, and not the node, or what leads to it.
+        Any other value is added itself: it is kept alive as long as the compiled function, and compared by `==`. So
+        pass what the run depends on, and not the node or an object that refers to it.
         """
         self._parts.append(_token(value))
 
     def collect_exactly(self, *values: Any) -> None:
-        """Take values, each by itself."""
+        """Add values as they are, to be compared by `==`."""
         self._parts += values
 
     def collect_metadata(self, metadata: Sequence[InputMetadata | None]) -> None:
-        """Take what the gradients of the node's inputs look like."""
+        """Add the metadata of the node's inputs."""
         self._parts.append(tuple(metadata))
 
     def collect_saved(self, entries: Sequence[Any] | None) -> None:
-        """Take what a node has saved, values and what hooks have packed; None once released."""
+        """Add a node's saved entries, tensors and Packed; None once released."""
         if entries is None:
             self._saved.append("released")
         else:
             self._saved += ["packed" if isinstance(entry, Packed) else _token(entry) for entry in entries]
 
     def collect_hooks(self, hooks: HookList | None) -> None:
-        """Take the hooks of one kind, each by itself."""
+        """Add the hooks of one kind, each by its identity."""
         self._parts.append(None if not hooks else tuple(id(hook) for hook in hooks.snapshot()))
 
 
@@ -95,33 +95,33 @@ def _token(value: Any) -> Any:
     if isinstance(value, slice):
         return (slice, value.start, value.stop, value.step)
     if isinstance(value, (bool, int, float, complex)):
-        # 1, 1.0 and True are equal, and give arrays of different dtypes; repr tells 0.0 from -0.0, and knows nan.
+        # 1, 1.0 and True are equal but give arrays of different dtypes. repr tells 0.0 from -0.0, and nan equals nan.
         return (type(value), repr(value))
     return value
 
 
 class BodySource(NamedTuple):
-    """A node's body as source, for a compiled backward to hold.
+    """A node's body as source, to be inlined into a compiled backward.
 
-    In each piece of source `$node` is the node, `$g` its gradient, `$grads` the list of its gradients where it has
-    several inputs, `$s0`, `$s1` and so on names to use freely, and any other `$name` is in `constants`.
+    In the source, `$node` is the node, `$g` its gradient, `$grads` the list of its gradients if it has several inputs,
+    `$s0`, `$s1` and so on are local names, and any other `$name` is in `constants`.
 
     Args:
-        results: for each edge an expression of its gradient, or None where none is wanted; or one expression of them
-            all, as a sequence.
-        guards: expressions that are true where the node is not as it was when this source was made.
-        unpacking: statements that fetch what was saved; where one raises, the engine runs the node in its own way.
-        statements: what else comes before the results, such as the check of versions.
-        release: what lets go of saved tensors.
+        results: for each edge an expression of its gradient, or None if that is not wanted; or one expression of all
+            of them, as a sequence.
+        guards: expressions that are true if the node has changed since this source was made.
+        unpacking: statements that read the saved tensors; if one raises, the engine runs the node itself.
+        statements: further statements before the results, such as the check of versions.
+        release: statements that release the saved tensors.
         constants: the values of names.
-        specs: for each edge, shape and dtype of the gradient where they are certain.
-        names: how many of `$s0`, `$s1` and so on there are.
-        fixes_edges: whether the guards settle how many edges there are, and which of them lead nowhere.
-        is_short: whether a run takes but a few operations on the elements.
-        may_be_heavy: whether a run may take so long that a worker should have it: that is asked before each, and one
-            that stays is run as the engine runs it, so that it is measured.
-        heavy_where: a cheap expression that is true wherever a run takes so long; empty where there is none.
-        plan: what says, in this process and from now on, whether shorter runs take long too; None where nothing does.
+        specs: for each edge, shape and dtype of the gradient if they are certain.
+        names: the number of local names `$s0`, `$s1` and so on.
+        fixes_edges: whether the guards fix the number of edges, and which of them lead nowhere.
+        is_short: whether a run takes only a few operations for each element.
+        may_be_heavy: whether a run may take so long that a worker should have it. This is tested before each run, and
+            a run that stays is run as the engine does it, so that it is measured.
+        heavy_where: a cheap expression that is true for every such run; empty if there is none.
+        plan: the plan that knows, at any later time, whether shorter runs are heavy too; None if there is none.
     """
 
     results: tuple[str | None, ...] | str

@@ -1,7 +1,7 @@
 """InputMetadata, and the checks of the gradients that a node is given and of those that it returns.
 
-Broadcasting, dtype and device are settled here, once, after a node has run, so that no derivative rule
-need think of them.
+Broadcasting and dtype are handled here, once, after a node has run, so that no derivative rule has to
+handle them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["InputMetadata", "call_node", "conform", "fit", "no_tuple_error"]
 class InputMetadata(NamedTuple):
     """What the gradient of one forward output must look like.
 
-    Made without arguments it stands for an output that has no gradient, being no tensor, or an integer one.
+    Without arguments it stands for an output that has no gradient: a value that is no tensor, or an integer tensor.
 
     Example:
         >>> import asyncgrad as ag
@@ -49,10 +49,7 @@ class InputMetadata(NamedTuple):
 
 
 def fit(value: Any, metadata: InputMetadata) -> Any:
-    """Return `value` as a gradient that `metadata` accepts, or a sentence on why it cannot be one.
-
-    The sentence is a `str`, which no gradient is.
-    """
+    """Return `value` as a gradient that `metadata` accepts; or a `str` that says what it is, if it cannot be one."""
     if not hasattr(value, "dtype"):
         return f"{describe(value)}, which is no array"
     if metadata.was_default_constructed:
@@ -81,7 +78,8 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
     Source: validate_outputs of PyTorch's engine.
     """
     is_array = value.__class__ is np.ndarray
-    # Nearly every one, without making a metadata for it. (Where a slot has no gradient the node has no dtype.)
+    # Nearly every gradient fits as it is. Test that without making an InputMetadata. (A node whose slot has no gradient
+    # has no dtype.)
     if is_array and consumer.meta is None and value.shape == consumer.shape and value.dtype is consumer.dtype:
         return value
     metadata = consumer.input_metadata[input_nr]
@@ -111,9 +109,9 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
 
 
 def call_node(node: NodeLike, grads: tuple[Any, ...]) -> Any:
-    """Run the body of `node` on `grads`; return what `Node.__call__` does.
+    """Run the body of `node` on `grads`, for `Node.__call__`.
 
-    The results are as the engine would hand them on: summed to the shapes and cast to the dtypes of the inputs.
+    As in the engine, the results are summed to the shapes and cast to the dtypes of the inputs.
     """
     inputs = node.input_metadata
     if len(grads) != len(inputs):
@@ -122,13 +120,13 @@ def call_node(node: NodeLike, grads: tuple[Any, ...]) -> Any:
             f"call, and was given {len(grads)}: pass None where one is undefined"
         )
     recorded = is_grad_enabled()
-    taken = [_taken(node, index, grad, inputs[index]) for index, grad in enumerate(grads)]
+    taken = [_fit_argument(node, index, grad, inputs[index]) for index, grad in enumerate(grads)]
     result = node.apply(tuple(values.wrap(grad, node.device) if recorded else values.raw(grad) for grad in taken))
-    return _awaited(node, result) if inspect.isawaitable(result) else _returned(node, result)
+    return _await_result(node, result) if inspect.isawaitable(result) else _wrap_result(node, result)
 
 
-def _taken(node: NodeLike, index: int, grad: Any, metadata: InputMetadata | None) -> Any:
-    """Return a gradient as the body takes it, or raise."""
+def _fit_argument(node: NodeLike, index: int, grad: Any, metadata: InputMetadata | None) -> Any:
+    """Return a gradient in the dtype that the body takes; raise if it does not fit."""
     if grad is None:
         return None
     where = f"gradient {index} of {identify(node)}"
@@ -150,17 +148,17 @@ def _taken(node: NodeLike, index: int, grad: Any, metadata: InputMetadata | None
 
 
 def no_tuple_error(node: NodeLike, result: Any) -> GradientTypeError:
-    """Return the error for a body that returned something else than a tuple."""
+    """Return the error for a body that did not return a tuple."""
     return GradientTypeError(
         f"{identify(node)} returned {describe(result)}: apply must return a tuple with a gradient for each input"
     )
 
 
-async def _awaited(node: NodeLike, result: Awaitable[Any]) -> Any:
-    return _returned(node, await result)
+async def _await_result(node: NodeLike, result: Awaitable[Any]) -> Any:
+    return _wrap_result(node, await result)
 
 
-def _returned(node: NodeLike, result: Any) -> Any:
+def _wrap_result(node: NodeLike, result: Any) -> Any:
     if not isinstance(result, (tuple, list)):
         raise no_tuple_error(node, result)
     if len(result) != len(node.next_nodes):

@@ -25,26 +25,26 @@ def register_multi_grad_hook(
 ) -> MultiGradHandle:
     """Call `fn` once in each backward, when it has computed the gradients of `tensors`.
 
-    Backward passes that run one after another, at once, or one inside of another do not see each other's
-    gradients, and one that fails leaves none behind. The gradients are those that tensor hooks put on before
-    have left; `fn` may not replace them, and what it returns counts for nothing. A root of the backward is
-    waited for like any other tensor.
+    Each backward collects its own gradients, whether backward passes run one after another, concurrently or
+    nested, and a backward that fails leaves none behind. `fn` gets the gradients as earlier tensor hooks have
+    left them. It cannot replace them, and its result is ignored. A root of the backward counts like any other
+    tensor.
 
     Args:
-        tensors: tensors that require grad. One that stands there twice has its gradient twice.
-        fn: a function or an `async def`. While the latter is awaited, only the node whose gradient it was
-            called at is held up, and what depends on that node.
-        mode: with "all", `fn(grads)` is called with a list of one gradient for each tensor, when the last has
-            come of those that this backward computes; the rest are None. With "any", `fn(grad)` is called with
-            the first that comes.
+        tensors: tensors that require grad. The gradient of a tensor that is listed twice is passed twice.
+        fn: a function or an `async def`. While an `async def` is awaited, only the node whose gradient
+            triggered it waits, with the nodes that depend on it.
+        mode: with "all", `fn(grads)` is called with a list of one gradient for each tensor, as soon as this
+            backward has computed the last of them; a gradient that it does not compute is None. With "any",
+            `fn(grad)` is called with the first gradient.
 
     Returns:
         A handle; `remove()` takes the hook off all the tensors.
 
     Raises:
         ArgumentError: there is no such mode.
-        RequiresGradError: a tensor does not require grad, so that no backward would ever come by; with "any" such
-            tensors are passed over, and it is an error if all are such.
+        RequiresGradError: a tensor does not require grad, so that no backward ever computes its gradient. With "any"
+            such tensors are skipped, and it is an error if none requires grad.
 
     A backward of `ag.grad`, or one with `inputs=`, computes the gradients of its inputs and of what lies on the way to
     them. The hook is called there too: with the gradients of those of `tensors`, leaves among them, and None for the
@@ -65,11 +65,11 @@ def register_multi_grad_hook(
         [3.0, 2.0, None]
     """
     if not (isinstance(mode, str) and mode in ("all", "any")):
-        raise ArgumentError(f'the mode of a multi-grad hook is "all" or "any", and not {mode!r}')
+        raise ArgumentError(f'the mode of a multi-grad hook is "all" or "any", not {mode!r}')
     if not callable(fn):
         raise HookTypeError(f"a hook must be callable, not {describe(fn)}: pass a function or an async def")
-    observed = _checked(tensors, mode)
-    arrivals = _All(observed) if mode == "all" else _Any()
+    observed = _check_tensors(tensors, mode)
+    arrivals = _AllGradients(observed) if mode == "all" else _FirstGradient()
     return MultiGradHandle(
         tensor.register_hook(_tensor_hook(arrivals, index, fn))  # type: ignore[attr-defined]
         for index, tensor in enumerate(observed)
@@ -104,10 +104,10 @@ class MultiGradHandle:
         self.remove()
 
 
-class _Arrivals:
-    """Abstract: what has arrived in which backward.
+class _GradientCollector:
+    """Abstract: collects the gradients of each backward.
 
-    Kept by GraphTask and weakly, so that it goes with a backward, however that ends.
+    The state is keyed weakly by GraphTask, so that it is dropped with the backward, however that ends.
     """
 
     __slots__ = ("_lock", "_states")
@@ -117,8 +117,8 @@ class _Arrivals:
         # Event loops in several threads may run the same graph.
         self._lock = threading.Lock()
 
-    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
-        """Take a gradient of the backward that runs; return the argument to call the user's function with now.
+    def add_gradient(self, index: int, grad: Any) -> tuple[Any] | None:
+        """Add a gradient of the running backward; return the arguments of the user's function, or None: no call yet.
 
         Args:
             index: which tensor it belongs to.
@@ -128,12 +128,12 @@ class _Arrivals:
 
 
 @final
-class _Any(_Arrivals):
-    """Lets the first gradient of each backward through."""
+class _FirstGradient(_GradientCollector):
+    """Passes on the first gradient of each backward."""
 
     __slots__ = ()
 
-    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+    def add_gradient(self, index: int, grad: Any) -> tuple[Any] | None:
         graph_task = CURRENT_GRAPH_TASK.get()
         with self._lock:
             if graph_task in self._states:
@@ -143,8 +143,8 @@ class _Any(_Arrivals):
 
 
 @final
-class _All(_Arrivals):
-    """Gathers the gradients of each backward until none is missing."""
+class _AllGradients(_GradientCollector):
+    """Collects the gradients of each backward until none is missing."""
 
     __slots__ = ("_nodes",)
 
@@ -152,12 +152,12 @@ class _All(_Arrivals):
         super().__init__()
         self._nodes = tuple(map(_node_finder, tensors))
 
-    def arrived(self, index: int, grad: Any) -> tuple[Any] | None:
+    def add_gradient(self, index: int, grad: Any) -> tuple[Any] | None:
         graph_task = CURRENT_GRAPH_TASK.get()
         with self._lock:
             state = self._states.get(graph_task)
             if state is None:
-                state = self._states[graph_task] = _Gathered(self._expected(graph_task), len(self._nodes))
+                state = self._states[graph_task] = _PendingGradients(self._expected(graph_task), len(self._nodes))
             state.grads[index] = grad
             state.missing -= 1
             if state.missing:
@@ -167,14 +167,14 @@ class _All(_Arrivals):
         return (state.grads,)
 
     def _expected(self, graph_task: Any) -> int:
-        """Return for how many of the tensors a gradient comes in this backward."""
+        """Return for how many of the tensors this backward computes a gradient."""
         nodes = [node for find in self._nodes if (node := find()) is not None]
         return sum(map(graph_task.will_reach, nodes))
 
 
 @final
-class _Gathered:
-    """The gradients that have arrived in one backward, and how many are still to come."""
+class _PendingGradients:
+    """The gradients that have arrived in one backward, and the number of those that are missing."""
 
     __slots__ = ("grads", "missing")
 
@@ -183,11 +183,11 @@ class _Gathered:
         self.grads: list[Any] = [None] * length
 
 
-def _checked(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase, ...]:
+def _check_tensors(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase, ...]:
     """Return the tensors to observe; with "any", those that require grad.
 
     Raises:
-        ArgumentTypeError: they are no tensors, or a lone one.
+        ArgumentTypeError: they are no tensors, or a single one and not a sequence.
         RequiresGradError: one does not require grad; with "any", none does.
     """
     if isinstance(tensors, TensorBase) or not isinstance(tensors, Iterable):
@@ -211,37 +211,39 @@ def _checked(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase, ...]
     return requiring
 
 
-def _tensor_hook(arrivals: _Arrivals, index: int, fn: Callable[[Any], Any]) -> Callable[[Any], Awaitable[None] | None]:
+def _tensor_hook(
+    arrivals: _GradientCollector, index: int, fn: Callable[[Any], Any]
+) -> Callable[[Any], Awaitable[None] | None]:
     """Return the tensor hook of one tensor: an `async def` only where `fn` is one."""
     if is_kind(inspect.iscoroutinefunction, fn):
 
         async def waiting_hook(grad: Any) -> None:
-            arguments = arrivals.arrived(index, grad)
+            arguments = arrivals.add_gradient(index, grad)
             if arguments is not None:
                 await fn(*arguments)
 
         return waiting_hook
 
     def hook(grad: Any) -> Awaitable[None] | None:
-        arguments = arrivals.arrived(index, grad)
+        arguments = arrivals.add_gradient(index, grad)
         if arguments is None:
             return None
         result = fn(*arguments)
-        return _dropped(result) if inspect.isawaitable(result) else None
+        return _await_and_discard(result) if inspect.isawaitable(result) else None
 
     return hook
 
 
-async def _dropped(result: Awaitable[Any]) -> None:
-    """Wait for what a function returned, and forget it: the engine would take it for a new gradient."""
+async def _await_and_discard(result: Awaitable[Any]) -> None:
+    """Await the result of a hook and return None: the engine would take a result for a new gradient."""
     await result
 
 
 def _node_finder(tensor: TensorBase) -> Callable[[], Node | None]:
-    """Return what finds the node at which the gradient of `tensor` arrives; None where no graph holds one.
+    """Return a function that returns the node at which the gradient of `tensor` arrives, or None if there is none.
 
-    It holds nothing: the node holds its hooks, and with them what this returns. A leaf gets another node each time
-    that a graph is built on it while there is none.
+    It refers to the node weakly, since the node's hooks refer to the function. A leaf gets a new node if no graph
+    holds its old one.
     """
     node = tensor._history()
     if node is not None:

@@ -1,4 +1,4 @@
-"""What errors and notes call a node, a hook and a function."""
+"""The names of nodes, hooks and functions in errors and notes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,17 @@ HIGHEST_NUMBER = 2**64 - 1
 
 
 def identify(node: Any) -> str:
-    """Say which node it is: `MultiplyBackward (node #7)`, `AccumulateGrad (leaf of shape (2, 3))`."""
+    """Return the name of a node in errors: `MultiplyBackward (node #7)`, `AccumulateGrad (leaf of shape (2, 3))`."""
     return f"{node.name} ({number_of(node)})"
 
 
 def place_of(node: Any) -> str:
-    """Say which node it is and on which device, without its name."""
+    """Return a node's number and device, without its name."""
     return number_of(node) if node.device is None else f"{number_of(node)}, device '{node.device}'"
 
 
 def number_of(node: Any) -> str:
-    """Say which node it is by its sequence number, or by its shape where it is a leaf's.
-
-    All leaves have one sequence number, the highest, which says nothing.
-    """
+    """Return a node's sequence number for an error; for a leaf its shape, since all leaves have the same number."""
     if node.sequence_nr < HIGHEST_NUMBER:
         return f"node #{node.sequence_nr}"
     variable = getattr(node, "variable", None)
@@ -38,7 +35,7 @@ def number_of(node: Any) -> str:
 
 
 def name_hook(hook: Any) -> str:
-    """Say which hook it is: by the function that a partial calls, or by its class where it has no name."""
+    """Return the name of a hook in errors: that of the function a partial calls; for a nameless hook, of its class."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     return f"hook {getattr(hook, '__qualname__', type(hook).__name__)}"
@@ -53,7 +50,7 @@ def _libraries() -> tuple[str, ...]:
 
 
 def ufunc_name(ufunc: np.ufunc) -> str:
-    """Return the name of a ufunc with its module, as in scipy.special.erf; it does not know that itself."""
+    """Return the name of a ufunc with its module, such as scipy.special.erf; a ufunc does not store its module."""
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         return f"numpy.{name}"
@@ -66,10 +63,10 @@ def ufunc_name(ufunc: np.ufunc) -> str:
 
 
 def calling_function(depth: int = 1) -> str | None:
-    """Return the name of the library's function that has led to here; None where the user's own code has.
+    """Return the name of the library function that the user called; None if the user's own code made this call.
 
     Args:
-        depth: how many frames to leave out, the caller's being one.
+        depth: the number of frames to skip, including the caller's.
     """
     frame: FrameType | None = sys._getframe(depth + 1)
     root = "" if frame is None else _root(frame)
@@ -83,14 +80,14 @@ def calling_function(depth: int = 1) -> str | None:
         frame = frame.f_back
     for module, name in reversed(entries):
         shown = _shortest(module, name.partition(".")[0])
-        # What wraps a function has a name that nobody can look up.
+        # A wrapper's own name is not public, and is skipped.
         if shown is not None:
             return f"{shown}.{name}"
     return f"{_public(entries[-1][0])}.{entries[-1][1]}" if entries else None
 
 
 def _shortest(module: str, name: str) -> str | None:
-    """Return the outermost public package that has what is called so in a module: numpy has numpy._core.numeric's."""
+    """Return the outermost public package that exports `name` of a module: numpy for one of numpy._core.numeric."""
     meant = getattr(sys.modules.get(module), name, None)
     parts = _public(module).split(".")
     packages = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]

@@ -4,8 +4,8 @@ A node is slim, since a graph holds one for each operation: its edges are two tu
 (hooks, metadata, stacks) is in its NodeMeta, which is None on all others. A node is linked to others through slots
 only, never through closures or frames, so that dropping a deep graph does not recurse.
 
-The edges of a node are fixed once a node leads to it: what that one leads to, and its topological number, never
-change, all of it is older than that one, and a cycle is impossible.
+The edges of a node are fixed once another node leads to it. So the subgraph below a node and its topological number
+never change, everything in that subgraph is older than the node, and a cycle is impossible.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ LEAF_ORDER = -HIGHEST_NUMBER
 #: Held while a node is given its NodeMeta.
 _MAKING_SPECIAL = threading.Lock()
 
-#: How many nodes have got a NodeMeta after they were made: where that has changed, a backward that let others run
-#: looks again for hooks.
+#: Counts the nodes that have got a NodeMeta after they were made. If it has changed while a backward was suspended,
+#: the backward looks for hooks again.
 metas_added = [0]
 
 #: The thread that made every node without a `foreign_thread`.
@@ -77,7 +77,7 @@ THREADS: Sized = getattr(threading, "_active", (None, None))
 
 @final
 class NodeMeta:
-    """What few nodes have. A node with a NodeMeta takes the engine's slow path."""
+    """The state that few nodes need. A node with a NodeMeta takes the engine's slow path."""
 
     __slots__ = (
         "contention",
@@ -92,7 +92,7 @@ class NodeMeta:
     )
 
     def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
-        #: Of a node with several inputs, or one made by `Node.__init__`; None where the node's own slots say it.
+        #: Set for a node with several inputs, or made by `Node.__init__`; None if the node's own slots hold it.
         self.input_metadata = input_metadata
         self.metadata: dict[Any, Any] | None = None
         #: Tensor hooks by input, as (input_nr, hooks of that tensor), in order of first registration.
@@ -103,7 +103,7 @@ class NodeMeta:
         self.post_hooks: HookList | None = None
         #: The current stream of the device where the node was made; None where that was the default one.
         self.stream: Any = None
-        #: The lock: the GraphTask whose NodeTask is inside, and what there is where several are concerned.
+        #: The node's lock: the GraphTask that holds it, and its state under contention.
         self.holder: Any = None
         self.contention: Any = None
 
@@ -178,14 +178,14 @@ class Node:
     is_async = False
     #: Whether `apply` is made of differentiable functions alone, so that it can be traced: see TraceableNode.
     is_traceable = False
-    #: Whether what the node keeps for `apply` is nothing but saved tensors and what settles the graph's structure, so
-    #: that a trace may pass it in anew. Only a traceable node can say so.
+    #: Whether the node's state for `apply` is only saved tensors and values that the graph's structure fixes, so that
+    #: a trace may pass in other saved tensors. Only a traceable node may set it.
     passes_state_transparently = False
     #: Whether `apply` must run in the thread of the event loop that the backward is awaited on, however long it takes:
     #: it may use that loop, or what only that thread may touch. Otherwise a worker thread may run it.
     stays_on_loop = False
 
-    #: Whether `when_unpacked` tells waiting for what was saved from computing with it. Otherwise `apply` does both.
+    #: Whether `when_unpacked` awaits the saved tensors apart from the computation. Otherwise `apply` does both.
     unpacks_apart = False
 
     #: For each edge, the node it leads to (None drops the gradient) and which of its inputs.
@@ -300,18 +300,18 @@ class Node:
 
     @property
     def metadata(self) -> dict[Any, Any]:
-        """A dictionary for users to note things in."""
+        """A dictionary for the user's own data."""
         meta = self.make_meta()
         if meta.metadata is None:
             meta.metadata = {}
         return meta.metadata
 
     def make_meta(self) -> NodeMeta:
-        """Return what few nodes have, made now if this node had none."""
+        """Return the node's NodeMeta; make it if there is none."""
         meta = self.meta
         if meta is None:
             made = NodeMeta()
-            # Another thread may have come as far: there is one lock, and one place for hooks.
+            # Another thread may make one at the same time, and a node must have only one lock and one set of hooks.
             with _MAKING_SPECIAL:
                 meta = self.meta
                 if meta is None:
@@ -343,7 +343,7 @@ class Node:
         return numbers[self]
 
     def is_held(self) -> bool:
-        """Tell whether a node has ever been made that leads to this one; then its edges cannot change any more."""
+        """Tell whether another node leads, or has led, to this one; then its edges are fixed."""
         return getattr(self, "has_parent", False)
 
     def set_next_edge(self, index: int, edge: Edge | None) -> None:
@@ -379,7 +379,7 @@ class Node:
         self._set_edges(given, len(given))
 
     def add_next_edge(self, edge: Edge | None) -> None:
-        """Add an edge behind the others of a node of your own, whose body returns one more gradient for it.
+        """Append an edge to a node of a class of your own, whose body returns one more gradient for it.
 
         Raises:
             GraphError: the node has a parent already, or an operation made it.
@@ -420,18 +420,18 @@ class Node:
         return len(inputs)
 
     def computes_output(self, index: int) -> bool:
-        """Tell whether the body can give a gradient for forward input `index`, were an edge to lead on from it."""
+        """Tell whether the body can compute a gradient for forward input `index`, if that input gets an edge."""
         return True
 
     def _must_be_own(self, change: str) -> None:
         if self.meta is None or self.meta.input_metadata is None:
             raise GraphError(
-                f"{identify(self)} cannot {change}: the operation that made it settles what it takes and returns. "
+                f"{identify(self)} cannot {change}: the operation that made it fixes what it takes and returns. "
                 "Put a node of your own, a subclass of ag.extend.Node, before or behind it"
             )
 
     def _set_edges(self, changed: dict[int, Edge | None], count: int) -> None:
-        """Set some of the edges, of which there are `count` afterwards, and all that follows from them."""
+        """Replace the edges in `changed`; the node then has `count` edges."""
         if self.is_held():
             raise GraphError(
                 f"the edges of {identify(self)} are fixed: a node leads to it, and relies on where this one "
@@ -455,7 +455,7 @@ class Node:
         self.connect(tuple(nodes), tuple(input_nrs))
 
     def connect(self, nodes: tuple[Node | None, ...], input_nrs: tuple[int, ...]) -> None:
-        """Take these for edges, unchecked."""
+        """Set the edges without any check."""
         self.next_nodes, self.input_nrs = nodes, input_nrs
         for node in nodes:
             if node is not None:
@@ -470,7 +470,7 @@ class Node:
         return any(self.next_nodes[index] is not None for index in output_indices(self, outputs))
 
     def task_should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
-        """Tell whether the backward that runs now has a use for the gradient of a forward input, or of any of several.
+        """Tell whether the running backward needs the gradient of a forward input, or of any of several.
 
         Outside of a backward, whether the gradient flows anywhere.
 
@@ -558,7 +558,7 @@ class Node:
         return all_saved_by(self)
 
     def saved_entries(self) -> Sequence[Saved | Packed] | None:
-        """Return what the node has saved, as it stands: tensors, and what hooks have packed; None once released."""
+        """Return the node's saved entries: a Saved, or a Packed where a hook has packed it; None once released."""
         return ()
 
     def keep_packed(self, index: int, packed: Packed) -> None:
@@ -566,7 +566,7 @@ class Node:
         raise NotImplementedError(f"{type(self).__name__} has saved entries, and must implement keep_packed")
 
     def needed_packed(self) -> Sequence[Packed]:
-        """Return what hooks have packed of what the node needs in the backward that runs, in unpack order."""
+        """Return the packed entries that the node needs in the running backward, in unpack order."""
         return [entry for entry in self.saved_entries() or () if isinstance(entry, Packed)]
 
     def waits_for_saved(self) -> bool:
@@ -594,29 +594,29 @@ class Node:
         return device.default_stream() if device is not None and device.is_asynchronous else None
 
     async def when_unpacked(self, grads: tuple[Any, ...]) -> Callable[[], Any]:
-        """Return what does the rest of `apply(grads)`, in any thread, once all that was saved has come."""
+        """Await all saved tensors; return a function that does the rest of `apply(grads)`, in any thread."""
         raise NotImplementedError(f"{type(self).__name__} unpacks_apart, and must implement when_unpacked")
 
     def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
-        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        """Return a key for runs of about the same duration, and an estimate of that duration in seconds."""
         return (self.name, type(self), *map(array_kind, grads)), 1e-4
 
     def note_slow(self) -> None:
-        """Called where the time budget of a backward has been spent in, or just before, a run of this plain node.
+        """Note that the time budget of a backward was spent in, or just before, a run of this plain node.
 
-        If its arrays are large, every body looks at the sizes of its own from now on.
+        If its arrays are large, every body checks the sizes of its arrays from now on.
         """
         if size_of(self) >= LARGE:
             expect_large_arrays()
 
     def note_cheap(self) -> None:
-        """Called where runs of this kind have been measured, and are short."""
+        """Note that runs of this kind have been measured and are short."""
 
     def compiled_args(self, args: CompiledArgs) -> None:
-        """Collect into `args` all that a run of this node depends on, save the values in its arrays.
+        """Collect into `args` everything that a run of this node depends on, except the values in its arrays.
 
-        A compiled backward is used again for a graph whose nodes collect the same. Override it, and call `super()`,
-        where the body reads something else, for example a factor: `args.collect(self.factor)`.
+        A compiled backward is reused for a graph whose nodes collect the same. If the body reads other state, for
+        example a factor, override this method, call `super()`, and collect that: `args.collect(self.factor)`.
 
         Source: Node::compiled_args of PyTorch.
         """
@@ -656,7 +656,7 @@ class Node:
         return self.apply(grads)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
-        """Return this plain node's body as source; None where there is none, and the engine is to run the node.
+        """Return this plain node's body as source; None if it has none, so that the engine runs the node.
 
         Args:
             wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
@@ -671,8 +671,8 @@ class Node:
 class TraceableNode(Node):
     """Abstract: a node whose `apply` is made of differentiable functions alone, so that it can be traced.
 
-    It may be run once on stand-ins for its gradients, and what it did repeated with others. Derive from it only
-    if `apply` takes no decision by a gradient's values, and reads no state that changes.
+    It may be run once on placeholders for its gradients, and the recorded operations repeated with others. Derive from
+    it only if `apply` has no branch that depends on a gradient's values, and reads no state that changes.
 
     Source: TraceableFunction of PyTorch.
 

@@ -1,7 +1,7 @@
 """Packed: what a pack hook made of a saved tensor, and how that becomes the tensor again.
 
-PyTorch calls hooks that are plain functions. Here either may be an `async def`: what a pack hook returns is awaited in
-the background while the forward goes on, and what an unpack hook returns by the node that needs it, which alone waits.
+Either hook may be an `async def`. The awaitable of a pack hook is awaited in the background while the forward goes on.
+That of an unpack hook is awaited by the node that needs the tensor, and only that node waits.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class PackHooks:
         pack: called with a tensor that a node saves.
         unpack: called with what `pack` returned.
         prefetch: called with what `pack` returned before a backward comes to unpack it; see `saved_tensors_hooks`.
-        ahead: for so many tensors at a time.
-        waits: tells of what `pack` returned whether a plain `unpack` would return something to wait for. Only
-            the library's own hooks have it, which may be called in several threads at once.
+        ahead: the number of tensors to prefetch at a time.
+        waits: called with what `pack` returned; tells whether a plain `unpack` would return an awaitable. Only the
+            library's own hooks have it; they may be called in several threads at once.
 
     Raises:
         HookTypeError: one of them cannot be called.
@@ -76,8 +76,8 @@ class PackHooks:
                 )
         if prefetch is not None and (not callable(prefetch) or is_kind(inspect.iscoroutinefunction, prefetch)):
             raise HookTypeError(
-                f"the prefetch hook of saved tensors must be a plain function, not {describe(prefetch)}: it starts "
-                "something, and nobody waits for it"
+                f"the prefetch hook of saved tensors must be a plain function, not {describe(prefetch)}: it is not "
+                "awaited, so let it start the fetch and return"
             )
         self.pack = pack
         self.unpack = unpack
@@ -93,7 +93,7 @@ class PackHooks:
         self.running.pop(work, None)
 
     def pack_saved(self, node: NodeLike) -> None:
-        """Pack all that a new node has saved; it gets a NodeMeta, since unpacking is no plain work."""
+        """Pack all saved tensors of a new node; it gets a NodeMeta, since the fast path does not unpack."""
         for index, saved in enumerate(node.saved_entries() or ()):
             if isinstance(saved, Saved) and saved.tensor is not None:
                 node.make_meta()
@@ -101,14 +101,14 @@ class PackHooks:
 
 
 class NodePacker(Protocol):
-    """What takes PackHooks' place in SAVED_TENSORS_HOOKS where the library itself keeps what nodes save."""
+    """The library's own alternative to PackHooks in SAVED_TENSORS_HOOKS."""
 
     @property
     def unpacks_async(self) -> bool:
-        """Whether what `unpack` returns has to be awaited."""
+        """Whether `unpack` returns an awaitable."""
 
     def pack_saved(self, node: Any) -> None:
-        """See what a new node has saved, and make a Packed of what is to be kept here."""
+        """Replace the saved tensors of a new node that this packer keeps by a Packed each."""
 
     def keep(self, node: Any, shown: TensorBase) -> Any:
         """Return what stands for a tensor that `node` saves."""
@@ -144,12 +144,12 @@ class Packed:
         hook = hooks.pack
         before = version_of(shown)
         context = contextvars.copy_context()
-        kept = context.run(_called_apart, hook, shown)
+        kept = context.run(_call_pack_hook, hook, shown)
         name = f"pack {name_hook(hook)} of {identify(node)}"
         if not inspect.isawaitable(kept):
             _check_unchanged(shown, before, name)
             return kept
-        work = background().start(_packed_later(kept, shown, before, name), context, name, hooks.ended)
+        work = background().start(_await_pack(kept, shown, before, name), context, name, hooks.ended)
         if work.is_ended:
             return work.take()
         hooks.running[work] = None
@@ -157,7 +157,7 @@ class Packed:
         return None
 
     def may_wait(self) -> bool:
-        """Tell whether unpacking is known to have something to wait for."""
+        """Tell whether unpacking is known to suspend."""
         hooks, work = self._hooks, self._work
         if (work is not None and not work.is_ended) or hooks.unpacks_async:
             return True
@@ -166,7 +166,7 @@ class Packed:
 
     @property
     def calls_users(self) -> bool:
-        """Whether unpacking calls a function of a user's, who may count on its being called in order."""
+        """Whether unpacking calls a function of the user's, which must be called in order."""
         return not isinstance(self._hooks, PackHooks) or self._hooks.waits is None
 
     @property
@@ -185,7 +185,7 @@ class Packed:
 
     def begin(self) -> Any:
         """Return what the unpack hook does, or a coroutine of that where the pack hook has to end first."""
-        # What has been fetched ahead is there until the unpack hook has taken it.
+        # Keeps the prefetched object alive until the unpack hook has run.
         fetched = claim(self) if self.ahead else None
         work = self._work
         try:
@@ -206,7 +206,7 @@ class Packed:
         return await result if inspect.isawaitable(result) else result
 
     async def restore_later(self, result: Awaitable[Any], node: NodeLike) -> Any:
-        """Return what `restore` does, once there is a result."""
+        """Await the result of the unpack hook; return what `restore` makes of it."""
         return self.restore(await result, node)
 
     def restore(self, result: Any, node: NodeLike) -> Any:
@@ -253,21 +253,21 @@ class Packed:
         return alias
 
     def __del__(self) -> None:
-        # Nobody will ask for it any more. (There is no such attribute where the constructor has raised.)
+        # Nothing needs the result any more. (The attribute is missing if the constructor has raised.)
         work = getattr(self, "_work", None)
         if work is not None and not work.is_ended:
             work.cancel()
 
 
-def _called_apart(hook: Callable[[Any], Any], shown: TensorBase) -> Any:
-    """Call a pack hook, in a context of its own: nothing is recorded there, and nothing packed in turn."""
+def _call_pack_hook(hook: Callable[[Any], Any], shown: TensorBase) -> Any:
+    """Call a pack hook with recording and saved-tensor hooks off; the caller runs this in a copied context."""
     set_grad_mode(False)
     SAVED_TENSORS_HOOKS.set(None)
     observe_nodes()
     return hook(shown)
 
 
-async def _packed_later(kept: Awaitable[Any], shown: TensorBase, before: int, name: str) -> Any:
+async def _await_pack(kept: Awaitable[Any], shown: TensorBase, before: int, name: str) -> Any:
     result = await kept
     if version_of(shown) != before:
         raise ChangedTensorError(
@@ -288,9 +288,9 @@ def _check_unchanged(shown: TensorBase, before: int, name: str) -> None:
 
 
 def unpack_all(node: NodeLike, entries: Iterable[Saved | Packed]) -> Any:
-    """Return a list of the tensors; or a coroutine that does, where something has to be waited for.
+    """Return a list of the tensors of saved entries, or a coroutine of that list if an unpack has to be awaited.
 
-    They are unpacked in order; those that are waited for are waited for side by side.
+    The hooks are called in order, and their awaitables awaited concurrently.
     """
     found: list[Any] = []
     waiting: dict[int, Packed] = {}
@@ -309,16 +309,16 @@ def unpack_all(node: NodeLike, entries: Iterable[Saved | Packed]) -> Any:
         for index in waiting:
             abandon(found[index])
         raise
-    return _together(node, found, waiting) if waiting else found
+    return _unpack_concurrently(node, found, waiting) if waiting else found
 
 
-async def _together(node: NodeLike, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
+async def _unpack_concurrently(node: NodeLike, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
     names = [f"unpacking saved tensor {index} of {identify(node)}" for index in waiting]
     coroutines = [entry.restore_later(found[index], node) for index, entry in waiting.items()]
     try:
         tensors = await background().together(coroutines, names)
     finally:
-        # Where one has failed, others may not have begun.
+        # If one has failed, others may not have started.
         for index in waiting:
             abandon(found[index])
     for index, tensor in zip(waiting, tensors, strict=True):
@@ -327,9 +327,9 @@ async def _together(node: NodeLike, found: list[Any], waiting: dict[int, Packed]
 
 
 def abandon(awaitable: Any) -> None:
-    """Close what will not be awaited, if that is a coroutine that has not begun, and such as it was to await."""
+    """Close a coroutine that has not started and will not be awaited, and the coroutines among its arguments."""
     if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
-        # All that it holds before it begins are its arguments.
+        # Before it starts, its frame holds only its arguments.
         frame = awaitable.cr_frame
         arguments = [] if frame is None else list(frame.f_locals.values())
         awaitable.close()

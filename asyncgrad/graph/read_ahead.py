@@ -1,4 +1,4 @@
-"""ReadAhead: what a backward will unpack, asked for before the nodes that need it are ready."""
+"""ReadAhead: prefetches saved tensors that a backward will unpack, before the nodes that need them are ready."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_ROOM", "claim"]
 
-#: What a prefetch hook returns where there is something to fetch and no room for it yet: it is asked again.
+#: A prefetch hook returns this if it has no room for the tensor yet; it is called for that tensor again later.
 NO_ROOM = object()
 
-#: By how many tensors one that was asked for may be overtaken, for each tensor that may be asked for ahead.
+#: A prefetched tensor is dropped once this many times `ahead` later tensors have been unpacked before it.
 OVERTAKEN = 4
 
 
 def claim(packed: Prefetchable) -> Any:
-    """Note that the backward that runs unpacks `packed` now; return what its prefetch hook gave.
+    """Note that the running backward unpacks `packed` now, and prefetch the next tensors; return the hook's result.
 
-    The hooks of what comes next are called. Outside of a backward nothing comes next.
+    Outside of a backward nothing is prefetched.
     """
     graph_task = CURRENT_GRAPH_TASK.get()
     if graph_task is None or not graph_task.is_running:
@@ -48,10 +48,10 @@ class Prefetchable(Protocol):
 
 @final
 class ReadAhead:
-    """What one backward has yet to unpack, in the order in which its nodes run, and what has been asked for of it.
+    """The tensors that one backward has yet to unpack, in execution order, and those already prefetched.
 
-    The order is that in which nodes run where nothing is waited for. Where bodies overlap a node may come earlier or
-    later; then it finds nothing asked for, or keeps what was.
+    The order is that of a backward in which nothing suspends. If bodies overlap, a node may run earlier than that, when
+    its tensors are not prefetched yet, or later, when they are kept until then.
 
     Args:
         graph_task: the backward.
@@ -78,7 +78,7 @@ class ReadAhead:
         self._shares: Counter[int] = Counter()
 
     def claim(self, packed: Prefetchable) -> Any:
-        """Return what the prefetch hook of `packed` gave, and forget it; ask for what comes next."""
+        """Return what the prefetch hook of `packed` returned and forget it; prefetch the next tensors."""
         with self._lock:
             place = self._upcoming.pop(packed, None)
             if place is None:
@@ -95,8 +95,8 @@ class ReadAhead:
             packed = next(iter(upcoming))
             if len(self._shares) - (id(current) in self._shares) >= packed.ahead:
                 oldest = next(iter(asked))
-                # One that so many have overtaken is that of a node that no gradient has reached. A node that comes
-                # late, since its branch waits for something, is overtaken by fewer.
+                # So many tensors overtake one only if no gradient reaches its node. A node that is merely late, since
+                # its branch is suspended, is overtaken by fewer.
                 if place - asked[oldest][0] < OVERTAKEN * packed.ahead:
                     return
                 self._forget(oldest)

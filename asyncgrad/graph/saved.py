@@ -1,4 +1,4 @@
-"""What nodes save for their backward: entries, the check of versions, the errors for what is gone or changed."""
+"""The tensors that nodes save for their backward: entries, the version check, and the errors of a failed unpack."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def version_of(tensor: TensorBase) -> int:
 
 
 def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
-    """Return the version of each thing saved, that of what is no tensor being 0; None where all are 0."""
+    """Return the version of each saved value, 0 for one that is no tensor; None if all are 0."""
     versions = tuple([version_of(value) if isinstance(value, TensorBase) else 0 for value in saved])
     return versions if any(versions) else None
 
 
 @final
 class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
-    """What a node has saved, where a tensor among it had been written into before: few nodes save such."""
+    """The saved values of a node if a tensor among them had been written into before the save, which is rare."""
 
     #: One for each saved tensor.
     versions: tuple[int, ...]
 
 
 def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> tuple[Any, ...]:
-    """Return what a node has saved, with the versions of the tensors among it; None stands for all 0."""
+    """Return a node's saved values with the versions of the tensors among them; None stands for all 0."""
     if versions is None:
         return saved if saved.__class__ is tuple else tuple(saved)
     kept = WithVersions(saved)
@@ -168,10 +168,10 @@ def unpack_saved(node: NodeLike, saved: Saved) -> Any:
 
 @final
 class SavedMemory:
-    """Where a tensor lay when it was saved, and at which version.
+    """The memory that a tensor occupied when it was saved, and its version then.
 
-    What has its version counter lies there, and so does what lies in the same place of the same allocation: a hook may
-    have kept the bare array.
+    A tensor lies in this memory if it shares the version counter, or overlaps in the same allocation: a hook may have
+    kept the bare array.
 
     Args:
         tensor: what is saved.

@@ -1,4 +1,4 @@
-"""Modes that decide who keeps the tensors that a block's nodes save: hooks, nobody else, or a copy before a write."""
+"""Modes for saved tensors: store them by hooks, forbid hooks, or copy them before a write in place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class SavedTensorsMode(Mode):
-    """Abstract base of what decides who keeps the tensors that new nodes save."""
+    """Abstract base of the modes that decide how new nodes keep their saved tensors."""
 
     __slots__ = ()
 

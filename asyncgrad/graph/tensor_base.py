@@ -76,7 +76,7 @@ class ViewMeta:
 
 @final
 class AutogradMeta:
-    """What only leaves and observed tensors have: the flag, the gradient, the accumulator, the hooks."""
+    """The state that only leaves and tensors with hooks need: the flag, the gradient, the accumulator, the hooks."""
 
     __slots__ = (
         "accumulator",
@@ -125,9 +125,9 @@ class TensorBase:
         dtype: Any = None,
         requires_grad: Any = None,
     ) -> None:
-        # Whoever knows no more than the class takes it for `ag.tensor`; everybody else gives a place, its device. The
-        # last three are there for that to be told whoever names them. Keyword-only, they would cost every tensor a
-        # percent.
+        # A user may call the class like `ag.tensor`. The library always passes `place`, the device. The last three
+        # parameters exist so that such a call reaches the error below. Keyword-only parameters would cost one percent
+        # of every tensor.
         if place is None:
             raise ArgumentTypeError(
                 f"{type(self).__name__}(...) makes no tensor of data: write ag.tensor(data), or ag.asarray(data) to "
@@ -188,8 +188,8 @@ class TensorBase:
     def _rebase(self, node: Any, output_nr: int) -> None:
         """Take a new place in the graph, as after a write in place.
 
-        Hooks stay with the old node, and those added from now on belong to the new one; that the gradient is kept
-        goes along.
+        Hooks stay with the old node, and those added from now on belong to the new one. `retain_grad` moves to the
+        new node.
 
         Source: set_gradient_edge and the migration of hooks of PyTorch.
         """

@@ -1,4 +1,4 @@
-"""All that graph and engine may ask of a gradient, whatever its type.
+"""The operations that graph and engine use on gradients, for every type of gradient.
 
 A gradient is a NumPy array (or NumPy scalar) in an ordinary backward and a `Tensor` under
 `create_graph=True`; the engine's tests run it on plain Python floats. Everything is written with

@@ -15,7 +15,7 @@ from ..errors import ArgumentTypeError
 from ..graph.one_device import check_one_device
 from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, is_foreign, raw, refuse_masked
-from ..views.writing import copy_into, copy_into_part, plainly
+from ..views.writing import copy_into, copy_into_part, write_unrecorded
 from .axes import array_like, axis_index
 from .dispatch import METHODS
 from .in_place import write_at_index
@@ -80,7 +80,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     check_one_device("t[index] = value", a, index, value)
     index = raw_index(index)
     refuse_masked(value)
-    if plainly(lambda array, value: operator.setitem(array, index, value), a, value):
+    if write_unrecorded(lambda array, value: operator.setitem(array, index, value), a, value):
         return
     if is_basic(index):
         items = index if isinstance(index, tuple) else (index,)
@@ -123,7 +123,7 @@ def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
     index = raw_index(indices)
     for value in values:
         refuse_masked(value)
-    if plainly(lambda array, *values: ufunc.at(array, index, *values), a, *values):
+    if write_unrecorded(lambda array, *values: ufunc.at(array, index, *values), a, *values):
         return
     if ufunc in (np.add, np.subtract):
         (value,) = values
@@ -170,7 +170,7 @@ def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any)
     _needs_array(target, name)
     for other in others:
         refuse_masked(other)
-    return plainly(function, target, *others)
+    return write_unrecorded(function, target, *others)
 
 
 def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:

@@ -13,7 +13,7 @@ from ..graph.naming import ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tensor_base import TensorBase
 from ..graph.values import raw, refuse_masked
-from ..views.writing import before_write, copy_into, is_recorded, plainly, write, write_by
+from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .axes import laid_by_ufunc
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
@@ -112,7 +112,9 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     """
     mask, masked = raw(where), RULES[np.where]
     outs = out if isinstance(out, tuple) else (out,)
-    if len(outs) == 1 and plainly(lambda target, *arrays: ufunc(*arrays, out=target, where=mask), outs[0], *inputs):
+    if len(outs) == 1 and write_unrecorded(
+        lambda target, *arrays: ufunc(*arrays, out=target, where=mask), outs[0], *inputs
+    ):
         return outs[0]
     values = tuple(np.array(raw(one)) for one in outs)
     ufunc(*map(raw, inputs), out=values, where=mask)

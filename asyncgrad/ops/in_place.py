@@ -16,7 +16,7 @@ from ..graph.saved import versions_of
 from ..graph.tensor_base import TensorBase
 from ..graph.values import refuse_masked, refuse_sparse
 from ..views.history import check_write, rebase
-from ..views.writing import AFTER_WRITING, changes_with, old_value, plainly, run_writer, write_by
+from ..views.writing import AFTER_WRITING, changes_with, old_value, run_writer, write_by, write_unrecorded
 from .primitive import Primitive
 from .primitive_node import PrimitiveNode, next_class
 
@@ -41,7 +41,7 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
         elif other._device is not out._device:
             raise mixed_devices(bare.__name__, out, other)
         try:
-            return out if plainly(writer, out, other) else write_by(out, function, (out, other))
+            return out if write_unrecorded(writer, out, other) else write_by(out, function, (out, other))
         except Exception as error:
             refuse_sparse(bare.__name__, (other,), error)
             raise

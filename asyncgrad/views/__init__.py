@@ -1,4 +1,4 @@
-"""Views and writes in place: where a view lies in its base, and how a write changes the history of both."""
+"""Views and writes in place: the location of a view in its base, and the effect of a write on the history of both."""
 
 from ..ops.handwritten_node import HandwrittenNode as HandwrittenNode
 from .geometry import TensorGeometry as TensorGeometry

@@ -173,10 +173,10 @@ class Slice(NamedTuple):
             )
         return cls(whole, view, base.flags.c_contiguous)
 
-    def laid_out(self, array: Any) -> Any:
+    def copy_like_base(self, array: Any) -> Any:
         """Return a copy of `array` that lies in memory as the base does."""
         if is_foreign(array):
-            return self._laid_out_elsewhere(array)
+            return self._copy_foreign(array)
         if self.is_contiguous:
             return np.array(array, self.base.dtype, order="C")
         low, high = self.base.reach()
@@ -185,8 +185,8 @@ class Slice(NamedTuple):
         copy[...] = array
         return copy
 
-    def _laid_out_elsewhere(self, array: Any) -> Any:
-        """Return what `laid_out` does, where memory is reached by NumPy's functions alone: the same order of axes."""
+    def _copy_foreign(self, array: Any) -> Any:
+        """Return a copy with the base's order of axes, for array types whose memory only NumPy's functions reach."""
         shape, strides = self.base.shape, self.base.strides
         axes = sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
         rows = np.empty_like(array, self.base.dtype, order="C", shape=tuple(shape[axis] for axis in axes))
@@ -195,7 +195,7 @@ class Slice(NamedTuple):
         return copy
 
     def part(self, array: Any) -> Any:
-        """Return the view of an array that `laid_out` gave, or of one in rows where the base is in rows."""
+        """Return the view of an array that `copy_like_base` gave, or of one in rows where the base is in rows."""
         view = self.view
         if 0 in view.shape:
             return np.empty(view.shape, view.dtype)
@@ -208,20 +208,20 @@ class Slice(NamedTuple):
         """Return the view of an array of any layout, or a copy of it."""
         if self.is_contiguous and array.flags.c_contiguous and array.dtype is self.base.dtype:
             return self.part(array)
-        return self.part(self.laid_out(array))
+        return self.part(self.copy_like_base(array))
 
     def replaced(self, array: Any, values: Any) -> Any:
         """Return a copy of `array`, laid out as the base, with other values where the view lies."""
-        total = self.laid_out(array)
+        total = self.copy_like_base(array)
         self.part(total)[...] = values
         return total
 
-    def scattered(self, values: Any) -> Any:
+    def scatter(self, values: Any) -> Any:
         """Return zeros laid out as the base, with `values` added where the view lies."""
         base = self.base
         total: Any = np.zeros(base.shape, base.dtype)
         if not self.is_contiguous:
-            total = self.laid_out(total)
+            total = self.copy_like_base(total)
         place = self.part(total)
         if not overlaps(place):
             place[...] = values
@@ -260,7 +260,7 @@ class ViewReplay(NamedTuple):
         Raises:
             InPlaceError: a view function makes a copy, or something else than it made of the base.
         """
-        total = self.place.laid_out(array)
+        total = self.place.copy_like_base(array)
         part = self.func(total)
         if part.shape != self.view.shape or not (part.size == 0 or np.shares_memory(part, total)):
             raise InPlaceError(
@@ -312,7 +312,7 @@ def place_of(view: TensorBase, meta: ViewMeta) -> Place:
     if known is None or known[1] is not array or known[2] is not whole:
         known = meta.geometries = Slice.of(array, whole), array, whole
     place: Slice = known[0]
-    return _replayed(place, ViewFunc.of(meta)) if replays(view._device) else place
+    return _make_replay(place, ViewFunc.of(meta)) if replays(view._device) else place
 
 
 def place_of_part(of: TensorBase, meta: ViewMeta | None, part: Any, step: Any) -> Place:
@@ -327,10 +327,10 @@ def place_of_part(of: TensorBase, meta: ViewMeta | None, part: Any, step: Any) -
     place = Slice.of(part, of._data if meta is None else meta.base._data)
     if not replays(of._device):
         return place
-    return _replayed(place, ViewFunc((step,)) if meta is None else ViewFunc.of(meta, step))
+    return _make_replay(place, ViewFunc((step,)) if meta is None else ViewFunc.of(meta, step))
 
 
-def _replayed(place: Slice, func: ViewFunc | None) -> ViewReplay:
+def _make_replay(place: Slice, func: ViewFunc | None) -> ViewReplay:
     if func is None:
         raise InPlaceError(
             f"a view of shape {place.view.shape} was made by a function that cannot be called again on another base: "

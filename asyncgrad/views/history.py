@@ -1,4 +1,4 @@
-"""How a write in place changes history: what may be written into, the base's new node, a view's node made anew."""
+"""The effect of a write in place on history: the check of the write, the base's new node, and that of a view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .nodes import AsStridedNode, CopySlices
 
 __all__ = ["check_write", "rebase", "rebase_view", "regenerate"]
 
-#: To look it up in its class each time would cost as much as a call.
+#: A local name, since the lookup in the class would cost as much as a call.
 _DEFAULT = CreationMeta.DEFAULT
 
 _MADE = {
@@ -43,7 +43,7 @@ _ADVICE = {
 }
 
 
-def refused(view: TensorBase, meta: ViewMeta, happened: str) -> InPlaceError:
+def write_error(view: TensorBase, meta: ViewMeta, happened: str) -> InPlaceError:
     """Return the error for a view whose history cannot follow a write, for how the view was made."""
     node = view._grad_fn
     what = f"a view of shape {view._data.shape}"
@@ -62,14 +62,14 @@ def check_write(out: TensorBase) -> None:
             such a leaf itself; or elements of it share memory.
     """
     meta = out._view_meta()
-    # The one that a loop asks for again and again comes first.
+    # The most frequent case, a repeated write in a loop, comes first.
     if meta is not None and meta.is_distinct and meta.creation is _DEFAULT and meta.base._grad_fn is not None:
         return
     where = f"a tensor of shape {out._data.shape}"
     whole = out if meta is None else meta.base
     if meta is not None:
         if meta.creation is not _DEFAULT:
-            raise refused(out, meta, "is being written into in place")
+            raise write_error(out, meta, "is being written into in place")
         base = meta.base
         if base._grad_fn is None and out._memory_requires_grad():
             raise InPlaceError(
@@ -105,10 +105,10 @@ def regenerate(view: TensorBase, meta: ViewMeta) -> None:
     if view._grad_fn is None and not base._requires_grad():
         return
     if meta.creation is not _DEFAULT:
-        raise refused(view, meta, "its base, or another view of that, has been written into in place since")
+        raise write_error(view, meta, "its base, or another view of that, has been written into in place since")
     edge = gradient_edge(base)
     if edge is None:
-        # The base was taken out of its graph, and the view shows what the base has become.
+        # The base was taken out of its graph, and so the view has no history either.
         view._grad_fn, view._output_nr, meta.version = None, 0, view._shared_version().value
         return
     place = place_of(view, meta)

@@ -28,7 +28,7 @@ _new = object.__new__
 
 @final
 class AsStridedNode(HandwrittenNode):
-    """The backward of a view that was made anew after its base changed: the gradient put where the view lies.
+    """The backward of a view whose history was regenerated: zeros like the base, with the gradient in the view's place.
 
     Args:
         edge: where the gradient of the base flows.
@@ -39,7 +39,7 @@ class AsStridedNode(HandwrittenNode):
     __slots__ = ("_place",)
 
     def __init__(self, edge: Edge, view: TensorBase, place: Slice) -> None:
-        # Spelled out, since a chain of writes into a view makes one for each.
+        # Inlined for speed, since in a chain of writes into a view each makes one.
         node, input_nr = edge
         assert node is not None
         node.has_parent = True
@@ -72,7 +72,7 @@ class AsStridedNode(HandwrittenNode):
 
 @final
 class CopyBackwards(HandwrittenNode):
-    """The backward of a copy into a tensor: its old value gets no gradient where it was written into, the source does.
+    """The backward of a copy into a tensor: where the copy wrote, the source gets the gradient, the old value none.
 
     Its edges lead to the tensor as it was before, and to the source. The gradient of the old value is zeros where
     that is gone; shape, dtype and device are brought to those of the source as after any node. So it is the backward
@@ -144,7 +144,7 @@ def copy_of(source: Node, input_nr: int, data: Any, device: Any) -> CopyBackward
         data: the copy.
         device: where it is.
     """
-    # Spelled out, since it is as much of a cast as the rest.
+    # Inlined for speed: to make the node takes as long as the rest of a cast.
     node = _new(CopyBackwards)
     source.has_parent = True
     node.next_nodes, node.input_nrs = (None, source), (0, input_nr)
@@ -208,15 +208,17 @@ class CopySlices(HandwrittenNode):
         wanted = None
         if graph_task is not None and graph_task.limits is not None:
             wanted = [self.task_should_compute_output(edge) for edge in range(self.num_outputs)]
-            self._mend(graph_task.limits, wanted[0])
+            self._mark_view_needed(graph_task.limits, wanted[0])
         fn = self._checked_fn()
         if g is None or _runs_by_plan(fn):
             return self._run(g, wanted)
         part = part_at(g, self._place)
         results = fn.apply((part,))
-        return self._awaited(g, part, results) if inspect.isawaitable(results) else self._replaced(g, part, results)
+        return (
+            self._await_results(g, part, results) if inspect.isawaitable(results) else self._replaced(g, part, results)
+        )
 
-    async def _awaited(self, g: Any, part: Any, results: Awaitable[Any]) -> tuple[Any, ...]:
+    async def _await_results(self, g: Any, part: Any, results: Awaitable[Any]) -> tuple[Any, ...]:
         return self._replaced(g, part, await results)
 
     def apply_generic(self, g: Any) -> tuple[Any, ...]:
@@ -252,12 +254,12 @@ class CopySlices(HandwrittenNode):
             return (g, *others)
         view = self._place.view
         if first.shape != view.shape or first.dtype is not view.dtype:
-            first = self._fitted(first)
+            first = self._fit_to_view(first)
         if isinstance(g, TensorBase):
             return (replace_at(g, first, self._place), *others)
         return (self._place.replaced(g, values.raw(first)), *others)
 
-    def _fitted(self, grad: Any) -> Any:
+    def _fit_to_view(self, grad: Any) -> Any:
         view = self._place.view
         fitted = fit(grad, InputMetadata(view.shape, view.dtype, self.device))
         if isinstance(fitted, str):
@@ -280,11 +282,11 @@ class CopySlices(HandwrittenNode):
         self._fn.make_meta()
         self._fn.keep_packed(index, packed)
 
-    def _mend(self, exec_info: Any, wants_base: bool) -> None:
-        """Have the node of the view as it was before count as one that is to run, where the base's gradient is wanted.
+    def _mark_view_needed(self, exec_info: Any, wants_base: bool) -> None:
+        """Mark the node of the view before the write as needed if the base's gradient is wanted.
 
-        A backward with given inputs has not come by it, since this node leads past it; and the write's node asks
-        whether that is of any use, so as to spare itself the gradient of what stood in the view.
+        A backward with given inputs does not reach that node, since this node's edges bypass it. The write's node asks
+        whether it is needed, and would otherwise skip the gradient of the view's old value.
 
         Source: the mending of exec_info in CopySlices of PyTorch.
         """
@@ -304,5 +306,5 @@ class CopySlices(HandwrittenNode):
 
 
 def _runs_by_plan(fn: Node) -> bool:
-    """Tell no of a Function's node, which has no plan, and of one whose saved tensors were packed."""
+    """Tell whether a plan can run this node: a Function has no plan, and one with packed tensors needs the engine."""
     return fn.meta is None and hasattr(fn, "plan")

@@ -30,7 +30,7 @@ def as_strided_(a: Any, place: Slice) -> Any:
 @primitive()
 def put_strided_(g: Any, place: Slice) -> Any:
     """Return zeros like the base with `g` added where the view lies."""
-    return place.scattered(g)
+    return place.scatter(g)
 
 
 @primitive()

@@ -1,4 +1,4 @@
-"""Version counters as users reach them."""
+"""The public function that changes version counters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["increment_version"]
 
 
 def increment_version(tensors: TensorBase | Iterable[TensorBase]) -> None:
-    """Count a write into a tensor's memory that was made where nobody could see it, through an ndarray say.
+    """Count a write into a tensor's memory that asyncgrad could not see, for example through an ndarray.
 
-    Whoever saved the tensor, its base or a view of it for a backward notices.
+    A backward that needs the tensor, its base or a view of it as saved before the write then raises.
 
     Args:
         tensors: a tensor, or several.

@@ -1,4 +1,4 @@
-"""Writing in place: a result, or anybody's array, into a tensor, with the history that it then has."""
+"""Writes in place of a result or an array into a tensor, and their history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "copy_into_part",
     "is_recorded",
     "old_value",
-    "plainly",
+    "write_unrecorded",
     "run_writer",
     "write",
     "write_by",
@@ -58,7 +58,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
                 )
         return False
     if COPY_ON_WRITE.get() is not None:
-        # Whoever asks this is about to write.
+        # The caller writes next.
         copy_saved_before_write(out)
     if not mode or out._data.dtype.kind not in "fc":
         return False
@@ -67,8 +67,8 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     )
 
 
-def plainly(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
-    """Call `writer` on the array of `out` and those of the others, unless that is to be recorded; tell whether it was.
+def write_unrecorded(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
+    """Call `writer` on the arrays of `out` and the others unless the write has to be recorded; tell whether it did.
 
     Raises:
         InPlaceError: `out` is an array, which has no history, and one of the others requires grad.
@@ -106,7 +106,11 @@ def write_by(out: Any, function: Callable[..., Any], inputs: Sequence[Any], ufun
         InPlaceError: the write cannot be recorded.
     """
     is_tensor = isinstance(out, TensorBase)
-    if ufunc is not None and is_tensor and plainly(lambda target, *arrays: ufunc(*arrays, out=target), out, *inputs):
+    if (
+        ufunc is not None
+        and is_tensor
+        and write_unrecorded(lambda target, *arrays: ufunc(*arrays, out=target), out, *inputs)
+    ):
         return out
     inputs = before_write(out, inputs)
     if is_tensor and out._view is not None and is_watched():
@@ -131,14 +135,14 @@ def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
         raise ArgumentError(
             f"a result of shape {shape} does not fit into an array of shape {whole}, nor broadcasts to that"
         )
-    if plainly(np.copyto, out, result):
+    if write_unrecorded(np.copyto, out, result):
         show(unseen)
         return out
     node = _node_of_write(out, result)
     if isinstance(result, TensorBase):
         _keep_old_values(result._grad_fn, out)
     if out._view is not None and node not in unseen and is_watched():
-        # It has been shown as a node that stands in the graph.
+        # A creation hook has seen the node as part of the graph, so it cannot move into a CopySlices.
         node = None
     show(one for one in unseen if one is not node)
     if node is None:
@@ -183,7 +187,7 @@ def _keep_old_values(node: Any, out: TensorBase) -> None:
 
 def changes_with(saved: Any, out: TensorBase) -> bool:
     """Tell whether a write into `out` changes what a node has saved, which then has to be copied first."""
-    if not isinstance(saved, TensorBase) or _is_asking_leaf(saved):
+    if not isinstance(saved, TensorBase) or _is_leaf_requiring_grad(saved):
         return False
     return saved is out or (saved._counter is not None and saved._counter is out._counter)
 
@@ -191,8 +195,9 @@ def changes_with(saved: Any, out: TensorBase) -> bool:
 def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Sequence[Any]:
     """Return the inputs of an operation whose result is to be written into `out`, for it to save.
 
-    Where somebody looks on, pack hooks say, what shares memory with `out` would be seen before the write and change
-    then: a copy takes its place. So it does `always` where that is asked for, if the operation is recorded at all.
+    An observer, such as a pack hook, would see a tensor on the memory of `out` before the write, which then changes it.
+    So a copy replaces such an input if there is an observer, or with `always`; in both cases only if an input requires
+    grad.
     """
     mode = GRAD_MODE.get()
     if not isinstance(out, TensorBase) or (not always and (mode is True or not mode)):
@@ -202,8 +207,8 @@ def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Se
     return [old_value(value) if changes_with(value, out) else value for value in inputs]
 
 
-def _is_asking_leaf(tensor: TensorBase) -> bool:
-    """Tell whether a tensor is a leaf that requires grad, and so cannot stand elsewhere."""
+def _is_leaf_requiring_grad(tensor: TensorBase) -> bool:
+    """Tell whether a tensor is a leaf that requires grad, which a copy cannot replace."""
     return tensor._meta is not None and tensor._meta.requires_grad
 
 
@@ -229,7 +234,7 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
         np.copyto(target, source, where=raw(where))
 
     copy = copy or masked_copy
-    if plainly(copy, out, source):
+    if write_unrecorded(copy, out, source):
         return out
     check_write(out)
     mask = None if where is True else np.array(raw(where), bool)
@@ -257,7 +262,9 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
     array = out._data[index]
     meta = out._view_meta()
     base = out if meta is None else meta.base
-    is_there = isinstance(source, TensorBase) and source._counter is out._counter and _is_same(source._data, array)
+    is_there = (
+        isinstance(source, TensorBase) and source._counter is out._counter and _is_same_memory(source._data, array)
+    )
     if is_there and _base_of(source) is base and source._requires_grad():
         # What Python does at the end of `t[index] += x`: the view has been written into already. What shares memory and
         # is no such view, as t.detach() gives it or no_grad, has another history.
@@ -281,7 +288,7 @@ def _base_of(tensor: TensorBase) -> TensorBase:
     return tensor if meta is None else meta.base
 
 
-def _is_same(array: Any, other: Any) -> bool:
+def _is_same_memory(array: Any, other: Any) -> bool:
     """Tell whether two arrays are the same elements in the same memory."""
     first, second = interface_of(array), interface_of(other)
     return all(first[key] == second[key] for key in ("data", "shape", "typestr")) and array.strides == other.strides

@@ -232,8 +232,8 @@ def test_the_note_of_a_node_made_outside_says_so():
     (note,) = forward_notes(node)
 
     assert note == (
-        f"the forward call of SinBackward (node #{node.sequence_nr}) was outside of anomaly mode, which so does not "
-        "know the line: run the forward under ag.detect_anomaly() too"
+        f"the forward call of SinBackward (node #{node.sequence_nr}) was outside of anomaly mode, so its line is "
+        "unknown: run the forward under ag.detect_anomaly() too"
     )
 
 

@@ -198,7 +198,7 @@ def test_what_hung_on_the_old_node_stays_there_and_what_comes_now_belongs_to_the
 
 
 def test_a_place_in_no_graph_is_refused():
-    with refused(GraphError, RuntimeError, "leads nowhere", "detach_()"):
+    with refused(GraphError, RuntimeError, "cannot lead nowhere", "detach_()"):
         set_gradient_edge(ag.tensor([1.0]), Edge(None, 0))
 
 

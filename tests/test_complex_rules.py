@@ -26,13 +26,13 @@ from tests.ops.test_rules import CASES
 #: Those that refuse complex arguments in every place. What NumPy refuses is NumPy's error.
 REFUSING = {
     *("arctan2", "cbrt", "copysign", "deg2rad", "degrees", "divmod", "fabs", "fmod", "frexp", "hypot", "ldexp"),
-    *("ihfft", "logaddexp", "logaddexp2", "modf", "percentile", "quantile", "rad2deg", "radians", "remainder"),
-    *("rfft", "rfft2", "rfftn"),
+    *("i0", "ihfft", "logaddexp", "logaddexp2", "modf", "nextafter", "percentile", "quantile", "rad2deg", "radians"),
+    *("remainder", "rfft", "rfft2", "rfftn", "unwrap"),
     *("nn.binary_cross_entropy_with_logits", "nn.cross_entropy", "nn.elu", "nn.gelu", "nn.layer_norm"),
     *("nn.leaky_relu", "nn.max_pool2d", "nn.mse_loss", "nn.nll_loss", "nn.relu", "nn.softplus"),
 }
-#: Those that refuse them in some places only: coordinates.
-PARTLY_REFUSING = {"gradient", "interp"}
+#: Those that refuse them in some places only: coordinates, weights, what is put into real numbers.
+PARTLY_REFUSING = {"ediff1d", "gradient", "insert", "interp", "polyfit"}
 #: Those whose results are known up to phases, and those of Hermitian matrices: their calls are complex from the start.
 UP_TO_PHASES = {"eig", "eigh", "eigvalsh", "svd"}
 

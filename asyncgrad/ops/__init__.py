@@ -20,8 +20,10 @@ from . import joining as joining
 from . import linear_algebra as linear_algebra
 from . import nondifferentiable as nondifferentiable
 from . import norms as norms
+from . import polynomials as polynomials
 from . import rearranging as rearranging
 from . import reductions as reductions
+from . import sequences as sequences
 from . import shaping as shaping
 from . import singular as singular
 from . import solving as solving
@@ -54,8 +56,10 @@ __all__ = [
     "linear_algebra",
     "nondifferentiable",
     "norms",
+    "polynomials",
     "rearranging",
     "reductions",
+    "sequences",
     "shaping",
     "singular",
     "solving",

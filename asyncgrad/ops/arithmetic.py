@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import raw
+from .axes import array_like
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, differentiable, primitive
 
 __all__ = [
     "add",
+    "angle",
     "cbrt",
     "conjugate",
     "copysign",
@@ -29,9 +32,11 @@ __all__ = [
     "modf",
     "multiply",
     "negative",
+    "nextafter",
     "positive",
     "power",
     "real",
+    "real_if_close",
     "reciprocal",
     "remainder",
     "sqrt",
@@ -192,3 +197,31 @@ def imag(val: Any) -> Any:
 @derivative(imag, "val")
 def _(g: Any) -> Any:
     return g * 1j
+
+
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    """Return the real parts where all imaginary parts are near 0, else the array itself."""
+    a = array_like(a)
+    return real(a) if np.real_if_close(raw(a), tol).dtype != a.dtype else a
+
+
+RULES[np.real_if_close] = real_if_close
+
+
+@primitive(np.angle)
+def angle(z: Any, deg: bool = False) -> Any:
+    """Return the angle of complex numbers, which is constant for real ones but for the step at 0."""
+    return np.angle(z, deg)
+
+
+@derivative(angle, "z")
+def _(g: Any, z: Any, deg: bool) -> Any:
+    if z.dtype.kind != "c":
+        return np.zeros_like(g)
+    square = np.square(z.real) + np.square(z.imag)
+    slope = g * (1j * z / np.where(square == 0, 1, square))
+    return slope * (180 / math.pi) if deg else slope
+
+
+# The number next to x is x plus a step that does not change with it.
+nextafter = differentiable(np.nextafter, "x y", x=lambda g: g, y=lambda g: np.zeros_like(g))

@@ -1,14 +1,27 @@
-"""Exponentials and logarithms."""
+"""Exponentials and logarithms, and the modified Bessel function, a mean of exponentials."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from .primitive import differentiable
+from .primitive import derivative, differentiable, primitive
 
-__all__ = ["exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2"]
+__all__ = [
+    "exp",
+    "exp2",
+    "expm1",
+    "i0",
+    "i0_derivative",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logaddexp2",
+]
 
 LN2 = math.log(2)
 LN10 = math.log(10)
@@ -35,3 +48,43 @@ logaddexp2 = differentiable(
     x=lambda g, x, y: g * np.exp2(-np.logaddexp2(0.0, y - x)),
     y=lambda g, x, y: g * np.exp2(-np.logaddexp2(0.0, x - y)),
 )
+
+
+# The modified Bessel function of order 0: the mean of exp(x cos t) over a circle of angles t.
+
+
+@primitive(np.i0)
+def i0(x: Any) -> Any:
+    """Return the modified Bessel function of the first kind, of order 0."""
+    return np.i0(x)
+
+
+#: Beyond it exp(x), and the function, is infinite in float64.
+_LARGEST = 710.0
+
+
+@primitive()
+def i0_derivative(x: Any, order: int) -> Any:
+    """Return the derivative of i0 of any order: the mean of cos(t)**order * exp(x cos t).
+
+    The mean over evenly spaced angles is exact but for terms that fall off faster than any power of their number.
+    """
+    largest = min(float(np.fmax.reduce(np.abs(x), None, initial=0.0)), _LARGEST)
+    quarter = 8 + order // 4 + math.ceil(2.5 * math.sqrt(largest))
+    # Four angles, t, -t, pi - t and pi + t, have one exponential or its reciprocal: they make a cosh or a sinh.
+    both = np.sinh if order % 2 else np.cosh
+    total: Any = 0.0
+    for step in range(quarter):
+        cosine = math.cos((step + 0.5) * math.pi / (2 * quarter))
+        total = total + cosine**order * both(x * cosine)
+    return total / quarter
+
+
+@derivative(i0, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * i0_derivative(x, 1)
+
+
+@derivative(i0_derivative, "x")
+def _(g: Any, x: Any, order: int) -> Any:
+    return g * i0_derivative(x, order + 1)

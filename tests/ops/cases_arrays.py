@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops import cases_decompositions, cases_fourier
+from tests.ops import cases_decompositions, cases_fourier, cases_polynomials, cases_sequences
 from tests.ops.cases_elementwise import normal, positive
 from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, random_whole_numbers
 from tests.ops.finite_differences import Case
@@ -299,6 +299,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **PRODUCTS,
     **NORMS,
     **cases_fourier.CASES,
+    **cases_polynomials.CASES,
+    **cases_sequences.CASES,
 }
 for _function, _cases in cases_decompositions.CASES.items():
     CASES[_function] = CASES.get(_function, []) + _cases

@@ -1,0 +1,275 @@
+"""Polynomials, given by their coefficients, that of the highest power first."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError
+from ..graph.values import raw
+from .axes import array_beside, array_like, arrays_together
+from .convolution import convolve
+from .joining import concatenate, stack
+from .linear_algebra import dot, outer
+from .primitive import RULES, derivative, primitive
+from .reductions import sum
+from .shaping import atleast_1d
+
+__all__ = [
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+    "vander",
+]
+
+
+def _coefficients(*polynomials: Any) -> list[Any]:
+    """Return polynomials as rows: tensors if one of them is a tensor."""
+    return [atleast_1d(one.coeffs if isinstance(one, np.poly1d) else one) for one in arrays_together(polynomials)]
+
+
+def polyval(p: Any, x: Any) -> Any:
+    """Return the values of a polynomial, by Horner's rule."""
+    p, x = array_like(p), array_like(x)
+    result = array_beside(np.zeros_like(raw(x)), p)
+    for index in range(p.shape[0]):
+        result = result * x + p[index]
+    return result
+
+
+RULES[np.polyval] = polyval
+
+
+@primitive()
+def vander_(x: Any, count: int, increasing: bool) -> Any:
+    """Return the matrix of powers of the elements of a row."""
+    return np.vander(x, count, increasing)
+
+
+@derivative(vander_, "x")
+def _(g: Any, x: Any, count: int, increasing: bool) -> Any:
+    if count < 2:
+        return np.zeros_like(x)
+    powers = np.arange(count) if increasing else np.arange(count - 1, -1, -1)
+    kept = slice(1, None) if increasing else slice(None, -1)
+    slopes = np.vander(x, count - 1, increasing) * powers[kept].astype(raw(x).real.dtype)
+    return np.sum(g[:, kept] * slopes, axis=1)
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """Return the matrix of powers of the elements of a row, the highest first unless `increasing`."""
+    x = array_like(x)
+    if x.ndim != 1:
+        raise ValueError(f"vander takes a row of numbers, not an array with {x.ndim} axes")
+    return vander_.call(x, x.shape[0] if N is None else N, increasing)
+
+
+RULES[np.vander] = vander
+
+
+# Sums, products and quotients.
+
+
+def _at_length(row: Any, length: int) -> Any:
+    """Return a polynomial with coefficients of 0 in front, up to a length."""
+    missing = length - row.shape[0]
+    return concatenate((np.zeros(missing, row.dtype), row)) if missing > 0 else row
+
+
+def polyadd(a1: Any, a2: Any) -> Any:
+    """Return the sum of two polynomials."""
+    a1, a2 = _coefficients(a1, a2)
+    length = max(a1.shape[0], a2.shape[0])
+    return _at_length(a1, length) + _at_length(a2, length)
+
+
+def polysub(a1: Any, a2: Any) -> Any:
+    """Return the difference of two polynomials."""
+    a1, a2 = _coefficients(a1, a2)
+    length = max(a1.shape[0], a2.shape[0])
+    return _at_length(a1, length) - _at_length(a2, length)
+
+
+def _without_leading_zeros(row: Any) -> Any:
+    """Return a polynomial from its first coefficient on that is not 0."""
+    found = np.flatnonzero(raw(row))
+    return row[found[0] if found.size else row.shape[0] - 1 :] if row.shape[0] else np.zeros_like(row, shape=(1,))
+
+
+def polymul(a1: Any, a2: Any) -> Any:
+    """Return the product of two polynomials."""
+    a1, a2 = _coefficients(a1, a2)
+    return convolve(_without_leading_zeros(a1), _without_leading_zeros(a2))
+
+
+def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
+    """Return the quotient of two polynomials, and the remainder."""
+    u, v = (one + 0.0 for one in _coefficients(u, v))
+    dtype = np.result_type(u.dtype, v.dtype)
+    scale, rest, quotient = 1.0 / v[0], u.astype(dtype), []
+    length = v.shape[0]
+    for place in range(u.shape[0] - length + 1):
+        share = scale * rest[place]
+        quotient.append(share)
+        rest = concatenate(
+            (rest[:place], rest[place : place + length] - share * v, rest[place + length :]), dtype=dtype
+        )
+    while np.allclose(raw(rest)[0], 0, rtol=1e-14) and rest.shape[0] > 1:
+        rest = rest[1:]
+    return (stack(quotient, dtype=dtype) if quotient else np.zeros_like(rest, shape=(1,))), rest
+
+
+RULES[np.polyadd] = polyadd
+RULES[np.polysub] = polysub
+RULES[np.polymul] = polymul
+RULES[np.polydiv] = polydiv
+
+
+# Derivatives and integrals.
+
+
+def polyder(p: Any, m: int = 1) -> Any:
+    """Return the m-th derivative of a polynomial."""
+    m = int(m)
+    if m < 0:
+        raise ValueError(f"polyder takes a derivative of order 0 or more, not {m}: see np.polyint")
+    (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
+    for _ in range(m):
+        p = p[:-1] * np.arange(p.shape[0] - 1, 0, -1)
+    return p
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """Return the m-th integral of a polynomial, with constants of integration `k`."""
+    m = int(m)
+    if m < 0:
+        raise ValueError(f"polyint takes an integral of order 0 or more, not {m}: see np.polyder")
+    (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
+    k = np.zeros(m) if k is None else atleast_1d(array_like(k))
+    if k.shape[0] == 1 and m > 1:
+        k = k[0] * np.ones(m)
+    if k.shape[0] < m:
+        raise ValueError(f"polyint of order {m} takes one constant, or {m}, not {k.shape[0]}")
+    for index in range(m):
+        p = concatenate((p / np.arange(p.shape[0], 0, -1), k[index : index + 1]))
+    return p
+
+
+RULES[np.polyder] = polyder
+RULES[np.polyint] = polyint
+
+
+# Roots.
+
+
+def poly(seq_of_zeros: Any) -> Any:
+    """Return the polynomial with given roots, or the characteristic polynomial of a matrix."""
+    zeros = atleast_1d(array_like(seq_of_zeros))
+    if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] and zeros.size:
+        zeros = np.linalg.eigvals(zeros)
+    elif zeros.ndim == 1:
+        zeros = zeros.astype(np.mintypecode(zeros.dtype.char), copy=False)
+    else:
+        raise ValueError(f"poly takes a row of roots or a square matrix, not an array of shape {zeros.shape}")
+    if not zeros.shape[0]:
+        return 1.0
+    one = np.ones(1, zeros.dtype)
+    result: Any = one
+    for place in range(zeros.shape[0]):
+        result = convolve(result, concatenate((one, -zeros[place : place + 1])))
+    if zeros.dtype.kind == "c":
+        found = raw(zeros).astype(complex)
+        if np.all(np.sort(found) == np.sort(found.conj())):
+            return np.copy(result.real)
+    return result
+
+
+RULES[np.poly] = poly
+
+
+def roots(p: Any) -> Any:
+    """Return the roots of a polynomial, the eigenvalues of its companion matrix."""
+    p = atleast_1d(array_like(p))
+    if p.ndim != 1:
+        raise ValueError(f"roots takes a row of coefficients, not an array with {p.ndim} axes")
+    found = np.flatnonzero(raw(p))
+    if not found.size:
+        return array_beside(np.array([]), p)
+    trailing = p.shape[0] - int(found[-1]) - 1
+    p = p[int(found[0]) : int(found[-1]) + 1]
+    p = p if p.dtype.kind in "fc" else p.astype(float)
+    count = p.shape[0] - 1
+    if not count:
+        return array_beside(np.zeros(trailing), p)
+    below = np.eye(count, dtype=p.dtype)[: count - 1]
+    companion = concatenate(((-p[1:] / p[0])[np.newaxis], below))
+    values = np.linalg.eigvals(companion)
+    return concatenate((values, np.zeros(trailing, values.dtype)))
+
+
+RULES[np.roots] = roots
+
+
+# The polynomial that is nearest to points.
+
+
+def _checked_points(x: Any, y: Any, deg: int, w: Any) -> tuple[Any, Any, Any]:
+    """Return points and weights as floating rows, which go together."""
+    x, y = (one + 0.0 for one in arrays_together((x, y)))
+    if deg < 0:
+        raise ValueError(f"polyfit takes a degree of 0 or more, not {deg}")
+    if x.ndim != 1 or not x.size or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
+        raise TypeError(
+            f"polyfit takes a row of points, and as many values in rows or columns: the shapes are {x.shape} and "
+            f"{y.shape}"
+        )
+    if w is None:
+        return x, y, None
+    w = array_beside(w, x) + 0.0
+    if w.shape != x.shape:
+        raise TypeError(f"polyfit takes a weight for each of {x.shape[0]} points, not weights of shape {w.shape}")
+    if w.dtype.kind == "c" and "f" in (x.dtype.kind, y.dtype.kind):
+        raise ArgumentTypeError(f"numpy.polyfit of real points or values takes real weights, not {w.dtype}")
+    return x, y, w
+
+
+def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
+    """Return the polynomial of a degree with the least sum of squared distances from points."""
+    order = int(deg) + 1
+    x, y, w = _checked_points(x, y, order - 1, w)
+    if rcond is None:
+        rcond = x.shape[0] * np.finfo(x.dtype).eps
+    powers, values = vander(x, order), y
+    if w is not None:
+        powers = powers * w[:, np.newaxis]
+        values = values * (w[:, np.newaxis] if values.ndim == 2 else w)
+    scale = np.sqrt(sum(powers * powers, 0))
+    powers = powers / scale
+    found, residuals, rank, singular = np.linalg.lstsq(powers, values, rcond)
+    found = (found.T / scale).T
+    if int(raw(rank)) != order and not full:
+        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=4)
+    if full:
+        return found, residuals, rank, singular, array_beside(rcond, x) if isinstance(rcond, np.generic) else rcond
+    if not cov:
+        return found
+    spread = np.linalg.inv(dot(powers.T, powers)) / outer(scale, scale)
+    if cov == "unscaled":
+        factor: Any = 1
+    elif x.shape[0] <= order:
+        raise ValueError(f"the covariance of {order} coefficients needs more than {x.shape[0]} points")
+    else:
+        factor = residuals / (x.shape[0] - order)
+    return found, (spread if y.ndim == 1 else spread[:, :, np.newaxis]) * factor
+
+
+RULES[np.polyfit] = polyfit

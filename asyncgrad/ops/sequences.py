@@ -1,0 +1,272 @@
+"""Rows of numbers: evenly spaced between two ends, differences of neighbours, more elements or fewer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError
+from ..graph.values import raw
+from .axes import array_beside, array_like, axis_index, laid_like
+from .cumulative import cumprod, cumsum
+from .indexing import put
+from .primitive import RULES, derivative, primitive
+from .shaping import expand_dims, ravel, reshape
+
+__all__ = [
+    "ediff1d",
+    "geomspace",
+    "insert",
+    "linspace",
+    "logspace",
+    "nancumprod",
+    "nancumsum",
+    "resize",
+    "unwrap",
+]
+
+# Between two ends.
+
+
+def _shares(shape: tuple[int, ...], axis: int, endpoint: bool) -> Any:
+    """Return for each place along an axis how much of the way to the end lies before it."""
+    axis = axis_index(axis, len(shape))
+    count = shape[axis]
+    shares = np.arange(count) / max(count - 1 if endpoint else count, 1)
+    return shares.reshape([-1 if one == axis else 1 for one in range(len(shape))])
+
+
+def _as_real(shares: Any, g: Any) -> Any:
+    """Return shares in the real dtype of a gradient."""
+    return shares.astype(raw(g).real.dtype)
+
+
+@primitive()
+def linspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+    """Return evenly spaced numbers from `start` to `stop`."""
+    return np.linspace(start, stop, num, endpoint, dtype=dtype, axis=axis)
+
+
+@derivative(linspace_, "start")
+def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Any:
+    return np.sum(g * _as_real(1 - _shares(out_shape, axis, endpoint), g), axis=axis)
+
+
+@derivative(linspace_, "stop")
+def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Any:
+    return np.sum(g * _as_real(_shares(out_shape, axis, endpoint), g), axis=axis)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """Return `num` evenly spaced numbers from `start` to `stop`, and the step between them if `retstep`."""
+    result = linspace_.call(start, stop, num, endpoint, dtype, axis)
+    if not retstep:
+        return result
+    intervals = num - 1 if endpoint else num
+    step = (stop * 1.0 - start) / intervals if intervals > 0 else (stop * 1.0 - start) * np.nan
+    return result, step
+
+
+RULES[np.linspace] = linspace
+
+
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Any:
+    """Return `base` to the power of `num` evenly spaced numbers from `start` to `stop`."""
+    if np.ndim(base):
+        shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (start, stop, base)))
+        start, stop, base = (
+            reshape(one, (1,) * (len(shape) - one.ndim) + one.shape) for one in map(array_like, (start, stop, base))
+        )
+        base = expand_dims(base, axis)
+    result = np.power(base, linspace(start, stop, num, endpoint, axis=axis))
+    return result if dtype is None else result.astype(dtype, copy=False)
+
+
+RULES[np.logspace] = logspace
+
+
+@primitive()
+def geomspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+    """Return numbers from `start` to `stop`, each the same multiple of the one before."""
+    return np.geomspace(start, stop, num, endpoint, dtype, axis)
+
+
+@derivative(geomspace_, "start")
+def _(g: Any, out: Any, start: Any, endpoint: bool, axis: int) -> Any:
+    return np.sum(g * out * _as_real(1 - _shares(out.shape, axis, endpoint), g), axis=axis) / start
+
+
+@derivative(geomspace_, "stop")
+def _(g: Any, out: Any, stop: Any, endpoint: bool, axis: int) -> Any:
+    return np.sum(g * out * _as_real(_shares(out.shape, axis, endpoint), g), axis=axis) / stop
+
+
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    """Return `num` numbers from `start` to `stop`, each the same multiple of the one before."""
+    return geomspace_.call(start, stop, num, endpoint, dtype, axis)
+
+
+RULES[np.geomspace] = geomspace
+
+
+# Differences of neighbours.
+
+
+@primitive()
+def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
+    """Return the differences of neighbours in one row, with others before and after them."""
+    return np.ediff1d(ary, to_end, to_begin)
+
+
+@derivative(ediff1d_, "ary")
+def _(g: Any, ary_shape: tuple[int, ...], to_begin: Any) -> Any:
+    count = math.prod(ary_shape)
+    if count < 2:
+        return np.zeros(ary_shape, g.dtype)
+    before = 0 if to_begin is None else np.size(raw(to_begin))
+    end = np.zeros(1, g.dtype)
+    return -np.reshape(np.diff(g[before : before + count - 1], prepend=end, append=end), ary_shape)
+
+
+@derivative(ediff1d_, "to_end")
+def _(g: Any, to_end_shape: tuple[int, ...]) -> Any:
+    return np.reshape(g[g.shape[0] - math.prod(to_end_shape) :], to_end_shape)
+
+
+@derivative(ediff1d_, "to_begin")
+def _(g: Any, to_begin_shape: tuple[int, ...]) -> Any:
+    return np.reshape(g[: math.prod(to_begin_shape)], to_begin_shape)
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Return the differences of neighbours in one row, with others before and after them."""
+    return ediff1d_.call(array_like(ary), to_end, to_begin)
+
+
+RULES[np.ediff1d] = ediff1d
+
+
+@primitive()
+def unwrap_(p: Any, discont: Any, axis: int, period: Any) -> Any:
+    """Return angles without jumps of more than half a period between neighbours."""
+    return np.unwrap(p, discont, axis, period=period)
+
+
+@derivative(unwrap_, "p")
+def _(g: Any) -> Any:
+    return g
+
+
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
+    """Return angles without jumps of more than half a period between neighbours."""
+    return unwrap_.call(array_like(p), raw(discont), axis, raw(period))
+
+
+RULES[np.unwrap] = unwrap
+
+
+# More elements, or fewer.
+
+
+@primitive()
+def insert_(arr: Any, obj: Any, values: Any, axis: int) -> Any:
+    """Return `arr` with values put in before indices, which nobody changes later, along an axis."""
+    return np.insert(arr, obj, values, axis)
+
+
+def _origins(arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
+    """Return for each place along the axis where it came from: an index of `arr`, or -1, -2 ... for the values."""
+    length = arr_shape[axis]
+    return np.insert(np.arange(length), obj, -1 - np.arange(out_shape[axis] - length))
+
+
+@derivative(insert_, "arr")
+def _(g: Any, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
+    return np.take(g, np.flatnonzero(_origins(arr_shape, out_shape, obj, axis) >= 0), axis)
+
+
+@derivative(insert_, "values")
+def _(g: Any, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
+    origins = _origins(arr_shape, out_shape, obj, axis)
+    inserted = np.flatnonzero(origins < 0)
+    taken = np.take(g, inserted[np.argsort(-origins[inserted])], axis)
+    # Before a single index, which is no list, the first axis of the values runs along the axis.
+    return np.moveaxis(taken, axis, 0) if not isinstance(obj, slice) and np.ndim(obj) == 0 else taken
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """Return `arr` with values put in before indices along an axis; None makes one row of `arr`."""
+    arr = array_beside(arr, obj)
+    if axis is None:
+        arr, axis = (arr if arr.ndim == 1 else ravel(arr)), 0
+    if not isinstance(obj, slice):
+        places = np.array(raw(obj))
+        obj = places if places.size or hasattr(obj, "dtype") else places.astype(np.intp)
+    values = array_like(values)
+    if values.dtype.kind == "c" and arr.dtype.kind != "c":
+        raise ArgumentTypeError(
+            f"numpy.insert puts no values of dtype {values.dtype} into an array of dtype {arr.dtype}: pass values.real"
+        )
+    return insert_.call(arr, obj, values, axis_index(axis, arr.ndim))
+
+
+RULES[np.insert] = insert
+
+
+@primitive()
+def resize_(a: Any, new_shape: Any) -> Any:
+    """Return the elements in a shape, as often as it takes to fill that."""
+    return np.resize(a, new_shape)
+
+
+@derivative(resize_, "a")
+def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+    count = math.prod(a_shape)
+    if not count:
+        return np.zeros(a_shape, g.dtype)
+    places = np.arange(math.prod(g.shape)) % count
+    return np.reshape(put(np.reshape(g, -1), places, (count,)), a_shape)
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """Return the elements in a shape, as often as it takes to fill that."""
+    return resize_.call(array_like(a), new_shape)
+
+
+RULES[np.resize] = resize
+
+
+# Running sums and products of what is no nan.
+
+
+def _without_nans(plain: Callable[..., Any], filling: float) -> Callable[..., Any]:
+    """Return a running sum or product that counts each nan as `filling`."""
+
+    def running(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+        a = array_like(a)
+        if a.dtype.kind in "fc":
+            a = laid_like(np.where(np.isnan(raw(a)), filling, a), a)
+        return plain(a, axis, dtype, out)
+
+    running.__name__ = f"nan{plain.__name__}"
+    running.__doc__ = f"Return numpy.{plain.__name__} of what is no nan, each of which counts as {filling}."
+    return running
+
+
+nancumsum = RULES[np.nancumsum] = _without_nans(cumsum, 0)
+nancumprod = RULES[np.nancumprod] = _without_nans(cumprod, 1)

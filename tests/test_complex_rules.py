@@ -32,7 +32,7 @@ REFUSING = {
     *("nn.leaky_relu", "nn.max_pool2d", "nn.mse_loss", "nn.nll_loss", "nn.relu", "nn.softplus"),
 }
 #: Those that refuse them in some places only: coordinates, weights, what is put into real numbers.
-PARTLY_REFUSING = {"ediff1d", "gradient", "insert", "interp", "polyfit"}
+PARTLY_REFUSING = {"cov", "ediff1d", "gradient", "insert", "interp", "polyfit"}
 #: Those whose results are known up to phases, and those of Hermitian matrices: their calls are complex from the start.
 UP_TO_PHASES = {"eig", "eigh", "eigvalsh", "svd"}
 

@@ -5,6 +5,7 @@ Importing this package fills the table `RULES`, which says what runs when a NumP
 
 from . import arithmetic as arithmetic
 from . import assigning as assigning
+from . import calling as calling
 from . import casting as casting
 from . import contractions as contractions
 from . import convolution as convolution
@@ -41,6 +42,7 @@ __all__ = [
     "assigning",
     "call_function",
     "call_ufunc",
+    "calling",
     "casting",
     "contractions",
     "convolution",

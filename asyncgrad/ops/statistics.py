@@ -1,22 +1,38 @@
-"""Medians, and reductions that leave out nans."""
+"""Medians, covariances, and reductions that leave out nans."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentTypeError
 from ..graph.values import raw
-from .axes import array_like, kept_shape, laid_like, reduced_axes
+from .axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
+from .diagonals import diag
 from .dispatch import write
 from .indexing import lines_over, sort, take
+from .joining import concatenate
+from .linear_algebra import adjoint, dot
 from .primitive import RULES
-from .reductions import max, mean, min, prod, std, sum, var
-from .shaping import reshape
+from .reductions import average, max, mean, min, prod, std, sum, var
+from .shaping import atleast_2d, reshape, squeeze
 
-__all__ = ["median", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
+__all__ = [
+    "corrcoef",
+    "cov",
+    "median",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+]
 
 
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
@@ -104,3 +120,92 @@ def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[
 
 nanmax = RULES[np.nanmax] = _extreme_of_others(max, -np.inf)
 nanmin = RULES[np.nanmin] = _extreme_of_others(min, np.inf)
+
+
+# Covariances.
+
+
+def _variables(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
+    """Return the matrix of observations, one variable a row."""
+    arrays = arrays_together([m] if y is None else [m, y])
+    if any(one.ndim > 2 for one in arrays):
+        raise ValueError(f"cov takes arrays of at most two axes, not {[one.ndim for one in arrays]}")
+    if dtype is None:
+        dtype = np.result_type(*(one.dtype for one in arrays), np.float64)
+    rows = [atleast_2d(one).astype(dtype, copy=False) for one in arrays]
+    x = rows[0].T if not rowvar and arrays[0].ndim != 1 else rows[0]
+    if y is None or not x.shape[0]:
+        return x
+    return concatenate((x, rows[1].T if not rowvar and rows[1].shape[0] != 1 else rows[1]))
+
+
+def _observation_weights(fweights: Any, aweights: Any, count: int) -> Any:
+    """Return the weight of each observation; None where all weigh the same."""
+    weights: Any = None
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is None:
+            continue
+        one = array_like(given)
+        if one.dtype.kind == "c":
+            raise ArgumentTypeError(f"numpy.cov takes real {name}, not {one.dtype}: pass {name}.real")
+        one = one.astype(float, copy=False)
+        if one.shape != (count,):
+            raise RuntimeError(f"cov takes {name} in a row, one for each of {count} observations, not {one.shape}")
+        if np.any(raw(one) < 0):
+            raise ValueError(f"cov takes no negative {name}")
+        if name == "fweights" and np.any(raw(one) != np.around(raw(one))):
+            raise TypeError("cov takes whole numbers as fweights, which count observations: see aweights")
+        weights = one if weights is None else weights * one
+    return weights
+
+
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """Return the covariances of variables, which are rows unless `rowvar` is false."""
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError(f"cov takes a whole number as ddof, not {ddof}")
+    x = _variables(m, y, rowvar, dtype)
+    if not x.shape[0]:
+        return np.zeros_like(x, float, shape=(0, 0))
+    if ddof is None:
+        ddof = 0 if bias else 1
+    weights = _observation_weights(fweights, aweights, x.shape[1])
+    centre, total = average(x, 1, weights, True)
+    factor: Any = x.shape[1] - ddof
+    if weights is not None:
+        factor = total[0]
+        if ddof:
+            factor = factor - (ddof if aweights is None else ddof * sum(weights * array_like(aweights)) / factor)
+    if raw(factor) <= 0:
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
+        factor = np.float64(0.0)
+    x = x - centre[:, np.newaxis]
+    found = dot(x, adjoint(x if weights is None else x * weights))
+    return squeeze((found * np.true_divide(1, factor)).astype(found.dtype, copy=False))
+
+
+RULES[np.cov] = cov
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """Return the correlations of variables, which are rows unless `rowvar` is false."""
+    found = cov(x, y, rowvar, dtype=dtype)
+    if not found.ndim:
+        return found / found
+    deviations = np.sqrt(diag(found).real)
+    found = found / deviations[:, np.newaxis] / deviations
+    if found.dtype.kind != "c":
+        return np.clip(found, -1, 1)
+    return np.clip(found.real, -1, 1) + 1j * np.clip(found.imag, -1, 1)
+
+
+RULES[np.corrcoef] = corrcoef

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops import cases_decompositions, cases_fourier, cases_polynomials, cases_sequences
+from tests.ops import cases_decompositions, cases_fourier, cases_functions, cases_polynomials, cases_sequences
 from tests.ops.cases_elementwise import normal, positive
 from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, random_whole_numbers
 from tests.ops.finite_differences import Case
@@ -299,6 +299,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **PRODUCTS,
     **NORMS,
     **cases_fourier.CASES,
+    **cases_functions.CASES,
     **cases_polynomials.CASES,
     **cases_sequences.CASES,
 }

@@ -259,6 +259,8 @@ CALLS: dict[str, ComplexCall] = {
     "polyfit": ComplexCall(lambda x, y: np.polyfit(x, y, 2), (complex_(5), complex_(5))),
     "polyfit of real points": ComplexCall(lambda x, y: np.polyfit(x, y, 1), (real(4), complex_(4, 2))),
     "roots": ComplexCall(np.roots, (complex_(4),)),
+    "cov": ComplexCall(lambda x, y: np.cov(x, y, aweights=[1.0, 0.5, 2.0, 1.5]), (complex_(2, 4), complex_(4))),
+    "corrcoef": ComplexCall(np.corrcoef, (complex_(3, 4),)),
     "ufunc in a dtype": ComplexCall(lambda x, y: np.multiply(x, y, dtype=complex) * 1j, (real(3), real(3))),
     "i times real": ComplexCall(lambda x: x * 1j, (real(3),)),
     # methods and operators

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops import cases_decompositions, cases_fourier, cases_polynomials, cases_sequences
+from tests.ops import cases_decompositions, cases_fourier, cases_functions, cases_polynomials, cases_sequences
 from tests.ops.finite_differences import Case
 
 
@@ -468,6 +468,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.linalg.matrix_norm: [*in_each_form(), *in_each_form(keepdims=True), *in_each_form(ord=1)],
     **cases_fourier.DEGENERATE,
     **cases_decompositions.DEGENERATE,
+    **cases_functions.DEGENERATE,
     **cases_polynomials.DEGENERATE,
     **cases_sequences.DEGENERATE,
     # Writes, into the first argument.

@@ -1,0 +1,89 @@
+"""Functions that call functions: piece by piece, row by row, axis by axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graph.values import on_host, raw
+from .axes import array_beside, array_like, axis_index
+from .indexing import getitem
+from .joining import stack
+from .primitive import RULES
+from .shaping import expand_dims, reshape, transpose
+
+__all__ = ["apply_along_axis", "apply_over_axes", "piecewise"]
+
+
+def _conditions(x: Any, condlist: Any, count: int) -> Any:
+    """Return a mask of `x` for each of so many functions; the last may be of what no condition holds for."""
+    if np.isscalar(condlist) or (not isinstance(condlist[0], list) and np.ndim(condlist[0]) == 0 and x.ndim):
+        condlist = [condlist]
+    masks = np.asarray([on_host(raw(one)) for one in condlist], bool)
+    if len(masks) == count - 1:
+        masks = np.concatenate([masks, ~np.any(masks, axis=0, keepdims=True)], axis=0)
+    if len(masks) != count:
+        raise ValueError(f"piecewise takes as many functions as conditions, or one more: {count} and {len(masks)}")
+    return masks
+
+
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    """Return for each element what the function of the last condition that holds makes of it; 0 where none does."""
+    x = array_like(x)
+    result: Any = np.zeros_like(x)
+    for mask, function in zip(_conditions(x, condlist, len(funclist)), funclist, strict=True):
+        if not isinstance(function, Callable):  # type: ignore[arg-type]
+            result[mask] = function
+            continue
+        elements = getitem(x, mask)
+        if elements.size:
+            result[mask] = function(elements, *args, **kw)
+    return result
+
+
+RULES[np.piecewise] = piecewise
+
+
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return what a function makes of each row along an axis; the axes of what it returns take the place of that."""
+    arr = array_like(arr)
+    axis = axis_index(axis, arr.ndim)
+    others = [one for one in range(arr.ndim) if one != axis]
+    moved = transpose(arr, (*others, axis))
+    lengths = moved.shape[:-1]
+    indices = list(np.ndindex(lengths))
+    if not indices:
+        raise ValueError(f"apply_along_axis has no row to call the function with, in an array of shape {arr.shape}")
+    results = [array_beside(func1d(moved[(*index, ...)], *args, **kwargs), arr) for index in indices]
+    dtype, shape = results[0].dtype, results[0].shape
+    rows = [one if one.shape == shape else np.broadcast_to(one, shape) for one in results]
+    together = reshape(stack(rows, dtype=dtype, casting="unsafe"), (*lengths, *shape))
+    before = len(lengths)
+    order = (*range(axis), *range(before, before + len(shape)), *range(axis, before))
+    return transpose(together, order)
+
+
+RULES[np.apply_along_axis] = apply_along_axis
+
+
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+    """Return what a function of an array and an axis makes of an array for one axis after another."""
+    result = array_like(a)
+    ndim = result.ndim
+    for one in np.atleast_1d(axes).tolist():
+        axis = one + ndim if one < 0 else one
+        found = func(result, axis)
+        if found.ndim != result.ndim:
+            found = expand_dims(found, axis)
+            if found.ndim != result.ndim:
+                raise ValueError(
+                    f"apply_over_axes takes a function that keeps the axes or takes one away: of {result.ndim} it "
+                    f"left {found.ndim - 1}"
+                )
+        result = found
+    return result
+
+
+RULES[np.apply_over_axes] = apply_over_axes

@@ -1,0 +1,90 @@
+"""Functions of functions and covariances at points where they can be differentiated, and at the edge of them: data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.ops.cases_elementwise import normal, positive
+from tests.ops.cases_products import both
+from tests.ops.finite_differences import Case
+
+__all__ = ["CASES", "DEGENERATE"]
+
+_MASK = np.array([[True, False, True], [True, True, False]])
+
+
+def _sorted_square(row: Any) -> Any:
+    return row * row[::-1]
+
+
+def _outer(row: Any) -> Any:
+    return row[:2, np.newaxis] * row
+
+
+CASES: dict[Callable[..., Any], list[Case]] = {
+    np.cov: [
+        Case((normal(3, 4),)),
+        Case((normal(5),)),
+        Case((normal(4, 2), None, False, True)),
+        both(normal(2, 4), normal(4)),
+        both(normal(4, 2), normal(4, 1), rowvar=False, ddof=0),
+        Case((normal(2, 4),), {"fweights": np.array([1, 2, 1, 3])}),
+        Case((normal(2, 4),), {"aweights": positive(4)}, differentiate=(0, "aweights")),
+        Case(
+            (normal(2, 3),), {"aweights": positive(3), "fweights": [1, 2, 1], "ddof": 0}, differentiate=(0, "aweights")
+        ),
+    ],
+    np.corrcoef: [
+        Case((normal(3, 4),)),
+        both(normal(4), normal(4)),
+        Case((normal(4, 2),), {"rowvar": False}),
+    ],
+    np.piecewise: [
+        Case((normal(2, 3), [_MASK, ~_MASK], [np.exp, np.sin])),
+        Case((normal(2, 3), [_MASK], [np.square, 2.0])),
+        Case((normal(3), [[True, False, False]], [lambda x, y, z: x * y + z, lambda x, y, z: x - y], 3.0), {"z": 0.5}),
+        Case((normal(), True, [np.square])),
+        Case((normal(2, 3), [_MASK, np.zeros((2, 3), bool)], [-1.0, np.exp, np.cos])),
+    ],
+    np.apply_along_axis: [
+        Case((np.sum, 1, normal(2, 3)), differentiate=(2,)),
+        Case((_sorted_square, 0, normal(3, 2)), differentiate=(2,)),
+        Case((_outer, 1, normal(2, 3, 2)), differentiate=(2,)),
+        Case((lambda row, power: row**power, -1, normal(2, 3), 2), differentiate=(2,)),
+    ],
+    np.apply_over_axes: [
+        Case((np.sum, normal(2, 3, 2), [0, -1]), differentiate=(1,)),
+        Case((np.cumsum, normal(2, 3), 1), differentiate=(1,)),
+    ],
+}
+
+
+def _counted(*shape: int) -> np.ndarray:
+    return np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
+
+
+_FORMS = [_counted(*shape) for shape in ((0,), (), (1,), (3,), (2, 3), (2, 3, 2), (0, 3), (2, 0), (1, 3), (3, 1))]
+_COVARIANCES = [Case((form,), {"rowvar": rowvar}) for form in _FORMS for rowvar in (True, False)]
+
+DEGENERATE: dict[Callable[..., Any], list[Case]] = {
+    np.cov: [*_COVARIANCES, Case((_FORMS[4], _FORMS[3])), Case((_FORMS[4],), {"dtype": np.float32})],
+    np.corrcoef: [*_COVARIANCES, Case((_FORMS[4], _FORMS[3]))],
+    np.piecewise: [
+        *[Case((form, [form > 2, form <= 2], [np.square, 2])) for form in _FORMS],
+        *[Case((form, [form > 2], [np.negative])) for form in _FORMS],
+        Case((_FORMS[3], [], [])),
+        Case((_FORMS[3], [True, False, True], [7.0])),
+        Case((_FORMS[3], [_FORMS[3] > 1], [1, 2, 3])),
+    ],
+    np.apply_along_axis: [
+        *[Case((np.sum, 0, form), differentiate=(2,)) for form in _FORMS],
+        *[Case((_sorted_square, -1, form), differentiate=(2,)) for form in _FORMS],
+        Case((_outer, 1, _FORMS[5]), differentiate=(2,)),
+    ],
+    np.apply_over_axes: [
+        *[Case((np.sum, form, axis), differentiate=(1,)) for form in _FORMS for axis in (0, -1, [0, 1], [])],
+    ],
+}

@@ -25,6 +25,7 @@ from . import polynomials as polynomials
 from . import rearranging as rearranging
 from . import reductions as reductions
 from . import sequences as sequences
+from . import sets as sets
 from . import shaping as shaping
 from . import singular as singular
 from . import solving as solving
@@ -62,6 +63,7 @@ __all__ = [
     "rearranging",
     "reductions",
     "sequences",
+    "sets",
     "shaping",
     "singular",
     "solving",

@@ -14,7 +14,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers, is_foreign, refuse_masked
 from .primitive import RULES
 
-__all__ = ["NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
+__all__ = ["HISTOGRAMS", "NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
 
 #: Functions that are constant wherever they have a derivative, or that do not depend on the values.
 NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
@@ -56,7 +56,9 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.invert,
     np.lcm,
     np.left_shift,
+    np.packbits,
     np.right_shift,
+    np.unpackbits,
     # rounding and steps
     np.around,
     np.ceil,
@@ -96,6 +98,7 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.can_cast,
     np.common_type,
     np.diag_indices_from,
+    np.einsum_path,
     np.may_share_memory,
     np.min_scalar_type,
     np.ndim,
@@ -155,8 +158,8 @@ def _wrapped(result: Any, template: TensorBase, function: Callable[..., Any], ar
         if result.dtype.kind not in "biufc":
             check_numbers(function.__name__, result.dtype, args)
         return template.__class__(as_array(result), None, 0, template._device)
-    if result.__class__ is tuple:
-        return tuple(_wrapped(part, template, function, args) for part in result)
+    if result.__class__ is tuple or (result.__class__ is list and result and isinstance(result[0], np.ndarray)):
+        return result.__class__(_wrapped(part, template, function, args) for part in result)
     return result
 
 
@@ -181,3 +184,25 @@ def full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 RULES[np.full_like] = full_like
+
+
+def _histogram(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a histogram, which is constant between the steps of its counts, but for the weights."""
+    plain = NonDifferentiable(function)
+
+    def histogram(*args: Any, weights: Any = None, **kwargs: Any) -> Any:
+        if isinstance(weights, TensorBase) and weights._requires_grad() and GRAD_MODE.get():
+            raise MissingDerivativeError(
+                f"numpy.{function.__name__} would lose the history of its weights, which require grad: write "
+                "np.bincount(np.digitize(a, edges), weights), or pass weights.numpy()"
+            )
+        return plain(*args, weights=weights, **kwargs)
+
+    histogram.__name__ = function.__name__
+    histogram.__doc__ = f"Return numpy.{function.__name__}, as plain tensors; the weights must not require grad."
+    return histogram
+
+
+#: They count; edges of bins that depend on the elements, the least and the largest, are constants too.
+HISTOGRAMS: tuple[Callable[..., Any], ...] = (np.histogram, np.histogram2d, np.histogramdd, np.histogram_bin_edges)
+RULES.update({function: _histogram(function) for function in HISTOGRAMS})

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops import cases_decompositions, cases_fourier, cases_functions, cases_polynomials, cases_sequences
+from tests.ops import (
+    cases_decompositions,
+    cases_fourier,
+    cases_functions,
+    cases_polynomials,
+    cases_sequences,
+    cases_sets,
+)
 from tests.ops.cases_elementwise import normal, positive
 from tests.ops.cases_products import NORMS, PRODUCTS, both, distinct, random_whole_numbers
 from tests.ops.finite_differences import Case
@@ -302,6 +309,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **cases_functions.CASES,
     **cases_polynomials.CASES,
     **cases_sequences.CASES,
+    **cases_sets.CASES,
 }
 for _function, _cases in cases_decompositions.CASES.items():
     CASES[_function] = CASES.get(_function, []) + _cases

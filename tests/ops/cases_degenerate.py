@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops import cases_decompositions, cases_fourier, cases_functions, cases_polynomials, cases_sequences
+from tests.ops import (
+    cases_decompositions,
+    cases_fourier,
+    cases_functions,
+    cases_polynomials,
+    cases_sequences,
+    cases_sets,
+)
 from tests.ops.finite_differences import Case
 
 
@@ -471,6 +478,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **cases_functions.DEGENERATE,
     **cases_polynomials.DEGENERATE,
     **cases_sequences.DEGENERATE,
+    **cases_sets.DEGENERATE,
     # Writes, into the first argument.
     np.copyto: [
         *[Case((form, 5.0)) for form in FORMS],

@@ -32,6 +32,9 @@ ARGUMENTS: dict[Callable[..., Any], tuple[Any, ...]] = {
     **dict.fromkeys((np.diag_indices_from, np.tril_indices_from, np.triu_indices_from), (np.eye(3),)),
     np.argpartition: (_data, 1),
     np.can_cast: (np.float64, np.float32),
+    np.packbits: (_flags,),
+    np.unpackbits: (_integers.astype(np.uint8),),
+    np.einsum_path: ("ij,ij", _data, _other),
     np.digitize: (_data, np.array([-1.0, 1.0])),
     np.lexsort: ((_data[0], _data[1]),),
     np.may_share_memory: (_data, _other),
@@ -140,6 +143,26 @@ def test_full_like_does_not_take_the_history_of_its_fill_value_away() -> None:
     assert filled.numpy().tolist() == [[2.0] * 3] * 2
 
 
+def test_a_histogram_is_constant_and_does_not_take_the_history_of_its_weights_away() -> None:
+    elements, weights = ag.tensor(_data, requires_grad=True), ag.tensor(_other, requires_grad=True)
+
+    counts, edges = np.histogram(elements, 3)
+
+    expected = np.histogram(_data, 3)
+    assert (as_numpy(counts).tolist(), as_numpy(edges).tolist()) == (expected[0].tolist(), expected[1].tolist())
+    with pytest.raises(MissingDerivativeError, match=r"numpy\.histogram .* np\.bincount"):
+        np.histogram(elements, 3, weights=weights)
+    assert as_numpy(np.histogram(elements, 3, weights=weights.detach())[0]).sum() == _other.sum()
+
+
+def test_the_different_elements_have_history_and_their_counts_and_places_have_none() -> None:
+    values, *others = np.unique(ag.tensor([2.0, 1.0, 2.0], requires_grad=True), True, True, True)
+    values_of_all = np.unique_all(ag.tensor([2.0, 1.0, 2.0], requires_grad=True)).values
+
+    assert (values.requires_grad, values_of_all.requires_grad) == (True, True)
+    assert [as_numpy(one).tolist() for one in others] == [[1, 0], [1, 0, 1], [1, 2]]
+
+
 def test_where_with_a_condition_alone_gives_indices_as_nonzero_does() -> None:
     condition = np.greater(ag.tensor(_data, requires_grad=True), 0)
 
@@ -157,5 +180,5 @@ def test_the_quotient_of_divmod_and_the_integer_of_modf_and_frexp_have_no_histor
 
 
 def test_a_function_that_is_neither_listed_nor_has_a_rule_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match=r"numpy\.packbits"):
-        np.packbits(ag.tensor(_integers))
+    with pytest.raises(TypeError, match=r"numpy\.busday_count"):
+        np.busday_count(ag.tensor(_integers), 1)

@@ -1,0 +1,145 @@
+"""Arrays as sets: their different elements, in order, which come from where NumPy finds each of them first.
+
+And counts of elements, weighted ones too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..graph.values import raw
+from .axes import array_beside, array_like, arrays_together, axis_index
+from .indexing import getitem, sort, take
+from .joining import concatenate
+from .primitive import RULES, derivative, primitive
+from .shaping import moveaxis, reshape
+
+__all__ = [
+    "bincount",
+    "intersect1d",
+    "setdiff1d",
+    "setxor1d",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+]
+
+#: NumPy's type hints take only literal flags.
+_unique: Any = np.unique
+
+
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Return the different elements in order, or the different subarrays along an axis, and what else is asked for."""
+    ar = array_like(ar)
+    _, first, *others = _unique(raw(ar), True, return_inverse, return_counts, axis, **kwargs)
+    if axis is None or ar.ndim == 1:
+        values = take(reshape(ar, -1), first)
+    else:
+        axis = axis_index(axis, ar.ndim)
+        values = moveaxis(take(moveaxis(ar, axis, 0), first, 0), 0, axis)
+    found = [first, *others] if return_index else others
+    return (values, *(array_beside(one, ar) for one in found)) if found else values
+
+
+RULES[np.unique] = unique
+
+
+def unique_all(x: Any) -> Any:
+    """Return the different elements, the index of each, which of them each element is, and how often each occurs."""
+    found = unique(x, True, True, True, equal_nan=False)
+    return type(np.unique_all(np.zeros(1)))(*found)
+
+
+def unique_counts(x: Any) -> Any:
+    """Return the different elements, and how often each occurs."""
+    return type(np.unique_counts(np.zeros(1)))(*unique(x, return_counts=True, equal_nan=False))
+
+
+def unique_inverse(x: Any) -> Any:
+    """Return the different elements, and which of them each element is."""
+    return type(np.unique_inverse(np.zeros(1)))(*unique(x, return_inverse=True, equal_nan=False))
+
+
+def unique_values(x: Any) -> Any:
+    """Return the different elements, in an order that NumPy does not promise: here they ascend."""
+    return unique(x, equal_nan=False)
+
+
+RULES[np.unique_all] = unique_all
+RULES[np.unique_counts] = unique_counts
+RULES[np.unique_inverse] = unique_inverse
+RULES[np.unique_values] = unique_values
+
+
+def _rows(first: Any, second: Any, *, assume_unique: bool) -> list[Any]:
+    """Return two arrays in rows, of different elements."""
+    arrays = arrays_together((first, second))
+    return [reshape(one, -1) if assume_unique else unique(one) for one in arrays]
+
+
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """Return the elements of either array, in order."""
+    return unique(concatenate(arrays_together((ar1, ar2)), None))
+
+
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    """Return the elements of both arrays, in order, and where those are if `return_indices`."""
+    first, second = arrays_together((ar1, ar2))
+    _, here, there = np.intersect1d(raw(first), raw(second), assume_unique, True)
+    values = take(reshape(first, -1), here).astype(np.result_type(first.dtype, second.dtype), copy=False)
+    return (values, array_beside(here, first), array_beside(there, first)) if return_indices else values
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the elements of the first array that are none of the second."""
+    first, second = _rows(ar1, ar2, assume_unique=assume_unique)
+    return getitem(first, np.isin(raw(first), raw(second), assume_unique=True, invert=True))
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the elements of one of the arrays but not of both, in order."""
+    ordered = sort(concatenate(_rows(ar1, ar2, assume_unique=assume_unique)))
+    values = raw(ordered)
+    if not values.size:
+        return ordered
+    changes = np.concatenate(([True], values[1:] != values[:-1], [True]))
+    return getitem(ordered, changes[1:] & changes[:-1])
+
+
+RULES[np.union1d] = union1d
+RULES[np.intersect1d] = intersect1d
+RULES[np.setdiff1d] = setdiff1d
+RULES[np.setxor1d] = setxor1d
+
+
+@primitive()
+def bincount_(x: Any, weights: Any, minlength: int) -> Any:
+    """Return the sum of the weights of each whole number."""
+    return np.bincount(x, weights, minlength)
+
+
+@derivative(bincount_, "weights")
+def _(g: Any, x: Any) -> Any:
+    return np.take(g, x)
+
+
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    """Return how often each whole number occurs, or the sum of its weights."""
+    if weights is None:
+        return array_beside(np.bincount(raw(x), None, minlength), x)
+    return bincount_.call(np.array(raw(x)), array_beside(weights, x), minlength)
+
+
+RULES[np.bincount] = bincount

@@ -13,7 +13,7 @@ import numpy as np
 from ..graph.one_device import check_one_device
 from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
-from .axes import array_beside, array_like, axis_index, in_rows, laid_like
+from .axes import array_beside, array_like, axis_index, in_rows, laid_like, reduced_axes
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
 from .shaping import copy, line, ravel, reshape
@@ -35,8 +35,10 @@ __all__ = [
     "raw_index",
     "select",
     "sort",
+    "sort_complex",
     "take",
     "take_along_axis",
+    "trim_zeros",
 ]
 
 #: Up to so many elements it does not pay to compute their places.
@@ -369,3 +371,33 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
 
 
 RULES[np.partition] = partition
+
+
+def sort_complex(a: Any) -> Any:
+    """Return the elements along the last axis in ascending order, as complex numbers."""
+    a = array_like(a)
+    return sort(a).astype(np.sort_complex(np.empty(0, a.dtype)).dtype, copy=False)
+
+
+RULES[np.sort_complex] = sort_complex
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """Return the view without the zeros in front ("f") and at the back ("b")."""
+    trim = trim.lower()
+    if trim not in ("fb", "bf", "f", "b"):
+        raise ValueError(f"trim_zeros takes trim='f', 'b' or 'fb', not {trim!r}")
+    axes = reduced_axes(axis, filt.ndim)
+    found = [(int(places.min()), int(places.max()) + 1) if places.size else (0, 0) for places in np.nonzero(raw(filt))]
+    return part(
+        filt,
+        tuple(
+            slice(start if "f" in trim or start == stop else None, stop if "b" in trim or start == stop else None)
+            if one in axes
+            else slice(None)
+            for one, (start, stop) in enumerate(found)
+        ),
+    )
+
+
+RULES[np.trim_zeros] = trim_zeros

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..graph.values import raw
+from ..graph.values import on_host, raw
 from .axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
 from .diagonals import diag
 from .dispatch import write
-from .indexing import lines_over, sort, take
+from .indexing import lines_over, sort, take, take_along_axis
+from .interpolation import quantile
 from .joining import concatenate
 from .linear_algebra import adjoint, dot
 from .primitive import RULES
@@ -27,8 +28,11 @@ __all__ = [
     "median",
     "nanmax",
     "nanmean",
+    "nanmedian",
     "nanmin",
+    "nanpercentile",
     "nanprod",
+    "nanquantile",
     "nanstd",
     "nansum",
     "nanvar",
@@ -120,6 +124,91 @@ def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[
 
 nanmax = RULES[np.nanmax] = _extreme_of_others(max, -np.inf)
 nanmin = RULES[np.nanmin] = _extreme_of_others(min, np.inf)
+
+
+def _ordered_others(a: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return the elements along axes in order, along the first axis, and how many come before the nans."""
+    ordered = sort(lines_over(a, axes), 0)
+    counts = np.sum(~np.isnan(raw(ordered)), axis=0)
+    if not np.all(counts):
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=5)
+    return ordered, counts
+
+
+def _at(ordered: Any, places: Any) -> Any:
+    """Return for each line the elements at its own places, which may be nans where a line holds nothing else."""
+    lines = places.shape[places.ndim - ordered.ndim + 1 :]
+    rows = places.reshape(-1, *lines)
+    return reshape(take_along_axis(ordered, np.maximum(rows, 0), 0), places.shape)
+
+
+def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """Return the middle element along axes of those that are no nan, or the mean of the two in the middle."""
+    a = array_like(a)
+    if a.dtype.kind not in "fc":
+        return median(a, axis, out, overwrite_input, keepdims)
+    if not math.prod(a.shape):
+        return nanmean(a, axis, None, out, keepdims)
+    axes = reduced_axes(axis, a.ndim)
+    ordered, counts = _ordered_others(a, axes)
+    result = (_at(ordered, (counts - 1) // 2) + _at(ordered, np.minimum(counts // 2, ordered.shape[0] - 1))) / 2
+    if keepdims:
+        result = reshape(result, kept_shape(a.shape, axes))
+    return result if out is None else write(out, result)
+
+
+RULES[np.nanmedian] = nanmedian
+
+
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return the quantile along axes of the elements that are no nan, on the line between the two next to it."""
+    a = array_like(a)
+    if a.dtype.kind == "c":
+        raise ArgumentTypeError(
+            f"numpy.nanquantile and numpy.nanpercentile take real numbers, not {a.dtype}: pass a.real"
+        )
+    a = a.astype(float) if a.dtype.kind in "iu" else a
+    if a.dtype.kind != "f" or method != "linear" or weights is not None:
+        return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
+    if not math.prod(a.shape):
+        return nanmean(a, axis, None, out, keepdims)
+    shares = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
+    axes = reduced_axes(axis, a.ndim)
+    ordered, counts = _ordered_others(a, axes)
+    places = shares.reshape(shares.shape + (1,) * counts.ndim) * (counts - 1)
+    below = np.floor(places).astype(int)
+    lower, upper = _at(ordered, below), _at(ordered, np.minimum(below + 1, np.maximum(counts - 1, 0)))
+    result = lower + (upper - lower) * (places - below).astype(shares.dtype)
+    # NumPy computes line by line, so that the quantiles of one lie side by side.
+    together = np.empty(counts.shape + shares.shape)
+    result = laid_like(result, np.moveaxis(together, range(counts.ndim), range(-counts.ndim, 0)))
+    if keepdims:
+        result = reshape(result, shares.shape + kept_shape(a.shape, axes))
+    return result if out is None else write(out, result)
+
+
+RULES[np.nanquantile] = nanquantile
+
+
+def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the percentile of the elements that are no nan: the value below which so many of a hundred lie."""
+    a = array_like(a)
+    return nanquantile(a, np.true_divide(raw(q), a.dtype.type(100) if a.dtype.kind == "f" else 100), *args, **kwargs)
+
+
+RULES[np.nanpercentile] = nanpercentile
 
 
 # Covariances.

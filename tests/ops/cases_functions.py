@@ -24,7 +24,27 @@ def _outer(row: Any) -> Any:
     return row[:2, np.newaxis] * row
 
 
+_NANS = np.array([[4.0, np.nan, -1.0, 7.0], [np.nan, 2.0, 9.0, np.nan], [3.0, 1.0, 5.0, 8.0]])
+#: Elements of which no two are equal, with none left out.
+_APART = np.array([[4.0, 0.0, -1.0, 7.0], [6.0, 2.0, 9.0, 11.0]])
+
 CASES: dict[Callable[..., Any], list[Case]] = {
+    np.nanmedian: [
+        Case((_APART,)),
+        Case((_APART, 1)),
+        Case((_APART[:, :3], -1), {"keepdims": True}),
+        Case((_NANS, 1), smooth=False),
+        Case((_NANS,), smooth=False),
+    ],
+    np.nanquantile: [
+        Case((_APART, 0.25)),
+        Case((_APART, [0.25, 0.875], 1)),
+        Case((_APART, 0.5, 0), {"keepdims": True}),
+        Case((_NANS, [0.5, 0.25], 1), smooth=False),
+    ],
+    np.nanpercentile: [Case((_APART, 62.5)), Case((_NANS, [25, 50]), {"axis": 0}, smooth=False)],
+    np.sort_complex: [Case((_APART,))],
+    np.trim_zeros: [Case((np.array([0.0, 1.0, 0.0, 2.0, 0.0]),), smooth=False), Case((_APART[1],))],
     np.cov: [
         Case((normal(3, 4),)),
         Case((normal(5),)),
@@ -70,6 +90,16 @@ _FORMS = [_counted(*shape) for shape in ((0,), (), (1,), (3,), (2, 3), (2, 3, 2)
 _COVARIANCES = [Case((form,), {"rowvar": rowvar}) for form in _FORMS for rowvar in (True, False)]
 
 DEGENERATE: dict[Callable[..., Any], list[Case]] = {
+    np.nanmedian: [Case((form, axis)) for form in _FORMS for axis in (None, 0, -1)],
+    np.nanquantile: [
+        Case((form, share, axis)) for form in _FORMS if form.size for share in (0.5, [0.5]) for axis in (None, 0)
+    ],
+    np.nanpercentile: [Case((form, 50.0, axis)) for form in _FORMS if form.size for axis in (None, 0, -1)],
+    np.sort_complex: [Case((form,)) for form in _FORMS],
+    np.trim_zeros: [
+        *[Case((row, trim)) for row in (_FORMS[0], _FORMS[3], np.zeros(2), np.eye(4)[2]) for trim in ("fb", "F", "b")],
+        Case((_FORMS[3], "x")),
+    ],
     np.cov: [*_COVARIANCES, Case((_FORMS[4], _FORMS[3])), Case((_FORMS[4],), {"dtype": np.float32})],
     np.corrcoef: [*_COVARIANCES, Case((_FORMS[4], _FORMS[3]))],
     np.piecewise: [

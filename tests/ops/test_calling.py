@@ -85,3 +85,14 @@ def test_what_numpy_refuses_is_refused(call: Any) -> None:
         call(np.arange(3.0))
     with pytest.raises((ValueError, TypeError), match=r".+"):
         call(ag.tensor(np.arange(3.0)))
+
+
+def test_the_median_of_nothing_but_nans_is_nan_and_warned_of_at_the_line_of_the_caller() -> None:
+    x = ag.tensor([[np.nan, np.nan], [1.0, np.nan]], requires_grad=True)
+
+    with pytest.warns(RuntimeWarning, match="All-NaN") as caught:
+        medians = numpy.nanmedian(x, 1)
+
+    assert caught[0].filename == __file__
+    assert np.isnan(medians.numpy()).tolist() == [True, False]
+    assert sync.grad(medians[1], [x])[0].tolist() == [[0, 0], [1, 0]]

@@ -172,9 +172,14 @@ def _(g: Any) -> Any:
     return g
 
 
+@derivative(unwrap_, "period")
+def _(g: Any, p: Any, out: Any, period: Any) -> Any:
+    return g * np.rint((out - p) / period)
+
+
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
     """Return angles without jumps of more than half a period between neighbours."""
-    return unwrap_.call(array_like(p), raw(discont), axis, raw(period))
+    return unwrap_.call(array_like(p), raw(discont), axis, period)
 
 
 RULES[np.unwrap] = unwrap

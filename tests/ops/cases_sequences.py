@@ -44,6 +44,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((5 * normal(6),)),
         Case((5 * normal(3, 4), 4.0, 0)),
         Case((5 * normal(4),), {"period": 3.0}),
+        Case((np.array([0.2, 3.3, -4.1, 7.0]),), {"period": np.array(3.0)}, differentiate=(0, "period")),
     ],
     np.insert: [
         Case((normal(3), 1, normal()), differentiate=(0, 2)),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import optim as optim
     from . import sync as sync
     from . import testing as testing
+    from . import tree as tree
     from .backward import backward as backward
     from .backward import grad as grad
     from .checkpoint import checkpoint as checkpoint
@@ -87,6 +88,7 @@ __all__ = [
     "sync",
     "tensor",
     "testing",
+    "tree",
     "value_and_grad",
     "vhp",
     "vjp",
@@ -98,7 +100,19 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
         {
-            "": ["devices", "engine", "errors", "extend", "functional", "graph", "nn", "optim", "sync", "testing"],
+            "": [
+                "devices",
+                "engine",
+                "errors",
+                "extend",
+                "functional",
+                "graph",
+                "nn",
+                "optim",
+                "sync",
+                "testing",
+                "tree",
+            ],
             ".backward": ["backward", "grad"],
             ".checkpoint": ["checkpoint", "checkpoint_chain", "checkpoint_sequential"],
             ".context": ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"],

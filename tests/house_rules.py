@@ -42,6 +42,7 @@ LAYER_OF = {
     "asyncgrad.profile": "user",
     "asyncgrad.sync": "user",
     "asyncgrad.testing": "user",
+    "asyncgrad.tree": "user",
     "asyncgrad.visualize": "user",
     "asyncgrad.devices": "devices",
 }

@@ -27,6 +27,7 @@ FACADES = [
     "asyncgrad.optim",
     "asyncgrad.sync",
     "asyncgrad.testing",
+    "asyncgrad.tree",
 ]
 
 #: The functions of a facade that have the name of one of its modules.
@@ -40,7 +41,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "functional", "nn", "offload", "optim", "testing"}
+ON_DEMAND = {"checkpoint", "functional", "nn", "offload", "optim", "testing", "tree"}
 
 
 def run_python(program: str) -> str:

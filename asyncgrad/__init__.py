@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import engine as engine
     from . import errors as errors
     from . import extend as extend
+    from . import func as func
     from . import functional as functional
     from . import graph as graph
     from . import nn as nn
@@ -66,6 +67,7 @@ __all__ = [
     "engine",
     "errors",
     "extend",
+    "func",
     "functional",
     "grad",
     "gradcheck",
@@ -105,6 +107,7 @@ if not TYPE_CHECKING:
                 "engine",
                 "errors",
                 "extend",
+                "func",
                 "functional",
                 "graph",
                 "nn",

@@ -32,6 +32,7 @@ LAYER_OF = {
     "asyncgrad.backward": "tensor",
     "asyncgrad.batched": "tensor",
     "asyncgrad.tensor": "tensor",
+    "asyncgrad.func": "user",
     "asyncgrad.functional": "user",
     "asyncgrad.checkpoint": "user",
     "asyncgrad.extend": "user",

@@ -21,11 +21,13 @@ FACADES = [
     "asyncgrad.devices",
     "asyncgrad.engine",
     "asyncgrad.extend",
+    "asyncgrad.func",
     "asyncgrad.functional",
     "asyncgrad.graph",
     "asyncgrad.nn",
     "asyncgrad.optim",
     "asyncgrad.sync",
+    "asyncgrad.sync.func",
     "asyncgrad.testing",
     "asyncgrad.tree",
 ]
@@ -41,7 +43,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "functional", "nn", "offload", "optim", "testing", "tree"}
+ON_DEMAND = {"checkpoint", "func", "functional", "nn", "offload", "optim", "testing", "tree"}
 
 
 def run_python(program: str) -> str:

@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from . import engine as engine
     from . import errors as errors
     from . import extend as extend
+    from . import func as func
     from . import functional as functional
     from . import graph as graph
     from . import nn as nn
     from . import optim as optim
     from . import sync as sync
     from . import testing as testing
+    from . import tree as tree
     from .backward import backward as backward
     from .backward import grad as grad
     from .checkpoint import checkpoint as checkpoint
@@ -65,6 +67,7 @@ __all__ = [
     "engine",
     "errors",
     "extend",
+    "func",
     "functional",
     "grad",
     "gradcheck",
@@ -87,6 +90,7 @@ __all__ = [
     "sync",
     "tensor",
     "testing",
+    "tree",
     "value_and_grad",
     "vhp",
     "vjp",
@@ -98,7 +102,20 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
         {
-            "": ["devices", "engine", "errors", "extend", "functional", "graph", "nn", "optim", "sync", "testing"],
+            "": [
+                "devices",
+                "engine",
+                "errors",
+                "extend",
+                "func",
+                "functional",
+                "graph",
+                "nn",
+                "optim",
+                "sync",
+                "testing",
+                "tree",
+            ],
             ".backward": ["backward", "grad"],
             ".checkpoint": ["checkpoint", "checkpoint_chain", "checkpoint_sequential"],
             ".context": ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"],

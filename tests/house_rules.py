@@ -32,6 +32,7 @@ LAYER_OF = {
     "asyncgrad.backward": "tensor",
     "asyncgrad.batched": "tensor",
     "asyncgrad.tensor": "tensor",
+    "asyncgrad.func": "user",
     "asyncgrad.functional": "user",
     "asyncgrad.checkpoint": "user",
     "asyncgrad.extend": "user",
@@ -42,6 +43,7 @@ LAYER_OF = {
     "asyncgrad.profile": "user",
     "asyncgrad.sync": "user",
     "asyncgrad.testing": "user",
+    "asyncgrad.tree": "user",
     "asyncgrad.visualize": "user",
     "asyncgrad.devices": "devices",
 }

@@ -21,12 +21,15 @@ FACADES = [
     "asyncgrad.devices",
     "asyncgrad.engine",
     "asyncgrad.extend",
+    "asyncgrad.func",
     "asyncgrad.functional",
     "asyncgrad.graph",
     "asyncgrad.nn",
     "asyncgrad.optim",
     "asyncgrad.sync",
+    "asyncgrad.sync.func",
     "asyncgrad.testing",
+    "asyncgrad.tree",
 ]
 
 #: The functions of a facade that have the name of one of its modules.
@@ -40,7 +43,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "functional", "nn", "offload", "optim", "testing"}
+ON_DEMAND = {"checkpoint", "func", "functional", "nn", "offload", "optim", "testing", "tree"}
 
 
 def run_python(program: str) -> str:

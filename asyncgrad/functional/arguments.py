@@ -19,12 +19,14 @@ from ..graph.tensor_base import CreationMeta
 from ..tensor import Tensor, asarray
 
 __all__ = [
+    "argument_positions",
     "as_inputs",
     "as_outputs",
     "as_scalar",
     "as_tensor",
     "as_vector",
     "call",
+    "check_argnums",
     "check_call",
     "fill_missing",
     "new_input",
@@ -318,6 +320,30 @@ def pack_results(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) 
     """Return results as a tuple or as a single tensor, without history unless `create_graph`."""
     results = tuple(tensors) if create_graph else tuple(tensor.detach() for tensor in tensors)
     return results if as_tuple else results[0]
+
+
+def check_argnums(argnums: Any) -> None:
+    """Raise unless `argnums` is an int or a tuple of different ints."""
+    entries = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not entries or not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in entries):
+        raise TypeError(f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}")
+    if len(set(entries)) != len(entries):
+        raise ValueError(f"argnums {argnums!r} names an argument twice")
+
+
+def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
+    """Return `argnums` counted from the start, for a call with `count` positional arguments."""
+    entries = argnums if isinstance(argnums, tuple) else (argnums,)
+    for entry in entries:
+        if not -count <= entry < count:
+            raise TypeError(
+                f"argnums names argument {entry}, but the function was called with {count} positional arguments: "
+                "pass the arguments to differentiate by position"
+            )
+    positions = [entry % count for entry in entries]
+    if len(set(positions)) != len(positions):
+        raise ValueError(f"argnums {argnums!r} names an argument twice, of the {count} that were passed")
+    return positions
 
 
 def _kind(value: Any) -> str:

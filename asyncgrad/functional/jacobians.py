@@ -23,7 +23,7 @@ from .arguments import (
     zeros_like,
 )
 
-__all__ = ["hessian", "jacobian"]
+__all__ = ["hessian", "jacobian", "jacobian_blocks", "require_real", "stack_rows"]
 
 
 async def jacobian(
@@ -59,7 +59,7 @@ async def jacobian(
                [0., 4.]])
     """
     create_graph, strict = check_call("jacobian", fn, inputs, create_graph, strict)
-    return await _jacobian(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
+    return await jacobian_blocks(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
 
 
 async def hessian(
@@ -106,16 +106,16 @@ async def hessian(
         return output.reshape(())
 
     async def gradient(*points: Tensor) -> Any:
-        first = await _jacobian(value, points, True, False, "hessian: output {} of the function")
+        first = await jacobian_blocks(value, points, True, False, "hessian: output {} of the function")
         if strict:
             require_history(first, f"{output_name} is constant")
         return first
 
-    blocks = await _jacobian(gradient, given, create_graph, strict, output_name)
+    blocks = await jacobian_blocks(gradient, given, create_graph, strict, output_name)
     return blocks if is_tuple else blocks[0][0]
 
 
-async def _jacobian(
+async def jacobian_blocks(
     fn: Callable[..., Any], inputs: Any, create_graph: bool | None, strict: bool, output_name: str
 ) -> Any:
     """Return the Jacobian; in errors, `output_name` names the transform and, in place of `{}`, an output of `fn`."""
@@ -125,7 +125,7 @@ async def _jacobian(
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
         if strict:
             require_history(outputs, f"{output_name} is not computed from the inputs by recorded operations")
-        _require_real(outputs, output_name)
+        require_real(outputs, output_name)
         pace = Pace()
         blocks = []
         for index, output in enumerate(outputs):
@@ -133,14 +133,15 @@ async def _jacobian(
             if strict:
                 _check_rows(rows, output_name.format(index), bool(create_graph))
             block = tuple(
-                _stack_rows([row[position] for row in rows], output, point, keeps_history)
+                stack_rows([row[position] for row in rows], output, point, keeps_history)
                 for position, point in enumerate(points)
             )
             blocks.append(block if is_tuple else block[0])
         return tuple(blocks) if outputs_are_tuple else blocks[0]
 
 
-def _require_real(outputs: Sequence[Tensor], output_name: str) -> None:
+def require_real(outputs: Sequence[Tensor], output_name: str) -> None:
+    """Raise unless every output is real; in errors, `output_name` names it, with `{}` for its index."""
     for index, output in enumerate(outputs):
         if output.dtype.kind == "c":
             raise ArgumentTypeError(
@@ -161,7 +162,7 @@ def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_g
                 )
 
 
-def _stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
+def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
     """Return the rows of one block of a Jacobian as one tensor, with zeros for missing ones."""
     shape = (*output.shape, *point.shape)
     if keeps_history and any(row is not None and row.requires_grad for row in rows):

@@ -8,7 +8,18 @@ from typing import Any
 
 from ..arguments import check_function, truth
 from ..tensor import Tensor
-from .arguments import as_scalar, as_tensor, call, fill_missing, gradients, new_input, pack_results, transform_scope
+from .arguments import (
+    argument_positions,
+    as_scalar,
+    as_tensor,
+    call,
+    check_argnums,
+    fill_missing,
+    gradients,
+    new_input,
+    pack_results,
+    transform_scope,
+)
 
 __all__ = ["value_and_grad"]
 
@@ -48,12 +59,12 @@ def value_and_grad(
         (36.0, 24.0)
     """
     check_function(fn, "ag.value_and_grad", argnums)
-    _check(argnums)
+    check_argnums(argnums)
     create_graph = None if create_graph is None else truth(create_graph, "create_graph")
 
     @functools.wraps(fn)
     async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
-        positions = _positions(argnums, len(args))
+        positions = argument_positions(argnums, len(args))
         with transform_scope(create_graph, args, kwargs) as keeps_history:
             arguments = list(args)
             inputs = []
@@ -68,27 +79,3 @@ def value_and_grad(
         return pack_results((value,), False, keeps_history), pack_results(grads, is_tuple, keeps_history)
 
     return with_gradient
-
-
-def _check(argnums: Any) -> None:
-    """Raise unless `argnums` is an int or a tuple of different ints."""
-    entries = argnums if isinstance(argnums, tuple) else (argnums,)
-    if not entries or not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in entries):
-        raise TypeError(f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}")
-    if len(set(entries)) != len(entries):
-        raise ValueError(f"argnums {argnums!r} names an argument twice")
-
-
-def _positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
-    """Return `argnums` counted from the start, for a call with `count` positional arguments."""
-    entries = argnums if isinstance(argnums, tuple) else (argnums,)
-    for entry in entries:
-        if not -count <= entry < count:
-            raise TypeError(
-                f"argnums names argument {entry}, but the function was called with {count} positional arguments: "
-                "pass the arguments to differentiate by position"
-            )
-    positions = [entry % count for entry in entries]
-    if len(set(positions)) != len(positions):
-        raise ValueError(f"argnums {argnums!r} names an argument twice, of the {count} that were passed")
-    return positions

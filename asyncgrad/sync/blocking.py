@@ -1,8 +1,4 @@
-"""The blocking facade: the functions of asyncgrad that are awaited, as plain calls, for code without an event loop.
-
-A graph of plain nodes is driven to the end without any event loop, whether or not one is running; a graph with a
-node that may suspend gets a loop of its own. Where a loop is already running, a call that would have to suspend
-raises `BlockingError` and names the line to await instead.
+"""The blocking forms of the functions of asyncgrad that are awaited.
 
 Nothing is computed here. Each function below is a name and a docstring; its decorator gives it the signature of
 the awaitable function and a body that steps that function's coroutine.
@@ -15,15 +11,14 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from . import functional as _functional
-from . import testing as _testing
-from .arguments import check_function
-from .backward import backward as _backward
-from .backward import grad as _grad
-from .context import BLOCKING, is_kind
-from .engine.loops import loop_is_running, run
-from .errors import BlockingError
-from .tensor import Tensor
+from .. import functional as _functional
+from .. import testing as _testing
+from ..arguments import check_function
+from ..backward import backward as _backward
+from ..backward import grad as _grad
+from ..context import is_kind
+from ..tensor import Tensor
+from .driving import driver_of, on_a_loop, step, without_suspension
 
 __all__ = [
     "backward",
@@ -54,16 +49,16 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
         @functools.wraps(described)
         def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
             if not takes_function:
-                return _step(awaitable(*args, **kwargs), name)
+                return step(awaitable(*args, **kwargs), name)
             fn = args[0] if args else kwargs.get("fn")
             if is_kind(inspect.iscoroutinefunction, fn):
-                return _on_a_loop(awaitable(*args, **kwargs), name)
+                return on_a_loop(awaitable(*args, **kwargs), name)
             if not callable(fn):
                 # The awaitable function raises the error.
-                return _step(awaitable(*args, **kwargs), name)
+                return step(awaitable(*args, **kwargs), name)
             bound = signature.bind(*args, **kwargs)
-            bound.arguments["fn"] = _without_suspension(fn, name)
-            return _step(awaitable(*bound.args, **bound.kwargs), name)
+            bound.arguments["fn"] = without_suspension(fn, name)
+            return step(awaitable(*bound.args, **bound.kwargs), name)
 
         # What inspect would find by itself is the bare `described`.
         del blocking.__wrapped__
@@ -72,67 +67,6 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
         return blocking
 
     return decorate
-
-
-def _step(coroutine: Coroutine[Any, Any, T], name: str) -> T:
-    """Return the result of a coroutine that does not suspend while BLOCKING is set."""
-    before = BLOCKING.get()
-    try:
-        # Inside the try, since an interrupt may come as soon as it is set.
-        BLOCKING.set(True)
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    except BlockingError as error:
-        # The engine names the node, and knows only of backward and grad.
-        if f"ag.{name}(" not in str(error):
-            error.add_note(f"in asyncgrad.sync.{name}(...): await ag.{name}(...) instead")
-        raise
-    finally:
-        BLOCKING.set(before)
-    coroutine.close()
-    raise _suspension_error(name)
-
-
-def _on_a_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
-    """Return the result of a coroutine that may suspend, run on an event loop of its own."""
-    if loop_is_running():
-        coroutine.close()
-        raise _suspension_error(name)
-    token = BLOCKING.set(False)
-    try:
-        return run(coroutine)
-    finally:
-        BLOCKING.reset(token)
-
-
-def _without_suspension(fn: Any, name: str) -> Callable[..., Any]:
-    """Return the user's function, made to run outside of the blocking call and to wait for what it returns."""
-
-    @functools.wraps(fn)
-    def plain(*args: Any, **kwargs: Any) -> Any:
-        # Tasks that the function starts copy this context, and they may suspend.
-        token = BLOCKING.set(False)
-        try:
-            result = fn(*args, **kwargs)
-        finally:
-            BLOCKING.reset(token)
-        if not inspect.isawaitable(result):
-            return result
-        return _on_a_loop(result if inspect.iscoroutine(result) else _await_it(result), name)
-
-    return plain
-
-
-async def _await_it(awaitable: Any) -> Any:
-    return await awaitable
-
-
-def _suspension_error(name: str) -> BlockingError:
-    return BlockingError(
-        f"asyncgrad.sync.{name}(...) would have to suspend, and an event loop is running in this thread, which that "
-        f"would stall. Await it instead: await ag.{name}(...)"
-    )
 
 
 @_blocks(_backward)
@@ -180,15 +114,12 @@ def value_and_grad(
     """
     name = "value_and_grad"
     check_function(fn, "sync.value_and_grad", argnums)
-    if is_kind(inspect.iscoroutinefunction, fn):
-        drive, wrapped = _on_a_loop, fn
-    else:
-        drive, wrapped = _step, _without_suspension(fn, name)
+    drive, wrapped = driver_of(fn, name)
     awaitable = _functional.value_and_grad(wrapped, argnums, create_graph=create_graph)
 
     @functools.wraps(fn)
     def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
-        return drive(awaitable(*args, **kwargs), name)
+        return drive(awaitable(*args, **kwargs), name)  # type: ignore[no-any-return]
 
     return with_gradient
 
@@ -286,7 +217,3 @@ def gradgradcheck() -> None:
         >>> ag.sync.gradgradcheck(lambda x: x ** 3, x)
         True
     """
-
-
-def __dir__() -> list[str]:
-    return __all__

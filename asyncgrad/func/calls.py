@@ -1,0 +1,230 @@
+"""One call of a transformed function: its trees of arguments as a list of tensors, and its results as trees again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..arguments import describe
+from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
+from ..functional.arguments import call, new_input
+from ..tensor import Tensor, asarray
+from ..tree.structure import TreeStructure, flatten, leaves, leaves_like, paths, unflatten
+
+__all__ = ["TransformCall"]
+
+
+@final
+class TransformCall:
+    """A function and its arguments, seen by a transform as a function of the tensors to differentiate with respect to.
+
+    Args:
+        where: the name of the transform, for errors.
+        function: a function or an `async def`.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        positions: of the arguments to differentiate with respect to.
+        has_aux: the function returns its result and something else.
+
+    Raises:
+        GradientTypeError: a leaf of these is no number; the message names it by its path.
+    """
+
+    __slots__ = (
+        "_args",
+        "_aux",
+        "_function",
+        "_given",
+        "_has_aux",
+        "_kwargs",
+        "_output_structure",
+        "_positions",
+        "_returns_tensors",
+        "_structure",
+        "_where",
+        "points",
+    )
+
+    def __init__(
+        self,
+        where: str,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        positions: Sequence[int],
+        has_aux: bool = False,
+    ) -> None:
+        self._where = where
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._positions = positions
+        self._has_aux = has_aux
+        self._given, self._structure = flatten(tuple([args[position] for position in positions]))
+        self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
+        self._output_structure: TreeStructure | None = None
+        self._aux: Any = None
+        #: The leaves of the arguments to differentiate with respect to.
+        self.points = tuple([self._as_point(index, leaf) for index, leaf in enumerate(self._given)])
+
+    def all_leaves(self) -> list[Any]:
+        """Return the leaves of all arguments."""
+        return leaves((list(self._args), dict(self._kwargs)))
+
+    def new_points(self, create_graph: bool) -> tuple[Tensor, ...]:
+        """Return new tensors in place of `points` that share their arrays and require grad."""
+        return tuple([new_input(point, create_graph, self._where) for point in self.points])
+
+    async def __call__(self, *points: Tensor) -> tuple[Tensor, ...]:
+        """Call the function with these in place of `points`; return the leaves of its result."""
+        arguments = list(self._args)
+        for position, tree in zip(self._positions, unflatten(self._structure, points), strict=True):
+            arguments[position] = tree
+        result = await call(self._function, *arguments, **self._kwargs)
+        if self._has_aux:
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise ArgumentTypeError(
+                    f"{self._where}: with has_aux=True the function returns a pair, its result and something else, "
+                    f"not {describe(result)}"
+                )
+            result, self._aux = result
+        found, structure = flatten(result)
+        self._output_structure = structure
+        return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
+
+    async def one_output(self, *points: Tensor) -> Tensor:
+        """Call the function as above, and return its result, which must be one tensor.
+
+        Raises:
+            GradientTypeError: it is a tree.
+        """
+        outputs = await self(*points)
+        if self._output_structure is None or self._output_structure.kind is not None:
+            found = self.result(outputs, True)
+            raise GradientTypeError(f"{self._where}: the function must return one Tensor, not {describe(found)}")
+        return outputs[0]
+
+    def vector_like_points(self, trees: Any, what: str, keeps_history: bool) -> tuple[Tensor, ...]:
+        """Return the leaves of trees that have the structure and the shapes of the arguments.
+
+        Raises:
+            ArgumentError, InvalidGradientError, GradientTypeError: they do not; names the leaf by its path.
+        """
+        given = tuple(trees) if isinstance(trees, list) else trees
+        return self._vector(self._structure, given, self.points, (what, "the primals"), keeps_history)
+
+    def vector_like_outputs(
+        self, outputs: Sequence[Tensor], tree: Any, what: str, keeps_history: bool
+    ) -> tuple[Tensor, ...]:
+        """Return the leaves of a tree that has the structure and the shapes of the result, as above."""
+        assert self._output_structure is not None
+        return self._vector(self._output_structure, tree, outputs, (what, "the output"), keeps_history)
+
+    def like_points(self, tensors: Iterable[Tensor], keeps_history: bool) -> tuple[Any, ...]:
+        """Return a tree for each argument to differentiate with respect to, with these in place of `points`."""
+        handed = [_handed_out(tensor, given, keeps_history) for tensor, given in zip(tensors, self._given, strict=True)]
+        trees: tuple[Any, ...] = unflatten(self._structure, handed)
+        return trees
+
+    def containers_like_points(self, entries: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the same trees with anything in place of `points`."""
+        trees: tuple[Any, ...] = unflatten(self._structure, entries)
+        return trees
+
+    def like_outputs(self, entries: Iterable[Any]) -> Any:
+        """Return a tree of the structure of the result."""
+        assert self._output_structure is not None
+        return unflatten(self._output_structure, entries)
+
+    def result(self, outputs: Iterable[Tensor], keeps_history: bool) -> Any:
+        """Return the result of the function, as its caller gets it."""
+        return self.like_outputs([self._result_leaf(output, keeps_history) for output in outputs])
+
+    def aux(self, keeps_history: bool) -> Any:
+        """Return what the function returned beside its result, without history unless the results keep theirs."""
+        found, structure = flatten(self._aux)
+        return unflatten(
+            structure, [self._result_leaf(leaf, keeps_history) if isinstance(leaf, Tensor) else leaf for leaf in found]
+        )
+
+    def _result_leaf(self, tensor: Tensor, keeps_history: bool) -> Any:
+        return _handed_out(tensor, tensor if self._returns_tensors else 0.0, keeps_history)
+
+    def _as_point(self, index: int, leaf: Any) -> Tensor:
+        if isinstance(leaf, (bool, np.bool_)) or not isinstance(
+            leaf, (Tensor, np.ndarray, np.generic, int, float, complex)
+        ):
+            raise self._refused(index, leaf)
+        tensor = leaf if isinstance(leaf, Tensor) else asarray(leaf)
+        kind = tensor.dtype.kind
+        if kind in "iu":
+            return tensor.astype(np.float64)
+        if kind not in "fc":
+            raise self._refused(index, leaf)
+        return tensor
+
+    def _refused(self, index: int, leaf: Any) -> GradientTypeError:
+        names = [
+            path
+            for position, child in zip(self._positions, self._structure.children, strict=True)
+            for path in paths(child, _argument_name(self._function, position))
+        ]
+        return GradientTypeError(
+            f"{self._where}: {names[index]} is {describe(leaf)}, and only tensors, arrays and numbers have a gradient"
+        )
+
+    def _as_output(self, index: int, leaf: Any) -> Tensor:
+        if isinstance(leaf, Tensor):
+            return leaf
+        # A number that was written down is a constant; an array has most likely lost its history.
+        if type(leaf) in (int, float):
+            return asarray(np.float64(leaf))
+        assert self._output_structure is not None
+        name = list(paths(self._output_structure, "its result"))[index]
+        raise GradientTypeError(f"{self._where}: the function must return Tensors, but {name} is {describe(leaf)}")
+
+    def _vector(
+        self, structure: TreeStructure, tree: Any, like: Sequence[Tensor], names: tuple[str, str], keeps_history: bool
+    ) -> tuple[Tensor, ...]:
+        what, other = names
+        entries = leaves_like(structure, tree, f"{self._where}: {what}", other)
+        vector = []
+        for index, (entry, tensor) in enumerate(zip(entries, like, strict=True)):
+            part = _as_vector(entry, tensor)
+            if part is None or part.shape != tensor.shape:
+                name = list(paths(structure, what))[index]
+                raise InvalidGradientError(
+                    f"{self._where}: {name} must have the shape {tensor.shape}, but is {describe(entry)}"
+                )
+            vector.append(part if keeps_history else part.detach())
+        return tuple(vector)
+
+
+def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
+    """Return a part of a vector as a tensor where `like` is, or None if it is no number."""
+    if isinstance(entry, Tensor):
+        return entry.astype(np.float64) if entry.dtype.kind in "iu" else entry
+    array = np.asarray(entry)
+    return asarray(array.astype(like.dtype), device=like.device) if array.dtype.kind in "iufc" else None
+
+
+def _handed_out(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
+    """Return a result as the caller gets it: as a tensor, an array or a number, by what was `given`."""
+    if keeps_history:
+        return tensor
+    if isinstance(given, Tensor):
+        return tensor.detach()
+    array = tensor.numpy()
+    # A gradient may be one number, shown as many.
+    array = array if array.flags.writeable else array.copy()
+    return array if isinstance(given, np.ndarray) else array[()]
+
+
+def _argument_name(function: Callable[..., Any], position: int) -> str:
+    try:
+        return list(inspect.signature(function).parameters)[position]
+    except (TypeError, ValueError, IndexError):
+        return f"argument {position}"

@@ -1,0 +1,162 @@
+"""Gradients of functions that return one number, or one number for each element."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from ..arguments import check_function, truth
+from ..functional.arguments import (
+    argument_positions,
+    as_scalar,
+    check_argnums,
+    fill_missing,
+    gradients,
+    transform_scope,
+)
+from ..tensor import Tensor
+from .calls import TransformCall
+
+__all__ = ["elementwise_grad", "grad", "value_and_grad"]
+
+Argnums = int | tuple[int, ...]
+
+
+def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return an async function that returns the gradient of `f`.
+
+    Args:
+        f: a function or an `async def` that returns one number as a Tensor. Its arguments are trees.
+        argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
+        has_aux: `f` returns a pair, that number and something else, which is returned beside the gradient.
+
+    Returns:
+        An `async def` with the arguments of `f`. It returns a tree of the structure of the argument, a tuple of them if
+        `argnums` is one; with `has_aux`, `(gradient, aux)`. What the number does not depend on has a gradient of zeros.
+
+    Raises:
+        ArgumentTypeError: `f` cannot be called.
+        GradientTypeError: a leaf of an argument or what `f` returns is no number; the message names it by its path.
+        InvalidRootError: `f` returns more than one number, or a complex one.
+
+    Source: torch.func.grad.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return await ag.func.grad(ag.func.grad(np.sin))(1.0)
+        >>> round(float(ag.run(main())), 3)
+        -0.841
+    """
+    has_aux = _check("grad", f, argnums, has_aux)
+
+    @functools.wraps(f)
+    async def gradient(*args: Any, **kwargs: Any) -> Any:
+        _, found, aux = await _differentiate("ag.func.grad", f, argnums, has_aux, args, kwargs)
+        return (found, aux) if has_aux else found
+
+    return gradient
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Coroutine[Any, Any, tuple[Any, Any]]]:
+    """Return an async function that returns the value of `f` and its gradient.
+
+    Args:
+        f: as for `grad`.
+        argnums: as for `grad`.
+        has_aux: as for `grad`.
+
+    Returns:
+        An `async def` with the arguments of `f`. It returns `(value, gradient)`, the gradient as that of `grad`; with
+        `has_aux`, `((value, aux), gradient)`.
+
+    Raises:
+        ArgumentTypeError, GradientTypeError, InvalidRootError: as for `grad`.
+
+    Source: torch.func.grad_and_value, whose result is in the other order; jax.value_and_grad.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> def loss(params, x):
+        ...     return ((params["w"] * x + params["b"]) ** 2).sum()
+        >>> async def main():
+        ...     return await ag.func.value_and_grad(loss)({"w": np.ones(2), "b": 1.0}, np.array([1.0, 2.0]))
+        >>> value, gradient = ag.run(main())
+        >>> float(value), gradient["w"], float(gradient["b"])
+        (13.0, array([ 4., 12.]), 10.0)
+    """
+    has_aux = _check("value_and_grad", f, argnums, has_aux)
+
+    @functools.wraps(f)
+    async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        value, found, aux = await _differentiate("ag.func.value_and_grad", f, argnums, has_aux, args, kwargs)
+        return (value, aux) if has_aux else value, found
+
+    return with_gradient
+
+
+def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return an async function that returns the derivative of `f` at each element: the gradient of its sum.
+
+    Args:
+        f: a function or an `async def` that returns a Tensor, each element of which depends on the element of the
+            argument in its place alone.
+        argnums: as for `grad`.
+
+    Returns:
+        An `async def` with the arguments of `f`, that returns what `grad` does.
+
+    Raises:
+        ArgumentTypeError, GradientTypeError, InvalidRootError: as for `grad`, save that `f` may return any shape.
+
+    Source: autograd.elementwise_grad.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return await ag.func.elementwise_grad(lambda x: x**3)(np.array([1.0, 2.0]))
+        >>> ag.run(main())
+        array([ 3., 12.])
+    """
+    _check("elementwise_grad", f, argnums, False)
+
+    @functools.wraps(f)
+    async def derivative(*args: Any, **kwargs: Any) -> Any:
+        _, found, _ = await _differentiate(
+            "ag.func.elementwise_grad", f, argnums, False, args, kwargs, elementwise=True
+        )
+        return found
+
+    return derivative
+
+
+def _check(name: str, f: Any, argnums: Any, has_aux: Any) -> bool:
+    check_function(f, f"ag.func.{name}", argnums)
+    check_argnums(argnums)
+    return truth(has_aux, "has_aux")
+
+
+async def _differentiate(
+    where: str,
+    f: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    elementwise: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Return the value of `f`, its gradient and what it returned beside its value."""
+    called = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
+    with transform_scope(None, *called.all_leaves()) as keeps_history:
+        points = called.new_points(keeps_history)
+        output = await called.one_output(*points)
+        root: Tensor = output.sum() if elementwise else as_scalar(output, where)
+        found = await gradients((root,), points, create_graph=keeps_history) if points else ()
+        complete = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
+    trees = called.like_points(complete, keeps_history)
+    value = called.result((output,), keeps_history)
+    return value, trees if isinstance(argnums, tuple) else trees[0], called.aux(keeps_history)

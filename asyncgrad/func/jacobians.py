@@ -1,0 +1,188 @@
+"""Jacobians and Hessians of functions of trees."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import functional
+from ..arguments import check_function
+from ..engine.loops import Pace
+from ..functional.arguments import (
+    argument_positions,
+    as_scalar,
+    check_argnums,
+    gradient_rows,
+    gradients,
+    transform_scope,
+    zeros_like,
+)
+from ..functional.jacobians import jacobian_blocks, require_real, stack_rows
+from ..tensor import Tensor
+from .calls import TransformCall
+
+__all__ = ["hessian", "jacfwd", "jacrev"]
+
+Argnums = int | tuple[int, ...]
+
+
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return an async function that returns the Jacobian of `f`, by one backward for each element of the result.
+
+    Args:
+        f: a function or an `async def` of trees that returns a tree of real Tensors.
+        argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
+
+    Returns:
+        An `async def` with the arguments of `f`. It returns a tree like the result, with, in place of each leaf, a tree
+        like the argument, whose leaves have the shape `(*output.shape, *input.shape)`; a tuple of these if `argnums` is
+        one.
+
+    Raises:
+        ArgumentTypeError: `f` cannot be called, or an output is complex.
+        GradientTypeError: a leaf of an argument or of the result is no number; the message names it by its path.
+
+    Source: torch.func.jacrev.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return await ag.func.jacrev(ag.func.grad(lambda x: (x**3).sum()))(np.array([1.0, 2.0]))
+        >>> ag.run(main())
+        array([[ 6.,  0.],
+               [ 0., 12.]])
+    """
+    return _jacobian_function("jacrev", f, argnums, _rows_of_jacobian)
+
+
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return an async function that returns the Jacobian of `f`, by one backward for each element of the arguments.
+
+    It is the matrix that `jacrev` returns, and takes less time where the result has more elements than the arguments.
+
+    Args:
+        f: as for `jacrev`.
+        argnums: as for `jacrev`.
+
+    Returns:
+        As `jacrev`.
+
+    Raises:
+        ArgumentTypeError, GradientTypeError: as for `jacrev`.
+
+    Source: torch.func.jacfwd.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return await ag.func.jacfwd(lambda x: x * np.arange(3.0))(2.0)
+        >>> ag.run(main())
+        array([0., 1., 2.])
+    """
+    return _jacobian_function("jacfwd", f, argnums, _columns_of_jacobian)
+
+
+def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return an async function that returns the Hessian of `f`.
+
+    Args:
+        f: a function or an `async def` of trees that returns one number as a Tensor.
+        argnums: as for `jacrev`.
+
+    Returns:
+        An `async def` with the arguments of `f`. It returns a tree like the argument, with a tree like it in place of
+        each leaf; where `argnums` is a tuple, tuples of these.
+
+    Raises:
+        ArgumentTypeError: `f` cannot be called, or a leaf is complex.
+        GradientTypeError: a leaf of an argument or what `f` returns is no number; the message names it by its path.
+        InvalidRootError: `f` returns more than one number.
+
+    Source: torch.func.hessian.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return await ag.func.hessian(lambda p: p["x"] ** 2 * p["y"])({"x": 3.0, "y": 5.0})
+        >>> {a: {b: float(entry) for b, entry in row.items()} for a, row in ag.run(main()).items()}
+        {'x': {'x': 10.0, 'y': 6.0}, 'y': {'x': 6.0, 'y': 0.0}}
+    """
+    check_function(f, "ag.func.hessian", argnums)
+    check_argnums(argnums)
+
+    @functools.wraps(f)
+    async def second_derivatives(*args: Any, **kwargs: Any) -> Any:
+        called = TransformCall("ag.func.hessian", f, args, kwargs, argument_positions(argnums, len(args)))
+
+        async def value(*points: Tensor) -> Tensor:
+            return as_scalar(await called.one_output(*points), "ag.func.hessian")
+
+        with transform_scope(None, *called.all_leaves()) as keeps_history:
+            blocks = await functional.hessian(value, called.points, create_graph=keeps_history)
+        rows = called.containers_like_points([_packed(called, row, argnums, keeps_history) for row in blocks])
+        return rows if isinstance(argnums, tuple) else rows[0]
+
+    return second_derivatives
+
+
+Blocks = Callable[[TransformCall, bool], Coroutine[Any, Any, Sequence[Sequence[Tensor]]]]
+
+
+def _jacobian_function(
+    name: str, f: Callable[..., Any], argnums: Argnums, compute: Blocks
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    check_function(f, f"ag.func.{name}", argnums)
+    check_argnums(argnums)
+
+    @functools.wraps(f)
+    async def first_derivatives(*args: Any, **kwargs: Any) -> Any:
+        called = TransformCall(f"ag.func.{name}", f, args, kwargs, argument_positions(argnums, len(args)))
+        with transform_scope(None, *called.all_leaves()) as keeps_history:
+            blocks = await compute(called, keeps_history)
+        return called.like_outputs([_packed(called, block, argnums, keeps_history) for block in blocks])
+
+    return first_derivatives
+
+
+def _packed(called: TransformCall, block: Sequence[Tensor], argnums: Argnums, keeps_history: bool) -> Any:
+    trees = called.like_points(block, keeps_history)
+    return trees if isinstance(argnums, tuple) else trees[0]
+
+
+async def _rows_of_jacobian(called: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
+    """Return, for each output, the blocks of the Jacobian for each input."""
+    blocks: Sequence[Sequence[Tensor]] = await jacobian_blocks(
+        called, called.points, keeps_history, False, "ag.func.jacrev: output {} of the function"
+    )
+    return blocks
+
+
+async def _columns_of_jacobian(called: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
+    points = called.new_points(keeps_history)
+    outputs = await called(*points)
+    require_real(outputs, "ag.func.jacfwd: output {} of the function")
+    require_real(points, "ag.func.jacfwd: input {} of the function")
+    # The product with these from the left is linear in them, so that each of its elements has a column for gradient.
+    starts = tuple([zeros_like(output).requires_grad_() for output in outputs])
+    recorded = await gradients(outputs, points, starts, create_graph=True)
+    pace = Pace()
+    by_point = []
+    for point, product in zip(points, recorded, strict=True):
+        columns = await gradient_rows(
+            zeros_like(point) if product is None else product, starts, create_graph=keeps_history, pace=pace
+        )
+        by_point.append(
+            [
+                _rows_last(stack_rows([column[index] for column in columns], point, start, keeps_history), point.ndim)
+                for index, start in enumerate(starts)
+            ]
+        )
+    return [[blocks[index] for blocks in by_point] for index in range(len(starts))]
+
+
+def _rows_last(block: Tensor, ndim: int) -> Tensor:
+    """Return a block with its first `ndim` axes behind the others."""
+    return np.transpose(block, (*range(ndim, block.ndim), *range(ndim)))  # type: ignore[return-value]

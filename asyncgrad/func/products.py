@@ -1,0 +1,182 @@
+"""Products with the Jacobian or the Hessian of a function of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .. import functional
+from ..arguments import check_function, describe, truth
+from ..errors import ArgumentTypeError
+from ..functional.arguments import fill_missing, gradients, transform_scope, zeros_like
+from ..tree.structure import leaves
+from .calls import TransformCall
+
+__all__ = ["hvp", "jvp", "linearize", "vjp"]
+
+Product = Callable[..., Coroutine[Any, Any, Any]]
+
+
+async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Return the result of `f`, and a function that multiplies with its Jacobian from the left.
+
+    Args:
+        f: a function or an `async def` of trees that returns a tree of Tensors.
+        *primals: its arguments.
+        has_aux: `f` returns a pair, its result and something else.
+
+    Returns:
+        `(out, pullback)`, and with `has_aux` `(out, pullback, aux)`. `await pullback(cotangents)`, with a tree like
+        `out`, returns a tuple with one tree for each primal; it may be called again.
+
+    Raises:
+        ArgumentTypeError: `f` cannot be called.
+        GradientTypeError: a leaf of a primal or of the result is no number; the message names it by its path.
+
+    Source: torch.func.vjp.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     out, pullback = await ag.func.vjp(lambda x: x * x, np.array([1.0, 2.0]))
+        ...     return await pullback(np.array([1.0, 0.0])), await pullback(np.array([0.0, 1.0]))
+        >>> ag.run(main())
+        ((array([2., 0.]),), (array([0., 4.]),))
+    """
+    check_function(f, "ag.func.vjp", *primals)
+    has_aux = truth(has_aux, "has_aux")
+    called = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux)
+    with transform_scope(None, *called.all_leaves()) as keeps_history:
+        points = called.new_points(keeps_history)
+        outputs = await called(*points)
+
+    async def pullback(cotangents: Any) -> tuple[Any, ...]:
+        with transform_scope(keeps_history or None, *leaves(cotangents)) as keeps_product:
+            vector = called.vector_like_outputs(outputs, cotangents, "cotangents", keeps_product)
+            found = await gradients(outputs, points, vector, create_graph=keeps_product, retain_graph=True)
+            product = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
+        return called.like_points(product, keeps_product)
+
+    out = called.result(outputs, keeps_history)
+    return (out, pullback, called.aux(keeps_history)) if has_aux else (out, pullback)
+
+
+async def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Return the result of `f`, and the product of its Jacobian with `tangents`.
+
+    Args:
+        f: a function or an `async def` of trees that returns a tree of Tensors.
+        primals: a tuple of its arguments.
+        tangents: a tuple of trees like the primals.
+
+    Returns:
+        `(out, product)`, two trees of one structure.
+
+    Raises:
+        ArgumentTypeError: `f` cannot be called, or `primals` is no tuple.
+        GradientTypeError: a leaf of a primal or of the result is no number; the message names it by its path.
+        ArgumentError, InvalidGradientError: `tangents` do not fit the primals.
+
+    Source: torch.func.jvp.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return await ag.func.jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 10.0))
+        >>> [float(one) for one in ag.run(main())]
+        [6.0, 23.0]
+    """
+    called = _called("jvp", f, primals)
+    with transform_scope(None, *called.all_leaves(), *leaves(tangents)) as keeps_history:
+        vector = called.vector_like_points(tangents, "tangents", keeps_history)
+        outputs, product = await functional.jvp(called, called.points, vector, create_graph=keeps_history)
+    return called.result(outputs, keeps_history), called.result(product, keeps_history)
+
+
+async def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Product]:
+    """Return the result of `f`, and a function that multiplies its Jacobian with a vector.
+
+    `jvp` does both at once; this calls `f` once for any number of products.
+
+    Args:
+        f: a function or an `async def` of trees that returns a tree of Tensors.
+        *primals: its arguments.
+
+    Returns:
+        `(out, pushforward)`. `await pushforward(*tangents)`, with trees like the primals, returns a tree like `out`; it
+        may be called again.
+
+    Raises:
+        ArgumentTypeError: `f` cannot be called.
+        GradientTypeError: a leaf of a primal or of the result is no number; the message names it by its path.
+
+    Source: torch.func.linearize.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     out, pushforward = await ag.func.linearize(np.sin, 0.0)
+        ...     return await pushforward(1.0), await pushforward(5.0)
+        >>> [float(one) for one in ag.run(main())]
+        [1.0, 5.0]
+    """
+    check_function(f, "ag.func.linearize", *primals)
+    called = TransformCall("ag.func.linearize", f, primals, {}, range(len(primals)))
+    with transform_scope(None, *called.all_leaves()) as keeps_history:
+        points = called.new_points(keeps_history)
+        outputs = await called(*points)
+        # The product with these from the left is linear in them, so that its derivative is the Jacobian.
+        starts = tuple([zeros_like(output).requires_grad_() for output in outputs])
+        recorded = await gradients(outputs, points, starts, create_graph=True, retain_graph=True)
+
+    async def pushforward(*tangents: Any) -> Any:
+        with transform_scope(keeps_history or None, *leaves(tangents)) as keeps_product:
+            vector = called.vector_like_points(tangents, "tangents", keeps_product)
+            found = await gradients(recorded, starts, vector, create_graph=keeps_product, retain_graph=True)
+            product = fill_missing(found, starts, strict=False, create_graph=False, missing="", constant="")
+        return called.result(product, keeps_product)
+
+    return called.result(outputs, keeps_history), pushforward
+
+
+async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+    """Return the product of the Hessian of `f` with `tangents`, without the matrix.
+
+    Args:
+        f: a function or an `async def` of trees that returns one number as a Tensor, twice continuously differentiable.
+        primals: a tuple of its arguments.
+        tangents: a tuple of trees like the primals.
+
+    Returns:
+        A tree like the primal; a tuple with one for each, if there are several.
+
+    Raises:
+        ArgumentTypeError: `f` cannot be called, or `primals` is no tuple.
+        GradientTypeError: a leaf of a primal or what `f` returns is no number; the message names it by its path.
+        InvalidRootError: `f` returns more than one number, or a complex one.
+        ArgumentError, InvalidGradientError: `tangents` do not fit the primals.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return await ag.func.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
+        >>> ag.run(main())
+        array([  6., 120.])
+    """
+    called = _called("hvp", f, primals)
+    with transform_scope(None, *called.all_leaves(), *leaves(tangents)) as keeps_history:
+        vector = called.vector_like_points(tangents, "tangents", keeps_history)
+        # The Hessian is symmetric, and this side takes a backward less.
+        _, product = await functional.vhp(called.one_output, called.points, vector, create_graph=keeps_history)
+    trees = called.like_points(product, keeps_history)
+    return trees[0] if len(trees) == 1 else trees
+
+
+def _called(name: str, f: Callable[..., Any], primals: Any) -> TransformCall:
+    check_function(f, f"ag.func.{name}", primals)
+    if not isinstance(primals, (tuple, list)):
+        raise ArgumentTypeError(
+            f"ag.func.{name}: primals is a tuple of the function's arguments, not {describe(primals)}: "
+            f"write ag.func.{name}(f, (x,), (v,))"
+        )
+    return TransformCall(f"ag.func.{name}", f, primals, {}, range(len(primals)))

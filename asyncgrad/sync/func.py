@@ -1,0 +1,188 @@
+"""The blocking forms of the transforms of `asyncgrad.func`: they return plain functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
+
+from .. import func as _func
+from .driving import driver_of, step
+
+__all__ = [
+    "elementwise_grad",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+]
+
+P = ParamSpec("P")
+Drive = Callable[[Coroutine[Any, Any, Any], str], Any]
+
+
+def _blocks(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Callable[P, Any]]:
+    """Make a bodiless function the blocking form of a transform, with plain functions for those that it returns."""
+    signature = inspect.signature(transform)
+
+    def decorate(described: Callable[[], None]) -> Callable[P, Any]:
+        name = f"func.{described.__name__}"
+
+        @functools.wraps(described)
+        def blocking(*args: P.args, **kwargs: P.kwargs) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            f = bound.arguments["f"]
+            if not callable(f):
+                # The transform raises the error.
+                return step(transform(*args, **kwargs), name)
+            drive, bound.arguments["f"] = driver_of(f, name)
+            made = transform(*bound.args, **bound.kwargs)
+            return _plain(made, drive, name) if callable(made) else _plain_parts(drive(made, name), drive, name)
+
+        # What inspect would find by itself is the bare `described`.
+        del blocking.__wrapped__
+        blocking.__signature__ = signature  # type: ignore[attr-defined]
+        return blocking
+
+    return decorate
+
+
+def _plain(transformed: Callable[..., Coroutine[Any, Any, Any]], drive: Drive, name: str) -> Callable[..., Any]:
+    @functools.wraps(transformed)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return drive(transformed(*args, **kwargs), name)
+
+    return plain
+
+
+def _plain_parts(result: Any, drive: Drive, name: str) -> Any:
+    """Return the result of a transform, with its pullback or pushforward made a plain function."""
+    if isinstance(result, tuple) and len(result) > 1 and inspect.iscoroutinefunction(result[1]):
+        return (result[0], _plain(result[1], drive, name), *result[2:])
+    return result
+
+
+@_blocks(_func.grad)
+def grad() -> None:
+    """Return a function that returns the gradient of `f`; the blocking form of `ag.func.grad`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> round(float(ag.sync.func.grad(ag.sync.func.grad(np.sin))(1.0)), 3)
+        -0.841
+    """
+
+
+@_blocks(_func.value_and_grad)
+def value_and_grad() -> None:
+    """Return a function that returns the value of `f` and its gradient; the blocking form of `ag.func.value_and_grad`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> value, gradient = ag.sync.func.value_and_grad(lambda p: (p["w"] ** 2).sum())({"w": np.array([1.0, 2.0])})
+        >>> float(value), gradient
+        (5.0, {'w': array([2., 4.])})
+    """
+
+
+@_blocks(_func.elementwise_grad)
+def elementwise_grad() -> None:
+    """Return a function that returns the derivative of `f` at each element; blocks, as `ag.func.elementwise_grad`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.func.elementwise_grad(lambda x: x**3)(np.array([1.0, 2.0]))
+        array([ 3., 12.])
+    """
+
+
+@_blocks(_func.vjp)
+def vjp() -> None:
+    """Return the result of `f` and a plain pullback; the blocking form of `ag.func.vjp`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> out, pullback = ag.sync.func.vjp(lambda x: x * x, np.array([1.0, 2.0]))
+        >>> pullback(np.array([1.0, 10.0]))
+        (array([ 2., 40.]),)
+    """
+
+
+@_blocks(_func.jvp)
+def jvp() -> None:
+    """Return the result of `f` and the product of its Jacobian with `tangents`; the blocking form of `ag.func.jvp`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> out, product = ag.sync.func.jvp(np.sin, (np.zeros(2),), (np.array([1.0, 5.0]),))
+        >>> product
+        array([1., 5.])
+    """
+
+
+@_blocks(_func.linearize)
+def linearize() -> None:
+    """Return the result of `f` and a plain function for products with its Jacobian; blocks, as `ag.func.linearize`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> out, pushforward = ag.sync.func.linearize(lambda x: x * x, np.array([1.0, 2.0]))
+        >>> pushforward(np.array([1.0, 10.0]))
+        array([ 2., 40.])
+    """
+
+
+@_blocks(_func.hvp)
+def hvp() -> None:
+    """Return the product of the Hessian of `f` with `tangents`; the blocking form of `ag.func.hvp`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.func.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
+        array([  6., 120.])
+    """
+
+
+@_blocks(_func.jacrev)
+def jacrev() -> None:
+    """Return a function that returns the Jacobian of `f`; the blocking form of `ag.func.jacrev`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.func.jacrev(lambda x: x * x)(np.array([1.0, 2.0]))
+        array([[2., 0.],
+               [0., 4.]])
+    """
+
+
+@_blocks(_func.jacfwd)
+def jacfwd() -> None:
+    """Return a function that returns the Jacobian of `f`, column by column; the blocking form of `ag.func.jacfwd`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.func.jacfwd(lambda x: x * np.arange(3.0))(2.0)
+        array([0., 1., 2.])
+    """
+
+
+@_blocks(_func.hessian)
+def hessian() -> None:
+    """Return a function that returns the Hessian of `f`; the blocking form of `ag.func.hessian`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.func.hessian(lambda x: (x**3).sum())(np.array([1.0, 2.0]))
+        array([[ 6.,  0.],
+               [ 0., 12.]])
+    """
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,83 @@
+"""All numbers of a tree as one vector, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from ..arguments import describe
+from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.tensor_base import TensorBase
+from .structure import flatten, paths, unflatten
+
+__all__ = ["ravel"]
+
+
+def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return all numbers of a tree as one vector, and the function that makes a tree of such a vector.
+
+    Both ways can be differentiated. Booleans and ints are taken as float64.
+
+    Args:
+        tree: of tensors, arrays and numbers.
+
+    Returns:
+        `(vector, unravel)`: a tensor if any leaf is one, else an array, of the dtype that NumPy promotes the leaves to.
+        `unravel` takes a vector of that size, tensor or array, and returns a tree of parts of it, each with the shape
+        of its leaf, and the dtype where that can be cast to without loss of its kind.
+
+    Raises:
+        ArgumentTypeError: a leaf is something else; the message names it by its path.
+
+    Source: jax.flatten_util.ravel_pytree.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> vector, unravel = ag.tree.ravel({"w": np.ones((2, 2)), "b": 3.0})
+        >>> vector
+        array([1., 1., 1., 1., 3.])
+        >>> float(unravel(2 * vector)["b"])
+        6.0
+    """
+    leaves, structure = flatten(tree)
+    entries = [_as_inexact(leaf, path) for leaf, path in zip(leaves, paths(structure, "tree"), strict=True)]
+    shapes = [entry.shape for entry in entries]
+    dtypes = [entry.dtype for entry in entries]
+    are_numbers = [not isinstance(leaf, (TensorBase, np.ndarray)) for leaf in leaves]
+    bounds = list(accumulate((math.prod(shape) for shape in shapes), initial=0))
+    vector: Any = np.concatenate([entry.reshape(-1) for entry in entries]) if entries else np.zeros(0)
+
+    def unravel(vector: Any) -> Any:
+        given: Any = vector if isinstance(vector, TensorBase) else np.asarray(vector)
+        if given.shape != (bounds[-1],):
+            raise ArgumentError(f"unravel takes a vector of {bounds[-1]} numbers, not {describe(given)}")
+        parts = [
+            _part(given, start, stop, shape, dtype, is_number)
+            for (start, stop), shape, dtype, is_number in zip(
+                pairwise(bounds), shapes, dtypes, are_numbers, strict=True
+            )
+        ]
+        return unflatten(structure, parts)
+
+    return vector, unravel
+
+
+def _as_inexact(leaf: Any, path: str) -> Any:
+    value: Any = leaf
+    if not isinstance(leaf, (TensorBase, np.ndarray)):
+        value = np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, np.generic)) else None
+    kind = "" if value is None else value.dtype.kind
+    if kind == "" or kind not in "biufc":
+        raise ArgumentTypeError(f"ag.tree.ravel takes tensors, arrays and numbers, but {path} is {describe(leaf)}")
+    return value if kind in "fc" else value.astype(np.float64)
+
+
+def _part(vector: Any, start: int, stop: int, shape: tuple[int, ...], dtype: np.dtype[Any], is_number: bool) -> Any:
+    part = vector[start:stop].reshape(shape)
+    if part.dtype != dtype and np.can_cast(part.dtype, dtype, "same_kind"):
+        part = part.astype(dtype)
+    return part[()] if is_number and isinstance(part, np.ndarray) else part

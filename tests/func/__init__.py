@@ -1,0 +1,1 @@
+"""Tests of asyncgrad.func and asyncgrad.sync.func."""

@@ -1,11 +1,11 @@
 """Node and Edge: the backward functions of a graph and how gradients flow between them.
 
-A node is slim, since a graph holds one for each operation: its edges are two tuples, and what only a few nodes have
-(hooks, metadata, stacks) is in its NodeMeta, which is None on all others. A node is linked to others through slots
-only, never through closures or frames, so that dropping a deep graph does not recurse.
+A graph holds one node for each operation, so a node is small: two tuples hold its edges, and a NodeMeta holds the state
+that few nodes have (hooks, metadata, a stream). All other nodes have None there. Slots alone link a node to others,
+never closures or frames, so that dropping a deep graph does not recurse.
 
 The edges of a node are fixed once another node leads to it. So the subgraph below a node and its topological number
-never change, everything in that subgraph is older than the node, and a cycle is impossible.
+never change, every node in that subgraph is older, and a cycle is impossible.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ next_order = itertools.count(0, -1).__next__
 #: Order of AccumulateGrad: ahead of every node.
 LEAF_ORDER = -HIGHEST_NUMBER
 
-#: Held while a node is given its NodeMeta.
-_MAKING_SPECIAL = threading.Lock()
+#: Held while a node gets its NodeMeta.
+_META_LOCK = threading.Lock()
 
-#: Counts the nodes that have got a NodeMeta after they were made. If it has changed while a backward was suspended,
-#: the backward looks for hooks again.
+#: How many nodes have got a NodeMeta after they were made. If the count changes while a backward is suspended, the
+#: backward looks for hooks again.
 metas_added = [0]
 
 #: The thread that made every node without a `foreign_thread`.
 MAIN_THREAD = threading.main_thread().ident
 
-#: The threads that `threading` knows, for the wrappers of primitives: while there is one alone, they need not ask which
-#: it is, which would cost 3 % of a small operation. (A thread that only C code knows is so taken for the main one.)
+#: The threads that `threading` knows. While there is only one, the wrappers of primitives do not ask for its id, which
+#: would cost 3 % of a small operation. (So a thread that only C code knows counts as the main one.)
 THREADS: Sized = getattr(threading, "_active", (None, None))
 
 
@@ -92,24 +92,25 @@ class NodeMeta:
     )
 
     def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
-        #: Set for a node with several inputs, or made by `Node.__init__`; None if the node's own slots hold it.
+        #: The metadata of a node with several inputs, or of one that `Node.__init__` made; None where the node's own
+        #: slots hold it.
         self.input_metadata = input_metadata
         self.metadata: dict[Any, Any] | None = None
-        #: Tensor hooks by input, as (input_nr, hooks of that tensor), in order of first registration.
+        #: Tensor hooks: (input_nr, hooks of that tensor), in the order of the first registration.
         self.tensor_pre_hooks: list[tuple[int, HookList]] = []
-        #: The tensors (weakly) that keep the gradient of an input, by input.
+        #: For each input whose gradient a tensor retains, a weak reference to that tensor.
         self.retains_grad_hooks: dict[int, Any] = {}
         self.pre_hooks: HookList | None = None
         self.post_hooks: HookList | None = None
-        #: The current stream of the device where the node was made; None where that was the default one.
+        #: The stream of the device that was current when the node was made; None for the default stream.
         self.stream: Any = None
-        #: The node's lock: the GraphTask that holds it, and its state under contention.
+        #: The node's lock: the GraphTask that holds it, and the lock's state under contention.
         self.holder: Any = None
         self.contention: Any = None
 
 
 class Edge(NamedTuple):
-    """Where a gradient flows: to input `input_nr` of `node`; a None node drops it.
+    """Where a gradient flows: to input `input_nr` of `node`. Where the node is None, the gradient is dropped.
 
     Example:
         >>> from asyncgrad.graph import Edge
@@ -138,8 +139,8 @@ class GradientEdge(NamedTuple):
 class Node:
     """Abstract: one backward function. It turns the gradients of a forward's outputs into those of its inputs.
 
-    A subclass implements `apply`, as a function or an `async def`. Calling a node, `node(*grads)`, runs that alone,
-    without hooks, and records it where grad mode is on. A node equals itself only.
+    A subclass implements `apply`, as a function or an `async def`. Calling a node, `node(*grads)`, runs `apply` alone,
+    without hooks, and records it where grad mode is on. A node equals only itself.
 
     Args:
         edges: for each forward input, the edge that its gradient flows along (None drops it).
@@ -176,13 +177,13 @@ class Node:
 
     #: Whether `apply` is an `async def`.
     is_async = False
-    #: Whether `apply` is made of differentiable functions alone, so that it can be traced: see TraceableNode.
+    #: Whether `apply` uses only differentiable functions, so that it can be traced: see TraceableNode.
     is_traceable = False
-    #: Whether the node's state for `apply` is only saved tensors and values that the graph's structure fixes, so that
-    #: a trace may pass in other saved tensors. Only a traceable node may set it.
+    #: Whether `apply` reads only saved tensors and values that the structure of the graph fixes, so that a trace may
+    #: pass in other saved tensors. Only a traceable node may set it.
     passes_state_transparently = False
-    #: Whether `apply` must run in the thread of the event loop that the backward is awaited on, however long it takes:
-    #: it may use that loop, or what only that thread may touch. Otherwise a worker thread may run it.
+    #: Whether `apply` must run in the thread of the event loop that awaits the backward, however long it takes, since
+    #: it may use that loop or objects that only that thread may touch. Otherwise a worker thread may run it.
     stays_on_loop = False
 
     #: Whether `when_unpacked` awaits the saved tensors apart from the computation. Otherwise `apply` does both.
@@ -191,19 +192,19 @@ class Node:
     #: For each edge, the node it leads to (None drops the gradient) and which of its inputs.
     next_nodes: tuple[Node | None, ...]
     input_nrs: tuple[int, ...]
-    #: True once a node that leads here has been made; not there before, to cost nothing.
+    #: True once another node leads here; unset before that, so that it costs nothing.
     has_parent: bool
     #: Negative sequence number.
     order: int
-    #: The thread that made the node; not there where that was the main one.
+    #: The id of the thread that made the node; unset where that was the main thread.
     foreign_thread: int
-    #: Of the single forward output. A node with any other number of outputs has None and `input_metadata`,
-    #: and a NodeMeta.
+    #: Of the single forward output. A node with another number of outputs has None here, and `input_metadata` in its
+    #: NodeMeta.
     shape: tuple[int, ...] | None
     dtype: Any
     device: Any
-    #: None on a *plain* node: one with a single input, whose body is `node.plan.run(node, grad, release)`, a
-    #: synchronous function that no user wrote. The engine calls that directly; every other node runs as a NodeTask.
+    #: None on a *plain* node, which has a single input and whose body is `node.plan.run(node, grad, release)`, a
+    #: synchronous function of the library. The engine calls it directly; every other node runs as a NodeTask.
     meta: NodeMeta | None
 
     def __init__(
@@ -227,7 +228,7 @@ class Node:
             cls.is_async = inspect.iscoroutinefunction(cls.apply)
 
     def _connect(self, edges: Sequence[Edge | None]) -> None:
-        """Set the edges and the numbers that follow from them."""
+        """Set the edges, the sequence number and the thread of a new node."""
         self.connect(
             tuple([None if edge is None else edge.node for edge in edges]),
             tuple([0 if edge is None else edge.input_nr for edge in edges]),
@@ -274,9 +275,9 @@ class Node:
 
     @property
     def sequence_nr(self) -> int:
-        """When the node was made, counted over the whole process: newer nodes run first.
+        """The number of the node in the order in which the process made them; newer nodes run first.
 
-        Setting it changes the node's priority, and that alone: a node still waits for all its gradients.
+        Setting it changes only the node's priority: a node still waits for all its gradients.
         """
         return -self.order
 
@@ -289,7 +290,7 @@ class Node:
                 f"the sequence number of {self.name} is from 0 up to {-LEAF_ORDER}, at which a node runs ahead of "
                 f"all others, not {number}"
             )
-        # Where the engine meets a NodeMeta it counts, and trusts no order any more.
+        # At a NodeMeta the engine leaves the fast path, which trusts the order of nodes, and counts dependencies.
         self.make_meta()
         self.order = -number
 
@@ -312,7 +313,7 @@ class Node:
         if meta is None:
             made = NodeMeta()
             # Another thread may make one at the same time, and a node must have only one lock and one set of hooks.
-            with _MAKING_SPECIAL:
+            with _META_LOCK:
                 meta = self.meta
                 if meta is None:
                     meta = self.meta = made
@@ -321,14 +322,14 @@ class Node:
 
     @property
     def next_edges(self) -> tuple[Edge, ...]:
-        """For each forward input, where its gradient flows."""
+        """For each forward input, the edge along which its gradient flows."""
         return tuple(map(Edge, self.next_nodes, self.input_nrs))
 
     @property
     def topological_nr(self) -> int:
-        """The length of the longest path from here: no path leads to a node with as high a number.
+        """The length of the longest path from here: each node on a path has a lower number than the one before.
 
-        Counted when it is asked for, in a time that grows with the graph.
+        Each read counts anew, in time that grows with the graph.
         """
         numbers: dict[Any, int] = {}
         stack: list[Any] = [self]
@@ -343,7 +344,7 @@ class Node:
         return numbers[self]
 
     def is_held(self) -> bool:
-        """Tell whether another node leads, or has led, to this one; then its edges are fixed."""
+        """Tell whether another node leads or has led to this one, so that its edges are fixed."""
         return getattr(self, "has_parent", False)
 
     def set_next_edge(self, index: int, edge: Edge | None) -> None:
@@ -354,7 +355,7 @@ class Node:
             edge: an Edge or a GradientEdge; None drops the gradient.
 
         Raises:
-            GraphError: the node has a parent already, or has no gradient for that input to give.
+            GraphError: the node has a parent already, or does not compute a gradient for that input.
 
         Source: Node::set_next_edge of PyTorch.
         """
@@ -365,8 +366,8 @@ class Node:
         """Replace all edges: one for each forward input.
 
         Args:
-            edges: Edges or GradientEdges; None drops a gradient. As many as the body returns gradients; only a node
-                of your own may get another number of them.
+            edges: one Edge or GradientEdge for each gradient that the body returns; None drops a gradient. Only a
+                node of your own may get another number of edges.
 
         Raises:
             GraphError: the node has a parent already, or cannot have these edges.
@@ -394,8 +395,9 @@ class Node:
         """Add an input to a node of your own, for one more forward output; return which input it is.
 
         Args:
-            metadata: what its gradient must look like: an InputMetadata, or a tensor that it is to fit. None accepts
-                anything; `InputMetadata()` is a slot for an output that has no gradient, and accepts nothing.
+            metadata: what its gradient must look like: an InputMetadata, or a tensor whose shape, dtype and
+                device it must have. None accepts anything; `InputMetadata()` stands for an output that has no
+                gradient, and accepts nothing.
 
         Raises:
             GraphError: an operation made the node.
@@ -408,7 +410,7 @@ class Node:
         elif metadata is not None and not isinstance(metadata, InputMetadata):
             raise ArgumentTypeError(
                 f"an input is described by an InputMetadata or a tensor, not {describe(metadata)}: "
-                "write InputMetadata(shape, dtype, device), or None for one that accepts anything"
+                "write InputMetadata(shape, dtype, device), or None for an input that accepts anything"
             )
         meta = self.meta
         assert meta is not None
@@ -426,7 +428,7 @@ class Node:
     def _must_be_own(self, change: str) -> None:
         if self.meta is None or self.meta.input_metadata is None:
             raise GraphError(
-                f"{identify(self)} cannot {change}: the operation that made it fixes what it takes and returns. "
+                f"{identify(self)} cannot {change}: the operation that made it fixes its inputs and edges. "
                 "Put a node of your own, a subclass of ag.extend.Node, before or behind it"
             )
 
@@ -434,8 +436,8 @@ class Node:
         """Replace the edges in `changed`; the node then has `count` edges."""
         if self.is_held():
             raise GraphError(
-                f"the edges of {identify(self)} are fixed: a node leads to it, and relies on where this one "
-                "leads. Set edges before any node leads here"
+                f"the edges of {identify(self)} are fixed: a node leads to it, and relies on them. "
+                "Set edges before any node leads here"
             )
         nodes, input_nrs = list(self.next_nodes[:count]), list(self.input_nrs[:count])
         nodes += [None] * (count - len(nodes))
@@ -446,11 +448,12 @@ class Node:
                 raise GraphError(f"an edge of {identify(self)} cannot lead to the node itself")
             if nodes[index] is not None and not self.computes_output(index):
                 raise GraphError(
-                    f"{identify(self)} was recorded without a gradient for input {index}, which did not require grad: "
-                    "let that input require grad when the operation is called"
+                    f"{identify(self)} computes no gradient for input {index}, which did not require grad: "
+                    "let that input require grad when you call the operation"
                 )
-        # An edge to a newer node is against the order that the engine's fast path trusts. No node leads here
-        # yet: those that will are newer still, so that path comes here, and sees this, before it runs anything below.
+        # An edge to a newer node breaks the order that the engine's fast path trusts. The NodeMeta makes the engine
+        # leave that path here. That is in time: no node leads here yet, and those that will are newer still, so the
+        # fast path reaches this node before it runs any node below.
         self.make_meta()
         self.connect(tuple(nodes), tuple(input_nrs))
 
@@ -462,17 +465,18 @@ class Node:
                 node.has_parent = True
 
     def should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
-        """Tell whether the gradient of a forward input, or of any of several, flows anywhere.
+        """Tell whether the gradient of any of these forward inputs flows anywhere.
 
         Args:
-            *outputs: which inputs: an index, or `(start, end)` for those from start up to end; or sequences of these.
+            *outputs: which inputs: an index, a pair `(start, end)` for those from start up to end, or a sequence of
+                these.
         """
         return any(self.next_nodes[index] is not None for index in output_indices(self, outputs))
 
     def task_should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
-        """Tell whether the running backward needs the gradient of a forward input, or of any of several.
+        """Tell whether the running backward needs the gradient of any of these forward inputs.
 
-        Outside of a backward, whether the gradient flows anywhere.
+        Outside of a backward, tell whether one of the gradients flows anywhere.
 
         Args:
             *outputs: which inputs, named as for `should_compute_output`.
@@ -485,13 +489,13 @@ class Node:
         return any(target is not None and limits.executes(target) for target in targets)
 
     def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(grads)` before each run of the body, with the tuple of gradients that it is to take.
+        """Call `hook(grads)` before each run of the body, with the tuple of gradients that the body takes.
 
         Args:
-            hook: a function or an `async def`. It returns None, or a tuple of gradients to take their places.
+            hook: a function or an `async def`. It returns None, or a tuple of gradients that replaces `grads`.
 
         Raises:
-            HookTypeError: it cannot be called.
+            HookTypeError: the hook cannot be called.
 
         Source: Node.register_prehook of PyTorch.
 
@@ -510,13 +514,13 @@ class Node:
         return meta.pre_hooks.add(hook)
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(outputs, grads)` after each run of the body: what it returned, and what it had taken.
+        """Call `hook(outputs, grads)` after each run of the body, with the gradients that it returned and took.
 
         Args:
-            hook: a function or an `async def`. It returns None, or a tuple to take the place of `outputs`.
+            hook: a function or an `async def`. It returns None, or a tuple that replaces `outputs`.
 
         Raises:
-            HookTypeError: it cannot be called.
+            HookTypeError: the hook cannot be called.
 
         Source: Node.register_hook of PyTorch.
 
@@ -534,17 +538,17 @@ class Node:
         return meta.post_hooks.add(hook)
 
     def __call__(self, *grads: Any) -> Any:
-        """Run the body on gradients of the forward outputs; return those of the inputs, a tuple unless it is one.
+        """Run the body on gradients of the forward outputs; return those of the inputs, a tuple unless there is one.
 
-        No hook runs and nothing is accumulated elsewhere. It is recorded where grad mode is on. An awaitable where
-        the body is async.
+        No hook runs, and no gradient flows on to other nodes. The run is recorded where grad mode is on. Where the
+        body is async, return an awaitable.
 
         Args:
-            *grads: for each forward output a tensor, an array, or None where it is undefined.
+            *grads: for each forward output a tensor, an array, or None where the gradient is undefined.
 
         Raises:
-            ArgumentTypeError: too few or too many of them, or something else among them.
-            InvalidGradientError: one does not fit the output that it belongs to.
+            ArgumentTypeError: there are too few or too many gradients, or something else is among them.
+            InvalidGradientError: a gradient does not fit its output.
         """
         return call_node(self, grads)
 
@@ -562,29 +566,29 @@ class Node:
         return ()
 
     def keep_packed(self, index: int, packed: Packed) -> None:
-        """Keep what a hook has packed in the place of entry `index`."""
+        """Replace saved entry `index` by `packed`."""
         raise NotImplementedError(f"{type(self).__name__} has saved entries, and must implement keep_packed")
 
     def needed_packed(self) -> Sequence[Packed]:
-        """Return the packed entries that the node needs in the running backward, in unpack order."""
+        """Return the packed entries that the node needs in the running backward, in the order of unpacking."""
         return [entry for entry in self.saved_entries() or () if isinstance(entry, Packed)]
 
     def waits_for_saved(self) -> bool:
-        """Tell whether something saved is known to need an event loop to be unpacked."""
+        """Tell whether unpacking a saved entry is known to need an event loop."""
         return any(isinstance(entry, Packed) and entry.may_wait() for entry in self.saved_entries() or ())
 
     def release_variables(self) -> None:
-        """Let go of what was saved for the backward."""
+        """Release the values that the node has saved for the backward."""
 
     def will_release_variables(self) -> None:
-        """Called before a body that runs for the last time."""
+        """Prepare for the last run of the body, which follows."""
 
     @property
     def stream(self) -> Any:
-        """The stream that the body runs on: the current one of the node's device when the node was made.
+        """The stream that the body runs on: the one that was current on the node's device when the node was made.
 
-        None where that was the default stream and the device's work has been done when a call returns, or where the
-        node has no device. A leaf's is that of the operation that used it first.
+        None where that was the default stream of a device that finishes its work before a call returns, or where the
+        node has no device. A leaf has the stream of the operation that used it first.
 
         Source: the stream in the first InputMetadata of a node in PyTorch.
         """
@@ -598,25 +602,25 @@ class Node:
         raise NotImplementedError(f"{type(self).__name__} unpacks_apart, and must implement when_unpacked")
 
     def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
-        """Return a key for runs of about the same duration, and an estimate of that duration in seconds."""
+        """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         return (self.name, type(self), *map(array_kind, grads)), 1e-4
 
     def note_slow(self) -> None:
-        """Note that the time budget of a backward was spent in, or just before, a run of this plain node.
+        """Note that a backward ran out of its time budget in, or just before, a run of this plain node.
 
-        If its arrays are large, every body checks the sizes of its arrays from now on.
+        If the node's arrays are large, every body checks the sizes of its arrays from now on.
         """
         if size_of(self) >= LARGE:
             expect_large_arrays()
 
     def note_cheap(self) -> None:
-        """Note that runs of this kind have been measured and are short."""
+        """Note that measured runs of this kind were short."""
 
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect into `args` everything that a run of this node depends on, except the values in its arrays.
 
-        A compiled backward is reused for a graph whose nodes collect the same. If the body reads other state, for
-        example a factor, override this method, call `super()`, and collect that: `args.collect(self.factor)`.
+        A graph whose nodes collect the same reuses a compiled backward. If the body reads other state, for example a
+        factor, override this method, call `super()`, and collect that state: `args.collect(self.factor)`.
 
         Source: Node::compiled_args of PyTorch.
         """
@@ -638,14 +642,14 @@ class Node:
             args.collect(tuple(meta.retains_grad_hooks))
 
     def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> Any:
-        """Return what `apply(grads)` does, with `saved` in place of the tensors that the node has saved.
+        """Return what `apply(grads)` returns, with `saved` in place of the tensors that the node has saved.
 
         Args:
             grads: as for `apply`.
             saved: a tensor or array for each entry of `saved_tensors`, in order.
 
         Raises:
-            NotImplementedError: the node saves tensors, and does not say how to swap them.
+            NotImplementedError: the node saves tensors, and its class does not override this method.
 
         Source: Node::apply_with_saved of PyTorch.
         """
@@ -656,10 +660,10 @@ class Node:
         return self.apply(grads)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
-        """Return this plain node's body as source; None if it has none, so that the engine runs the node.
+        """Return the source of this plain node's body; None if there is none, so that the engine runs the node.
 
         Args:
-            wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
+            wanted: for each edge, whether its gradient is wanted; None where that holds for each edge with a node.
             defined: for each input, whether a gradient arrives there.
         """
         return None
@@ -669,10 +673,10 @@ class Node:
 
 
 class TraceableNode(Node):
-    """Abstract: a node whose `apply` is made of differentiable functions alone, so that it can be traced.
+    """Abstract: a node whose `apply` uses only differentiable functions, so that it can be traced.
 
-    It may be run once on placeholders for its gradients, and the recorded operations repeated with others. Derive from
-    it only if `apply` has no branch that depends on a gradient's values, and reads no state that changes.
+    The engine may run it once on placeholders for its gradients, and repeat the recorded operations with others. Derive
+    from it only if `apply` has no branch that depends on a gradient's values, and reads no state that changes.
 
     Source: TraceableFunction of PyTorch.
 
@@ -691,11 +695,11 @@ class TraceableNode(Node):
 
 
 def checked_edge(edge: Any) -> tuple[Node | None, int]:
-    """Return what an edge leads to.
+    """Return the node that an edge leads to, and which of its inputs.
 
     Raises:
-        ArgumentTypeError: it is no edge.
-        IndexRangeError: its node has no such input.
+        ArgumentTypeError: `edge` is no edge.
+        IndexRangeError: the node of the edge has no such input.
     """
     if edge is None:
         return None, 0
@@ -706,7 +710,9 @@ def checked_edge(edge: Any) -> tuple[Node | None, int]:
         )
     node, input_nr = edge
     if type(input_nr) is not int:
-        raise ArgumentTypeError(f"the input_nr of an edge is an int, not {describe(input_nr)}: write Edge(node, 0)")
+        raise ArgumentTypeError(
+            f"the input_nr of an edge must be an int, not {describe(input_nr)}: write Edge(node, 0)"
+        )
     if node is not None and not 0 <= input_nr < node.num_inputs:
         raise IndexRangeError(
             f"an edge leads to input {input_nr} of {identify(node)}, which has {counted(node.num_inputs, 'input')}"
@@ -715,11 +721,11 @@ def checked_edge(edge: Any) -> tuple[Node | None, int]:
 
 
 def output_indices(node: Node, given: Iterable[Any]) -> Iterator[int]:
-    """Give the indices of edges that ints, pairs `(start, end)`, and sequences of these name.
+    """Yield the indices of edges that ints, pairs `(start, end)` and sequences of these name.
 
     Raises:
         IndexRangeError: the node has no such edge.
-        ArgumentTypeError: something else is among them.
+        ArgumentTypeError: something else is among `given`.
     """
     count = len(node.next_nodes)
     for item in given:
@@ -734,7 +740,7 @@ def output_indices(node: Node, given: Iterable[Any]) -> Iterator[int]:
             start, end = map(operator.index, item)
             if not 0 <= start <= end <= count:
                 raise IndexRangeError(
-                    f"({start}, {end}) is no range among the {counted(count, 'edge')} of {identify(node)}"
+                    f"({start}, {end}) is not a range of the {counted(count, 'edge')} of {identify(node)}"
                 )
             yield from range(start, end)
         else:
@@ -746,5 +752,5 @@ def _index(node: Node, index: Any) -> int:
         raise ArgumentTypeError(f"an edge is named by an int, not {describe(index)}: write node.set_next_edge(0, edge)")
     count = len(node.next_nodes)
     if not 0 <= (number := operator.index(index)) < count:
-        raise IndexRangeError(f"{identify(node)} has {counted(count, 'edge')}, and none of them is number {number}")
+        raise IndexRangeError(f"{identify(node)} has {counted(count, 'edge')}, and none has the index {number}")
     return number

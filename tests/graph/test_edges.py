@@ -177,7 +177,7 @@ def test_an_operations_node_keeps_the_number_of_its_edges():
 def test_no_edge_leads_on_from_an_input_that_was_recorded_without_a_gradient():
     node = (leaf(1.0) * ag.tensor([2.0])).grad_fn
 
-    with refused(GraphError, RuntimeError, "recorded without a gradient for input 1"):
+    with refused(GraphError, RuntimeError, "computes no gradient for input 1"):
         node.set_next_edge(1, edge_to(leaf(1.0)))
     node.set_next_edge(1, None)
 

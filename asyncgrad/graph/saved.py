@@ -39,14 +39,14 @@ class Saved(NamedTuple):
     tensor: TensorBase | None
     version: int = 0
     output_nr: int | None = None
-    #: The Node that had made the tensor, where it is no output.
+    #: The grad_fn of a saved input at the time of the save; None for an output.
     producer: Any = None
     #: The AccumulateGrad of a leaf that requires grad.
     accumulator: Any = None
 
     @property
     def place(self) -> tuple[int | None, Any, Any]:
-        """Which output of the node that saved it the tensor is, or of its producer; its producer; its accumulator."""
+        """The place in the graph: output number (of the saving node or the producer), producer, accumulator."""
         output_nr = self.output_nr
         if output_nr is None and self.tensor is not None and self.producer is not None:
             output_nr = self.tensor._output_nr
@@ -66,14 +66,14 @@ def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
 
 @final
 class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
-    """The saved values of a node if a tensor among them had been written into before the save, which is rare."""
+    """The saved values of a node, where a tensor among them had been written into before the save, which is rare."""
 
-    #: One for each saved tensor.
+    #: The version of each saved value at the save; 0 for one that is no tensor.
     versions: tuple[int, ...]
 
 
 def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> tuple[Any, ...]:
-    """Return a node's saved values with the versions of the tensors among them; None stands for all 0."""
+    """Return a node's saved values with their versions; `versions` is None where all are 0."""
     if versions is None:
         return saved if saved.__class__ is tuple else tuple(saved)
     kept = WithVersions(saved)
@@ -82,10 +82,10 @@ def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> t
 
 
 def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> None:
-    """Raise unless the memory of a saved tensor is as it was when `node` saved it.
+    """Raise if the memory of a saved tensor has been written into since `node` saved it.
 
     Raises:
-        ChangedTensorError: names the node, the tensor, both versions.
+        ChangedTensorError: the versions differ; the message names the node, the tensor and both versions.
     """
     version = version_of(tensor)
     if version != saved_version:
@@ -96,14 +96,14 @@ def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> Non
 def changed_error(
     node: NodeLike, tensor: TensorBase, place: tuple[NodeLike | None, int], version: int, saved_version: int, hint: str
 ) -> ChangedTensorError:
-    """Return the error for a saved tensor that was written into since.
+    """Return the error for a saved tensor that was written into after the save.
 
     Args:
-        node: what saved it.
-        tensor: as it is now.
-        place: what made it, and as which output; None where nothing did.
-        version: that of its memory now.
-        saved_version: what that was when it was saved.
+        node: the node that saved the tensor.
+        tensor: the tensor as it is now.
+        place: the node that made the tensor, or None, and the number of the output.
+        version: the version of the tensor's memory now.
+        saved_version: the version of the memory at the save.
         hint: what to write instead.
     """
     producer, output_nr = place
@@ -116,13 +116,13 @@ def changed_error(
 
 
 def detached_error(node: NodeLike, tensor: TensorBase) -> ChangedTensorError:
-    """Return the error for a saved tensor that has another history since, where that of the forward call is needed."""
+    """Return the error for a saved tensor whose history has changed since the forward call and is needed."""
     now = tensor._grad_fn
     happened = (
-        "detach_() has cut it since the forward call: use t.detach(), which leaves t alone"
+        "detach_() has cut that history since the forward call: use t.detach(), which leaves t alone"
         if now is None
-        else f"it has got another one since the forward call, with {identify(now)}, by set_gradient_edge() say: give "
-        "that edge to t.detach(), which leaves t alone"
+        else f"{identify(now)} has replaced that history since the forward call, for example by set_gradient_edge(): give that "
+        "edge to t.detach(), which leaves t alone"
     )
     return ChangedTensorError(
         f"{identify(node)} needs the history of a tensor of shape {tensor._data.shape} and dtype "
@@ -131,16 +131,16 @@ def detached_error(node: NodeLike, tensor: TensorBase) -> ChangedTensorError:
 
 
 def released_error(node: NodeLike) -> ReleasedGraphError:
-    """Return the error for a backward through a node that has let go of its saved tensors."""
+    """Return the error for a backward through a node that has released its saved tensors."""
     return ReleasedGraphError(
-        f"{identify(node)} has released its saved tensors: a backward has run through it "
-        "before. To run backward through a graph twice, keep it the first time: "
+        f"{identify(node)} has released its saved tensors: an earlier backward has run "
+        "through it. To run backward through a graph twice, keep it the first time: "
         "await loss.backward(retain_graph=True)"
     )
 
 
 def output_alias(output: TensorBase, grad_fn: NodeLike | None = None, output_nr: int = 0) -> TensorBase:
-    """Return a tensor on the memory of `output`, version counter shared, with another place in the graph.
+    """Return a tensor with the memory and version counter of `output`, and another place in the graph.
 
     A node saves its own output through a detached alias, since the output itself refers to the node.
     """
@@ -150,10 +150,10 @@ def output_alias(output: TensorBase, grad_fn: NodeLike | None = None, output_nr:
 
 
 def unpack_saved(node: NodeLike, saved: Saved) -> Any:
-    """Return a saved tensor, an output of the node with its place in the graph.
+    """Return a saved tensor; an output of the node gets its place in the graph back.
 
     Raises:
-        ChangedTensorError: it was written into since, or its history is needed and was cut off.
+        ChangedTensorError: the tensor was written into since the save, or its history is needed and has changed.
     """
     tensor = saved.tensor
     if tensor is None:
@@ -170,12 +170,12 @@ def unpack_saved(node: NodeLike, saved: Saved) -> Any:
 class SavedMemory:
     """The memory that a tensor occupied when it was saved, and its version then.
 
-    A tensor lies in this memory if it shares the version counter, or overlaps in the same allocation: a hook may have
-    kept the bare array.
+    A tensor lies in this memory if it shares the version counter, or if its array overlaps in the same allocation: a
+    hook may have kept only the array.
 
     Args:
-        tensor: what is saved.
-        version: at which it is.
+        tensor: the saved tensor.
+        version: the version of its memory.
     """
 
     __slots__ = ("_bounds", "_counter", "_owner", "version")
@@ -184,12 +184,12 @@ class SavedMemory:
         self.version = version
         self._counter = tensor._shared_version()
         data = tensor._data
-        #: Weak: a hook that has copied the tensor lets go of its array. Only NumPy's say whose memory they lie in.
+        #: Weak, since a hook that copies the tensor lets its array go. Only NumPy arrays know who owns their memory.
         self._owner = weakref.ref(_owner(data)) if isinstance(data, np.ndarray) else None
         self._bounds = _bounds(data) if isinstance(data, np.ndarray) else (0, 0)
 
     def version_in(self, tensor: TensorBase) -> int:
-        """Return the version that this memory has now, where `tensor` lies in it; that of the save anywhere else."""
+        """Return this memory's version now where `tensor` lies in it, and the version at the save otherwise."""
         counter = self._counter
         if counter.value == self.version or not (tensor._counter is counter or self._holds(tensor._data)):
             return self.version
@@ -203,13 +203,13 @@ class SavedMemory:
 
 
 def _owner(array: Any) -> Any:
-    """Return the array that an array is, at last, a view of."""
+    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _bounds(array: Any) -> tuple[int, int]:
-    """Return the address of the first byte of an array, and that after its last."""
+    """Return the address of the first byte of an array, and the address after its last byte."""
     found: tuple[int, int] = np.lib.array_utils.byte_bounds(array)
     return found

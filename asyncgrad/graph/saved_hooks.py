@@ -1,4 +1,4 @@
-"""Modes for saved tensors: store them by hooks, forbid hooks, or copy them before a write in place."""
+"""Modes for saved tensors: store them by hooks, forbid hooks, or copy them before an in-place write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SavedTensorsMode(Mode):
         observe_nodes()
 
     def _check_allowed(self) -> None:
-        """Raise where entering hooks is forbidden."""
+        """Raise HookError where `disable_saved_tensors_hooks` forbids hooks."""
         message = SAVED_TENSORS_HOOKS.get()
         if isinstance(message, str):
             raise HookError(message)
@@ -48,44 +48,43 @@ class SavedTensorsMode(Mode):
 
 @final
 class saved_tensors_hooks(SavedTensorsMode):
-    """Inside, each tensor that a node saves for its backward is given to `pack`, and comes back from `unpack`.
+    """Inside, nodes give each tensor that they save for the backward to `pack`, and get it back from `unpack`.
 
-    The node keeps what `pack` returned in place of the tensor: a path, a compressed copy, a handle. Each backward
-    through the node calls `unpack` on it when the node's turn has come: nodes unpack in the order in which they run,
-    newest first, and what no gradient that is asked for needs is not unpacked; those of one node in the order of
-    `node.saved_tensors`. A tensor that is saved twice is packed twice. A context manager, and a decorator of functions,
-    generators and their async kinds; it holds for the current context only, and of nested ones the innermost alone is
-    used.
+    The node keeps the result of `pack` in place of the tensor: a path, a compressed copy, a handle. Each backward
+    through the node calls `unpack` on that result when the node's turn comes. Nodes unpack in the order in which they
+    run, newest first; one node unpacks in the order of `node.saved_tensors`, and only the tensors that the requested
+    gradients need. A tensor that is saved twice is packed twice. A context manager, and a decorator of functions,
+    generators and their async kinds. It holds for the current context only; of nested ones, the innermost counts.
 
-    Hooks that copy or store a tensor keep its value, whatever is written into the tensor later. What `unpack` returns
-    in the memory that was packed, the tensor itself or a view of its array, raises ChangedTensorError in the backward
-    if that was written into since. (PyTorch's has no such check.)
+    Hooks that copy or store a tensor keep its value, whatever is written into the tensor later. If `unpack` returns the
+    memory that was packed (the tensor itself, or a view of its array), and that was written into since, the backward
+    raises ChangedTensorError. (PyTorch's has no such check.)
 
-    `pack` runs with recording off; it is given an input of the operation as it is, and its output as a detached alias.
+    `pack` runs with recording off. It gets an input of the operation as it is, and an output as a detached alias.
 
-    Either may be an `async def`. An `unpack` suspends its node alone, while others run; where a node needs several
-    tensors they are waited for together. A `pack` is run to its first suspension in the forward, which then goes on;
-    the rest runs in the background of the event loop, and unpacking waits for it. Until it has ended the tensor may
-    not be written into. What it raises, the backward raises. Let `async with` wait for the packs of its block, and
-    raise what the first of them raised: then none is left behind. After a plain `with`, a pack whose graph is dropped
-    is cancelled. Where no event loop runs, the forward waits for its end.
+    Either may be an `async def`. An `unpack` suspends only its node, while others run; a node that needs several
+    tensors awaits them together. The forward runs a `pack` to its first suspension and goes on; the rest of the `pack`
+    runs in the background of the event loop, and unpacking waits for it. Until it has ended, do not write into the
+    tensor. If it raises, the backward raises the same error. `async with` waits for the packs of its block at the end,
+    and raises the first error among them, so that none is left behind. After a plain `with`, a pack whose graph is
+    dropped is cancelled. Where no event loop runs, the forward waits for the end of the pack.
 
-    A `prefetch` is called with what `pack` returned before that is unpacked, in the order in which a backward will
-    unpack, from the first tensor on that it does unpack: for `ahead` tensors beyond that one. What it returns is kept
-    until the tensor has been unpacked or passed by, or the backward has ended; the same object for several tensors
-    counts once, and None, for what needs no fetching, not at all. It should start something and not wait for it.
+    `prefetch` is called with the result of `pack` before `unpack` is. From the first tensor that a backward unpacks, it
+    runs up to `ahead` tensors further, in the order in which the backward will unpack. Its result is kept until the
+    tensor has been unpacked or passed by, or the backward has ended. The same object for several tensors counts once
+    towards `ahead`; None, for a tensor that needs no fetching, does not count. It should start a fetch and not wait.
 
-    In a Function, `ctx.saved_tensors` unpacks, and an async `backward` writes `await ctx.load_saved()`; for a plain
-    `backward`, what has to be waited for is loaded ahead.
+    In a Function, `ctx.saved_tensors` unpacks, and an async `backward` writes `await ctx.load_saved()`. Before a plain
+    `backward`, the engine loads the tensors whose unpacking has to be awaited.
 
     Args:
-        pack: takes the tensor, and returns anything; it may not write into it.
-        unpack: takes that, and returns a tensor or an array of the same shape and dtype.
-        prefetch: takes the same; a plain function.
-        ahead: how many tensors are prefetched and not unpacked, at most.
+        pack: takes the tensor, and returns anything; it may not write into the tensor.
+        unpack: takes the result of `pack`, and returns a tensor or an array of the same shape and dtype.
+        prefetch: takes the result of `pack`; a plain function.
+        ahead: the number of tensors that may be prefetched and not yet unpacked.
 
     Raises:
-        HookTypeError: one of them cannot be called, or `prefetch` is an `async def`.
+        HookTypeError: a hook cannot be called, or `prefetch` is an `async def`.
         ArgumentError: `ahead` is less than 1.
         HookError: on entering, where `disable_saved_tensors_hooks` forbids it, with the message given there.
 
@@ -144,7 +143,7 @@ class saved_tensors_hooks(SavedTensorsMode):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for the packs of the block, in tasks that it started too; cancel them where the block has failed."""
+        """Wait for the packs of the block and of tasks started in it; cancel them if the block has raised."""
         hooks = SAVED_TENSORS_HOOKS.get()
         self.__exit__(kind, error, trace)
         await background().end_all(hooks.running if isinstance(hooks, PackHooks) else (), error)
@@ -152,16 +151,16 @@ class saved_tensors_hooks(SavedTensorsMode):
 
 @final
 class disable_saved_tensors_hooks(SavedTensorsMode):
-    """Inside, entering `saved_tensors_hooks` raises: for code that would be wrong under hooks.
+    """Inside, entering `saved_tensors_hooks` raises: for code that is wrong under hooks.
 
     A context manager, and a decorator of functions, generators and their async kinds, which holds for the current
-    context only. Hooks of one node's SavedTensor are not concerned.
+    context only. The hooks of a single SavedTensor stay allowed.
 
     Args:
-        message: what the error says.
+        message: the message of the error.
 
     Raises:
-        HookError: with `message`, on entering inside of hooks.
+        HookError: on entering inside of a `saved_tensors_hooks` block, with `message`.
 
     Source: torch.autograd.graph.disable_saved_tensors_hooks.
 
@@ -196,7 +195,7 @@ class disable_saved_tensors_hooks(SavedTensorsMode):
 
 @final
 class CopyOnWriteEntry:
-    """A saved tensor: the memory that it was saved in, or a copy of that once it is about to be written into."""
+    """A saved tensor: its own memory, or a copy of that from just before the first write into it."""
 
     __slots__ = ("__weakref__", "is_copy", "tensor", "version")
 
@@ -207,7 +206,7 @@ class CopyOnWriteEntry:
         self.is_copy = False
 
     def copy(self, copies: dict[int, Any]) -> None:
-        """Copy the value unless it has changed unseen; what shares an array shares the copy, which is in `copies`."""
+        """Copy the value, unless a write has changed it; entries that share an array share its copy in `copies`."""
         tensor = self.tensor
         if self.is_copy or version_of(tensor) != self.version:
             return
@@ -222,7 +221,7 @@ class CopyOnWriteEntry:
         """Return the tensor as it was saved.
 
         Raises:
-            ChangedTensorError: it was written into where nobody could copy it.
+            ChangedTensorError: a write that no `CopyOnWrite` saw has changed the tensor.
         """
         tensor, version = self.tensor, version_of(self.tensor)
         if not self.is_copy and version != self.version:
@@ -236,7 +235,7 @@ class CopyOnWriteEntry:
 
 @final
 class CopyOnWrite:
-    """The tensors that nodes have saved in a block, by the memory that they lie in."""
+    """The tensors that nodes have saved in a block, grouped by their memory."""
 
     __slots__ = ("_kept",)
 
@@ -244,20 +243,20 @@ class CopyOnWrite:
         self._kept: WeakKeyDictionary[VersionCounter, WeakSet[CopyOnWriteEntry]] = WeakKeyDictionary()
 
     def pack(self, tensor: TensorBase) -> CopyOnWriteEntry:
-        """Keep a tensor that a node saves."""
+        """Return the entry for a tensor that a node saves."""
         kept = CopyOnWriteEntry(tensor)
         self._kept.setdefault(tensor._shared_version(), WeakSet()).add(kept)
         return kept
 
     def before_write(self, counter: VersionCounter) -> None:
-        """Copy what has been saved in a memory that is about to be written into."""
+        """Copy the saved tensors in the memory of `counter`; a write into it follows."""
         copies: dict[int, Any] = {}
         for kept in self._kept.pop(counter, ()):
             kept.copy(copies)
 
 
 def copy_saved_before_write(out: TensorBase) -> None:
-    """Copy what nodes have saved of a tensor's memory, where the context asks for that: a write into it follows."""
+    """Copy the saved tensors in the memory of `out` if the context asks for that; a write into it follows."""
     keeper = COPY_ON_WRITE.get()
     if keeper is not None and out._counter is not None:
         keeper.before_write(out._counter)
@@ -265,13 +264,13 @@ def copy_saved_before_write(out: TensorBase) -> None:
 
 @final
 class allow_mutation_on_saved_tensors(SavedTensorsMode):
-    """Inside, a tensor that a node has saved may be written into in place: what was saved is copied before.
+    """Inside, a tensor that a node has saved may be written into in place: its value is copied before the write.
 
-    Nothing is copied unless it is written into. The write has to happen inside of the block, by an operation on a
-    tensor; a backward may also follow after it. What is written into outside, or through an ndarray and
-    `increment_version`, raises in the backward as ever. A context manager, and a decorator of functions, generators
-    and their async kinds, which holds for the current context only. Hooks that are entered inside keep by themselves
-    what is saved in theirs.
+    Only tensors that are written into are copied. The write has to happen inside the block, by an operation on a
+    tensor; the backward may follow after the block. After a write outside the block, or through an ndarray and
+    `increment_version`, the backward raises as usual. A context manager, and a decorator of functions, generators and
+    their async kinds. It holds for the current context only. Hooks that are entered inside this block replace it for
+    the tensors that nodes save under them.
 
     Raises:
         HookError: on entering, where `disable_saved_tensors_hooks` forbids it, with the message given there.
@@ -305,7 +304,7 @@ class allow_mutation_on_saved_tensors(SavedTensorsMode):
         return self._get()
 
     def _value(self) -> Any:
-        # A block in a block copies what the outer one has kept, too.
+        # A nested block uses the outer one's CopyOnWrite, so that a write inside also copies what was saved before it.
         keeper = COPY_ON_WRITE.get() or CopyOnWrite()
         return PackHooks(keeper.pack, CopyOnWriteEntry.value), keeper
 

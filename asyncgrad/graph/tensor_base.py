@@ -1,8 +1,8 @@
 """TensorBase: the state of a tensor as the graph sees it, without any mathematics.
 
-Graph, engine and derivative rules know this class alone; `Tensor` is its one final subclass and adds
-what users call. A tensor that takes no part in a graph is its array and a few empty slots; everything
-that only leaves (or observed tensors) have lives in an `AutogradMeta`, made on first need.
+Graph, engine and derivative rules know only this class. `Tensor` is its one final subclass, and adds the methods that
+users call. A tensor outside of any graph has its array and a few empty slots. The state that only leaves and tensors
+with hooks need is in an `AutogradMeta`, made on first need.
 """
 
 from __future__ import annotations
@@ -33,28 +33,29 @@ class VersionCounter:
 
 
 class CreationMeta(enum.Enum):
-    """How a view was made, as far as that forbids something: whether its history can be made anew, and how."""
+    """How a view was made, which decides whether its history can be made anew after a write."""
 
     DEFAULT = enum.auto()
-    #: Under `no_grad`, so that nobody can say whether a write into it is to be recorded.
+    #: Under `no_grad`, so that it is ambiguous whether to record a write into it.
     NO_GRAD = enum.auto()
     #: One of several outputs of one node.
     MULTI_OUTPUT = enum.auto()
-    #: In the forward of a Function, whose backward stands for what happened in there.
+    #: In the forward of a Function, whose backward replaces the recording of that forward.
     IN_CUSTOM_FUNCTION = enum.auto()
-    #: As an argument of a transform, which differentiates with respect to the value that it has when `fn` is called.
+    #: As an argument of a transform, which differentiates with respect to its value at the call of `fn`.
     IN_TRANSFORM = enum.auto()
 
 
-#: How a view was made, all that every view has: its root base, which is no view itself; how the view was made that it
-#: was made of, None where that was the base; the version of the memory then; whether that forbids something; the view
-#: function, None where it need not or cannot be called again; and further arguments of that. A tuple, as the cheapest.
+#: How a view was made: its root base, which is no view itself; the ViewRecord of the view that it was made of, None
+#: where that was the base; the version of the memory at that time; its CreationMeta; the view function, None where that
+#: need not or cannot be called again; and the further arguments of the function. A tuple, since every view has one and
+#: a tuple is the cheapest.
 ViewRecord = tuple["TensorBase", "ViewRecord | None", int, CreationMeta, Any, *tuple[Any, ...]]
 
 
 @final
 class ViewMeta:
-    """What a view has once it is written into, or asked for its history after a write.
+    """The state that a view needs once it is written into, or asked for its history after a write.
 
     Args:
         record: how the view was made.
@@ -65,12 +66,12 @@ class ViewMeta:
     def __init__(self, record: ViewRecord) -> None:
         self.record = record
         self.base = record[0]
-        #: That of the memory when the view's grad_fn was made. It changes with that.
+        #: The version of the memory when the view's present grad_fn was made.
         self.version = record[2]
         self.creation = record[3]
-        #: Where the view lies in the memory of its base, once that has been asked: see asyncgrad.views.geometry.
+        #: Where the view lies in the memory of its base; None until first asked for: see asyncgrad.views.geometry.
         self.geometries: Any = None
-        #: Whether no two elements of it, or of its base, are known to share memory: then it may be written into.
+        #: Whether no two elements of the view or of its base are known to share memory, so that writes are allowed.
         self.is_distinct = False
 
 
@@ -100,7 +101,7 @@ class AutogradMeta:
         self.lock = threading.Lock()
         #: Weak: the graph holds the AccumulateGrad, and it holds the tensor.
         self.accumulator: weakref.ref[Any] | None = None
-        #: Tensor hooks. For a non-leaf the same list object hangs on its node.
+        #: Tensor hooks. For a non-leaf, its node holds the same list.
         self.hooks: HookList | None = None
         self.post_accumulate_hooks: HookList | None = None
 
@@ -110,9 +111,9 @@ class TensorBase:
 
     __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_view")
 
-    #: Of a view, how it was made, and once more is asked for, a ViewMeta: see `_view_meta`. None on any other tensor.
+    #: The ViewRecord of a view, replaced by a ViewMeta on first need: see `_view_meta`. None on any other tensor.
     _view: ViewRecord | ViewMeta | None
-    #: What made the tensor. That of a view is out of date where its memory was written into since: see `_history`.
+    #: The node that made the tensor. For a view, it is out of date after a write into its memory: see `_history`.
     _grad_fn: Any
 
     def __init__(
@@ -130,8 +131,8 @@ class TensorBase:
         # of every tensor.
         if place is None:
             raise ArgumentTypeError(
-                f"{type(self).__name__}(...) makes no tensor of data: write ag.tensor(data), or ag.asarray(data) to "
-                "share its memory"
+                f"{type(self).__name__}(...) does not make a tensor from data: write ag.tensor(data), or ag.asarray(data) "
+                "to share its memory"
             )
         self._data = data
         self._grad_fn = grad_fn
@@ -148,14 +149,14 @@ class TensorBase:
         meta = self._meta
         if meta is not None and meta.requires_grad:
             return True
-        # What a view computes is recorded only where the view has a history. One made under no_grad, or before its base
-        # required grad, has none; a write since then may have given it one, which is made when it is asked for.
+        # Operations on a view are recorded only where the view has a history. A view made under no_grad, or before its
+        # base required grad, has none until a write gives it one, which is made when it is asked for.
         # test_a_view_made_under_no_grad_requires_no_grad
         view = self._view_meta()
         return view is not None and view.version != self._shared_version().value and view.base._requires_grad()
 
     def _memory_requires_grad(self) -> bool:
-        """Tell whether a write into this memory has to be recorded: this tensor, or the base of this view, asks for it.
+        """Tell whether a write into this memory has to be recorded, for this tensor or for the base of this view.
 
         A view without a history may lie in the memory of a base that has one.
         """
@@ -165,10 +166,10 @@ class TensorBase:
         return view is not None and view.base._requires_grad()
 
     def _history(self) -> Any:
-        """Return the grad_fn; that of a view is made anew where its memory was written into since.
+        """Return the grad_fn; make that of a view anew if its memory was written into since.
 
         Raises:
-            InPlaceError: it cannot be made anew, for how the view was made.
+            InPlaceError: the grad_fn of the view cannot be made anew, because of how the view was made.
         """
         counter = self._counter
         if counter is not None and counter.value:
@@ -176,19 +177,19 @@ class TensorBase:
         return self._grad_fn
 
     def _refresh(self) -> None:
-        """Make the grad_fn anew if this is a view whose memory was written into since that was made."""
+        """Make the grad_fn anew if this is a view whose memory was written into after its grad_fn was made."""
         view = self._view_meta()
         if view is not None and view.version != self._shared_version().value:
             self._regenerate(view)
 
     def _regenerate(self, view: ViewMeta) -> None:
-        """Make the grad_fn of this view anew; the subclass can, and this one cannot."""
+        """Make the grad_fn of this view anew."""
         raise NotImplementedError("to be written by the subclass")
 
     def _rebase(self, node: Any, output_nr: int) -> None:
-        """Take a new place in the graph, as after a write in place.
+        """Take a new place in the graph, as after an in-place write.
 
-        Hooks stay with the old node, and those added from now on belong to the new one. `retain_grad` moves to the
+        Hooks stay with the old node, and hooks added later belong to the new one. `retain_grad` moves to the
         new node.
 
         Source: set_gradient_edge and the migration of hooks of PyTorch.
@@ -211,25 +212,25 @@ class TensorBase:
         return meta
 
     def _shared_version(self) -> VersionCounter:
-        """Return the counter of this memory, made now if this is the first to ask."""
+        """Return the version counter of this memory; make it on the first call."""
         version = self._counter
         if version is None:
             version = self._counter = VersionCounter()
         return version
 
     def _view_meta(self) -> ViewMeta | None:
-        """Return what this view has, made now if this is the first to ask; None if it is no view."""
+        """Return the ViewMeta of this view; make it on the first call. None if this is no view."""
         view: Any = self._view
         if view.__class__ is tuple:
             view = self._view = ViewMeta(view)
         return view  # type: ignore[no-any-return]
 
     def _view_record(self, creation: CreationMeta, step: tuple[Any, ...] = (None,)) -> ViewRecord:
-        """Return how a view is made of this tensor now.
+        """Return the ViewRecord of a view that is made of this tensor now.
 
         Args:
-            creation: whether that forbids something; DEFAULT leaves what is forbidden of this tensor.
-            step: the view function and its further arguments; None where it is not to be called again.
+            creation: the CreationMeta of the new view; DEFAULT takes over that of this tensor.
+            step: the view function and its further arguments; `(None,)` where it need not or cannot be called again.
         """
         version, view = self._shared_version().value, self._view_meta()
         if view is None:

@@ -1,4 +1,4 @@
-"""What many functions hold their arguments to: truth values, numbers, and functions to be called."""
+"""Checks that many functions make of their arguments: truth values, numbers and callables."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["check_function", "describe", "number", "truth", "whole_number"]
 
 
 def truth(value: Any, name: str) -> bool:
-    """Return a truth value that a user gave: True or False, NumPy's too, or the ints 1 and 0.
+    """Return a boolean argument as a bool: True or False, also NumPy's, or the ints 1 and 0.
 
-    Everything else has a truth value in Python, "false" a true one, and is most likely a mistake.
+    Any other value also has a truth value in Python ("false" is true), and is most likely a mistake.
 
     Args:
         value: what was given.
         name: what the error calls it.
 
     Raises:
-        ArgumentTypeError: it is none of these.
+        ArgumentTypeError: the value is none of these.
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
         return bool(value)
@@ -32,16 +32,16 @@ def truth(value: Any, name: str) -> bool:
 
 
 def number(value: Any, name: str, least: float = -math.inf) -> float:
-    """Return a real number that a user gave, as a float.
+    """Return a numeric argument as a float.
 
     Args:
-        value: what was given: a number of Python's or NumPy's, an array or a tensor of one.
+        value: the argument: a number of Python or NumPy, or an array or a tensor of one element.
         name: what the error calls it.
-        least: what it is to be at least.
+        least: the smallest allowed value.
 
     Raises:
-        ArgumentTypeError: it is no number.
-        ArgumentError: it is NaN, infinite, or less than `least`.
+        ArgumentTypeError: the value is no number.
+        ArgumentError: the value is NaN, infinite, or less than `least`.
     """
     if isinstance(value, (bool, np.bool_, str, bytes)):
         raise ArgumentTypeError(f"{name} must be a number, not {describe(value)}")
@@ -58,10 +58,10 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
 
 
 def whole_number(value: Any, name: str) -> int:
-    """Return an int that a user gave, NumPy's too.
+    """Return an integer argument, Python's or NumPy's, as an int.
 
     Raises:
-        ArgumentTypeError: it is none.
+        ArgumentTypeError: the value is no integer.
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(f"{name} must be an int, not {describe(value)}")
@@ -72,12 +72,13 @@ def check_function(fn: Any, name: str, *others: Any) -> None:
     """Raise unless `fn`, the first argument of the function `name`, can be called.
 
     Args:
-        fn: what was given.
-        name: of the function that it was given to.
-        *others: what was given beside it.
+        fn: the argument.
+        name: the name of the function that takes the argument.
+        *others: the other arguments.
 
     Raises:
-        ArgumentTypeError: it cannot; says so where it has changed places with another, or has been called already.
+        ArgumentTypeError: `fn` cannot be called; the message says if two arguments are swapped, or if `fn` is
+            the result of a call.
     """
     if callable(fn):
         return
@@ -85,14 +86,14 @@ def check_function(fn: Any, name: str, *others: Any) -> None:
         fn.close()
         hint = "pass the function itself, without calling it"
     elif others and callable(others[0]):
-        hint = f"the two have changed places, write {name}(fn, ...)"
+        hint = f"the two arguments are swapped, write {name}(fn, ...)"
     else:
         hint = f"write {name}(fn, ...) with a function or an async def"
     raise ArgumentTypeError(f"{name} takes a function as its first argument, not {describe(fn)}: {hint}")
 
 
 def describe(value: Any) -> str:
-    """Say what a value is, for an error message."""
+    """Return a description of a value for an error message."""
     shape = getattr(value, "shape", None)
     if shape is None or isinstance(value, type) or not hasattr(value, "dtype"):
         return f"{type(value).__name__} {reprlib.repr(value)}"

@@ -50,64 +50,64 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @final
 class LoopBelow(NamedTuple):
-    """The ids of two threads: one that only provides a further stack, and the loop's, which waits; see LOOP_BELOW."""
+    """The ids of a thread that only provides a further stack, and of the loop's thread, which waits; see LOOP_BELOW."""
 
     stack: int
     loop: int
 
 
 class RunningBackward(Protocol):
-    """What graph, functions and checkpoints may ask of the backward that runs: a GraphTask, seen from below."""
+    """The part of the running GraphTask that graph, functions and checkpoints use; they do not import the engine."""
 
-    #: What the backward will unpack, asked for ahead of need; None as long as nothing has been.
+    #: The ReadAhead that prefetches saved tensors; None until there is something to prefetch.
     read_ahead: Any
-    #: What it has done to the gradients of tensors, in order.
+    #: The changes that the backward has made to the gradients of tensors, in order.
     changes: list[Any]
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the backward has not ended."""
 
     @property
     def reentrant_depth(self) -> int:
-        """How many backward passes it runs inside of."""
+        """The number of backward passes inside of which this one runs."""
 
     @property
     def limits(self) -> Any:
-        """The ExecInfos that say which nodes run; None where all do."""
+        """The ExecInfos that say which nodes run; None if all nodes run."""
 
     def will_reach(self, node: Any) -> bool:
-        """Tell whether gradients arrive at a node in this backward, or have."""
+        """Tell whether gradients arrive at a node in this backward, or have arrived there."""
 
     def execution_order(self) -> list[Any]:
-        """Return the nodes in the order in which they run where nothing is waited for."""
+        """Return the nodes in the order in which they run if no node suspends."""
 
     def can_checkpoint(self) -> bool:
         """Tell whether a reentrant checkpoint may recompute."""
 
     def complete_with(self) -> Any:
-        """Return its Completion, made now if this is the first to ask."""
+        """Return the Completion of the backward; make it on the first call."""
 
 
 #: Whether operations record nodes: the value of RECORDING if they do, else that of UNRECORDED, which is false. So an
-#: operation reads one variable, and without an observer it only tests whether that is True.
+#: operation reads only one variable; without an observer, it only tests whether the value is True.
 GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
-#: What GRAD_MODE is where operations record: True, or an observer whose `created(node)` is called for each new node.
+#: The value of GRAD_MODE where operations record: True, or an observer whose `created(node)` is called for each new node.
 RECORDING: ContextVar[Any] = ContextVar("asyncgrad_recording", default=True)
-#: What GRAD_MODE is where operations record nothing: False, or a Watcher.
+#: The value of GRAD_MODE where operations record nothing: False, or a Watcher.
 UNRECORDED: ContextVar[Any] = ContextVar("asyncgrad_unrecorded", default=False)
-#: None outside of anomaly mode; inside, an object that says by `check_nan` whether gradients are checked.
+#: None outside of anomaly mode; inside, an object whose `check_nan` tells whether gradients are checked.
 ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
-#: What packs the tensors that new nodes save; None outside of any hooks; a message where they are disabled.
+#: The hooks that pack the tensors that new nodes save; None without hooks; a message where they are disabled.
 SAVED_TENSORS_HOOKS: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_hooks", default=None)
-#: The CopyOnWrite that copies saved tensors before they are written into; None if there is none.
+#: The CopyOnWrite that copies saved tensors before a write into them; None without one.
 COPY_ON_WRITE: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_keeper", default=None)
-#: The backward whose node, hook or callback runs, a GraphTask; None outside of one.
+#: The GraphTask whose node, hook or callback runs; None outside of a backward.
 CURRENT_GRAPH_TASK: ContextVar[RunningBackward | None] = ContextVar("asyncgrad_graph_task", default=None)
-#: The Node whose body or hook runs.
+#: The Node whose body or hook runs; None outside of one.
 CURRENT_NODE: ContextVar[Any] = ContextVar("asyncgrad_node", default=None)
 #: The current stream of each device in this context; a device without an entry uses its default stream. The mapping
-#: is replaced and never written into, since contexts share it.
+#: is replaced, never written into, since contexts share it.
 CURRENT_STREAMS: ContextVar[Mapping[Any, Any]] = ContextVar("asyncgrad_streams", default=MappingProxyType({}))
 #: The device that new tensors live on; None for the cpu.
 DEFAULT_DEVICE: ContextVar[Any] = ContextVar("asyncgrad_default_device", default=None)
@@ -119,8 +119,8 @@ IN_TRANSFORM: ContextVar[bool] = ContextVar("asyncgrad_in_transform", default=Fa
 LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", default=None)
 
 
-#: The blocks of this context that are open, outermost first, each with the value to set when it ends. Kept here and
-#: not on the manager, since several tasks may be inside of one manager at a time.
+#: The open blocks of this context, outermost first, each with the value to set at its end. The manager does not hold
+#: the value, since several tasks may be inside of one manager at a time.
 _OPEN_BLOCKS: ContextVar[tuple[tuple[Mode, Any], ...]] = ContextVar("asyncgrad_open_blocks", default=())
 
 
@@ -136,12 +136,12 @@ def is_grad_enabled() -> bool:
 
 
 def set_grad_mode(enabled: bool) -> None:
-    """Let operations in this context record nodes, seen by the context's observer if it has one; or not."""
+    """Turn the recording of nodes in this context on or off; the context's observer, if any, sees new nodes."""
     GRAD_MODE.set(RECORDING.get() if enabled else UNRECORDED.get())
 
 
 def set_observer(observer: Any) -> None:
-    """Let `observer.created(node)` see each node that this context makes from now on; True for no observer."""
+    """Call `observer.created(node)` for each node that this context makes from now on; True means no observer."""
     RECORDING.set(observer)
     if GRAD_MODE.get():
         GRAD_MODE.set(observer)
@@ -166,7 +166,7 @@ def current_node() -> Any:
 
 
 class Watcher:
-    """Abstract: sees the arguments of operations while grad mode is off; it is false, since it stands for that."""
+    """Abstract: sees the arguments of operations while grad mode is off; false, since it is then GRAD_MODE's value."""
 
     __slots__ = ()
 
@@ -179,7 +179,7 @@ class Watcher:
 
 
 class Mode:
-    """Abstract base of the mode managers: `with` block, or decorator of any kind of function."""
+    """Abstract base of the modes: managers of `with` blocks, and decorators of any kind of function."""
 
     __slots__ = ()
 
@@ -188,7 +188,7 @@ class Mode:
         raise NotImplementedError
 
     def _set(self, value: Any, /) -> None:
-        """Let the mode have `value` in this context from now on."""
+        """Set the mode to `value` in this context."""
         raise NotImplementedError
 
     def _value(self) -> Any:
@@ -220,17 +220,17 @@ class Mode:
                 return
 
     def __call__(self, function: F) -> F:
-        """Return `function` so wrapped that its body runs in the mode."""
+        """Return `function` wrapped so that its body runs in the mode."""
         return _under(self._clone, function)
 
 
 def _under(mode: Callable[[], Mode], function: F) -> F:
-    """Return `function` so wrapped that its body, and only its body, runs under `mode()`."""
+    """Return `function` wrapped so that its body, and only its body, runs under `mode()`."""
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_under(mode, function.__func__))
     if inspect.isclass(function) or not callable(function):
-        hint = ": decorate the methods that it is meant for" if inspect.isclass(function) else ""
-        raise TypeError(f"a mode decorates functions, and not {function!r}{hint}")
+        hint = ": decorate its methods" if inspect.isclass(function) else ""
+        raise TypeError(f"a mode decorates functions, not {function!r}{hint}")
     wrap: Any = _under_call
     if is_kind(inspect.isasyncgenfunction, function):
         wrap = _under_async_generator
@@ -265,7 +265,7 @@ def _under_coroutine(mode: Callable[[], Mode], function: Callable[..., Any]) -> 
 
 
 def _under_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
-    # The mode is entered around each step alone: between steps the caller's own holds.
+    # Each step enters the mode anew, so that the caller's mode holds between steps.
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
         step: Any = generator.__next__
@@ -329,7 +329,7 @@ class GradSwitch(Mode):
     @overload
     def __new__(cls, function: F, /) -> F: ...  # type: ignore[misc]
     def __new__(cls: Any, function: Any = None, /) -> Any:  # type: ignore[misc]
-        """Return a manager; or `function` decorated, where one is given."""
+        """Return a manager, or `function` decorated if one is given."""
         manager = object.__new__(cls)
         return manager if function is None else manager(function)
 
@@ -339,7 +339,7 @@ class no_grad(GradSwitch):
     """Inside, operations record nothing, and their results do not require grad.
 
     A context manager, and a decorator of functions, generators and their async kinds. It holds for the
-    current context only: other asyncio tasks are not touched.
+    current context only; other asyncio tasks keep their mode.
 
     Example:
         >>> import asyncgrad as ag
@@ -358,9 +358,9 @@ class no_grad(GradSwitch):
 
 @final
 class watched_no_grad(Mode):
-    """Inside, operations record nothing, and a watcher sees what they take; False for none.
+    """Inside, operations record nothing, and a watcher sees their arguments; False means no watcher.
 
-    A `no_grad` block inside keeps the watcher, `enable_grad` goes unseen.
+    The watcher also sees a `no_grad` block inside, but not an `enable_grad` block.
     """
 
     __slots__ = ("_watcher",)
@@ -407,7 +407,7 @@ class set_grad_enabled(Mode):
         mode: True records, False does not.
 
     Raises:
-        ArgumentTypeError: it is neither.
+        ArgumentTypeError: `mode` is neither.
 
     Example:
         >>> import asyncgrad as ag
@@ -422,7 +422,7 @@ class set_grad_enabled(Mode):
 
     def __init__(self, mode: bool) -> None:
         self._mode = truth(mode, "the mode of ag.set_grad_enabled(mode)")
-        #: What the constructor switched away from; None once a block has taken over the switching back.
+        #: The mode before the constructor; None once a block is to restore it.
         self._mode_before: bool | None = is_grad_enabled()
         set_grad_mode(self._mode)
 
@@ -440,7 +440,7 @@ class set_grad_enabled(Mode):
         return clone
 
     def __call__(self, function: F) -> F:
-        """Return `function`, wrapped; the mode that the constructor set ends here, since this is no block."""
+        """Return `function` wrapped; restore the mode that the constructor changed, since a decorator is no block."""
         if self._mode_before is not None:
             set_grad_mode(self._mode_before)
             self._mode_before = None

@@ -1,4 +1,4 @@
-"""The exceptions asyncgrad raises, each a subclass of the built-in that a caller would expect.
+"""The exceptions that asyncgrad raises, each a subclass of the built-in one that a caller would expect.
 
 ::
 
@@ -9,15 +9,15 @@
     │   ├── AnomalyError                    a NaN in a gradient, under anomaly mode
     │   ├── UnusedInputError                an input that the outputs do not depend on
     │   ├── InvalidRootError                a root that cannot start a backward
-    │   └── CheckpointError                 a recomputation that is not what the forward was
+    │   └── CheckpointError                 a recomputation that differs from the forward
     ├── InvalidGradientError(RuntimeError)  a gradient of the wrong shape, dtype, device or count
-    ├── GradientTypeError(TypeError)        something that is no gradient where one belongs
-    ├── HookError(RuntimeError)             a hook that returned what it may not
+    ├── GradientTypeError(TypeError)        a value that is no gradient in place of one
+    ├── HookError(RuntimeError)             a hook in a wrong place, or with a wrong result
     ├── HookTypeError(TypeError)            a hook that returned a value of the wrong type
     ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
     ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
-    ├── RequiresGradError(RuntimeError)     requires_grad where it cannot be, or is missing
-    ├── DeviceError(RuntimeError)           devices mixed, unknown or dead
+    ├── RequiresGradError(RuntimeError)     requires_grad missing, or not possible
+    ├── DeviceError(RuntimeError)           devices mixed, unknown or gone
     │   └── HazardError                     streams that use an array at the same time
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
@@ -26,7 +26,7 @@
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
 
-    StoreWarning(RuntimeWarning)            what a store could not take has stayed in memory
+    StoreWarning(RuntimeWarning)            a tensor that a store could not take stays in memory
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = [
 
 
 class AsyncgradError(Exception):
-    """Everything that asyncgrad raises on purpose is one of these."""
+    """The base class of all errors that asyncgrad raises on purpose."""
 
 
 class GraphError(AsyncgradError, RuntimeError):
@@ -73,7 +73,7 @@ class ReleasedGraphError(GraphError):
 
 
 class ChangedTensorError(GraphError):
-    """A tensor that a node saved for its backward was changed in place since."""
+    """A tensor was changed in place after a node had saved it for its backward."""
 
 
 class AnomalyError(GraphError):
@@ -89,7 +89,7 @@ class InvalidRootError(GraphError):
 
 
 class CheckpointError(GraphError):
-    """A checkpointed function, called again, has not done what it did in the forward."""
+    """A checkpointed function did something else in the recomputation than in the forward."""
 
 
 class InvalidGradientError(AsyncgradError, RuntimeError):
@@ -97,11 +97,11 @@ class InvalidGradientError(AsyncgradError, RuntimeError):
 
 
 class GradientTypeError(AsyncgradError, TypeError):
-    """Something that is no array stands where a gradient belongs."""
+    """A value in place of a gradient is no array."""
 
 
 class HookError(AsyncgradError, RuntimeError):
-    """A hook was put where it cannot be, or changed what it may not."""
+    """A hook was registered where none may be, changed its input, or returned an array that does not fit."""
 
 
 class HookTypeError(AsyncgradError, TypeError):
@@ -109,15 +109,15 @@ class HookTypeError(AsyncgradError, TypeError):
 
 
 class GradcheckError(AsyncgradError, RuntimeError):
-    """A gradient that a backward gives is not what finite differences give."""
+    """A gradient of a backward differs from the one of finite differences."""
 
 
 class InPlaceError(AsyncgradError, RuntimeError):
-    """An array was to be written in place, and its history forbids that."""
+    """An in-place write into an array was refused, because the array's history forbids it."""
 
 
 class RequiresGradError(AsyncgradError, RuntimeError):
-    """A tensor that must require grad does not, or one that cannot is asked to."""
+    """A tensor that must require grad does not, or a tensor that cannot was told to."""
 
 
 class DeviceError(AsyncgradError, RuntimeError):
@@ -137,15 +137,15 @@ class BlockingError(AsyncgradError, RuntimeError):
 
 
 class DeadlockError(AsyncgradError, RuntimeError):
-    """Tasks wait on a ScheduleLoop on which nothing is left that could wake them; lists what each waits for."""
+    """Tasks wait on a ScheduleLoop on which nothing can wake them; the message lists what each waits for."""
 
 
 class StoreError(AsyncgradError, OSError):
-    """A store of saved tensors could not put, get or delete one; `errno` is the system's, where it has one."""
+    """A store of saved tensors could not put, get or delete one; `errno` is the system's, if there is one."""
 
 
 class StoreWarning(RuntimeWarning):
-    """A saved tensor that a store could not take has stayed in memory, and the backward goes on with it there."""
+    """A store could not take a saved tensor, which stays in memory; the backward works with it there."""
 
 
 class ArgumentError(AsyncgradError, ValueError):

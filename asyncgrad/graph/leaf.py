@@ -36,10 +36,9 @@ _SOLE = (lambda value: getrefcount(value))(object())
 class AccumulateGrad(Node):
     """Adds the gradient that arrives to the `.grad` of a leaf.
 
-    The first gradient becomes `.grad` itself if nothing else refers to its array and that is laid out like the leaf's;
-    otherwise it is cloned. A later one gives `.grad`, the same Tensor, a new array: an array that code got from it
-    earlier never changes.
-    Under `create_graph` the sum is a new Tensor with a history.
+    The first gradient becomes `.grad` without a copy if nothing else refers to its array and its memory layout is the
+    leaf's; otherwise it is cloned. A later gradient gives `.grad`, which stays the same Tensor, a new array, so that an
+    array that code got from it earlier never changes. Under `create_graph` the sum is a new Tensor with a history.
 
     Source: AccumulateGrad of PyTorch.
 
@@ -76,7 +75,7 @@ class AccumulateGrad(Node):
             self.accumulate(grads[0], changes)
         finally:
             for change in changes:
-                # No backward is running that could fail and roll it back.
+                # No backward is running that could fail and roll the change back.
                 change.commit()
         return ()
 
@@ -84,13 +83,13 @@ class AccumulateGrad(Node):
         """Add `grad` to the leaf's `.grad`; return the change, which is rolled back if the backward fails later.
 
         Args:
-            grad: array of the leaf's shape and dtype, or a Tensor under `create_graph`, or None (does nothing).
-                The array is taken over if the caller holds the only reference to it.
-            changes: the changes of the backward; this one is appended.
+            grad: an array of the leaf's shape and dtype, a Tensor under `create_graph`, or None, which does nothing.
+                `.grad` takes the array over if the caller holds the only reference to it.
+            changes: the changes of the backward; the new change is appended.
             listed: whether other backward passes may run before this one has ended.
 
         Raises:
-            GraphError: the tensor is no leaf any more.
+            GraphError: the tensor is no longer a leaf.
         """
         variable = self.variable
         if grad is None:
@@ -104,7 +103,7 @@ class AccumulateGrad(Node):
         meta = variable._meta
         if meta is None or not meta.requires_grad:
             return None
-        # A sum has this machine's byte order, and a leaf may have the other one.
+        # The `dtype` test: a sum has this machine's byte order, and a leaf may have the other.
         sole = getrefcount(grad) <= _SOLE and grad.dtype is self.dtype and may_take(grad, variable._data)
         return change_grad(variable, grad, changes, sole=sole, listed=listed)
 
@@ -130,10 +129,10 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
             leaf.accumulate(grad, changes, listed)
             continue
         if first is None:
-            # Before the first write, so that it is found after an error or an interrupt.
+            # Appended before the first write, so that an error or an interrupt can roll it back.
             first = FirstGrads()
             changes.append(first)
-        # Before the call, which adds a reference to the array.
+        # Counted before the call of `give`, which adds a reference to the array.
         sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype and may_take(grad, variable._data)
         if not first.give(variable, grad, sole):
             leaf.accumulate(grad, changes, listed)
@@ -141,7 +140,7 @@ def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change
 
 @final
 class GraphRoot(Node):
-    """Passes the roots' gradients to the roots' nodes: a backward of several roots starts here."""
+    """Passes the roots' gradients to the roots' nodes; a backward of several roots starts here."""
 
     __slots__ = ("_grads",)
 
@@ -164,7 +163,7 @@ class GraphRoot(Node):
 
 @final
 class Identity(Node):
-    """Stands for an input that no graph reaches, so that it is not confused with an edge that leads nowhere."""
+    """Stands for an input that is in no graph, so that the engine tells it from an edge that leads nowhere."""
 
     __slots__ = ()
 
@@ -194,7 +193,7 @@ def accumulator(leaf: TensorBase, meta: Any) -> AccumulateGrad:
 
 
 def gradient_edge(tensor: TensorBase) -> Edge | None:
-    """Return the edge that the gradient of `tensor` flows along; None where it does not require grad."""
+    """Return the edge that the gradient of `tensor` flows along; None if the tensor does not require grad."""
     node = tensor._grad_fn if tensor._view is None else tensor._history()
     if node is not None:
         return Edge(node, tensor._output_nr)
@@ -205,11 +204,11 @@ def gradient_edge(tensor: TensorBase) -> Edge | None:
 
 
 def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
-    """Return the edge that the gradient of `tensor` flows along: a backward takes it in place of the tensor.
+    """Return the edge that the gradient of `tensor` flows along; a backward accepts it in place of the tensor.
 
     Raises:
         RequiresGradError: the tensor does not require grad.
-        ArgumentTypeError: it is no tensor.
+        ArgumentTypeError: `tensor` is no tensor.
 
     Example:
         >>> import asyncgrad as ag

@@ -1,4 +1,4 @@
-"""NodeLike: what the modules below `Node` may ask of a node. `Node` is built on them, so they cannot know the class."""
+"""NodeLike: the part of `Node` that the modules below it use. `Node` imports them, so they cannot import the class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["NodeLike"]
 class NodeLike(Protocol):
     """A node of a graph, as tensors, saved entries and the checks of gradients see it.
 
-    Every `Node` is one; see there for what each attribute is.
+    Every `Node` implements it, and documents each attribute.
     """
 
     device: Any
@@ -21,11 +21,11 @@ class NodeLike(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that errors and drawings show."""
+        """The name of the node in errors and drawings."""
 
     @property
     def sequence_nr(self) -> int:
-        """When the node was made, counted over the whole process."""
+        """The number of the node in the order in which the process made them."""
 
     @property
     def next_nodes(self) -> tuple[Any, ...]:
@@ -33,7 +33,7 @@ class NodeLike(Protocol):
 
     @property
     def input_nrs(self) -> tuple[int, ...]:
-        """For each edge, which input of the node that it leads to."""
+        """For each edge, the number of the input that it leads to."""
 
     @property
     def input_metadata(self) -> tuple[Any, ...]:
@@ -43,13 +43,13 @@ class NodeLike(Protocol):
         """Return the gradients of the forward inputs, or an awaitable of them."""
 
     def make_meta(self) -> Any:
-        """Return the node's NodeMeta, made now if there was none."""
+        """Return the node's NodeMeta; make it if there is none."""
 
     def saved_entries(self) -> Any:
-        """Return what the node has saved; None once released."""
+        """Return the node's saved entries; None once released."""
 
     def keep_packed(self, index: int, packed: Any) -> None:
-        """Keep what a hook has packed in the place of saved entry `index`."""
+        """Replace saved entry `index` by `packed`."""
 
     def needed_packed(self) -> Any:
-        """Return what hooks have packed of what the node needs in the backward that runs."""
+        """Return the packed entries that the node needs in the running backward, in the order of unpacking."""

@@ -1,4 +1,4 @@
-"""The check that one operation is not given tensors of several devices, where the arrays alone would not tell."""
+"""The check that all tensors of one operation are on one device, where their arrays do not tell the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .tensor_base import TensorBase
 
 __all__ = ["check_one_device", "mixed_devices", "several_met"]
 
-#: Whether this process has been asked for any device besides the first. Where it has not, nothing need be checked.
+#: Whether this process has asked for a second device. If not, there is nothing to check.
 several_met = [False]
 
 
@@ -23,10 +23,10 @@ def mixed_devices(name: str, first: TensorBase, second: TensorBase) -> DeviceErr
 
 
 def check_one_device(name: str, *values: Any) -> None:
-    """See that all tensors among the values, and in sequences of them, are on one device.
+    """Raise if the tensors among the values, also in nested lists, tuples and dicts, are on several devices.
 
     Raises:
-        DeviceError: they are not; the message says how to move one.
+        DeviceError: two tensors are on different devices; the message says how to move one.
     """
     if several_met[0]:
         _check(name, values, None)

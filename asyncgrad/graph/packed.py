@@ -1,4 +1,4 @@
-"""Packed: what a pack hook made of a saved tensor, and how that becomes the tensor again.
+"""Packed: the result of a pack hook in place of a saved tensor, and how that becomes the tensor again.
 
 Either hook may be an `async def`. The awaitable of a pack hook is awaited in the background while the forward goes on.
 That of an unpack hook is awaited by the node that needs the tensor, and only that node waits.
@@ -49,12 +49,12 @@ class PackHooks:
         pack: called with a tensor that a node saves.
         unpack: called with what `pack` returned.
         prefetch: called with what `pack` returned before a backward comes to unpack it; see `saved_tensors_hooks`.
-        ahead: the number of tensors to prefetch at a time.
+        ahead: the number of tensors that may be prefetched and not yet unpacked.
         waits: called with what `pack` returned; tells whether a plain `unpack` would return an awaitable. Only the
             library's own hooks have it; they may be called in several threads at once.
 
     Raises:
-        HookTypeError: one of them cannot be called.
+        HookTypeError: a hook cannot be called.
     """
 
     __slots__ = ("ahead", "pack", "prefetch", "running", "unpack", "unpacks_async", "waits")
@@ -89,7 +89,7 @@ class PackHooks:
         self.running: dict[PendingWork, None] = {}
 
     def ended(self, work: PendingWork) -> None:
-        """Note the end of a pack."""
+        """Remove a pack that has ended from `running`."""
         self.running.pop(work, None)
 
     def pack_saved(self, node: NodeLike) -> None:
@@ -108,10 +108,10 @@ class NodePacker(Protocol):
         """Whether `unpack` returns an awaitable."""
 
     def pack_saved(self, node: Any) -> None:
-        """Replace the saved tensors of a new node that this packer keeps by a Packed each."""
+        """Replace each saved tensor of a new node that this packer keeps by a Packed."""
 
     def keep(self, node: Any, shown: TensorBase) -> Any:
-        """Return what stands for a tensor that `node` saves."""
+        """Return the value to keep in place of a tensor that `node` saves."""
 
     def unpack(self, kept: Any) -> Any:
         """Return the tensor or its array, or an awaitable of it, for what `keep` returned."""
@@ -119,13 +119,13 @@ class NodePacker(Protocol):
 
 @final
 class Packed:
-    """What a pack hook made of a tensor that a node saves, and the tensor's place in the graph.
+    """A saved entry that holds the result of a pack hook, and the tensor's place in the graph.
 
     Args:
-        node: what saves it.
-        saved: how it would be saved without hooks.
-        shown: what the pack hook is called with.
-        hooks: PackHooks; or a NodePacker, which is no user's and is called where it stands.
+        node: the node that saves the tensor.
+        saved: the entry that the node would have without hooks.
+        shown: the argument of the pack hook.
+        hooks: PackHooks, or a NodePacker of the library, which is called directly, in the caller's context.
     """
 
     __slots__ = ("_device", "_dtype", "_hooks", "_kept", "_memory", "_shape", "_work", "place")
@@ -134,9 +134,9 @@ class Packed:
         self._work: PendingWork | None = None
         self._hooks: PackHooks | NodePacker = hooks
         self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
-        #: Which output of the node it is, or of its producer; or its accumulator.
+        #: The tensor's place in the graph: see `Saved.place`.
         self.place = saved.place
-        #: For hooks that do not copy, whose tensor a write may have changed.
+        #: Detects a write after the pack, for hooks that do not copy the tensor.
         self._memory = SavedMemory(shown, saved.version)
         self._kept = self._pack(node, shown, hooks) if isinstance(hooks, PackHooks) else hooks.keep(node, shown)
 
@@ -166,16 +166,16 @@ class Packed:
 
     @property
     def calls_users(self) -> bool:
-        """Whether unpacking calls a function of the user's, which must be called in order."""
+        """Whether unpacking calls a function of the user's, so that the order of the calls matters."""
         return not isinstance(self._hooks, PackHooks) or self._hooks.waits is None
 
     @property
     def ahead(self) -> int:
-        """How many tensors a backward may prefetch when this one comes next; 0 where there is no prefetch hook."""
+        """How many tensors a backward may prefetch when it unpacks this one next; 0 without a prefetch hook."""
         return self._hooks.ahead if isinstance(self._hooks, PackHooks) else 0
 
     def prefetch(self) -> Any:
-        """Return what the prefetch hook does; None where the pack hook has not ended, or has failed."""
+        """Return the result of the prefetch hook; None where the pack hook has not ended, or has failed."""
         hook, work = self._hooks.prefetch if isinstance(self._hooks, PackHooks) else None, self._work
         if hook is None or (work is not None and (not work.is_ended or work.has_failed())):
             return None
@@ -184,7 +184,7 @@ class Packed:
         return hook(self._kept)
 
     def begin(self) -> Any:
-        """Return what the unpack hook does, or a coroutine of that where the pack hook has to end first."""
+        """Return the result of the unpack hook, or a coroutine of it where the pack hook has to end first."""
         # Keeps the prefetched object alive until the unpack hook has run.
         fetched = claim(self) if self.ahead else None
         work = self._work
@@ -201,7 +201,7 @@ class Packed:
 
     async def _unpack_after(self, work: PendingWork) -> Any:
         await work.wait()
-        # Another backward may have waited for the same.
+        # Another backward may have waited for the same pack, and taken its result.
         result = self._hooks.unpack(self._kept) if self._work is None else self._call_unpack(work)
         return await result if inspect.isawaitable(result) else result
 
@@ -213,9 +213,9 @@ class Packed:
         """Check what the unpack hook returned; return it with the place in the graph that the saved tensor had.
 
         Raises:
-            HookTypeError: it is no array.
-            HookError: it has another shape or dtype, or is on another device.
-            ChangedTensorError: it lies in the memory of what was packed, which was written into since.
+            HookTypeError: the result is no array.
+            HookError: the result has another shape or dtype, or is on another device.
+            ChangedTensorError: the result lies in the memory of the packed tensor, which was written into since.
         """
         tensor = wrap(result, self._device)
         name = f"unpack {name_hook(self._hooks.unpack)} of {identify(node)}"
@@ -253,7 +253,7 @@ class Packed:
         return alias
 
     def __del__(self) -> None:
-        # Nothing needs the result any more. (The attribute is missing if the constructor has raised.)
+        # Nothing needs the result of the pack. (The attribute is missing if the constructor has raised.)
         work = getattr(self, "_work", None)
         if work is not None and not work.is_ended:
             work.cancel()
@@ -342,8 +342,8 @@ def abandon(awaitable: Any) -> None:
 class SavedTensor:
     """One tensor that a node has saved for its backward: an element of `node.saved_tensors`.
 
-    An input is saved as the tensor itself, and an output of the same node as a detached alias, so that it does not
-    keep its own graph alive. That it has not been written into since is checked each time it is unpacked.
+    The node saves an input as the tensor itself, and its own output as a detached alias, so that the output does not
+    keep its own graph alive. Each unpacking checks that the tensor has not been written into since.
 
     Source: SavedTensor of PyTorch's `grad_fn._raw_saved_self` and the like.
 
@@ -370,33 +370,33 @@ class SavedTensor:
         """Return the tensor, with its place in the graph; None where None was saved.
 
         Raises:
-            ReleasedGraphError: a backward has released it.
-            ChangedTensorError: it was written into since, and no hook has kept a copy.
-            HookError: its hooks have something to wait for, or returned what does not fit.
+            ReleasedGraphError: a backward has released the tensor.
+            ChangedTensorError: the tensor was written into since, and no hook has kept a copy.
+            HookError: a hook has to be awaited, or returned an array that does not fit.
         """
         return unpack_now(self._node, [self._entry()], "await saved.load()")[0]
 
     async def load(self) -> Any:
-        """Return what `unpack` does; suspends where the hooks have something to wait for."""
+        """Return what `unpack` returns; suspend where a hook has to be awaited."""
         found = unpack_all(self._node, [self._entry()])
         return (await found if inspect.isawaitable(found) else found)[0]
 
     def register_hooks(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
         """Let `pack(tensor)` store the tensor in place of the node, and `unpack(stored)` bring it back.
 
-        `pack` is called once, now, with a detached alias, with recording off; `unpack` in each backward through the
-        node. A write since is an error where `unpack` returns the memory that was packed, and none where it returns a
-        copy. Either may be an `async def`, as in `ag.graph.saved_tensors_hooks`.
+        This calls `pack` once, with a detached alias and with recording off; each backward through the node calls
+        `unpack`. A write after the pack is an error if `unpack` returns the memory that was packed, but not if it
+        returns a copy. Either may be an `async def`, as in `ag.graph.saved_tensors_hooks`.
 
         Args:
             pack: returns anything; it may not write into the tensor.
             unpack: returns a tensor or an array of the same shape and dtype.
 
         Raises:
-            HookTypeError: one of them cannot be called.
-            HookError: it has hooks already, or is None; or `pack` wrote into the tensor.
-            ReleasedGraphError: a backward has released it.
-            ChangedTensorError: it was written into since it was saved.
+            HookTypeError: a hook cannot be called.
+            HookError: the saved tensor has hooks already, or is None; or `pack` wrote into the tensor.
+            ReleasedGraphError: a backward has released the tensor.
+            ChangedTensorError: the tensor was written into since it was saved.
 
         Source: SavedTensor.register_hooks of PyTorch.
         """
@@ -404,7 +404,7 @@ class SavedTensor:
         hooks = PackHooks(pack, unpack)
         if isinstance(entry, Packed):
             raise HookError(
-                f"saved tensor {index} of {identify(node)} has hooks already, and they have taken it: set them once"
+                f"saved tensor {index} of {identify(node)} has hooks already, which have packed it: register hooks once"
             )
         if entry.tensor is None:
             raise HookError(f"saved tensor {index} of {identify(node)} is None: there is nothing to pack")
@@ -433,10 +433,10 @@ def all_saved_by(node: NodeLike) -> tuple[SavedTensor, ...]:
 
 
 def unpack_now(node: NodeLike, entries: Iterable[Saved | Packed], instead: str) -> list[Any]:
-    """Return the tensors of saved entries where nothing can be waited for.
+    """Return the tensors of saved entries where the caller cannot wait.
 
     Raises:
-        HookError: there is something to wait for; it names what to write `instead`.
+        HookError: a hook has to be awaited; the message names what to write `instead`.
     """
     tensors = []
     for entry in entries:
@@ -445,7 +445,7 @@ def unpack_now(node: NodeLike, entries: Iterable[Saved | Packed], instead: str) 
             if entry.may_wait() or inspect.isawaitable(result):
                 abandon(result)
                 raise HookError(
-                    f"a saved tensor of {identify(node)} has an async pack or unpack hook, which is to be waited for: "
+                    f"a saved tensor of {identify(node)} has an async pack or unpack hook, which has to be awaited: "
                     f"write {instead}"
                 )
             tensors.append(entry.restore(result, node))

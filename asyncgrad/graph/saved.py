@@ -121,7 +121,7 @@ def detached_error(node: NodeLike, tensor: TensorBase) -> ChangedTensorError:
     happened = (
         "detach_() has cut that history since the forward call: use t.detach(), which leaves t alone"
         if now is None
-        else f"{identify(now)} has replaced that history since the forward call, for example by set_gradient_edge(): give that "
+        else f"{identify(now)} has replaced that history since the forward call, say by set_gradient_edge(): give that "
         "edge to t.detach(), which leaves t alone"
     )
     return ChangedTensorError(

@@ -131,8 +131,8 @@ class TensorBase:
         # of every tensor.
         if place is None:
             raise ArgumentTypeError(
-                f"{type(self).__name__}(...) does not make a tensor from data: write ag.tensor(data), or ag.asarray(data) "
-                "to share its memory"
+                f"{type(self).__name__}(...) does not make a tensor from data: write ag.tensor(data), or "
+                "ag.asarray(data) to share its memory"
             )
         self._data = data
         self._grad_fn = grad_fn

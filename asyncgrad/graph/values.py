@@ -1,8 +1,8 @@
 """The operations that graph and engine use on gradients, for every type of gradient.
 
 A gradient is a NumPy array (or NumPy scalar) in an ordinary backward and a `Tensor` under
-`create_graph=True`; the engine's tests run it on plain Python floats. Everything is written with
-operators and NumPy functions that each of these answers to.
+`create_graph=True`; the engine's tests run it on plain Python floats. All functions here use only operators and
+NumPy functions that each of these types supports.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ __all__ = [
     "zeros_beside",
 ]
 
-#: The class that `wrap` makes and the device it takes where none is known; set when `Tensor` registers itself.
+#: The class of the tensors that `wrap` makes, and its default device; set when `Tensor` registers itself.
 _registered: list[Any] = [TensorBase, None]
 
 
 def register_tensor(tensor_class: type[TensorBase], default_device: Any) -> None:
-    """Make `tensor_class` what `wrap` makes; `Tensor` calls this once."""
+    """Let `wrap` make tensors of `tensor_class`; called once, for `Tensor`."""
     _registered[:] = tensor_class, default_device
 
 
 def wrap(value: Any, device: Any) -> Any:
     """Return a gradient as hooks and users see it: a Tensor on `device` for an array, anything else as it is.
 
-    The device is None where nothing says it, as in a Function applied to no tensor; then it is the default one.
+    A `device` of None stands for the default device: a Function applied to no tensor has no other.
     """
     if not isinstance(value, (np.ndarray, np.generic)) and not is_foreign(value):
         return value
@@ -73,14 +73,14 @@ def wrap(value: Any, device: Any) -> Any:
 
 
 def move(value: Any, source: Any, target: Any) -> Any:
-    """Return a gradient of device `source` as one of device `target`; recorded where it is a tensor."""
+    """Return a gradient on device `source` moved to device `target`; the move of a tensor is recorded."""
     if isinstance(value, TensorBase):
         return value.to(target)  # type: ignore[attr-defined]
     return target.from_host(source.to_host(as_array(value)))
 
 
 def is_foreign(value: Any) -> bool:
-    """Tell whether this is an array of another type than NumPy's that answers to NumPy's functions."""
+    """Tell whether this is an array of another library that NumPy's functions accept."""
     return (
         hasattr(type(value), "__array_function__")
         and not isinstance(value, (np.ndarray, TensorBase))
@@ -89,10 +89,10 @@ def is_foreign(value: Any) -> bool:
 
 
 def as_array(value: Any) -> Any:
-    """Return what a function gave as an array: one of another type than NumPy's as it is, all else as an ndarray.
+    """Return a value as an array: an array of another library as it is, anything else as an ndarray.
 
     Raises:
-        ArgumentTypeError: it is a masked array.
+        ArgumentTypeError: the value is a masked array.
     """
     if value.__class__ is np.ndarray:
         return value
@@ -101,12 +101,12 @@ def as_array(value: Any) -> Any:
 
 
 def result_array(value: Any) -> Any:
-    """Return what an operation gave as an array, as `as_array` does.
+    """Return the result of an operation as an array, as `as_array` does.
 
-    NumPy gives a masked array where an operand is one, and a matrix likewise.
+    NumPy returns a masked array where an operand is one, and a matrix likewise.
 
     Raises:
-        ArgumentTypeError: it is a masked array, or a matrix, whose operators mean something else than an array's.
+        ArgumentTypeError: the result is a masked array, or a matrix, whose operators differ from those of an array.
     """
     if isinstance(value, np.matrix):
         raise ArgumentTypeError(
@@ -116,12 +116,12 @@ def result_array(value: Any) -> Any:
 
 
 def refuse_masked(value: Any) -> None:
-    """Raise if this is a masked array: nothing in a tensor says which elements are masked.
+    """Raise if the value is a masked array, since a tensor has no mask.
 
     Raises:
-        ArgumentTypeError: it is one.
+        ArgumentTypeError: the value is a masked array.
     """
-    # The first two tests are there for speed, and so that nobody else imports numpy.ma.
+    # The first two tests are for speed, and so that only a program with masked arrays imports numpy.ma.
     if value.__class__ is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray):
         raise ArgumentTypeError(
             f"a masked array of shape {value.shape} and dtype {value.dtype} would lose its mask in a tensor: write "
@@ -130,29 +130,29 @@ def refuse_masked(value: Any) -> None:
 
 
 def beside(array: Any, other: Any) -> Any:
-    """Return a new NumPy array as one of the type of the array `other`, where that lives: as NumPy's `like=` does."""
+    """Return a new NumPy array as an array of the type and device of `other`, as NumPy's `like=` does."""
     if other.__class__ is np.ndarray or not is_foreign(other) or is_foreign(array):
         return array
     return np.asarray(array, like=other)
 
 
 def zeros_beside(shape: tuple[int, ...], other: Any) -> Any:
-    """Return an array of zeros of the type and dtype of the array `other`, where that lives."""
+    """Return an array of zeros of the type, dtype and device of the array `other`."""
     return beside(np.zeros(shape, other.dtype), other)
 
 
 def empty_beside(other: Any) -> Any:
-    """Return an array in rows, to be written into, of the shape, type and dtype of the array `other`."""
+    """Return an uninitialised C-ordered array of the shape, type and dtype of the array `other`."""
     if other.__class__ is np.ndarray or not is_foreign(other):
         return np.empty(other.shape, other.dtype)
     return np.empty_like(other, order="C")
 
 
 def refuse_masked_within(sequence: Any) -> None:
-    """Raise if a list or tuple, or one inside of it, holds a masked array.
+    """Raise if a list or tuple, or one nested in it, holds a masked array.
 
     Raises:
-        ArgumentTypeError: it does.
+        ArgumentTypeError: there is a masked array.
     """
     if "numpy.ma" not in sys.modules:
         return
@@ -167,31 +167,31 @@ def refuse_masked_within(sequence: Any) -> None:
 
 
 def on_host(value: Any) -> np.ndarray:
-    """Return what Python has to look at as a NumPy array: of an array of another type, once that has been computed."""
+    """Return a value as a NumPy array that Python can read; for an array of another library, wait for its values."""
     refuse_masked(value)
     return np.asarray(value.tolist(), value.dtype) if is_foreign(value) else np.asarray(value)
 
 
 def interface_of(array: Any) -> Any:
-    """Return where and how an array lies in memory, as NumPy's array interface has it, or that of other devices.
+    """Return the array interface of an array, which says where and how it lies in memory.
 
-    That is `__cuda_array_interface__`, the same under another name, which NumPy does not take for its own.
+    An array of another library has it as `__cuda_array_interface__`, a name that NumPy does not take for its own.
     """
     return array.__array_interface__ if isinstance(array, np.ndarray) else array.__cuda_array_interface__
 
 
 def on_device(array: np.ndarray, device: Any) -> Any:
-    """Return a new NumPy array as one of a device; the same where arrays are NumPy's there."""
+    """Return a new NumPy array as an array of a device; the same array where the device uses NumPy's."""
     return array if device is None or device.has_host_arrays else device.from_host(array)
 
 
 def add(first: Any, second: Any) -> Any:
-    """Return a new value, the sum of two gradients of one shape and dtype."""
+    """Return the sum of two gradients of one shape and dtype as a new value."""
     return first + second
 
 
 def add_into(total: Any, value: Any) -> Any:
-    """Add `value` into `total`, which the caller owns; return the sum (the same array where it is one)."""
+    """Add `value` into `total`, which the caller owns; return the sum, which is `total` itself if that is an array."""
     total += value
     return total
 
@@ -200,9 +200,9 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
     """Sum a gradient over the axes along which an input of `shape` was broadcast.
 
     Args:
-        value: gradient of shape `(*extra, *shape')`, where `shape'` agrees with `shape` except where
+        value: the gradient, of shape `(*extra, *shape')`, where `shape'` agrees with `shape` except where
             `shape` has a 1.
-        shape: what the result has.
+        shape: the shape of the result.
 
     Returns:
         The gradient of shape `shape`, or None where only an expansion could give that shape.
@@ -217,7 +217,7 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
                 return None
             axes += (axis,)
     if type(value) is np.ndarray:
-        # What np.sum and np.reshape come to, without their detours, which cost as much as the sum of a few thousand.
+        # What np.sum and np.reshape do, without their overhead, which costs as much as summing a few thousand numbers.
         return np.asarray(np.add.reduce(value, axis=axes)).reshape(shape)
     return np.reshape(np.sum(value, axis=axes), shape)
 
@@ -230,12 +230,12 @@ def cast(value: Any, dtype: Any) -> Any:
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
-    """Return an array of zeros on a device; NumPy's where that is None."""
+    """Return an array of zeros on a device; a NumPy array where the device is None."""
     return on_device(np.zeros(shape, dtype), device)
 
 
 def number(value: Any, dtype: Any, device: Any = None) -> Any:
-    """Return a number as an array without axes on a device, of the dtype that it has beside one of `dtype`."""
+    """Return a number as a 0-d array on a device, of the dtype that NumPy gives it next to an array of `dtype`."""
     return on_device(np.asarray(value, np.result_type(dtype, value)), device)
 
 
@@ -245,7 +245,7 @@ def clone(value: Any) -> Any:
 
 
 def is_dense(array: Any) -> bool:
-    """Tell whether the elements fill a block of memory, each a place of its own, in whatever order of the axes."""
+    """Tell whether the elements fill one block of memory without gaps or overlap, in any order of the axes."""
     if array.flags.forc:
         return True
     filled = array.itemsize
@@ -258,9 +258,9 @@ def is_dense(array: Any) -> bool:
 
 
 def clone_like(value: Any, like: Any) -> Any:
-    """Return a copy of `value` that nobody shares, of the dtype of `like`, laid out as that is, or in rows.
+    """Return an unshared copy of `value` with the dtype and memory layout of `like`.
 
-    In rows where `like` is not dense. The two dtypes differ at most in the order of their bytes.
+    The copy is C-ordered where `like` is not dense. The two dtypes differ at most in byte order.
     """
     copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
@@ -268,7 +268,7 @@ def clone_like(value: Any, like: Any) -> Any:
 
 
 def has_nan(value: Any) -> bool:
-    """Tell whether a floating or complex gradient holds NaN; no other kind can."""
+    """Tell whether a gradient holds NaN; only a floating or complex one can."""
     value = raw(value)
     dtype = getattr(value, "dtype", None)
     if dtype is None:
@@ -282,13 +282,13 @@ def raw(value: Any) -> Any:
 
 
 def counted(number: int, what: str) -> str:
-    """Say how many there are, for an error message."""
+    """Return a number with a noun, in the plural unless the number is 1, for an error message."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def is_number_dtype(dtype: Any) -> bool:
-    """Tell whether elements of a dtype are numbers: truth values, integers, floating or complex numbers."""
-    # Packages define floating numbers of few bits, which NumPy counts as voids of a type of their own.
+    """Tell whether elements of a dtype are numbers: booleans, integers, floating or complex numbers."""
+    # Other packages define floating dtypes of few bits; to NumPy their kind is void, with a scalar type of their own.
     return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
 
 
@@ -299,16 +299,16 @@ def check_numbers(
     *,
     instead: str = "pass numbers, and dtypes of numbers, or call the function on t.numpy(), without history",
 ) -> None:
-    """Raise if a result of that dtype cannot be a tensor.
+    """Raise if a result of this dtype cannot be a tensor.
 
     Args:
-        name: of the function that gives it.
-        dtype: of the result.
-        operands: what the function was called with.
-        instead: what to write where none of these is the cause.
+        name: the name of the function that returned the result.
+        dtype: the dtype of the result.
+        operands: the arguments of the function.
+        instead: what to write where no operand is the cause.
 
     Raises:
-        ArgumentTypeError: the elements are no numbers.
+        ArgumentTypeError: the elements are not numbers.
     """
     if is_number_dtype(dtype):
         return
@@ -324,12 +324,12 @@ def check_numbers(
 
 
 def refuse_sparse(name: str, operands: Iterable[Any], error: Exception) -> None:
-    """Raise a better error than the one that a function has raised if a sparse matrix is among its operands.
+    """Replace the error of a function by a clearer one if a sparse matrix is among its operands.
 
     Args:
-        name: of the function.
-        operands: what it was called with.
-        error: what it raised, of which a sparse matrix beside a tensor seldom is named as the cause.
+        name: the name of the function.
+        operands: the arguments of the function.
+        error: the error of the function, which seldom names the sparse matrix as the cause.
 
     Raises:
         ArgumentTypeError: there is a sparse matrix.
@@ -357,7 +357,7 @@ def _is_sparse(operand: Any) -> bool:
 
 
 def _instead(cause: Any) -> str:
-    """Return what to write instead."""
+    """Return what to write instead of passing `cause`, for an error message."""
     if _is_sparse(cause):
         return f"sparse matrices are not supported beside tensors, so write {type(cause).__name__}.toarray() for it"
     if isinstance(cause, Number) and not isinstance(cause, np.generic):  # a Fraction or a Decimal, and no timedelta64

@@ -92,7 +92,7 @@ class RunningBackward(Protocol):
 #: Whether operations record nodes: the value of RECORDING if they do, else that of UNRECORDED, which is false. So an
 #: operation reads only one variable; without an observer, it only tests whether the value is True.
 GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
-#: The value of GRAD_MODE where operations record: True, or an observer whose `created(node)` is called for each new node.
+#: GRAD_MODE where operations record: True, or an observer whose `created(node)` is called for each new node.
 RECORDING: ContextVar[Any] = ContextVar("asyncgrad_recording", default=True)
 #: The value of GRAD_MODE where operations record nothing: False, or a Watcher.
 UNRECORDED: ContextVar[Any] = ContextVar("asyncgrad_unrecorded", default=False)

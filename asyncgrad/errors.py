@@ -13,7 +13,7 @@
     ├── InvalidGradientError(RuntimeError)  a gradient of the wrong shape, dtype, device or count
     ├── GradientTypeError(TypeError)        a value that is no gradient in place of one
     ├── HookError(RuntimeError)             a hook in a wrong place, or with a wrong result
-    ├── HookTypeError(TypeError)            a hook that returned a value of the wrong type
+    ├── HookTypeError(TypeError)            a hook that is no function, or returned a wrong type
     ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
     ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
     ├── RequiresGradError(RuntimeError)     requires_grad missing, or not possible
@@ -105,7 +105,7 @@ class HookError(AsyncgradError, RuntimeError):
 
 
 class HookTypeError(AsyncgradError, TypeError):
-    """A hook returned a value of the wrong type."""
+    """A hook cannot be called, or returned a value of the wrong type."""
 
 
 class GradcheckError(AsyncgradError, RuntimeError):

@@ -252,7 +252,7 @@ def test_a_transform_of_what_cannot_be_called_says_so(name, wrong):
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_transform_whose_arguments_have_changed_places_says_so(name):
-    with refused(ArgumentTypeError, TypeError, f"{name} takes a function", "changed places", f"{name}(fn, ...)"):
+    with refused(ArgumentTypeError, TypeError, f"{name} takes a function", "arguments are swapped", f"{name}(fn, ...)"):
         getattr(sync, name)(leaf(1.0), square_sum)
 
 

@@ -421,7 +421,7 @@ def _input_edges(inputs: Sequence[Root]) -> list[Edge]:
             )
         meta = tensor._meta
         if tensor._history() is None and (meta is None or meta.accumulator is None or meta.accumulator() is None):
-            # No graph holds this leaf. Its new accumulator would die at once, and another take its place.
+            # No graph holds this leaf. A new accumulator would be freed at once, and a later call would create another.
             edges.append(Edge(Identity(), 0))
             continue
         edge = gradient_edge(tensor)

@@ -464,7 +464,7 @@ class FunctionNode(SavingNode):
     def _with_history(self, grads: tuple[Any, ...], given: Sequence[Any]) -> tuple[Any, ...]:
         """Return gradients under `create_graph`: arrays among them, which have no history, raise where that is missed.
 
-        A tensor without history is taken at its word.
+        A tensor without history counts as a constant.
         """
         arrays = [index for index, grad in enumerate(grads) if grad is not None and not isinstance(grad, TensorBase)]
         if not arrays:

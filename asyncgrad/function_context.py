@@ -230,7 +230,7 @@ def is_non_differentiable(ctx: FunctionContext, value: TensorBase) -> bool:
 
 
 def check_marks(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any], node: Node | None) -> None:
-    """Raise if forward has said of its arguments and outputs what cannot be; warn of what says nothing.
+    """Raise if a mark that forward has made is impossible; warn if it has no effect.
 
     Args:
         ctx: the context.
@@ -366,7 +366,7 @@ def dirty_output(value: TensorBase, node: Node | None, index: int, inputs: Seque
         return value
     check_write(value)
     tensors = [argument for argument in inputs if isinstance(argument, TensorBase)]
-    # What is no argument is no view either, of which alone the edge is asked for.
+    # Only a view's edge is used, and a view that is marked dirty is always an argument.
     slot = next((edge for edge, argument in enumerate(tensors) if argument is value), 0)
     value._meta = None
     rebase(value, node, index, slot, is_whole=False)
@@ -376,8 +376,8 @@ def dirty_output(value: TensorBase, node: Node | None, index: int, inputs: Seque
 def own_output(ctx: FunctionContext, value: TensorBase, node: Node | None, inputs: Sequence[Any]) -> TensorBase:
     """Return an output that may be given a place in the graph: a view of `value` where that has one already.
 
-    Nobody but the Function can make the history of a view that forward returns, and so nobody makes it anew; unless
-    the Function says that it is a view and nothing else.
+    Only the Function can produce the history of a view that forward returns, so it cannot be regenerated, unless
+    `ctx._is_pure_view` says that the output is only a view.
     """
     if _among(value, inputs) or value._grad_fn is not None or value._meta is not None:
         source, value = value, output_alias(value)

@@ -46,11 +46,11 @@ class DelayedError(Node):
 
 
 def without_derivative(grads: Sequence[Any], edges: Iterable[Edge | None], device: Any, message: str) -> list[Any]:
-    """Return gradients as tensors whose own derivative raises, under `create_graph`; what is no array as it is.
+    """Return gradients as tensors whose own derivative raises, under `create_graph`; other values are unchanged.
 
     Args:
         grads: tensors, whose history is dropped, arrays, or None.
-        edges: of what they were computed from; None for what requires no grad. Where nothing does, nothing raises.
+        edges: of what they were computed from; None for what requires no grad. If none does, nothing raises.
         device: where arrays are.
         message: of the error.
     """

@@ -58,7 +58,7 @@ class SavingNode(Node):
             self.ctx._loaded = before
 
     def run_backward(self, backward: Callable[[], Any]) -> Any:
-        """Return what a plain `backward` does, which finds what has to be waited for loaded."""
+        """Return the result of a plain `backward`; values whose unpacking must be awaited are loaded first."""
         if not self.waits_for_saved():
             return backward()
         return _load_ahead(self.ctx, backward)
@@ -66,7 +66,7 @@ class SavingNode(Node):
 
 async def _load_ahead(ctx: FunctionContext, backward: Callable[[], Any]) -> Any:
     loaded, before = await ctx.load_saved(), ctx._loaded
-    # Nothing else runs until a plain backward has returned, save backward passes that it calls itself.
+    # Nothing else runs until a plain backward has returned, except backward passes that it calls itself.
     ctx._loaded = loaded
     try:
         result = backward()

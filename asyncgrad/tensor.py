@@ -98,7 +98,7 @@ class Tensor(TensorBase):
         """Make this leaf require grad, or not; return it.
 
         Raises:
-            RequiresGradError: its dtype is not floating or complex, or it is no leaf and is to stop.
+            RequiresGradError: its dtype is not floating or complex, or it is not a leaf and `requires_grad` is False.
             ArgumentTypeError: `requires_grad` is no truth value.
         """
         if requires_grad is not True:
@@ -186,7 +186,7 @@ class Tensor(TensorBase):
 
     @property
     def _base(self) -> Tensor | None:
-        """The tensor that the first of a row of views was made of, never a view itself; None where this is no view."""
+        """The tensor at the root of a chain of views, never a view itself; None where this is not a view."""
         view = self._view_meta()
         return None if view is None else view.base  # type: ignore[return-value]
 
@@ -458,7 +458,7 @@ class Tensor(TensorBase):
 
     @property
     def mT(self) -> Tensor:
-        """A view with the last two axes in each other's place."""
+        """A view with the last two axes swapped."""
         return matrix_transpose(self)  # type: ignore[no-any-return]
 
     @property
@@ -505,7 +505,7 @@ class Tensor(TensorBase):
         return transpose(self, order)  # type: ignore[no-any-return]
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
-        """Return a view with two axes in each other's place."""
+        """Return a view with two axes swapped."""
         return swapaxes(self, axis1, axis2)  # type: ignore[no-any-return]
 
     def squeeze(self, axis: Any = None) -> Tensor:
@@ -553,7 +553,7 @@ class Tensor(TensorBase):
         return compress(condition, self, axis, out)  # type: ignore[no-any-return]
 
     def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-        """Return for each element that one of the choices which it names."""
+        """Return, for each element, the entry of the choice that it indexes."""
         return choose(self, choices, out, mode)
 
     def nonzero(self) -> tuple[Tensor, ...]:
@@ -700,8 +700,8 @@ class Tensor(TensorBase):
 
     # Operators.
 
-    # Made by a function each, since they differ in nothing but what they call, and cost no more so. The first few are
-    # the wrappers of primitives themselves, since they are called most.
+    # A helper builds each one, since they differ only in the function that they call; a call costs no more for it. The
+    # most frequent ones are the wrappers of primitives themselves.
 
     __add__ = add.operator(deferred)
     __radd__ = reflected_operator_of(add.call)
@@ -822,7 +822,8 @@ class Tensor(TensorBase):
     def __contains__(self, value: object) -> bool:
         return bool(np.any(self._data == raw(value)))
 
-    # As a Python number, or bytes. Only a truth value says too little of a number for its history to be missed.
+    # As a Python number, or bytes. `__bool__` alone allows a tensor that requires grad: nobody differentiates a truth
+    # value.
 
     def __bool__(self) -> bool:
         return bool(self._data)
@@ -894,7 +895,7 @@ class Tensor(TensorBase):
 
     @property
     def _mask(self) -> Any:
-        """What numpy.ma asks for when it computes with the bare `_data` of something that is no masked array."""
+        """What numpy.ma asks for when it computes with the bare `_data` of an array that is not masked."""
         self._needs_no_grad("a masked array", "t.numpy()")
         return np.ma.nomask
 

@@ -69,9 +69,9 @@ def register_multi_grad_hook(
     if not callable(fn):
         raise HookTypeError(f"a hook must be callable, not {describe(fn)}: pass a function or an async def")
     observed = _check_tensors(tensors, mode)
-    arrivals = _AllGradients(observed) if mode == "all" else _FirstGradient()
+    collector = _AllGradients(observed) if mode == "all" else _FirstGradient()
     return MultiGradHandle(
-        tensor.register_hook(_tensor_hook(arrivals, index, fn))  # type: ignore[attr-defined]
+        tensor.register_hook(_tensor_hook(collector, index, fn))  # type: ignore[attr-defined]
         for index, tensor in enumerate(observed)
     )
 
@@ -212,20 +212,20 @@ def _check_tensors(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase
 
 
 def _tensor_hook(
-    arrivals: _GradientCollector, index: int, fn: Callable[[Any], Any]
+    collector: _GradientCollector, index: int, fn: Callable[[Any], Any]
 ) -> Callable[[Any], Awaitable[None] | None]:
     """Return the tensor hook of one tensor: an `async def` only where `fn` is one."""
     if is_kind(inspect.iscoroutinefunction, fn):
 
         async def waiting_hook(grad: Any) -> None:
-            arguments = arrivals.add_gradient(index, grad)
+            arguments = collector.add_gradient(index, grad)
             if arguments is not None:
                 await fn(*arguments)
 
         return waiting_hook
 
     def hook(grad: Any) -> Awaitable[None] | None:
-        arguments = arrivals.add_gradient(index, grad)
+        arguments = collector.add_gradient(index, grad)
         if arguments is None:
             return None
         result = fn(*arguments)

@@ -54,7 +54,7 @@ class AsStridedNode(HandwrittenNode):
 
     @property
     def name(self) -> str:
-        """What the view is made by now."""
+        """The name of the node."""
         return "AsStridedBackward"
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -108,7 +108,7 @@ class CopyBackwards(HandwrittenNode):
     def leads_to(self, home: Any) -> None:
         """Note that what was copied lives on another device.
 
-        The node is no plain one any more: the next may have to run in another thread.
+        The node then has a NodeMeta, since the next one may have to run in another thread.
         """
         self._home = home
         self.make_meta()
@@ -288,7 +288,7 @@ class CopySlices(HandwrittenNode):
         A backward with given inputs does not reach that node, since this node's edges bypass it. The write's node asks
         whether it is needed, and would otherwise skip the gradient of the view's old value.
 
-        Source: the mending of exec_info in CopySlices of PyTorch.
+        Source: the fix-up of exec_info in CopySlices of PyTorch.
         """
         view = None if self._fn is None else self._fn.next_nodes[self._slot]
         if view is not None and wants_base:

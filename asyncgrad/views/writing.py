@@ -119,7 +119,7 @@ def write_by(out: Any, function: Callable[..., Any], inputs: Sequence[Any], ufun
 
 
 def write(out: Any, result: Any) -> Any:
-    """Write a result that nobody else has into `out`, in place, with NumPy's casting rule; return `out`.
+    """Write a result that the caller alone refers to into `out`, in place, with NumPy's casting rule; return `out`.
 
     Raises:
         InPlaceError: the write cannot be recorded.
@@ -218,7 +218,7 @@ def old_value(tensor: TensorBase) -> TensorBase:
 
 
 def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any], Any] | None = None) -> Any:
-    """Copy anybody's array or tensor into `out`, in place; return `out`.
+    """Copy any array or tensor into `out`, in place; return `out`.
 
     Args:
         out: where to.
@@ -247,7 +247,7 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
 
 
 def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
-    """Copy anybody's array or tensor into the part of `out` that a basic index leads to; recorded.
+    """Copy any array or tensor into the part of `out` that a basic index leads to; recorded.
 
     Args:
         out: the tensor.
@@ -266,8 +266,8 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
         isinstance(source, TensorBase) and source._counter is out._counter and _is_same_memory(source._data, array)
     )
     if is_there and _base_of(source) is base and source._requires_grad():
-        # What Python does at the end of `t[index] += x`: the view has been written into already. What shares memory and
-        # is no such view, as t.detach() gives it or no_grad, has another history.
+        # What Python does at the end of `t[index] += x`: the view has been written into already. A tensor on
+        # the same memory that is not such a view, from t.detach() or made under no_grad, has another history.
         out._bump_version()
         return
     place = place_of_part(out, meta, array, step)
@@ -278,7 +278,7 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
         out._bump_version()
         raise
     out._bump_version()
-    # What stood in the part before gets no gradient, so its own node need not be made to stand in for it.
+    # What stood in the part before gets no gradient, so no node is needed for its old value.
     rebase_view(base, place, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
 
 

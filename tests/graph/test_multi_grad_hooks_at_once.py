@@ -21,8 +21,8 @@ from tests.leaves import leaf
 from tests.turns import Held, settle
 
 
-def arrivals(monkeypatch: pytest.MonkeyPatch, kind: Any) -> list[Any]:
-    """The arrivals of the multi-grad hooks that are registered from now on."""
+def collectors(monkeypatch: pytest.MonkeyPatch, kind: Any) -> list[Any]:
+    """The collectors of gradients of the multi-grad hooks that are registered from now on."""
     made: list[Any] = []
     original = kind.__init__
 
@@ -140,7 +140,7 @@ def test_threads_run_one_graph_at_once():
 
 @pytest.mark.parametrize("mode", ["all", "any"])
 def test_a_backward_that_fails_midway_leaves_nothing_behind(run, mode, monkeypatch):
-    made = arrivals(monkeypatch, _AllGradients if mode == "all" else _FirstGradient)
+    made = collectors(monkeypatch, _AllGradients if mode == "all" else _FirstGradient)
     a, b = leaf(2.0), leaf(3.0)
     fails = [True]
 
@@ -168,7 +168,7 @@ def test_a_backward_that_fails_midway_leaves_nothing_behind(run, mode, monkeypat
 
 
 def test_a_backward_that_is_cancelled_leaves_nothing_behind(run, monkeypatch):
-    made = arrivals(monkeypatch, _AllGradients)
+    made = collectors(monkeypatch, _AllGradients)
     a, b = leaf(2.0), leaf(3.0)
     calls = observed(a, b)
 
@@ -197,7 +197,7 @@ def test_a_backward_that_is_cancelled_leaves_nothing_behind(run, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["all", "any"])
 def test_a_backward_that_succeeds_leaves_nothing_behind(run, mode, monkeypatch):
-    made = arrivals(monkeypatch, _AllGradients if mode == "all" else _FirstGradient)
+    made = collectors(monkeypatch, _AllGradients if mode == "all" else _FirstGradient)
     a = leaf(2.0)
     observed(a, mode=mode)
 
@@ -208,7 +208,7 @@ def test_a_backward_that_succeeds_leaves_nothing_behind(run, mode, monkeypatch):
 
 
 def test_what_was_gathered_is_let_go_when_the_hook_is_called(run, monkeypatch):
-    made = arrivals(monkeypatch, _AllGradients)
+    made = collectors(monkeypatch, _AllGradients)
     a, b = leaf(2.0), leaf(3.0)
     kept: list[int] = []
     register_multi_grad_hook([a, b], lambda grads: kept.append(len(made[0]._states)))

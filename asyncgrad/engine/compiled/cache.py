@@ -61,7 +61,7 @@ class Entry:
         self.seen = 0
         #: Those that were walked through, the last one in front.
         self.candidates: list[Candidate] = []
-        #: How badly the function in front has fitted of late: see MISFIT.
+        #: Guard failures of the function in front, weighed against its hits: see GUARD_FAILURE.
         self.guard_failures = 0
         #: How many walks in a row have found a graph that is not remembered; and backward passes since the last.
         self.warm_ups = 0

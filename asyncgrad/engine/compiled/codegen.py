@@ -133,10 +133,10 @@ class CodeGenerator:
         "_names",
         "_pending",
         "_runs_node_task",
-        "arrivals",
         "functions",
-        "leaf_arrivals",
+        "grad_locals",
         "leaf_ends",
+        "leaf_grad_locals",
         "leaf_names",
         "leaves_here",
         "leaves_run",
@@ -150,8 +150,8 @@ class CodeGenerator:
         self.trace = trace
         self.text = SourceBuilder()
         #: By op and by leaf, all made before the first op is written.
-        self.arrivals: list[GradLocals] = []
-        self.leaf_arrivals: list[GradLocals] = []
+        self.grad_locals: list[GradLocals] = []
+        self.leaf_grad_locals: list[GradLocals] = []
         self.node_names: list[str] = [""] * len(trace.ops)
         self.leaf_names: list[str] = []
         #: Of the function that is being written: the names of its leaves, by number, and when they run.
@@ -175,17 +175,17 @@ class CodeGenerator:
         op, text = self.trace.ops[index], self.text
         self._pending.remove(index)
         text.emit_comment(f"{op.name}, {op.shape if op.shape is not None else f'{len(op.metadata)} inputs'}")
-        arrivals = self.arrivals[index]
-        names = {"node": self.node_names[index], "grads": f"[{', '.join(map(str, arrivals.names))}]"}
+        grad_locals = self.grad_locals[index]
+        names = {"node": self.node_names[index], "grads": f"[{', '.join(map(str, grad_locals.names))}]"}
         if op.shape is not None:
-            names["g"] = str(arrivals.names[0])
+            names["g"] = str(grad_locals.names[0])
         if not index and self._limited:
             self._raise_if(limits_guards(text, names["node"], op.limits))
         if op.runs_node_task:
             self._write_node_task(index, op)
         else:
             for input_nr, result_nr in () if op.limits is None else op.limits[1]:
-                text.emit(f"captured[{result_nr}] = {arrivals.names[input_nr]}", LineKind.BODY)
+                text.emit(f"captured[{result_nr}] = {grad_locals.names[input_nr]}", LineKind.BODY)
             if op.body is not None:
                 self._write_body(index, op, names)
         self._let_go(index, op)
@@ -235,7 +235,7 @@ class CodeGenerator:
         """Write what has a node run by a NodeTask, and delivers what that gives."""
         text, node = self.text, self.node_names[index]
         self._write_gather(index, op)
-        self._hand_over(self.arrivals[index], True)
+        self._hand_over(self.grad_locals[index], True)
         others = sum(self.trace.ready_after(one) < index for one in self._pending)
         if not op.runs_body:
             text.emit(f"deadline = await captured_at({node}, grads{_more(others)})", LineKind.NODE_TASK, 0)
@@ -251,9 +251,9 @@ class CodeGenerator:
             text.emit(f"if {undefined}: raise GuardFailed", LineKind.EDGE, 0)
         self._write_deliveries(index, op, values)
 
-    def _hand_over(self, arrivals: GradLocals, may_wait: bool) -> None:
+    def _hand_over(self, grad_locals: GradLocals, may_wait: bool) -> None:
         """Write what puts gradients into a list, so that nobody else holds them."""
-        names = arrivals.names
+        names = grad_locals.names
         free = self._names.free() if may_wait else []
         if free:
             # Others may ask what is still there.
@@ -267,14 +267,14 @@ class CodeGenerator:
         text, described = self.text, self.trace
         op = described.ops[index]
         ready = described.leaves_after(index)
-        passed_on = self.arrivals[index].names[0] if op.shape is not None and not op.runs_node_task else None
+        passed_on = self.grad_locals[index].names[0] if op.shape is not None and not op.runs_node_task else None
         if ready and passed_on is not None:
             # What arrived at this op may be what it has handed on.
             text.emit(f"{passed_on} = None")
         waiting = sum(described.ready_after(one) <= index for one in self._pending)
         for nr, leaf in enumerate(ready):
             place, name = described.leaves[leaf], self.leaf_names[leaf]
-            arrived = self.leaf_arrivals[leaf]
+            arrived = self.leaf_grad_locals[leaf]
             grad = arrived.names[0]
             assert grad is not None
             edge, which = len(op.targets) + nr, list(self.leaves_here).index(leaf)
@@ -386,7 +386,7 @@ class CodeGenerator:
             if target is None or not target.is_wanted:
                 values.append(None)
                 continue
-            place = self.leaf_arrivals[target.number] if target.is_leaf else self.arrivals[target.number]
+            place = self.leaf_grad_locals[target.number] if target.is_leaf else self.grad_locals[target.number]
             value = place.expect(target.input_nr, self._names)
             if not isinstance(results, str) and results[edge] == "$g":
                 values.append(names["g"])
@@ -402,7 +402,7 @@ class CodeGenerator:
             if target is None or name is None:
                 continue
             value = name
-            place = self.leaf_arrivals[target.number] if target.is_leaf else self.arrivals[target.number]
+            place = self.leaf_grad_locals[target.number] if target.is_leaf else self.grad_locals[target.number]
             is_temporary = value[0] == "t"
             owner = self.leaf_names[target.number] if target.is_leaf else self.node_names[target.number]
             wanted = self._spec_at(target)
@@ -421,7 +421,7 @@ class CodeGenerator:
             elif spec != wanted:
                 if spec[1] == wanted[1]:
                     call = f"sum_to({value}, {wanted[0]})"
-                if value == self.arrivals[index].names[0]:
+                if value == self.grad_locals[index].names[0]:
                     value = place.name_of_first(target.input_nr) or self._names.take("t")
                     is_temporary = value[0] == "t"
                 text.emit(f"{value} = {call}", LineKind.BODY)
@@ -446,7 +446,7 @@ class CodeGenerator:
 
     def _let_go(self, index: int, op: Op) -> None:
         """Give back the names of what a op that has run was given."""
-        for name, metadata in zip(self.arrivals[index].names, op.metadata, strict=True):
+        for name, metadata in zip(self.grad_locals[index].names, op.metadata, strict=True):
             size = 0 if metadata is None else prod(metadata.shape)
             self._elements += size
             if name is not None:
@@ -473,15 +473,15 @@ class CodeGenerator:
         """Write all of it; return the names of the functions of its segments, in the order in which they run."""
         for op in self.trace.ops:
             yield 0.0
-            self.arrivals.append(GradLocals(len(op.metadata), "g"))
+            self.grad_locals.append(GradLocals(len(op.metadata), "g"))
         for _ in self.trace.leaves:
             yield 0.0
-            self.leaf_arrivals.append(GradLocals(1, "h"))
+            self.leaf_grad_locals.append(GradLocals(1, "h"))
         self.node_names[0] = self._names.take("n")
         input_nr = self.trace.input_nr
-        first = self.arrivals[0].expect(input_nr, self._names)
+        first = self.grad_locals[0].expect(input_nr, self._names)
         assert first is not None
-        self.arrivals[0].arrive(input_nr, first, CARRIED)
+        self.grad_locals[0].arrive(input_nr, first, CARRIED)
         self._pending.append(0)
         bounds = yield from boundaries(self.trace)
         if len(bounds) == 2:
@@ -527,7 +527,7 @@ class CodeGenerator:
             text.emit(f"return task, clock, deadline, base + {end - begin}, {', '.join(self._live())}")
         else:
             leaves = self._waiting_leaves()
-            grads = [str(self.leaf_arrivals[leaf].names[0]) for leaf in reversed(leaves)]
+            grads = [str(self.leaf_grad_locals[leaf].names[0]) for leaf in reversed(leaves)]
             text.emit(f"return [{', '.join(self.leaf_names[leaf] for leaf in leaves)}], [{', '.join(grads)}]")
         self.functions.append((first_line, len(text.text), name, self._segment(begin, end)))
         return name
@@ -538,10 +538,10 @@ class CodeGenerator:
         ops = [*range(begin, end), *self._pending]
         return Segment(
             {op - begin: self.node_names[op] for op in ops},
-            {op - begin: self.arrivals[op].slots() for op in ops},
+            {op - begin: self.grad_locals[op].slots() for op in ops},
             self.outputs,
             list(self.leaves_here.values()),
-            [self.leaf_arrivals[leaf].slots()[0] for leaf in self.leaves_here],
+            [self.leaf_grad_locals[leaf].slots()[0] for leaf in self.leaves_here],
             [self.leaf_ends.get(leaf) for leaf in self.leaves_here],
             frozenset(op - begin for op in ops if described.ops[op].has_meta),
             frozenset(nr for nr, leaf in enumerate(self.leaves_here) if described.leaves[leaf].runs_node_task),
@@ -555,9 +555,9 @@ class CodeGenerator:
         """Return the names of what goes on from one segment to the next: nodes and gradients, leaves and theirs."""
         found = []
         for op in self._pending:
-            found += [self.node_names[op], *self.arrivals[op].arrived()]
+            found += [self.node_names[op], *self.grad_locals[op].arrived()]
         for leaf in self._waiting_leaves():
-            found += [self.leaf_names[leaf], *self.leaf_arrivals[leaf].arrived()]
+            found += [self.leaf_names[leaf], *self.leaf_grad_locals[leaf].arrived()]
         if self._runs_node_task:
             return [*found, "left"]
         return [*found, *(["leaves"] if len(self.leaf_names) > FEW_LEAVES else [])]
@@ -567,11 +567,11 @@ class CodeGenerator:
         names = self._names = LocalAllocator()
         for op in self._pending:
             self.node_names[op] = names.take("n")
-            self.arrivals[op].rename(names)
+            self.grad_locals[op].rename(names)
         self.leaves_here, self.leaf_ends = {}, {}
         for leaf in self._waiting_leaves():
             self.leaf_names[leaf] = self.leaves_here[leaf] = names.take("l")
-            self.leaf_arrivals[leaf].rename(names)
+            self.leaf_grad_locals[leaf].rename(names)
         return self._live()[:2] if is_first else self._live()
 
     def _write_whole(self, row: list[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..graph.values import raw
+from ..graph.values import raw, zeros_beside
 from .axes import array_beside, array_like, axis_index, laid_like
 from .cumulative import cumprod, cumsum
 from .indexing import put
@@ -137,7 +137,7 @@ def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
 def _(g: Any, ary_shape: tuple[int, ...], to_begin: Any) -> Any:
     count = math.prod(ary_shape)
     if count < 2:
-        return np.zeros(ary_shape, g.dtype)
+        return zeros_beside(ary_shape, raw(g))
     before = 0 if to_begin is None else np.size(raw(to_begin))
     end = np.zeros(1, g.dtype)
     return -np.reshape(np.diff(g[before : before + count - 1], prepend=end, append=end), ary_shape)

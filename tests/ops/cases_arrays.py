@@ -323,8 +323,8 @@ for _name, _cases in {
         both(random_whole_numbers(2, 3), random_whole_numbers(3)),
     ],
     "vecmat": [
-        both(random_whole_numbers(2, 3), random_whole_numbers(2, 3, 2)),
-        both(random_whole_numbers(3), random_whole_numbers(3, 2)),
+        both(np.clip(random_whole_numbers(2, 3), -4, 4), np.clip(random_whole_numbers(2, 3, 2), -4, 4)),
+        both(np.clip(random_whole_numbers(3), -4, 4), np.clip(random_whole_numbers(3, 2), -4, 4)),
     ],
 }.items():
     if hasattr(np, _name):  # newer than the oldest NumPy that will do

@@ -22,6 +22,9 @@ EVERY_CASE = [
 #: Of these one case has a list of numbers beside the array, or holds it in a list: they stay NumPy's, and that is
 #: refused, as two devices are.
 MIXED = {"diff", "gradient", "interp", "matmul", "var"}
+#: These compute with arrays of NumPy's own, or convert their arguments to such, and so refuse another type of array.
+NUMPY_ONLY = {"bincount", "cov", "ediff1d", "geomspace", "linspace", "logspace", "nanpercentile", "nanquantile", "poly"}
+NUMPY_ONLY |= {"polyadd", "polyfit", "polyint", "polysub", "roots", "vander"}
 
 
 def outputs_and_grads(function: Callable[..., Any], case: Case, put: Callable[[np.ndarray], ag.Tensor]) -> list[Any]:
@@ -54,8 +57,11 @@ def test_a_formula_gives_the_same_bits_on_another_type_of_array(function: Callab
     expected = outputs_and_grads(function, case, ag.tensor)
     try:
         results = outputs_and_grads(function, case, lambda leaf: ag.tensor(leaf, device=device))
-    except DeviceError as error:
-        if function.__name__ in MIXED and "and a NumPy array of shape" in str(error):
+    except (DeviceError, TypeError) as error:
+        is_mixed = "and a NumPy array of shape" in str(error)
+        if function.__name__ in MIXED and is_mixed:
+            return
+        if function.__name__ in NUMPY_ONLY and (is_mixed or "is not converted to an ndarray implicitly" in str(error)):
             return
         raise
     for result, known in zip(results, expected, strict=True):

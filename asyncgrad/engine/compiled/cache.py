@@ -114,7 +114,7 @@ class Bucket:
             del self.entries[oldest]
 
     def learn(self, trace: Trace, op: int) -> None:
-        """Tell graphs apart by what follows a op of `trace`, too."""
+        """Tell graphs apart by what follows an op of `trace`, too."""
         if self.measures_length and len(self.paths) >= MOST_PATHS:
             return
         to_op = trace.path_to(op)
@@ -163,7 +163,7 @@ class Bucket:
 
 
 def _onward(trace: Trace, to_op: tuple[int, ...], op: int) -> list[tuple[int, ...]]:
-    """Return the paths to where the edges of a op lead."""
+    """Return the paths to where the edges of an op lead."""
     targets = trace.ops[op].targets
     return [(*to_op, edge) for edge, target in enumerate(targets) if target is not None]
 

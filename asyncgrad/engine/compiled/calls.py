@@ -1,4 +1,4 @@
-"""What a compiled function calls for a op that it does not write out: a NodeTask, a traceable body, a worker.
+"""What a compiled function calls for an op that it does not write out: a NodeTask, a traceable body, a worker.
 
 These are all that are more than a plain call: hooks, kept gradients, bodies of users, async bodies, what hooks have
 packed. The function stands still meanwhile and holds no gradient of theirs; the driver runs the node as it runs any

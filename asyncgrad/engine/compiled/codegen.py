@@ -115,7 +115,7 @@ def _adds_nothing(kinds: list[int], period: int, begin: int, end: int, known: in
     return not goes_before and not goes_behind
 
 
-#: How much work may be done before the clock is looked at, in elements of arrays; and what a op counts for.
+#: How much work may be done before the clock is looked at, in elements of arrays; and what an op counts for.
 ELEMENTS_BETWEEN_LOOKS = 8192
 ELEMENTS_OF_A_STEP = 512
 #: From how many elements on an array is let go of as soon as it is not needed.
@@ -195,7 +195,7 @@ class CodeGenerator:
         self._names.give_back(self.node_names[index])
 
     def _write_body(self, index: int, op: Op, names: dict[str, str]) -> None:
-        """Write what a op does whose body runs."""
+        """Write what an op does whose body runs."""
         body, text = op.body, self.text
         assert body is not None
         constants = body.constants
@@ -445,7 +445,7 @@ class CodeGenerator:
             self.text.emit(f"del {name}")
 
     def _let_go(self, index: int, op: Op) -> None:
-        """Give back the names of what a op that has run was given."""
+        """Give back the names of what an op that has run was given."""
         for name, metadata in zip(self.grad_locals[index].names, op.metadata, strict=True):
             size = 0 if metadata is None else prod(metadata.shape)
             self._elements += size

@@ -222,7 +222,7 @@ def _is_free(name: str) -> bool:
 
 
 def write_results(text: SourceBuilder, op: Op, names: dict[str, str], values: Sequence[str | None]) -> None:
-    """Write what computes the gradients of a op.
+    """Write what computes the gradients of an op.
 
     Args:
         text: where to.

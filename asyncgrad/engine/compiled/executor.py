@@ -307,7 +307,7 @@ class CompiledExecutor:
         return None
 
     def _leave(self, reason: str) -> None:
-        """Let the engine go on from where the function is suspended, be that in the turn of a node or before a op."""
+        """Let the engine go on from where the function is suspended, be that in the turn of a node or before an op."""
         place = self._where()
         assert place is not None
         turn, self._turn = self._turn, None

@@ -1,7 +1,7 @@
 """A compiled backward: its functions, its source, and what is known of each of its lines.
 
 The functions keep their state in local names alone. Where one is left in the middle (it has found the graph to be
-another one, or the loop is to breathe, or a body has raised), the line that it stands at says which op that is, and
+another one, or the loop is to run, or a body has raised), the line that it stands at says which op that is, and
 the tables here say which names hold the nodes reached by then and their gradients.
 """
 
@@ -27,7 +27,7 @@ class NeedsAwait(GuardFailed):
 
 @types.coroutine
 def pause() -> Generator[None, float, float]:
-    """Suspend a compiled function for the event loop to breathe; return the next deadline."""
+    """Suspend a compiled function so that the event loop can run; return the next deadline."""
     return (yield)
 
 
@@ -56,8 +56,8 @@ class SourceMapEntry(NamedTuple):
     leaf: int = -1
 
 
-#: A moment of a run: the number of a op, and of the edge that delivers, -1 before the op begins. The leaves that
-#: run after a op are counted on from its edges.
+#: A moment of a run: the number of an op, and of the edge that delivers, -1 before the op begins. The leaves that
+#: run after an op are counted on from its edges.
 Place = tuple[int, int]
 
 
@@ -79,7 +79,7 @@ class Segment(NamedTuple):
     node_names: dict[int, str]
     #: By op, where the gradients of its inputs are kept.
     slots: dict[int, tuple[Slot | None, ...]]
-    #: The names of what the node of a op returned, for the ops whose gradients are looked at.
+    #: The names of what the node of an op returned, for the ops whose gradients are looked at.
     outputs: dict[int, tuple[str | None, ...]]
     #: Of the leaves that it meets, and of those that had been met and not run before.
     leaf_names: list[str]

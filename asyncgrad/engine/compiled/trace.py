@@ -66,7 +66,7 @@ class Unsupported(Exception):
 
 
 class Target(NamedTuple):
-    """Where an edge leads: to a op or to a leaf, by number, and to which of its inputs."""
+    """Where an edge leads: to an op or to a leaf, by number, and to which of its inputs."""
 
     is_leaf: bool
     number: int
@@ -172,7 +172,7 @@ class Trace:
         self._arrived: set[tuple[int, int]] = set()
 
     def take_edges(self, index: int) -> None:
-        """Take note of where the edges of a op lead, now that it is known; the ops come in their order.
+        """Take note of where the edges of an op lead, now that it is known; the ops come in their order.
 
         Raises:
             Unsupported: a gradient arrives at an input that says nothing of it, or that takes none.
@@ -224,7 +224,7 @@ class Trace:
         return self._last_edges.get((False, op), (-1, 0))[0]
 
     def leaves_after(self, op: int) -> list[int]:
-        """Return the leaves that have got all their gradients after a op, in the order in which they do."""
+        """Return the leaves that have got all their gradients after an op, in the order in which they do."""
         return self._leaves_after.get(op, [])
 
     def token_at(self, path: tuple[int, ...]) -> tuple[Any, ...] | None:
@@ -241,7 +241,7 @@ class Trace:
         return op.token
 
     def path_to(self, index: int) -> tuple[int, ...]:
-        """Return the edges that lead from the root to a op, the first way in the order of ops."""
+        """Return the edges that lead from the root to an op, the first way in the order of ops."""
         parents: dict[int, tuple[int, int]] = {}
         for number, op in enumerate(self.ops[:index]):
             for edge, target in enumerate(op.targets):

@@ -317,6 +317,10 @@ class LoopThread:
         serving.wait()
 
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        if self._stopping is not None and self._stopping.is_set():
+            # A task that begins while the loop cancels the others would never run, and would be destroyed pending.
+            coroutine.close()
+            return
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._end)

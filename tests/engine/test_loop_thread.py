@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import threading
 from typing import Any
@@ -122,3 +123,27 @@ def test_where_no_thread_can_be_started_nothing_is_run(monkeypatch: pytest.Monke
 
     assert not thread.submit(never())
     thread.stop()
+
+
+def test_a_coroutine_that_comes_after_the_end_was_asked_for_is_closed_and_never_left_pending(thread: LoopThread):
+    ran, stopped = threading.Event(), threading.Event()
+    late: list[Any] = []
+
+    async def never() -> None:
+        ran.set()
+
+    async def stop_from_within() -> None:
+        # All three stand in one turn of the loop: the stop, then the coroutine that comes too late.
+        thread.stop()
+        late.append(never())
+        thread.submit(late[0])
+        stopped.set()
+
+    assert thread.submit(stop_from_within())
+    assert stopped.wait(10)
+    assert thread._thread is not None
+    thread._thread.join(10)
+
+    assert not thread.is_alive()
+    assert not ran.is_set()
+    assert inspect.getcoroutinestate(late[0]) == inspect.CORO_CLOSED

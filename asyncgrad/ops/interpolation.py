@@ -15,7 +15,7 @@ from .indexing import getitem, lines_over, sort, take
 from .primitive import RULES
 from .shaping import reshape
 
-__all__ = ["gradient", "interp", "percentile", "quantile"]
+__all__ = ["gradient", "interp", "percentile", "quantile", "shares_of_percents"]
 
 
 def quantile(
@@ -67,10 +67,15 @@ def quantile(
 RULES[np.quantile] = quantile
 
 
+def shares_of_percents(q: Any, dtype: Any) -> Any:
+    """Return percentages as shares, in the dtype in which NumPy computes them for elements of `dtype`."""
+    return np.true_divide(raw(q), dtype.type(100) if dtype.kind == "f" else 100)
+
+
 def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the percentile: the value below which so many of a hundred elements lie."""
     a = array_like(a)
-    return quantile(a, np.true_divide(raw(q), a.dtype.type(100) if a.dtype.kind == "f" else 100), *args, **kwargs)
+    return quantile(a, shares_of_percents(q, a.dtype), *args, **kwargs)
 
 
 RULES[np.percentile] = percentile

@@ -15,7 +15,7 @@ from .axes import array_like, arrays_together, kept_shape, laid_like, reduced_ax
 from .diagonals import diag
 from .dispatch import write
 from .indexing import lines_over, sort, take, take_along_axis
-from .interpolation import quantile
+from .interpolation import quantile, shares_of_percents
 from .joining import concatenate
 from .linear_algebra import adjoint, dot
 from .primitive import RULES
@@ -205,7 +205,7 @@ RULES[np.nanquantile] = nanquantile
 def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the percentile of the elements that are no nan: the value below which so many of a hundred lie."""
     a = array_like(a)
-    return nanquantile(a, np.true_divide(raw(q), a.dtype.type(100) if a.dtype.kind == "f" else 100), *args, **kwargs)
+    return nanquantile(a, shares_of_percents(q, a.dtype), *args, **kwargs)
 
 
 RULES[np.nanpercentile] = nanpercentile

@@ -68,8 +68,11 @@ MAY_IMPORT = {
 DEVICES_MAY_IMPORT = {
     "asyncgrad.engine.body",
     "asyncgrad.engine.device",
+    "asyncgrad.engine.loops",
     "asyncgrad.engine.remote",
+    "asyncgrad.engine.streams",
     "asyncgrad.errors",
+    "asyncgrad.graph.current_streams",
     "asyncgrad.graph.values",
 }
 
@@ -77,7 +80,7 @@ DEVICES_MAY_IMPORT = {
 NOT_EVEN_FOR_TYPES = {("forward", "backward"), ("backward", "forward")}
 
 #: Third-party packages that may be missing, and so may be imported where they are used.
-OPTIONAL = {"autograd", "graphviz", "matplotlib", "sklearn", "threadpoolctl", "torch", "tqdm", "uvloop"}
+OPTIONAL = {"autograd", "cupy", "graphviz", "matplotlib", "sklearn", "threadpoolctl", "torch", "tqdm", "uvloop"}
 
 # --- who may touch asyncio -----------------------------------------------------------------------
 

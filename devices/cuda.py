@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
-from asyncgrad.engine.device import Device
+from asyncgrad.engine.device import Device, device
 from asyncgrad.engine.streams import DeviceStreams
 from asyncgrad.errors import DeviceError
 from asyncgrad.graph.current_streams import start_following
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from asyncgrad.engine.body import Body
+    from asyncgrad.engine.device import Event
 
 __all__ = ["CudaDevice", "open_device"]
 
 #: How users get CuPy.
 _INSTALL = "pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' where nvidia-smi shows CUDA 12"
+
+#: How many awaited backward passes may be queued: one that runs, and one so that the GPU does not fall idle.
+MAX_BACKWARDS_QUEUED = 2
 
 
 @final
@@ -39,7 +43,7 @@ class CudaDevice(Device):
         cupy: the module.
     """
 
-    __slots__ = ("_cupy", "_gpu", "_held", "_index", "_process", "copy_streams")
+    __slots__ = ("_backward_ends", "_cupy", "_gpu", "_held", "_index", "_process", "copy_streams")
 
     has_host_arrays = False
     is_asynchronous = True
@@ -49,6 +53,8 @@ class CudaDevice(Device):
         self._cupy = cupy
         self._gpu = cupy.cuda.Device(index)
         self._process = os.getpid()
+        #: Events at the ends of the last awaited backward passes.
+        self._backward_ends: deque[Event] = deque()
         #: What work on streams may still use, with the events after which it no longer does.
         self._held: deque[tuple[list[Any], Any]] = deque()
         with self._gpu:
@@ -95,6 +101,16 @@ class CudaDevice(Device):
         """
         self.check()
         return super().synchronize()
+
+    async def backpressure(self) -> None:
+        """Wait until no more than MAX_BACKWARDS_QUEUED awaited backward passes are queued on the GPU; suspends.
+
+        CUDA takes about a thousand kernels into a queue, and then blocks the thread.
+        """
+        ends = self._backward_ends
+        ends.append(self.current_stream().record_event())
+        while len(ends) > MAX_BACKWARDS_QUEUED:
+            await ends.popleft().synchronize()
 
     # Memory.
 
@@ -178,19 +194,21 @@ def open_device(index: int | None) -> CudaDevice:
     Raises:
         DeviceError: CuPy, a driver, or a GPU of that number is missing.
     """
-    number = 0 if index is None else index
+    if index is None:
+        # The name of the first one is `cuda:0`, and there is one object for it.
+        return device("cuda:0")  # type: ignore[return-value]
     try:
         import cupy
     except ImportError as error:
-        raise DeviceError(f"the device 'cuda:{number}' needs CuPy, which cannot be imported: {_INSTALL}") from error
+        raise DeviceError(f"the device 'cuda:{index}' needs CuPy, which cannot be imported: {_INSTALL}") from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"the device 'cuda:{number}' needs an NVIDIA GPU and its driver, and CUDA finds none: {error}. "
+            f"the device 'cuda:{index}' needs an NVIDIA GPU and its driver, and CUDA finds none: {error}. "
             "Look whether nvidia-smi lists a GPU, and whether its CUDA version is that of the installed CuPy"
         ) from error
-    if number >= count:
+    if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
-        raise DeviceError(f"there is no device 'cuda:{number}': this machine has {count} NVIDIA GPUs: {names}")
-    return CudaDevice(number, cupy)
+        raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
+    return CudaDevice(index, cupy)

@@ -71,6 +71,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 graph_task.executor.recheck()
                 deadline = clock() + budget
         captured: list[Any] = in_context(graph_task.finish)
+        if (device := graph_task.root.device) is not None and device.is_asynchronous:
+            await device.backpressure()
         if graph_task.completion is None and group is None:
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())

@@ -72,26 +72,26 @@ class Library(Device):
 #: Kept for the whole process, as a library is.
 LIBRARY = register_device(Library())
 #: Where each call of `noted` and of its derivative was put.
-FORWARD: list[int] = []
-BACKWARD: list[int] = []
+forward_streams: list[int] = []
+backward_streams: list[int] = []
 
 
 @primitive()
 def noted(x: Any) -> Any:
-    FORWARD.append(LIBRARY.current)
+    forward_streams.append(LIBRARY.current)
     return x * 2
 
 
 @derivative(noted, "x")
 def _(g: Any) -> Any:
-    BACKWARD.append(LIBRARY.current)
+    backward_streams.append(LIBRARY.current)
     return g * 2
 
 
 @pytest.fixture(autouse=True)
 def empty_lists() -> None:
-    FORWARD.clear()
-    BACKWARD.clear()
+    forward_streams.clear()
+    backward_streams.clear()
 
 
 def leaf() -> ag.Tensor:
@@ -108,7 +108,7 @@ def test_an_operation_runs_on_the_stream_of_its_own_task(run: Any) -> None:
     async def main() -> None:
         first, second = LIBRARY.stream(), LIBRARY.stream()
         await asyncio.gather(work(first), work(second), work(LIBRARY.default_stream()))
-        assert FORWARD == [first.index, second.index, 0] * 3
+        assert forward_streams == [first.index, second.index, 0] * 3
 
     run(main())
 
@@ -117,7 +117,7 @@ def test_after_a_with_block_operations_run_on_the_stream_of_before() -> None:
     with LIBRARY.stream() as stream:
         noted(leaf())
     noted(leaf())
-    assert FORWARD == [stream.index, 0]
+    assert forward_streams == [stream.index, 0]
     assert LIBRARY.current == 0
 
 
@@ -130,8 +130,8 @@ def test_a_node_runs_on_the_stream_of_its_forward_whichever_is_current_where_the
         with other:
             await outer.sum().backward()
             noted(leaf())
-        assert BACKWARD == [0, stream.index]
-        assert FORWARD[2:] == [other.index]
+        assert backward_streams == [0, stream.index]
+        assert forward_streams[2:] == [other.index]
 
     run(main())
 
@@ -153,8 +153,8 @@ def test_a_backward_that_yields_to_another_task_goes_on_on_its_own_streams(run: 
             await y.sum().backward()
         ended.set()
         await task
-        assert set(BACKWARD) == {0}
-        assert FORWARD.count(stream.index) > 1
+        assert set(backward_streams) == {0}
+        assert forward_streams.count(stream.index) > 1
 
     run(main())
 
@@ -166,4 +166,4 @@ def test_another_thread_follows_the_streams_of_its_own_context() -> None:
         thread.start()
         thread.join()
         noted(leaf())
-    assert FORWARD == [stream.index, 0, stream.index]
+    assert forward_streams == [stream.index, 0, stream.index]

@@ -158,6 +158,15 @@ class Stream(Mode):
             raise DeviceError(f"{self!r} can wait for a stream, of any device, not for {other!r}")
         self.wait_event(other.record_event())
 
+    def record_use(self, value: Any) -> None:
+        """Note that the work that is on this stream now uses `value`, arrays whose memory belongs to another stream.
+
+        A device that reuses memory in the order of one stream keeps a reference until that work has ended. Others
+        have nothing to do.
+
+        Source: torch.Tensor.record_stream.
+        """
+
     def query(self) -> bool:
         """Tell whether all work on this stream has ended; never waits."""
         return self.record_event().query()

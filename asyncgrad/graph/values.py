@@ -37,6 +37,7 @@ __all__ = [
     "is_number_dtype",
     "is_writeable",
     "move",
+    "moved_array",
     "number",
     "on_device",
     "on_host",
@@ -79,7 +80,14 @@ def move(value: Any, source: Any, target: Any) -> Any:
     """Return a gradient on device `source` moved to device `target`; the move of a tensor is recorded."""
     if isinstance(value, TensorBase):
         return value.to(target)  # type: ignore[attr-defined]
-    return target.from_host(source.to_host(as_array(value)))
+    return moved_array(as_array(value), source, target)
+
+
+def moved_array(array: Any, source: Any, target: Any) -> Any:
+    """Return a copy of an array of device `source` as an array of device `target`."""
+    host = source.to_host(array)
+    # An array that comes from elsewhere is new already.
+    return host if target.has_host_arrays and not source.has_host_arrays else target.from_host(host)
 
 
 def is_foreign(value: Any) -> bool:

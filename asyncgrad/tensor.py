@@ -269,7 +269,7 @@ class Tensor(TensorBase):
         data = self._data
         if data.__class__ is not np.ndarray:
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
-        return data.view()  # type: ignore[no-any-return]
+        return data.view()
 
     def _not_on_host(self, what: str, instead: str) -> ArgumentTypeError:
         return ArgumentTypeError(

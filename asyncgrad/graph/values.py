@@ -31,11 +31,13 @@ __all__ = [
     "clone_like",
     "counted",
     "empty_beside",
+    "has_memory",
     "has_nan",
     "interface_of",
     "is_foreign",
     "is_number_dtype",
     "is_writeable",
+    "memory_owner",
     "move",
     "moved_array",
     "number",
@@ -305,6 +307,18 @@ def clone_like(value: Any, like: Any) -> Any:
     copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
     return copy
+
+
+def memory_owner(array: Any) -> Any:
+    """Return the array that owns the memory of `array`: the last one in the chain of bases."""
+    while has_memory(array.base):
+        array = array.base
+    return array
+
+
+def has_memory(value: Any) -> bool:
+    """Tell whether this is an array, of NumPy's or of another library, that views may share the memory of."""
+    return isinstance(value, np.ndarray) or is_foreign(value)
 
 
 def has_nan(value: Any) -> bool:

@@ -105,8 +105,8 @@ def cross_entropy(
 
     Raises:
         ArgumentError: shapes or options do not fit.
-        IndexRangeError: a label is not a class. (Labels that are on a device with arrays of its own are not waited for:
-            the loss is then NaN.)
+        IndexRangeError: a label is not a class. (Labels on a device with arrays of its own are not waited for: the loss
+            is then NaN.)
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.cross_entropy.
@@ -208,8 +208,8 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
 
     Raises:
         ArgumentError: shapes or options do not fit.
-        IndexRangeError: a label is not a class. (Labels that are on a device with arrays of its own are not waited for:
-            the loss is then NaN.)
+        IndexRangeError: a label is not a class. (Labels on a device with arrays of its own are not waited for: the loss
+            is then NaN.)
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.nll_loss.

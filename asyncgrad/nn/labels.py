@@ -54,7 +54,7 @@ def select(
         raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")
     if labels.__class__ is not np.ndarray and is_foreign(labels):
         return _select_unseen(labels, classes, dtype, weights, ignore_index, reduction)
-    ignored = None
+    given, ignored = labels, None
     if labels.size:
         lowest, highest = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
         if lowest <= ignore_index <= highest:
@@ -66,12 +66,12 @@ def select(
                 f"{function} got label {lowest if lowest < 0 else highest}, but there are {classes} classes: labels "
                 f"must be 0 to {classes - 1}, for axis 1 of the scores, or {ignore_index} to ignore one"
             )
-    if weight is None:
+    if weights is None:
         count = labels.size if ignored is None else labels.size - int(np.count_nonzero(ignored))
         scale = (1 / count if count else np.nan) if reduction == "mean" else 1.0
         return Selection(beside(labels, scores), None if ignored is None else beside(ignored, scores), scale, scale)
     if scores.__class__ is not np.ndarray and is_foreign(scores):
-        return _select_unseen(beside(labels, scores), classes, dtype, weights, ignore_index, reduction)
+        return _select_unseen(beside(given, scores), classes, dtype, weights, ignore_index, reduction)
     coefficient = weights[labels].astype(dtype)
     if ignored is not None:
         coefficient[ignored] = 0
@@ -81,9 +81,7 @@ def select(
 
 
 @np.errstate(divide="ignore")  # where all labels are ignored: the losses are 0, and 0 times infinity is NaN
-def _select_unseen(
-    labels: Any, classes: int, dtype: Any, weights: Any, ignore_index: int, reduction: str
-) -> Selection:
+def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_index: int, reduction: str) -> Selection:
     """Return the Selection of labels that are in the memory of a device, without waiting for their values.
 
     A label that is not a class is seen by nobody until the loss is: its coefficient is NaN.

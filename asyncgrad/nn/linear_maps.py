@@ -191,8 +191,8 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         A tensor of shape `(..., features)`.
 
     Raises:
-        IndexRangeError: there is no row at an index. (Indices that are on a device with arrays of its own are not waited
-            for: where there is no row, the result is NaN.)
+        IndexRangeError: there is no row at an index. (Indices on a device with arrays of its own are not waited for:
+            where there is no row, the result is NaN.)
         ArgumentError: the indices are not integers, or the weight is not a matrix.
 
     Source: torch.nn.functional.embedding.

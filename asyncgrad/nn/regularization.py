@@ -37,8 +37,8 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
     Args:
         x: any shape.
         p: the probability, from 0 to 1.
-        rng: a NumPy generator, so that runs can be repeated; required unless x itself is returned. It draws on the host,
-            and the mask is moved to the device of x: a seed gives the same mask on every device.
+        rng: a NumPy generator, so that runs can be repeated; required unless x itself is returned. It draws on the
+            host, and the mask is moved to the device of x: a seed gives the same mask on every device.
         training: if False, or if p is 0, x itself is returned.
 
     Raises:

@@ -23,8 +23,8 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
     """Return `exp(x - c)` and its sums along `axis`, where c is chosen so that neither overflows.
 
     For inputs of moderate size c is 0. Then the maxima of the rows, which cost more than everything else, are not
-    needed, and no difference is rounded. Where the array is no ndarray, c is the maximum of each row: whether inputs are
-    moderate is a truth value, and to ask for it would be to wait for a device.
+    needed, and no difference is rounded. Where the array is no ndarray, c is the maximum of each row: to ask whether
+    inputs are moderate would be to wait for a device.
 
     Args:
         x: a floating array.

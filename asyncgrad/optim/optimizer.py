@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import describe, number, truth
-from ..errors import ArgumentError, ArgumentTypeError
 from ..engine.device import Device, placed
+from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.values import empty_beside, is_foreign, is_writeable
 from ..tensor import Tensor

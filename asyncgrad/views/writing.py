@@ -231,7 +231,10 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
     """
 
     def masked_copy(target: Any, source: Any) -> None:
-        np.copyto(target, source, where=raw(where))
+        if where is True:
+            np.copyto(target, source)
+        else:
+            np.copyto(target, source, where=raw(where))
 
     copy = copy or masked_copy
     if write_unrecorded(copy, out, source):

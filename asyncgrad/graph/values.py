@@ -22,6 +22,7 @@ from .tensor_base import TensorBase
 __all__ = [
     "add",
     "add_into",
+    "arange_beside",
     "as_array",
     "beside",
     "cast",
@@ -34,10 +35,12 @@ __all__ = [
     "interface_of",
     "is_foreign",
     "is_number_dtype",
+    "is_writeable",
     "move",
     "number",
     "on_device",
     "on_host",
+    "ones_beside",
     "raw",
     "refuse_masked",
     "refuse_masked_within",
@@ -88,6 +91,11 @@ def is_foreign(value: Any) -> bool:
     )
 
 
+def is_writeable(array: Any) -> bool:
+    """Tell whether an array may be written into; that of a library without such a flag always may."""
+    return bool(getattr(array.flags, "writeable", True))
+
+
 def as_array(value: Any) -> Any:
     """Return a value as an array: an array of another library as it is, anything else as an ndarray.
 
@@ -136,16 +144,41 @@ def beside(array: Any, other: Any) -> Any:
     return np.asarray(array, like=other)
 
 
-def zeros_beside(shape: tuple[int, ...], other: Any) -> Any:
-    """Return an array of zeros of the type, dtype and device of the array `other`."""
-    return beside(np.zeros(shape, other.dtype), other)
-
-
-def empty_beside(other: Any) -> Any:
-    """Return an uninitialised C-ordered array of the shape, type and dtype of the array `other`."""
+def zeros_beside(shape: tuple[int, ...], other: Any, dtype: Any = None) -> Any:
+    """Return an array of zeros of the type and device of the array `other`, and of its dtype unless one is given."""
     if other.__class__ is np.ndarray or not is_foreign(other):
-        return np.empty(other.shape, other.dtype)
-    return np.empty_like(other, order="C")
+        return np.zeros(shape, dtype or other.dtype)
+    return np.zeros(shape, dtype or other.dtype, like=other)
+
+
+def ones_beside(shape: int | tuple[int, ...], other: Any) -> Any:
+    """Return an array of ones of the type, dtype and device of the array `other`."""
+    if other.__class__ is np.ndarray or not is_foreign(other):
+        # As np.ones does, in half of the time for a short array.
+        ones = np.empty(shape, other.dtype)
+        ones.fill(1)
+        return ones
+    # np.ones(like=) passes on a keyword that CuPy does not know.
+    return np.ones_like(other, order="C", shape=shape)
+
+
+def arange_beside(length: int, other: Any) -> Any:
+    """Return the numbers below `length` as an array of the type and device of the array `other`."""
+    if other.__class__ is np.ndarray or not is_foreign(other):
+        return np.arange(length)
+    return np.arange(length, like=other)
+
+
+def empty_beside(other: Any, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Any:
+    """Return an uninitialised C-ordered array of the type and device of the array `other`.
+
+    Its shape and its dtype are those of `other` unless they are given.
+    """
+    if shape is None:
+        shape = other.shape
+    if other.__class__ is np.ndarray or not is_foreign(other):
+        return np.empty(shape, dtype or other.dtype)
+    return np.empty_like(other, dtype or other.dtype, order="C", shape=shape)
 
 
 def refuse_masked_within(sequence: Any) -> None:

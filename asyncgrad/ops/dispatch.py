@@ -12,9 +12,10 @@ from ..errors import MissingDerivativeError
 from ..graph.naming import ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tensor_base import TensorBase
-from ..graph.values import raw, refuse_masked
+from ..graph.values import is_foreign, raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .axes import laid_by_ufunc
+from .foreign import as_dtype
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
@@ -86,7 +87,12 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     elif dtype is not None:
         given = inputs
         inputs = tuple(
-            value.astype(dtype, casting="same_kind") if hasattr(value, "astype") else value for value in inputs
+            as_dtype(value, dtype, "same_kind")
+            if is_foreign(value)
+            else value.astype(dtype, casting="same_kind")
+            if hasattr(value, "astype")
+            else value
+            for value in inputs
         )
         if out is None and ufunc.signature is None and ufunc.nout == 1:
             # Operands that are cast beforehand may lie in memory otherwise than those that a ufunc casts itself.
@@ -112,6 +118,14 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     """
     mask, masked = raw(where), RULES[np.where]
     outs = out if isinstance(out, tuple) else (out,)
+    if mask.__class__ is not np.ndarray and is_foreign(mask):
+        # A library whose ufuncs take no mask computes everywhere; what is no number there is of the ones.
+        found = rule(
+            *(masked(mask, one, 1) if isinstance(one, TensorBase) or is_foreign(one) else one for one in inputs)
+        )
+        for one, part in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):
+            copy_into(one, part, mask)
+        return outs[0] if len(outs) == 1 else outs
     if len(outs) == 1 and write_unrecorded(
         lambda target, *arrays: ufunc(*arrays, out=target, where=mask), outs[0], *inputs
     ):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GraphError
-from ..graph.values import as_array, raw
+from ..errors import ArgumentError, GraphError
+from ..graph.values import as_array, is_foreign, raw
 from .axes import array_like, arrays_together
 from .decomposition import decomposition, joint_derivative
 from .linear_algebra import adjoint, product
@@ -18,8 +18,6 @@ from .spectral import check_distinct, check_phases, columns_times, distinct_up_t
 __all__ = ["lstsq", "pinv", "svd", "svdvals"]
 
 _NO_VALUE: Any = np._NoValue
-#: NumPy does not export the class of what its svd returns.
-_SVDResult = type(np.linalg.svd(np.ones((1, 1))))
 
 
 # Values alone.
@@ -48,7 +46,7 @@ RULES[np.linalg.svdvals] = svdvals
 # Values and vectors.
 
 
-@decomposition
+@decomposition(np.linalg.svd(np.ones((1, 1))))
 def svd_(a: Any, full_matrices: bool) -> Any:
     """Return u, s and vh with `a = u * s @ vh`."""
     return np.linalg.svd(a, full_matrices)
@@ -154,7 +152,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
     signs = np.take_along_axis(signs, order, -1)
     s = np.take_along_axis(s, order, -1)
     u = np.take_along_axis(u, order[..., np.newaxis, :], -1)
-    return _SVDResult(u, s, columns_times(u, signs).mT.conjugate())
+    return svd_.result(u, s, columns_times(u, signs).mT.conjugate())
 
 
 # Pseudo-inverses.
@@ -163,7 +161,23 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
 @primitive(superlinear=True)
 def pinv_(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Any:
     """Return the pseudo-inverses of matrices."""
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        return _pseudo_inverse(a, rcond, hermitian, rtol)
     return np.linalg.pinv(a, rcond, hermitian, rtol=rtol)
+
+
+def _pseudo_inverse(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Any:
+    """Return the pseudo-inverses of matrices of another library, which knows neither `hermitian` nor `rtol`."""
+    if rcond is None:
+        rcond = 1e-15 if rtol is _NO_VALUE else rtol
+        if rcond is None:
+            rcond = max(a.shape[-2:]) * np.finfo(a.dtype).eps
+    elif rtol is not _NO_VALUE:
+        raise ArgumentError("pinv takes rtol or rcond, which are two names of one argument, not both")
+    if hermitian:
+        # As in NumPy, the lower triangle is read.
+        a = np.tril(a) + adjoint(np.tril(a, -1))
+    return np.linalg.pinv(a, rcond)
 
 
 @derivative(pinv_, "a")

@@ -32,17 +32,15 @@ _PRODUCTS = 6
 
 @final
 class Decomposition:
-    """A function of one array that returns a tuple of arrays, and the formula of the gradient of that array.
+    """A function of one array that returns a named tuple of arrays, and the formula of the gradient of that array.
 
     Called on a bare array it is the bare function. Not made directly: see `decomposition`.
     """
 
-    __slots__ = ("formula", "function", "node_name", "result")
+    __slots__ = ("formula", "function", "node_name")
 
-    def __init__(self, function: Callable[..., Any], result: Any) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        #: The class of NumPy's results, a named tuple; other libraries return plain ones.
-        self.result = result
         self.node_name = "".join(part.capitalize() for part in function.__name__.split("_")) + "Backward"
         #: Takes the gradient of each result, None where it is undefined, and then the results.
         self.formula: Callable[..., Any] = _missing
@@ -63,7 +61,7 @@ class Decomposition:
                 mode.created(node)
         elif not mode and mode is not False:
             mode.used(a)
-        return self.result(*results)
+        return type(found)(*results)
 
     def __repr__(self) -> str:
         return f"<decomposition {self.function.__name__}>"
@@ -73,13 +71,9 @@ def _missing(*_: Any) -> Any:
     raise NotImplementedError("a decomposition needs a formula: give it one by joint_derivative")
 
 
-def decomposition(example: tuple[Any, ...]) -> Callable[[Callable[..., Any]], Decomposition]:
-    """Make the decorated function of an array, and of options, a Decomposition; its derivative follows beneath.
-
-    Args:
-        example: a result of NumPy's function, which does not export the class of its results.
-    """
-    return lambda function: Decomposition(function, type(example))
+def decomposition(function: Callable[..., Any]) -> Decomposition:
+    """Make the decorated function of an array, and of options, a Decomposition; its derivative follows beneath."""
+    return Decomposition(function)
 
 
 def joint_derivative(made: Decomposition) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -15,7 +15,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import is_foreign, raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .axes import laid_by_ufunc
-from .foreign import as_dtype
+from .foreign import as_dtype, name_missing
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
@@ -51,11 +51,15 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         rule = RULES.get(ufunc)
         if rule is None:
             raise missing(ufunc_name(ufunc))
-        if not kwargs:
-            return rule(*inputs)
-        if several_met[0]:
-            check_one_device(ufunc.__name__, inputs, kwargs)
-        return _with_keywords(ufunc, rule, inputs, kwargs)
+        try:
+            if not kwargs:
+                return rule(*inputs)
+            if several_met[0]:
+                check_one_device(ufunc.__name__, inputs, kwargs)
+            return _with_keywords(ufunc, rule, inputs, kwargs)
+        except TypeError as error:
+            name_missing(ufunc_name(ufunc), inputs, error)
+            raise
     check_one_device(f"{ufunc.__name__}.{method}", inputs, kwargs)
     if method in METHODS:
         return METHODS[method](ufunc, *inputs)
@@ -155,7 +159,11 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         check_one_device(function.__name__, args, kwargs)
     out = kwargs.pop("out", None)
     if out is None:
-        return rule(*args, **kwargs)
+        try:
+            return rule(*args, **kwargs)
+        except TypeError as error:
+            name_missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}", args, error)
+            raise
     for one in out if isinstance(out, tuple) else (out,):
         # A rule may be made of several operations, each of which saves what it needs.
         args = tuple(before_write(one, args, always=True))

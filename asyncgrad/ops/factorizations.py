@@ -13,7 +13,7 @@ from ..graph.values import raw
 from .axes import array_like
 from .decomposition import decomposition, joint_derivative
 from .diagonals import put_diagonal
-from .foreign import largest_size
+from .foreign import largest_size, named
 from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
@@ -21,10 +21,14 @@ from .primitive import RULES, derivative, primitive
 __all__ = ["qr"]
 
 
-@decomposition(np.linalg.qr(np.ones((1, 1))))
+#: The class of NumPy's results, which it does not export.
+_QRResult = type(np.linalg.qr(np.ones((1, 1))))
+
+
+@decomposition
 def qr_(a: Any, mode: str) -> Any:
     """Return q and r with `a = q @ r`."""
-    return np.linalg.qr(a, mode)  # type: ignore[call-overload]
+    return named(np.linalg.qr(a, mode), _QRResult)  # type: ignore[call-overload]
 
 
 @joint_derivative(qr_)

@@ -7,7 +7,7 @@ what it has, on the array's own device, or refused by name; nothing is computed 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ __all__ = [
     "eye_beside",
     "is_mask",
     "largest_size",
+    "name_missing",
+    "named",
     "placed",
     "refuse_foreign",
     "taken",
@@ -47,6 +49,33 @@ def refuse_foreign(name: str, operands: Sequence[Any], instead: str) -> None:
         if array.__class__ is not np.ndarray and is_foreign(array):
             place = operand._device if isinstance(operand, TensorBase) else f"a {type(array).__module__} array"
             raise ArgumentTypeError(f"{name} is not available on {place}: {instead}")
+
+
+def name_missing(name: str, operands: Iterable[Any], error: TypeError) -> None:
+    """Replace NumPy's error for an operand of a library that lacks a function by one that says where it is lacking.
+
+    Args:
+        name: of the function.
+        operands: its arguments.
+        error: what calling it raised.
+
+    Raises:
+        ArgumentTypeError: the library of a tensor's array lacks the function.
+    """
+    if not str(error).startswith(_LACKING):
+        return
+    for operand in operands:
+        if isinstance(operand, (list, tuple)):
+            name_missing(name, operand, error)
+        elif isinstance(operand, TensorBase) and is_foreign(operand._data):
+            raise ArgumentTypeError(
+                f"{name} is not available on {operand._device}: write it as functions that are, or move the tensor by "
+                "t.to('cpu')"
+            ) from error
+
+
+#: How NumPy begins what it says of a function, and of a ufunc, that an array's type does not implement.
+_LACKING = ("no implementation found for", "operand type(s) all returned NotImplemented")
 
 
 def eye_beside(side: int, dtype: Any, other: Any) -> Any:
@@ -76,6 +105,11 @@ def placed(*values: Any) -> list[Any]:
 def is_mask(item: Any) -> bool:
     """Tell whether part of an index is an array of booleans."""
     return (isinstance(item, np.ndarray) or is_foreign(item)) and item.dtype.kind == "b"
+
+
+def named(found: Any, kind: Any) -> Any:
+    """Return the results of a function as NumPy's named tuple, where another library gives a plain one."""
+    return kind(*found) if found.__class__ is tuple else found
 
 
 def largest_size(values: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import raw
+from ..graph.values import beside, raw
 from .axes import array_like, axis_tuple, kept_shape, spread, sum_over
 from .extremes import absolute
 from .foreign import eye_beside
@@ -188,5 +188,5 @@ def _are_singular(x: Any) -> Any:
     except np.linalg.LinAlgError:
         if x.ndim != 2 or x.shape[0] != x.shape[1]:
             raise
-        return np.array(True)
-    return np.array(False)
+        return beside(np.array(True), x)
+    return beside(np.array(False), x)

@@ -10,6 +10,7 @@ from ..errors import ArgumentError, GraphError
 from ..graph.values import as_array, is_foreign, raw
 from .axes import array_like, arrays_together
 from .decomposition import decomposition, joint_derivative
+from .foreign import named
 from .linear_algebra import adjoint, product
 from .primitive import RULES, derivative, primitive
 from .shaping import expand_dims, squeeze
@@ -18,6 +19,8 @@ from .spectral import check_distinct, check_phases, columns_times, distinct_up_t
 __all__ = ["lstsq", "pinv", "svd", "svdvals"]
 
 _NO_VALUE: Any = np._NoValue
+#: NumPy does not export the class of what its svd returns.
+_SVDResult = type(np.linalg.svd(np.ones((1, 1))))
 
 
 # Values alone.
@@ -46,10 +49,10 @@ RULES[np.linalg.svdvals] = svdvals
 # Values and vectors.
 
 
-@decomposition(np.linalg.svd(np.ones((1, 1))))
+@decomposition
 def svd_(a: Any, full_matrices: bool) -> Any:
     """Return u, s and vh with `a = u * s @ vh`."""
-    return np.linalg.svd(a, full_matrices)
+    return named(np.linalg.svd(a, full_matrices), _SVDResult)
 
 
 @joint_derivative(svd_)
@@ -152,7 +155,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
     signs = np.take_along_axis(signs, order, -1)
     s = np.take_along_axis(s, order, -1)
     u = np.take_along_axis(u, order[..., np.newaxis, :], -1)
-    return svd_.result(u, s, columns_times(u, signs).mT.conjugate())
+    return _SVDResult(u, s, columns_times(u, signs).mT.conjugate())
 
 
 # Pseudo-inverses.

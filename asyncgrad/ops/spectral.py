@@ -15,7 +15,7 @@ from ..errors import GraphError
 from ..graph.values import arange_beside, raw, zeros_beside
 from .axes import array_like
 from .decomposition import decomposition, joint_derivative
-from .foreign import eye_beside, largest_size
+from .foreign import eye_beside, largest_size, named
 from .linear_algebra import adjoint, product
 from .primitive import RULES, derivative, primitive
 
@@ -31,6 +31,10 @@ __all__ = [
     "gaps",
     "over_gaps",
 ]
+
+
+#: The classes of NumPy's results, which it does not export.
+_EighResult, _EigResult = type(np.linalg.eigh(np.ones((1, 1)))), type(np.linalg.eig(np.ones((1, 1))))
 
 
 # What the formulas of eigenvectors and of singular vectors share.
@@ -115,10 +119,10 @@ def check_phases(name: str, turned: Any) -> None:
 # Hermitian matrices.
 
 
-@decomposition(np.linalg.eigh(np.ones((1, 1))))
+@decomposition
 def eigh_(a: Any, UPLO: str) -> Any:
     """Return the eigenvalues of Hermitian matrices, in rising order, and their eigenvectors, in columns."""
-    return np.linalg.eigh(a, UPLO)  # type: ignore[call-overload]
+    return named(np.linalg.eigh(a, UPLO), _EighResult)  # type: ignore[call-overload]
 
 
 @joint_derivative(eigh_)
@@ -160,10 +164,10 @@ eigvalsh = eigvalsh_.call
 # Others.
 
 
-@decomposition(np.linalg.eig(np.ones((1, 1))))
+@decomposition
 def eig_(a: Any) -> Any:
     """Return the eigenvalues of square matrices, and their eigenvectors, in columns."""
-    return np.linalg.eig(a)
+    return named(np.linalg.eig(a), _EigResult)
 
 
 @joint_derivative(eig_)

@@ -14,7 +14,7 @@ import numpy as np
 from .arguments import describe, truth
 from .array_operators import compared, deferred, matmul_in_place, operator_of, reflected_operator_of, refusing_deferring
 from .backward import backward
-from .engine.device import Device, device, device_of_array, device_of_new, placed
+from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -1003,7 +1003,7 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
     if array.__class__ is not np.ndarray:
         home = home or device_of_array(array)
     where = home if place is None and home is not None else device_of_new(place)
-    return _leaf(placed(array, where, home), requires_grad, where)
+    return _leaf(moved_to(array, where, home), requires_grad, where)
 
 
 def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:

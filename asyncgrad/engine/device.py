@@ -40,7 +40,7 @@ __all__ = [
     "is_elsewhere",
     "loop_thread",
     "needs_care",
-    "placed",
+    "moved_to",
     "register_device",
     "worker_died_error",
 ]
@@ -473,7 +473,7 @@ def device_of_array(array: Any) -> Device | None:
     return None if kind is None else device(f"{kind}:{index}")
 
 
-def placed(array: Any, target: Device, home: Device | None = None) -> Any:
+def moved_to(array: Any, target: Device, home: Device | None = None) -> Any:
     """Return an array that the caller owns as an array of a device; a new one only where it has to move.
 
     Args:

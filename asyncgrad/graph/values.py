@@ -168,7 +168,8 @@ def ones_beside(shape: int | tuple[int, ...], other: Any) -> Any:
         ones = np.empty(shape, other.dtype)
         ones.fill(1)
         return ones
-    return np.ones(shape, other.dtype, like=other)
+    # np.ones(like=) passes on a keyword that CuPy does not know.
+    return np.ones_like(other, order="C", shape=shape)
 
 
 def arange_beside(length: int, other: Any) -> Any:

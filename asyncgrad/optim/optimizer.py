@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import describe, number, truth
-from ..engine.device import Device, placed
+from ..engine.device import Device, moved_to
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.values import empty_beside, is_foreign, is_writeable
@@ -266,5 +266,5 @@ def _cast_state(number: int, param: Tensor, state: Mapping[str, Any]) -> dict[st
             raise ArgumentError(
                 f"{name} of parameter {number} in state_dict has shape {value.shape}, but the parameter {param.shape}"
             )
-        fitted[name] = placed(value.astype(param.dtype), param._device)
+        fitted[name] = moved_to(value.astype(param.dtype), param._device)
     return fitted

@@ -54,6 +54,9 @@ class StreamOwner(Protocol):
     def make_stream(self, index: int) -> Any:
         """Return a new stream."""
 
+    def current_stream(self) -> Any:
+        """Return the stream on which work of this context is put."""
+
     def default_stream(self) -> Any:
         """Return the stream that is current where no other is."""
 

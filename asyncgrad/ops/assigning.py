@@ -14,10 +14,20 @@ from ..arguments import describe
 from ..errors import ArgumentTypeError
 from ..graph.one_device import check_one_device
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, is_foreign, raw, refuse_masked
+from ..graph.values import (
+    arange_beside,
+    as_array,
+    beside,
+    empty_beside,
+    is_foreign,
+    raw,
+    refuse_masked,
+    zeros_beside,
+)
 from ..views.writing import copy_into, copy_into_part, write_unrecorded
 from .axes import array_like, axis_index
 from .dispatch import METHODS
+from .foreign import add_at, is_mask, refuse_foreign
 from .in_place import write_at_index
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
 from .primitive import RULES, derivative, primitive
@@ -54,13 +64,14 @@ def _(g: Any, index: Any) -> Any:
 @derivative(assign_, "value")
 def _(g: Any, index: Any) -> Any:
     picked = pick(g, index)
-    if isinstance(index, np.ndarray) and index.dtype.kind == "b":
+    if is_mask(index):
         return picked
-    order = np.arange(picked.size).reshape(picked.shape)
-    last = np.empty(g.shape, np.intp)
+    array = raw(g)
+    order = arange_beside(picked.size, array).reshape(picked.shape)
+    last = empty_beside(array, dtype=np.intp)
     last[index] = order
     counts = last[index] == order
-    return picked if counts.all() else np.where(counts, picked, 0)
+    return picked if counts.__class__ is np.ndarray and counts.all() else np.where(counts, picked, 0)
 
 
 @derivative(clear_, "g")
@@ -87,7 +98,8 @@ def setitem(a: Any, index: Any, value: Any) -> None:
         if not any(item is Ellipsis for item in items):
             if np.ndim(raw(value)) and np.ndim(a._data[index]) == 0:
                 # Newer versions of NumPy refuse to write an array, even one of length 1, into one element.
-                np.zeros(1, a._data.dtype)[0] = raw(value)
+                bare = raw(value)
+                np.zeros(1, a._data.dtype)[0] = np.zeros(bare.shape) if is_foreign(bare) else bare
             items = (*items, Ellipsis)
         copy_into_part(a, items, (part, (items,)), value)
         return
@@ -104,7 +116,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
 def add_at_(a: Any, index: Any, value: Any) -> Any:
     """Return a copy of `a` with values added at an index."""
     result = a.copy()
-    np.add.at(result, index, value)
+    add_at(result, index, value)
     return result
 
 
@@ -123,12 +135,14 @@ def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
     index = raw_index(indices)
     for value in values:
         refuse_masked(value)
-    if write_unrecorded(lambda array, *values: ufunc.at(array, index, *values), a, *values):
+    bare: Any = add_at if ufunc is np.add else ufunc.at
+    if write_unrecorded(lambda array, *values: bare(array, index, *values), a, *values):
         return
     if ufunc in (np.add, np.subtract):
         (value,) = values
-        write_at_index(add_at_, np.add.at, a, index, value if ufunc is np.add else -array_like(value))
+        write_at_index(add_at_, add_at, a, index, value if ufunc is np.add else -array_like(value))
         return
+    refuse_foreign(f"numpy.{ufunc.__name__}.at", (a,), "write t[index] = ..., where the index names no element twice")
     numbers = np.arange(a._data.size).reshape(a._data.shape)[index]
     flat = np.reshape(numbers, -1)
     spread = [reshape(np.broadcast_to(array_like(value), np.shape(numbers)), -1) for value in values]
@@ -181,7 +195,7 @@ def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
     """
     if not isinstance(values, (TensorBase, np.ndarray, np.generic)) and not is_foreign(values):
         # NumPy makes arrays of that dtype from numbers and lists, which fails for complex numbers in a real dtype.
-        values = np.asarray(values, target.dtype)
+        values = beside(np.asarray(values, target.dtype), raw(target))
     elif not np.can_cast(raw(values).dtype, target.dtype, casting):
         raise ArgumentTypeError(
             f"cannot write values of dtype {raw(values).dtype} into an array of dtype {target.dtype} according to the "
@@ -200,7 +214,7 @@ def _write_repeated(a: Any, places: Any, values: Any, turns: Any, casting: Any) 
         TypeError: they cannot be cast to the dtype of `a`, as in NumPy.
     """
     if not math.prod(np.shape(raw(values))):
-        _write_at(a, places[:0], np.zeros(0, a.dtype))
+        _write_at(a, places[:0], zeros_beside((0,), raw(a)))
     else:
         _write_at(a, places, _repeated(values, turns, a, casting))
 
@@ -241,7 +255,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write values, repeated where they are too few, into the elements where a mask holds, one after another."""
     if _plainly("place", np.place, arr, mask, vals):
         return
-    chosen = np.reshape(np.asarray(raw(mask), bool), arr.shape)
+    chosen = np.reshape(as_array(raw(mask)).astype(bool), arr.shape)
     setitem(arr, chosen, _repeated(vals, np.arange(np.count_nonzero(chosen)), arr, "safe"))
 
 
@@ -249,7 +263,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     """Write the elements of `values`, repeated where too short, to the same places where a mask holds."""
     if _plainly("putmask", np.putmask, a, mask, values):
         return
-    places = np.flatnonzero(np.reshape(np.asarray(raw(mask), bool), a.shape))
+    places = np.flatnonzero(np.reshape(as_array(raw(mask)).astype(bool), a.shape))
     _write_repeated(a, places, values, places, "safe")
 
 
@@ -258,7 +272,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
     put_bare = functools.partial(np.put_along_axis, axis=axis)
     if _plainly("put_along_axis", put_bare, arr, indices, values):
         return
-    places = np.array(raw(indices))
+    places = np.copy(raw(indices))
     if axis is None:
         _write_at(arr, _places(places, math.prod(arr.shape), "raise"), values)
     else:

@@ -126,6 +126,8 @@ def laid_like(result: Any, like: Any) -> Any:
 
 def laid_by_ufunc(result: Any, operands: Sequence[Any]) -> Any:
     """Return a result that nobody else has seen, laid out in memory as a ufunc of these operands would do."""
+    if raw(result).__class__ is not np.ndarray:
+        return result
     arrays = [np.asarray(raw(operand)) for operand in operands]
     flags = [["readonly"] for _ in arrays] + [["writeonly", "allocate"]]
     # NumPy's type hints know no operand that is to be allocated.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..graph.values import on_host, raw
+from ..graph.values import as_array, raw
 from .axes import array_beside, array_like, axis_index
 from .indexing import getitem
 from .joining import stack
@@ -21,9 +22,9 @@ def _conditions(x: Any, condlist: Any, count: int) -> Any:
     """Return a mask of `x` for each of so many functions; the last may be of what no condition holds for."""
     if np.isscalar(condlist) or (not isinstance(condlist[0], list) and np.ndim(condlist[0]) == 0 and x.ndim):
         condlist = [condlist]
-    masks = np.asarray([on_host(raw(one)) for one in condlist], bool)
+    masks: Any = [as_array(raw(one)).astype(bool, copy=False) for one in condlist]
     if len(masks) == count - 1:
-        masks = np.concatenate([masks, ~np.any(masks, axis=0, keepdims=True)], axis=0)
+        masks.append(~functools.reduce(np.logical_or, masks))
     if len(masks) != count:
         raise ValueError(f"piecewise takes as many functions as conditions, or one more: {count} and {len(masks)}")
     return masks

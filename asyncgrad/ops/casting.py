@@ -10,8 +10,9 @@ from ..context import GRAD_MODE
 from ..errors import DeviceError
 from ..graph.leaf import accumulator
 from ..graph.tensor_base import TensorBase
-from ..graph.values import check_numbers
+from ..graph.values import check_numbers, is_foreign
 from ..views.nodes import copy_of
+from .foreign import as_dtype
 from .primitive import RULES
 
 __all__ = ["astype", "cast", "moved"]
@@ -51,7 +52,10 @@ def moved(source: Any, data: Any, device: Any) -> Any:
 def cast(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", copy: bool = True) -> Any:
     """Return the elements of a tensor in another dtype; the tensor itself where there is nothing to copy."""
     data = a._data
-    result = data.astype(dtype, order, casting, True, copy)
+    if data.__class__ is not np.ndarray and is_foreign(data):
+        result = as_dtype(data, dtype, casting, order, copy)
+    else:
+        result = data.astype(dtype, order, casting, True, copy)
     if result is data:
         return a
     check_numbers("astype", result.dtype)

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ..graph.values import raw, zeros_beside
+from ..graph.values import is_foreign, raw, zeros_beside
 from ..views.writing import copy_into
 from .axes import array_like, axis_tuple, inverse_permutation, laid_like
+from .foreign import as_dtype
 from .primitive import RULES, derivative, primitive
 from .subscripts import parse
 
@@ -163,7 +164,10 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
         raise TypeError(f"numpy.einsum on a Tensor does not take {', '.join(kwargs)}")
     labels, output, arrays = parse(operands)
     if dtype is not None:
-        arrays = [array.astype(dtype, casting="safe") for array in arrays]
+        arrays = [
+            as_dtype(array, dtype, "safe") if is_foreign(array) else array.astype(dtype, casting="safe")
+            for array in arrays
+        ]
     if len(arrays) == 1:
         arrays = [contract_one(arrays[0], labels[0], output)]
     given = (tuple(labels), output, [raw(array) for array in arrays])
@@ -220,12 +224,17 @@ def _keep_order(labels: tuple[str, ...], output: str) -> bool:
     return all(places == sorted(places) for places in order)
 
 
+_ONE = np.ones(())
+
+
 def _steps(labels: Sequence[str], output: str, arrays: Sequence[Any], optimize: Any) -> list[tuple[int, int]]:
     """Return which two arrays to contract at each step; the result goes to the end of the list."""
     if len(arrays) <= 2:
         return [(0, 1)] * (len(arrays) - 1)
     subscripts = f"{','.join(labels)}->{output}"
-    path = np.einsum_path(subscripts, *map(raw, arrays), optimize=optimize if optimize is not False else "greedy")[0]
+    # The path depends on the shapes alone.
+    shapes = [np.broadcast_to(_ONE, array.shape) for array in arrays]
+    path = np.einsum_path(subscripts, *shapes, optimize=optimize if optimize is not False else "greedy")[0]
     steps: list[tuple[int, int]] = []
     count = len(arrays)
     for together in path[1:]:

@@ -9,6 +9,7 @@ import numpy as np
 from ..graph.values import raw
 from .axes import array_like, axis_index, inverse_permutation
 from .dispatch import write
+from .foreign import placed
 from .primitive import RULES, derivative, primitive
 from .shaping import line, reshape
 
@@ -189,7 +190,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _ABSENT, append: Any
     ends = [prepend, append]
     for index, end in enumerate(ends):
         if end is not _ABSENT and np.ndim(end) == 0:
-            ends[index] = np.broadcast_to(end, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
+            ends[index] = np.broadcast_to(placed(end, a)[0], (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
     parts = [part for part in (ends[0], a, ends[1]) if part is not _ABSENT]
     if len(parts) > 1:
         a = np.concatenate(parts, axis)

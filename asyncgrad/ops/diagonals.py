@@ -26,7 +26,8 @@ def put_diagonal_(g: Any, shape: tuple[int, ...], offset: int, axis1: int, axis2
     """Return zeros of a shape with `g` on the diagonals."""
     total = zeros_beside(shape, g)
     view = np.diagonal(total, offset, axis1, axis2)
-    view.flags.writeable = True
+    if view.__class__ is np.ndarray:
+        view.flags.writeable = True
     view[...] = g
     return total
 

@@ -12,9 +12,10 @@ from ..errors import MissingDerivativeError
 from ..graph.naming import ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tensor_base import TensorBase
-from ..graph.values import raw, refuse_masked
+from ..graph.values import is_foreign, raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .axes import laid_by_ufunc
+from .foreign import as_dtype, name_missing
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
@@ -50,11 +51,15 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         rule = RULES.get(ufunc)
         if rule is None:
             raise missing(ufunc_name(ufunc))
-        if not kwargs:
-            return rule(*inputs)
-        if several_met[0]:
-            check_one_device(ufunc.__name__, inputs, kwargs)
-        return _with_keywords(ufunc, rule, inputs, kwargs)
+        try:
+            if not kwargs:
+                return rule(*inputs)
+            if several_met[0]:
+                check_one_device(ufunc.__name__, inputs, kwargs)
+            return _with_keywords(ufunc, rule, inputs, kwargs)
+        except TypeError as error:
+            name_missing(ufunc_name(ufunc), inputs, error)
+            raise
     check_one_device(f"{ufunc.__name__}.{method}", inputs, kwargs)
     if method in METHODS:
         return METHODS[method](ufunc, *inputs)
@@ -86,7 +91,12 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     elif dtype is not None:
         given = inputs
         inputs = tuple(
-            value.astype(dtype, casting="same_kind") if hasattr(value, "astype") else value for value in inputs
+            as_dtype(value, dtype, "same_kind")
+            if is_foreign(value)
+            else value.astype(dtype, casting="same_kind")
+            if hasattr(value, "astype")
+            else value
+            for value in inputs
         )
         if out is None and ufunc.signature is None and ufunc.nout == 1:
             # Operands that are cast beforehand may lie in memory otherwise than those that a ufunc casts itself.
@@ -112,6 +122,14 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     """
     mask, masked = raw(where), RULES[np.where]
     outs = out if isinstance(out, tuple) else (out,)
+    if mask.__class__ is not np.ndarray and is_foreign(mask):
+        # A library whose ufuncs take no mask computes everywhere; what is no number there is of the ones.
+        found = rule(
+            *(masked(mask, one, 1) if isinstance(one, TensorBase) or is_foreign(one) else one for one in inputs)
+        )
+        for one, part in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):
+            copy_into(one, part, mask)
+        return outs[0] if len(outs) == 1 else outs
     if len(outs) == 1 and write_unrecorded(
         lambda target, *arrays: ufunc(*arrays, out=target, where=mask), outs[0], *inputs
     ):
@@ -141,7 +159,11 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         check_one_device(function.__name__, args, kwargs)
     out = kwargs.pop("out", None)
     if out is None:
-        return rule(*args, **kwargs)
+        try:
+            return rule(*args, **kwargs)
+        except TypeError as error:
+            name_missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}", args, error)
+            raise
     for one in out if isinstance(out, tuple) else (out,):
         # A rule may be made of several operations, each of which saves what it needs.
         args = tuple(before_write(one, args, always=True))

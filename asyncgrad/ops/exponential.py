@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import is_foreign
 from .primitive import derivative, differentiable, primitive
 
 __all__ = [
@@ -69,7 +70,12 @@ def i0_derivative(x: Any, order: int) -> Any:
 
     The mean over evenly spaced angles is exact but for terms that fall off faster than any power of their number.
     """
-    largest = min(float(np.fmax.reduce(np.abs(x), None, initial=0.0)), _LARGEST)
+    sizes = np.abs(x)
+    if sizes.__class__ is not np.ndarray and is_foreign(sizes):
+        found = float(np.max(np.where(np.isnan(sizes), 0, sizes))) if sizes.size else 0.0
+    else:
+        found = float(np.fmax.reduce(sizes, None, initial=0.0))
+    largest = min(found, _LARGEST)
     quarter = 8 + order // 4 + math.ceil(2.5 * math.sqrt(largest))
     # Four angles, t, -t, pi - t and pi + t, have one exponential or its reciprocal: they make a cosh or a sinh.
     both = np.sinh if order % 2 else np.cosh

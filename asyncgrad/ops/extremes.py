@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InPlaceError
+from ..graph.values import is_foreign
 from .axes import array_like
 from .dispatch import write
+from .foreign import clipped
 from .nondifferentiable import NonDifferentiable, nonzero
 from .primitive import RULES, derivative, differentiable, primitive
 
@@ -96,6 +98,8 @@ fmin = differentiable(
 @primitive()
 def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
     """Return `a` kept between two bounds, either of which may be None."""
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        return clipped(a, low, high, dtype)
     return np.clip(a, low, high, dtype=dtype)
 
 

@@ -13,6 +13,7 @@ from ..graph.values import raw
 from .axes import array_like
 from .decomposition import decomposition, joint_derivative
 from .diagonals import put_diagonal
+from .foreign import largest_size, named
 from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
@@ -20,10 +21,14 @@ from .primitive import RULES, derivative, primitive
 __all__ = ["qr"]
 
 
+#: The class of NumPy's results, which it does not export.
+_QRResult = type(np.linalg.qr(np.ones((1, 1))))
+
+
 @decomposition
 def qr_(a: Any, mode: str) -> Any:
     """Return q and r with `a = q @ r`."""
-    return np.linalg.qr(a, mode)  # type: ignore[call-overload]
+    return named(np.linalg.qr(a, mode), _QRResult)  # type: ignore[call-overload]
 
 
 @joint_derivative(qr_)
@@ -82,7 +87,7 @@ def _square_qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
 def _check_independent(r: Any) -> None:
     """Raise if triangles are singular, up to a rounding."""
     diagonal = np.abs(np.diagonal(raw(r), 0, -2, -1))
-    if (diagonal <= np.finfo(diagonal.dtype).eps * diagonal.max(-1, keepdims=True, initial=0)).any():
+    if (diagonal <= np.finfo(diagonal.dtype).eps * largest_size(diagonal)).any():
         raise GraphError(
             "numpy.linalg.qr: the first columns of a matrix depend on each other, and its factors have no derivative "
             "there. Leave columns out, or add something to the matrix"

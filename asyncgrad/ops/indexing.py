@@ -12,9 +12,10 @@ import numpy as np
 
 from ..graph.one_device import check_one_device
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
+from ..graph.values import arange_beside, as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
 from .axes import array_beside, array_like, axis_index, in_rows, laid_like, reduced_axes
 from .dispatch import write
+from .foreign import add_at, axes_led_by, choice_numbers, is_mask, taken
 from .primitive import RULES, derivative, primitive
 from .shaping import copy, line, ravel, reshape
 
@@ -93,10 +94,13 @@ def pick_(a: Any, index: Any) -> Any:
 def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with `g` added at an advanced index."""
     total = zeros_beside(shape, g)
-    if isinstance(index, np.ndarray) and index.dtype.kind == "b":
+    if is_mask(index):
         total[index] = g
         return total
-    leading = _axes_led_by(index, len(shape))
+    if total.__class__ is not np.ndarray:
+        add_at(total, index, g)
+        return total
+    leading = axes_led_by(index, len(shape))
     if leading == len(shape) or g.size < _FEW:
         np.add.at(total, index, g)
         return total
@@ -118,18 +122,6 @@ def _(h: Any, index: Any) -> Any:
 
 
 pick, put = pick_.call, put_.call
-
-
-def _axes_led_by(index: Any, ndim: int) -> int:
-    """Return how many leading axes an index is about; of the others it takes everything."""
-    count = 0
-    for item in index if isinstance(index, tuple) else (index,):
-        if item is Ellipsis or isinstance(item, (bool, np.bool_)):
-            return ndim
-        if item is not None:
-            is_mask = isinstance(item, np.ndarray) and item.dtype.kind == "b"
-            count += item.ndim if is_mask else 1
-    return count
 
 
 def _places(index: Any, shape: tuple[int, ...]) -> Any:
@@ -200,6 +192,8 @@ def is_basic(index: Any) -> bool:
 @primitive()
 def take_(a: Any, indices: Any, axis: int, mode: str) -> Any:
     """Return the elements at indices along an axis."""
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        return taken(a, indices, axis, mode)
     return np.take(a, indices, axis, mode=mode)  # type: ignore[call-overload]
 
 
@@ -251,14 +245,14 @@ RULES[np.take_along_axis] = take_along_axis
 def grid_along(places: Any, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     """Return the index of an array of that shape that picks, for each row along an axis, its own row of places."""
     return tuple(
-        places if one == axis else np.arange(length).reshape(length, *(1,) * (len(shape) - one - 1))
+        places if one == axis else arange_beside(length, places).reshape(length, *(1,) * (len(shape) - one - 1))
         for one, length in enumerate(shape)
     )
 
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the elements along an axis where a row of conditions holds."""
-    chosen = on_host(raw(condition))
+    chosen = as_array(raw(condition))
     if chosen.ndim != 1:
         raise ValueError(f"compress needs conditions in one row, and these have {chosen.ndim} axes")
     return take(array_beside(a, condition), np.flatnonzero(chosen), axis, out)
@@ -269,7 +263,7 @@ RULES[np.compress] = compress
 
 def extract(condition: Any, arr: Any) -> Any:
     """Return in one row the elements where the condition holds."""
-    return take(array_beside(arr, condition), np.flatnonzero(on_host(raw(condition))))
+    return take(array_beside(arr, condition), np.flatnonzero(as_array(raw(condition))))
 
 
 RULES[np.extract] = extract
@@ -283,7 +277,7 @@ def delete_(arr: Any, obj: Any, axis: int) -> Any:
 
 @derivative(delete_, "arr")
 def _(g: Any, arr_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
-    left = np.delete(np.arange(arr_shape[axis]), obj)
+    left = np.delete(arange_beside(arr_shape[axis], obj), obj)
     return put(g, (*(slice(None),) * axis, left), arr_shape)
 
 
@@ -293,7 +287,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     if axis is None:
         arr, axis = (arr if arr.ndim == 1 else ravel(arr)), 0
     if not isinstance(obj, slice):
-        places = np.array(raw(obj))
+        places = np.copy(raw(obj))
         obj = places if places.size or hasattr(obj, "dtype") else places.astype(np.intp)
     return delete_(arr, obj, axis_index(axis, arr.ndim))
 
@@ -302,11 +296,11 @@ RULES[np.delete] = delete
 
 
 def _with_numbers_beside(values: list[Any]) -> list[Any]:
-    """Return values with Python's numbers as arrays of the dtype of all together, which the others decide."""
+    """Return values with Python's numbers as NumPy's, of the dtype of all together, which the others decide."""
     if not any(isinstance(value, _NUMBERS) for value in values):
         return values
     dtype = np.result_type(*map(raw, values))
-    return [np.asarray(value, dtype) if isinstance(value, _NUMBERS) else value for value in values]
+    return [np.asarray(value, dtype)[()] if isinstance(value, _NUMBERS) else value for value in values]
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
@@ -327,10 +321,13 @@ RULES[np.select] = select
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """Return for each element the choice that `a` names."""
-    names = on_host(raw(a))
+    names = as_array(raw(a))
     arrays = _with_numbers_beside(list(choices))
     shape = np.broadcast_shapes(names.shape, *(np.shape(raw(choice)) for choice in arrays))
-    number = np.choose(names, np.arange(len(arrays)), mode=mode)  # type: ignore[call-overload]
+    if names.__class__ is np.ndarray:
+        number = np.choose(names, np.arange(len(arrays)), mode=mode)  # type: ignore[call-overload]
+    else:
+        number = choice_numbers(names, len(arrays), mode)
     together = np.stack([np.broadcast_to(array_beside(choice, a), shape) for choice in arrays])
     places = np.broadcast_to(number, shape)
     result = pick(together, (places, *grid_along(places, shape, -1)))
@@ -357,7 +354,11 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, 
     """Return the elements along an axis in ascending order."""
     if axis is None:
         a, axis = reshape(a, -1), 0
-    return laid_like(take_along_axis(a, np.argsort(raw(a), axis, kind, order, stable=stable), axis), a)
+    array = raw(a)
+    if array.__class__ is not np.ndarray and is_foreign(array):
+        # Its own sort is stable, whatever is asked for.
+        return take_along_axis(a, np.argsort(array, axis), axis)
+    return laid_like(take_along_axis(a, np.argsort(array, axis, kind, order, stable=stable), axis), a)
 
 
 RULES[np.sort] = sort
@@ -367,7 +368,10 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
     """Return the elements along an axis with those in their place that would be at `kth` in order."""
     if axis is None:
         a, axis = reshape(a, -1), 0
-    return laid_like(take_along_axis(a, np.argpartition(raw(a), raw(kth), axis, kind, order), axis), a)
+    array = raw(a)
+    if array.__class__ is not np.ndarray and is_foreign(array):
+        return take_along_axis(a, np.argpartition(array, on_host(raw(kth)).tolist(), axis), axis)
+    return laid_like(take_along_axis(a, np.argpartition(array, raw(kth), axis, kind, order), axis), a)
 
 
 RULES[np.partition] = partition

@@ -11,6 +11,7 @@ from ..graph.values import beside, on_host, raw
 from .axes import array_like, axis_tuple, in_rows, kept_shape, laid_like, reduced_axes
 from .cumulative import rows
 from .dispatch import write
+from .foreign import placed
 from .indexing import getitem, lines_over, sort, take
 from .primitive import RULES
 from .shaping import reshape
@@ -86,7 +87,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if period is not None:
         raise MissingDerivativeError("numpy.interp has no derivative rule with period=: reduce x to one period first")
     # NumPy interpolates in float64, whatever it is given; only the values may be complex.
-    x, xp, fp = map(array_like, (x, xp, fp))
+    x, xp, fp = placed(x, xp, fp)
     for name, points in (("x", x), ("xp", xp)):
         if points.dtype.kind == "c":
             raise ArgumentTypeError(f"numpy.interp takes real points, and {name} is of dtype {points.dtype}")
@@ -161,7 +162,7 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
 
 def _steps(points: Any, axis: int, f: Any) -> Any:
     """Return the distances between coordinates along an axis of `f`."""
-    points = array_like(points)
+    points, _ = placed(points, f)
     if points.shape != (f.shape[axis],):
         raise ValueError(f"gradient needs a coordinate for each of {f.shape[axis]} elements, not {points.shape}")
     return reshape(points[1:] - points[:-1], [-1 if one == axis else 1 for one in range(f.ndim)])

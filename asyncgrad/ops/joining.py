@@ -15,6 +15,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers
 from .axes import array_like, axis_index
 from .dispatch import write
+from .foreign import placed
 from .handwritten_node import HandwrittenNode
 from .indexing import part
 from .primitive import RULES
@@ -175,6 +176,8 @@ def column_stack(tup: Any) -> Any:
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     """Return `arr` followed by `values` along an axis; None makes rows of both first."""
+    if not isinstance(values, (TensorBase, np.ndarray)):
+        _, values = placed(arr, values)
     return concatenate((arr, values), axis)
 
 

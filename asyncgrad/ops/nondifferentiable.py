@@ -158,7 +158,9 @@ def _wrapped(result: Any, template: TensorBase, function: Callable[..., Any], ar
         if result.dtype.kind not in "biufc":
             check_numbers(function.__name__, result.dtype, args)
         return template.__class__(as_array(result), None, 0, template._device)
-    if result.__class__ is tuple or (result.__class__ is list and result and isinstance(result[0], np.ndarray)):
+    if result.__class__ is tuple or (
+        result.__class__ is list and result and (isinstance(result[0], np.ndarray) or is_foreign(result[0]))
+    ):
         return result.__class__(_wrapped(part, template, function, args) for part in result)
     return result
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import raw
+from ..graph.values import beside, raw
 from .axes import array_like, axis_tuple, kept_shape, spread, sum_over
 from .extremes import absolute
+from .foreign import eye_beside
 from .primitive import RULES, derivative, primitive
 from .reductions import max, min, sum
 from .shaping import moveaxis, reshape, transpose
@@ -174,7 +175,7 @@ def _with_inverse(x: Any) -> tuple[Any, Any, Any]:
         return x, inv(wide) if x.dtype.kind in "fc" and x.dtype.itemsize > 2 else inv(x), False
     except np.linalg.LinAlgError:
         singular = _are_singular(raw(wide))
-    x = np.where(singular[..., np.newaxis, np.newaxis], np.eye(x.shape[-1], dtype=x.dtype), x)
+    x = np.where(singular[..., np.newaxis, np.newaxis], eye_beside(x.shape[-1], x.dtype, x), x)
     return x, inv(x.astype(wide.dtype, copy=False)), singular
 
 
@@ -187,5 +188,5 @@ def _are_singular(x: Any) -> Any:
     except np.linalg.LinAlgError:
         if x.ndim != 2 or x.shape[0] != x.shape[1]:
             raise
-        return np.array(True)
-    return np.array(False)
+        return beside(np.array(True), x)
+    return beside(np.array(False), x)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..graph.values import raw
+from ..graph.values import arange_beside, ones_beside, raw, zeros_beside
 from .axes import array_beside, array_like, arrays_together
 from .convolution import convolve
+from .foreign import eye_beside, placed
 from .joining import concatenate, stack
 from .linear_algebra import dot, outer
 from .primitive import RULES, derivative, primitive
@@ -39,7 +40,7 @@ def _coefficients(*polynomials: Any) -> list[Any]:
 
 def polyval(p: Any, x: Any) -> Any:
     """Return the values of a polynomial, by Horner's rule."""
-    p, x = array_like(p), array_like(x)
+    p, x = placed(p, x)
     result = array_beside(np.zeros_like(raw(x)), p)
     for index in range(p.shape[0]):
         result = result * x + p[index]
@@ -59,7 +60,8 @@ def vander_(x: Any, count: int, increasing: bool) -> Any:
 def _(g: Any, x: Any, count: int, increasing: bool) -> Any:
     if count < 2:
         return np.zeros_like(x)
-    powers = np.arange(count) if increasing else np.arange(count - 1, -1, -1)
+    powers = arange_beside(count, raw(x))
+    powers = powers if increasing else count - 1 - powers
     kept = slice(1, None) if increasing else slice(None, -1)
     slopes = np.vander(x, count - 1, increasing) * powers[kept].astype(raw(x).real.dtype)
     return np.sum(g[:, kept] * slopes, axis=1)
@@ -82,7 +84,7 @@ RULES[np.vander] = vander
 def _at_length(row: Any, length: int) -> Any:
     """Return a polynomial with coefficients of 0 in front, up to a length."""
     missing = length - row.shape[0]
-    return concatenate((np.zeros(missing, row.dtype), row)) if missing > 0 else row
+    return concatenate((zeros_beside((missing,), raw(row)), row)) if missing > 0 else row
 
 
 def polyadd(a1: Any, a2: Any) -> Any:
@@ -102,7 +104,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 def _without_leading_zeros(row: Any) -> Any:
     """Return a polynomial from its first coefficient on that is not 0."""
     found = np.flatnonzero(raw(row))
-    return row[found[0] if found.size else row.shape[0] - 1 :] if row.shape[0] else np.zeros_like(row, shape=(1,))
+    return row[int(found[0]) if found.size else row.shape[0] - 1 :] if row.shape[0] else np.zeros_like(row, shape=(1,))
 
 
 def polymul(a1: Any, a2: Any) -> Any:
@@ -144,7 +146,7 @@ def polyder(p: Any, m: int = 1) -> Any:
         raise ValueError(f"polyder takes a derivative of order 0 or more, not {m}: see np.polyint")
     (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
     for _ in range(m):
-        p = p[:-1] * np.arange(p.shape[0] - 1, 0, -1)
+        p = p[:-1] * (p.shape[0] - 1 - arange_beside(p.shape[0] - 1, raw(p)))
     return p
 
 
@@ -154,13 +156,13 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     if m < 0:
         raise ValueError(f"polyint takes an integral of order 0 or more, not {m}: see np.polyder")
     (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
-    k = np.zeros(m) if k is None else atleast_1d(array_like(k))
+    k = zeros_beside((m,), raw(p), float) if k is None else atleast_1d(placed(k, p)[0])
     if k.shape[0] == 1 and m > 1:
-        k = k[0] * np.ones(m)
+        k = k[0] * ones_beside((m,), zeros_beside((), raw(p), float))
     if k.shape[0] < m:
         raise ValueError(f"polyint of order {m} takes one constant, or {m}, not {k.shape[0]}")
     for index in range(m):
-        p = concatenate((p / np.arange(p.shape[0], 0, -1), k[index : index + 1]))
+        p = concatenate((p / (p.shape[0] - arange_beside(p.shape[0], raw(p))), k[index : index + 1]))
     return p
 
 
@@ -182,7 +184,7 @@ def poly(seq_of_zeros: Any) -> Any:
         raise ValueError(f"poly takes a row of roots or a square matrix, not an array of shape {zeros.shape}")
     if not zeros.shape[0]:
         return 1.0
-    one = np.ones(1, zeros.dtype)
+    one = ones_beside((1,), raw(zeros))
     result: Any = one
     for place in range(zeros.shape[0]):
         result = convolve(result, concatenate((one, -zeros[place : place + 1])))
@@ -210,10 +212,10 @@ def roots(p: Any) -> Any:
     count = p.shape[0] - 1
     if not count:
         return array_beside(np.zeros(trailing), p)
-    below = np.eye(count, dtype=p.dtype)[: count - 1]
+    below = eye_beside(count, p.dtype, p)[: count - 1]
     companion = concatenate(((-p[1:] / p[0])[np.newaxis], below))
     values = np.linalg.eigvals(companion)
-    return concatenate((values, np.zeros(trailing, values.dtype)))
+    return concatenate((values, zeros_beside((trailing,), raw(values))))
 
 
 RULES[np.roots] = roots

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.tensor_base import TensorBase
-from ..graph.values import raw
+from ..graph.values import as_array, is_foreign, raw
 from .axes import (
     array_beside,
     array_like,
@@ -84,7 +84,11 @@ def sum(
 
 def _initial(value: Any, result: Any) -> Any:
     """Return the initial value of a reduction in the dtype of its result, as NumPy has it."""
-    return value if isinstance(value, TensorBase) else np.asarray(value).astype(result.dtype)[()]
+    if isinstance(value, TensorBase):
+        return value
+    number = as_array(value).astype(result.dtype)[()]
+    # In a comparison NumPy makes an array of its own number, which stands beside no other library's.
+    return number.item() if isinstance(number, np.generic) and is_foreign(raw(result)) else number
 
 
 RULES[np.sum] = sum
@@ -135,7 +139,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     a = array_like(a)
     if weights is None:
         result = _mean(a, axis, None, keepdims)
-        total = array_beside(np.full(result.shape, math.prod(a.shape) / math.prod(result.shape), result.dtype), result)
+        total = array_beside(np.full_like(raw(result), math.prod(a.shape) / math.prod(result.shape), order="C"), result)
     else:
         weights = _along(array_beside(weights, a), a, axis)
         # As in NumPy, the weights are summed in the dtype of the result, which may be complex where they are real.
@@ -279,12 +283,16 @@ RULES[np.prod] = prod
 @primitive()
 def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the largest element along axes."""
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        return np.max(a, axis=axis, keepdims=keepdims)
     return largest_over(a, axis, None, None, keepdims)
 
 
 @primitive()
 def min_(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the smallest element along axes."""
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        return np.min(a, axis=axis, keepdims=keepdims)
     return smallest_over(a, axis, None, None, keepdims)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..graph.values import raw, zeros_beside
+from ..graph.values import beside, is_foreign, on_host, raw, zeros_beside
 from .axes import array_beside, array_like, axis_index, laid_like
 from .cumulative import cumprod, cumsum
+from .foreign import placed
 from .indexing import put
 from .primitive import RULES, derivative, primitive
 from .shaping import expand_dims, ravel, reshape
@@ -40,8 +41,8 @@ def _shares(shape: tuple[int, ...], axis: int, endpoint: bool) -> Any:
 
 
 def _as_real(shares: Any, g: Any) -> Any:
-    """Return shares in the real dtype of a gradient."""
-    return shares.astype(raw(g).real.dtype)
+    """Return shares in the real dtype of a gradient, and beside it."""
+    return beside(shares.astype(raw(g).real.dtype), raw(g))
 
 
 @primitive()
@@ -90,7 +91,7 @@ def logspace(
     if np.ndim(base):
         shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (start, stop, base)))
         start, stop, base = (
-            reshape(one, (1,) * (len(shape) - one.ndim) + one.shape) for one in map(array_like, (start, stop, base))
+            reshape(one, (1,) * (len(shape) - one.ndim) + one.shape) for one in placed(start, stop, base)
         )
         base = expand_dims(base, axis)
     result = np.power(base, linspace(start, stop, num, endpoint, axis=axis))
@@ -103,7 +104,26 @@ RULES[np.logspace] = logspace
 @primitive()
 def geomspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     """Return numbers from `start` to `stop`, each the same multiple of the one before."""
+    if is_foreign(start) or is_foreign(stop):
+        return _geometric(start, stop, num, endpoint, dtype, axis)
     return np.geomspace(start, stop, num, endpoint, dtype, axis)
+
+
+def _geometric(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+    """Return what `np.geomspace` does, for arrays of a library that has no such function."""
+    start, stop = placed(start, stop)
+    if (start == 0).any() or (stop == 0).any():
+        raise ValueError("geomspace takes no end that is 0, of which nothing is a multiple")
+    exact = np.result_type(start.dtype, stop.dtype, 1.0, np.float64 if dtype is None else dtype)
+    start, stop = start.astype(exact), stop.astype(exact)
+    sign = start / np.abs(start)
+    first, last = start / sign, stop / sign
+    result = np.power(10.0, np.linspace(np.log10(first), np.log10(last), num, endpoint))
+    if num:
+        result[0] = first
+    if num > 1 and endpoint:
+        result[-1] = last
+    return np.moveaxis(result * sign, 0, axis).astype(exact if dtype is None else dtype, copy=False)
 
 
 @derivative(geomspace_, "start")
@@ -139,7 +159,7 @@ def _(g: Any, ary_shape: tuple[int, ...], to_begin: Any) -> Any:
     if count < 2:
         return zeros_beside(ary_shape, raw(g))
     before = 0 if to_begin is None else np.size(raw(to_begin))
-    end = np.zeros(1, g.dtype)
+    end = zeros_beside((1,), raw(g))
     return -np.reshape(np.diff(g[before : before + count - 1], prepend=end, append=end), ary_shape)
 
 
@@ -191,7 +211,24 @@ RULES[np.unwrap] = unwrap
 @primitive()
 def insert_(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     """Return `arr` with values put in before indices, which nobody changes later, along an axis."""
+    if arr.__class__ is not np.ndarray and is_foreign(arr):
+        return _inserted(arr, obj, values, axis)
     return np.insert(arr, obj, values, axis)
+
+
+def _inserted(arr: Any, obj: Any, values: Any, axis: int) -> Any:
+    """Return what `np.insert` does, for arrays of a library that has no such function."""
+    values = values.reshape((1,) * (arr.ndim - values.ndim) + values.shape).astype(arr.dtype)
+    if not isinstance(obj, slice) and np.ndim(obj) == 0:
+        values = np.moveaxis(values, 0, axis)
+    length = arr.shape[axis]
+    is_one_for_each = isinstance(obj, slice) or obj.dtype.kind == "b"
+    count = np.arange(length)[obj].size if is_one_for_each else obj.size
+    shape = [*arr.shape]
+    shape[axis] = values.shape[axis] if count == 1 else count
+    both = np.concatenate([arr, np.broadcast_to(values, shape)], axis)
+    origins = _origins(arr.shape, both.shape, obj, axis)
+    return np.take(both, np.where(origins < 0, length - 1 - origins, origins), axis)
 
 
 def _origins(arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
@@ -220,9 +257,10 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if axis is None:
         arr, axis = (arr if arr.ndim == 1 else ravel(arr)), 0
     if not isinstance(obj, slice):
-        places = np.array(raw(obj))
+        # They say where the elements go, as a shape does: they are read on the host.
+        places = np.array(on_host(raw(obj)))
         obj = places if places.size or hasattr(obj, "dtype") else places.astype(np.intp)
-    values = array_like(values)
+    values, _ = placed(values, arr)
     if values.dtype.kind == "c" and arr.dtype.kind != "c":
         raise ArgumentTypeError(
             f"numpy.insert puts no values of dtype {values.dtype} into an array of dtype {arr.dtype}: pass values.real"
@@ -243,7 +281,7 @@ def resize_(a: Any, new_shape: Any) -> Any:
 def _(g: Any, a_shape: tuple[int, ...]) -> Any:
     count = math.prod(a_shape)
     if not count:
-        return np.zeros(a_shape, g.dtype)
+        return zeros_beside(a_shape, raw(g))
     places = np.arange(math.prod(g.shape)) % count
     return np.reshape(put(np.reshape(g, -1), places, (count,)), a_shape)
 

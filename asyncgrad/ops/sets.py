@@ -139,7 +139,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     """Return how often each whole number occurs, or the sum of its weights."""
     if weights is None:
         return array_beside(np.bincount(raw(x), None, minlength), x)
-    return bincount_.call(np.array(raw(x)), array_beside(weights, x), minlength)
+    return bincount_.call(np.copy(raw(x)), array_beside(weights, x), minlength)
 
 
 RULES[np.bincount] = bincount

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GraphError
-from ..graph.values import as_array, raw
+from ..errors import ArgumentError, GraphError
+from ..graph.values import as_array, is_foreign, raw
 from .axes import array_like, arrays_together
 from .decomposition import decomposition, joint_derivative
+from .foreign import named
 from .linear_algebra import adjoint, product
 from .primitive import RULES, derivative, primitive
 from .shaping import expand_dims, squeeze
@@ -51,7 +52,7 @@ RULES[np.linalg.svdvals] = svdvals
 @decomposition
 def svd_(a: Any, full_matrices: bool) -> Any:
     """Return u, s and vh with `a = u * s @ vh`."""
-    return np.linalg.svd(a, full_matrices)
+    return named(np.linalg.svd(a, full_matrices), _SVDResult)
 
 
 @joint_derivative(svd_)
@@ -163,7 +164,23 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
 @primitive(superlinear=True)
 def pinv_(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Any:
     """Return the pseudo-inverses of matrices."""
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        return _pseudo_inverse(a, rcond, hermitian, rtol)
     return np.linalg.pinv(a, rcond, hermitian, rtol=rtol)
+
+
+def _pseudo_inverse(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Any:
+    """Return the pseudo-inverses of matrices of another library, which knows neither `hermitian` nor `rtol`."""
+    if rcond is None:
+        rcond = 1e-15 if rtol is _NO_VALUE else rtol
+        if rcond is None:
+            rcond = max(a.shape[-2:]) * np.finfo(a.dtype).eps
+    elif rtol is not _NO_VALUE:
+        raise ArgumentError("pinv takes rtol or rcond, which are two names of one argument, not both")
+    if hermitian:
+        # As in NumPy, the lower triangle is read.
+        a = np.tril(a) + adjoint(np.tril(a, -1))
+    return np.linalg.pinv(a, rcond)
 
 
 @derivative(pinv_, "a")

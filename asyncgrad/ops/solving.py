@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import raw
+from ..graph.values import is_foreign, raw
 from .axes import array_like
+from .foreign import eye_beside
 from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
@@ -77,13 +78,17 @@ RULES[np.linalg.matrix_power] = matrix_power
 def _identity(a: Any) -> Any:
     """Return identity matrices in the likeness of others."""
     result = np.empty_like(a)
-    result[...] = np.eye(a.shape[-1], dtype=a.dtype)
+    result[...] = eye_beside(a.shape[-1], a.dtype, a)
     return result
 
 
 @primitive(superlinear=True)
 def solve_(a: Any, b: Any) -> Any:
     """Return x with a @ x = b, for matrices b."""
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        # NumPy broadcasts the stacks of matrices.
+        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = (np.broadcast_to(one, (*stack, *one.shape[-2:])) for one in (a, b))
     return np.linalg.solve(a, b)
 
 
@@ -148,13 +153,13 @@ _SlogdetResult = type(np.linalg.slogdet(np.ones((1, 1))))
 @NonDifferentiable
 def _real_sign(a: Any) -> Any:
     """Return the signs of determinants."""
-    return np.linalg.slogdet(a).sign
+    return np.linalg.slogdet(a)[0]
 
 
 @primitive(superlinear=True)
 def sign_of_determinant(a: Any) -> Any:
     """Return complex determinants over their absolute values."""
-    return np.linalg.slogdet(a).sign
+    return np.linalg.slogdet(a)[0]
 
 
 @derivative(sign_of_determinant, "a")
@@ -174,7 +179,7 @@ def _by_matrix(factors: Any) -> Any:
 @primitive(superlinear=True)
 def logarithm_of_determinant(a: Any) -> Any:
     """Return the logarithms of the absolute values of determinants."""
-    return np.linalg.slogdet(a).logabsdet
+    return np.linalg.slogdet(a)[1]
 
 
 @derivative(logarithm_of_determinant, "a")
@@ -219,14 +224,19 @@ def _without(a: Any, column: int) -> Any:
 @primitive(superlinear=True)
 def cholesky_(a: Any, upper: bool) -> Any:
     """Return the triangular factors of positive definite matrices."""
-    return np.linalg.cholesky(a, upper=upper) if upper else np.linalg.cholesky(a)
+    if not upper:
+        return np.linalg.cholesky(a)
+    if a.__class__ is not np.ndarray and is_foreign(a):
+        # Another library's function gives lower triangles alone.
+        return adjoint(np.linalg.cholesky(adjoint(a)))
+    return np.linalg.cholesky(a, upper=True)
 
 
 @derivative(cholesky_, "a")
 def _(g: Any, out: Any, upper: bool) -> Any:
     lower, g = (adjoint(out), adjoint(g)) if upper else (out, g)
     inner = np.tril(product(lower.mT, g))
-    inner = inner - 0.5 * inner * np.eye(out.shape[-1], dtype=out.dtype)
+    inner = inner - 0.5 * inner * eye_beside(out.shape[-1], out.dtype, out)
     gradient = _solve(lower.mT, _solve(adjoint(lower), inner.mT).mT)
     # The matrix is Hermitian, and so is its gradient.
     return (gradient + adjoint(gradient)) / 2

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError
-from ..graph.values import beside, raw
+from ..graph.values import arange_beside, raw, zeros_beside
 from .axes import array_like
 from .decomposition import decomposition, joint_derivative
+from .foreign import eye_beside, largest_size, named
 from .linear_algebra import adjoint, product
 from .primitive import RULES, derivative, primitive
 
@@ -30,6 +31,10 @@ __all__ = [
     "gaps",
     "over_gaps",
 ]
+
+
+#: The classes of NumPy's results, which it does not export.
+_EighResult, _EigResult = type(np.linalg.eigh(np.ones((1, 1)))), type(np.linalg.eig(np.ones((1, 1))))
 
 
 # What the formulas of eigenvectors and of singular vectors share.
@@ -48,8 +53,8 @@ def gaps(values: Any) -> Any:
 def distinct_up_to_rounding(values: Any) -> Any:
     """Tell of each two values in a row whether they differ by more than a rounding of the largest."""
     values = raw(values)
-    rounding = np.finfo(values.dtype).eps * np.max(np.abs(values), -1, initial=0)
-    return np.abs(gaps(values)) > rounding[..., np.newaxis, np.newaxis]
+    rounding = np.finfo(values.dtype).eps * largest_size(values)
+    return np.abs(gaps(values)) > rounding[..., np.newaxis]
 
 
 def over_gaps(x: Any, differences: Any, distinct: Any) -> Any:
@@ -70,10 +75,10 @@ def check_distinct(name: str, what: str, distinct: Any, *grads: Any) -> None:
         GraphError: it does.
     """
     side = distinct.shape[-1]
-    repeated = ~(distinct | np.eye(side, dtype=bool))
+    repeated = ~(distinct | eye_beside(side, bool, distinct))
     if not repeated.any():
         return
-    used = np.zeros((*distinct.shape[:-2], side), bool)
+    used = zeros_beside((*distinct.shape[:-2], side), distinct)
     for grad in grads:
         if grad is not None:
             used = used | (raw(grad) != 0).any(-2)
@@ -117,7 +122,7 @@ def check_phases(name: str, turned: Any) -> None:
 @decomposition
 def eigh_(a: Any, UPLO: str) -> Any:
     """Return the eigenvalues of Hermitian matrices, in rising order, and their eigenvectors, in columns."""
-    return np.linalg.eigh(a, UPLO)  # type: ignore[call-overload]
+    return named(np.linalg.eigh(a, UPLO), _EighResult)  # type: ignore[call-overload]
 
 
 @joint_derivative(eigh_)
@@ -149,7 +154,7 @@ def eigvalsh_(a: Any, UPLO: str = "L") -> Any:
 
 @derivative(eigvalsh_, "a")
 def _(g: Any, a: Any, UPLO: str) -> Any:
-    v = eigh(a, UPLO).eigenvectors
+    _, v = eigh(a, UPLO)
     return product(columns_times(v, g), adjoint(v))
 
 
@@ -162,7 +167,7 @@ eigvalsh = eigvalsh_.call
 @decomposition
 def eig_(a: Any) -> Any:
     """Return the eigenvalues of square matrices, and their eigenvectors, in columns."""
-    return np.linalg.eig(a)
+    return named(np.linalg.eig(a), _EigResult)
 
 
 @joint_derivative(eig_)
@@ -201,7 +206,7 @@ def _(g: Any, a: Any, out: Any) -> Any:
     w, v = np.linalg.eig(a)
     # Without the vectors, LAPACK may find the values in another order.
     places = _places(raw(out), raw(w))
-    g = product(g[..., np.newaxis, :], beside(places.astype(g.dtype), raw(g)))
+    g = product(g[..., np.newaxis, :], places.astype(g.dtype))
     rows = v.mT
     return np.linalg.solve(rows, g.mT * rows)
 
@@ -209,9 +214,9 @@ def _(g: Any, a: Any, out: Any) -> Any:
 def _places(values: Any, others: Any) -> Any:
     """Tell of each value which of the others, in another order maybe, is the nearest."""
     if not values.size:
-        return np.zeros((*values.shape, values.shape[-1]), bool)
+        return zeros_beside((*values.shape, values.shape[-1]), values, bool)
     nearest = np.argmin(np.abs(values[..., np.newaxis] - others[..., np.newaxis, :]), -1)
-    return nearest[..., np.newaxis] == np.arange(values.shape[-1])
+    return nearest[..., np.newaxis] == arange_beside(values.shape[-1], values)
 
 
 eigvals = eigvals_.call

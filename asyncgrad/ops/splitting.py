@@ -18,6 +18,7 @@ from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
+from ..graph.values import raw, zeros_beside
 from .handwritten_node import HandwrittenNode
 
 __all__ = ["SplitNode", "cut"]
@@ -77,7 +78,9 @@ class SplitNode(HandwrittenNode):
             return (None,)
         if len(defined) < len(grads):
             grads = [
-                np.zeros(metadata.shape, metadata.dtype) if grad is None and metadata is not None else grad
+                zeros_beside(metadata.shape, raw(defined[0]), metadata.dtype)
+                if grad is None and metadata is not None
+                else grad
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             ]
         return (np.concatenate(grads, self._axis),)

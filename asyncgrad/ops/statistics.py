@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..graph.values import on_host, raw
+from ..graph.values import beside, on_host, raw
 from .axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
 from .diagonals import diag
 from .dispatch import write
+from .foreign import placed
 from .indexing import lines_over, sort, take, take_along_axis
 from .interpolation import quantile, shares_of_percents
 from .joining import concatenate
@@ -187,7 +188,7 @@ def nanquantile(
         raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
     axes = reduced_axes(axis, a.ndim)
     ordered, counts = _ordered_others(a, axes)
-    places = shares.reshape(shares.shape + (1,) * counts.ndim) * (counts - 1)
+    places = beside(shares.reshape(shares.shape + (1,) * counts.ndim), counts) * (counts - 1)
     below = np.floor(places).astype(int)
     lower, upper = _at(ordered, below), _at(ordered, np.minimum(below + 1, np.maximum(counts - 1, 0)))
     result = lower + (upper - lower) * (places - below).astype(shares.dtype)
@@ -228,13 +229,14 @@ def _variables(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     return concatenate((x, rows[1].T if not rowvar and rows[1].shape[0] != 1 else rows[1]))
 
 
-def _observation_weights(fweights: Any, aweights: Any, count: int) -> Any:
-    """Return the weight of each observation; None where all weigh the same."""
+def _observation_weights(fweights: Any, aweights: Any, x: Any) -> Any:
+    """Return the weight of each observation, a column of `x`; None where all weigh the same."""
+    count = x.shape[1]
     weights: Any = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is None:
             continue
-        one = array_like(given)
+        one, _ = placed(given, x)
         if one.dtype.kind == "c":
             raise ArgumentTypeError(f"numpy.cov takes real {name}, not {one.dtype}: pass {name}.real")
         one = one.astype(float, copy=False)
@@ -267,13 +269,13 @@ def cov(
         return np.zeros_like(x, float, shape=(0, 0))
     if ddof is None:
         ddof = 0 if bias else 1
-    weights = _observation_weights(fweights, aweights, x.shape[1])
+    weights = _observation_weights(fweights, aweights, x)
     centre, total = average(x, 1, weights, True)
     factor: Any = x.shape[1] - ddof
     if weights is not None:
         factor = total[0]
         if ddof:
-            factor = factor - (ddof if aweights is None else ddof * sum(weights * array_like(aweights)) / factor)
+            factor = factor - (ddof if aweights is None else ddof * sum(weights * placed(aweights, x)[0]) / factor)
     if raw(factor) <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
         factor = np.float64(0.0)

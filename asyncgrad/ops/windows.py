@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import raw, zeros_beside
+from ..graph.values import is_foreign, raw, zeros_beside
 from ..views.geometry import Slice, TensorGeometry
 from ..views.strided import put_at
 from .axes import axis_index
+from .foreign import refuse_foreign
 from .primitive import RULES, derivative, primitive
 
 __all__ = ["as_strided", "sliding_window_view"]
@@ -20,6 +21,9 @@ __all__ = ["as_strided", "sliding_window_view"]
 @primitive(views=True)
 def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable: bool) -> Any:
     """Return a view of all windows; the axes of a window come last."""
+    if x.__class__ is not np.ndarray and is_foreign(x):
+        # Its views can be written into, all of them.
+        writeable = False
     return np.lib.stride_tricks.sliding_window_view(x, lengths, axes, writeable=writeable)
 
 
@@ -84,6 +88,7 @@ def as_strided(a: Any, shape: Any, strides: Any) -> Any:
         ArgumentError: it would reach beyond the memory of the elements of `a`.
     """
     array: Any = raw(a)
+    refuse_foreign("numpy.lib.stride_tricks.as_strided", (a,), "make the view by indexing, reshape or transpose")
     whole = TensorGeometry(array.shape, array.strides, 0, array.dtype)
     view = TensorGeometry(tuple(shape), tuple(strides), 0, array.dtype)
     (low, high), (first, last) = whole.reach(), view.reach()

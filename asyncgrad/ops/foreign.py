@@ -1,0 +1,198 @@
+"""What arrays of another library, such as CuPy's, take otherwise than NumPy's.
+
+Rules call these functions for such arrays only, so that NumPy's own take no longer. What a library lacks is made of
+what it has, on the array's own device, or refused by name; nothing is computed on the host instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError
+from ..graph.tensor_base import TensorBase
+from ..graph.values import arange_beside, as_array, beside, is_foreign, raw, zeros_beside
+
+__all__ = [
+    "add_at",
+    "as_dtype",
+    "axes_led_by",
+    "choice_numbers",
+    "clipped",
+    "eye_beside",
+    "is_mask",
+    "largest_size",
+    "name_missing",
+    "named",
+    "placed",
+    "refuse_foreign",
+    "taken",
+]
+
+
+def refuse_foreign(name: str, operands: Sequence[Any], instead: str) -> None:
+    """Raise if an operand, a tensor or an array, is of another library's type, for which there is no such function.
+
+    Args:
+        name: of the function.
+        operands: its arguments.
+        instead: what to write.
+
+    Raises:
+        ArgumentTypeError: one is.
+    """
+    for operand in operands:
+        array = raw(operand)
+        if array.__class__ is not np.ndarray and is_foreign(array):
+            place = operand._device if isinstance(operand, TensorBase) else f"a {type(array).__module__} array"
+            raise ArgumentTypeError(f"{name} is not available on {place}: {instead}")
+
+
+def name_missing(name: str, operands: Iterable[Any], error: TypeError) -> None:
+    """Replace NumPy's error for an operand of a library that lacks a function by one that says where it is lacking.
+
+    Args:
+        name: of the function.
+        operands: its arguments.
+        error: what calling it raised.
+
+    Raises:
+        ArgumentTypeError: the library of a tensor's array lacks the function.
+    """
+    if not str(error).startswith(_LACKING):
+        return
+    for operand in operands:
+        if isinstance(operand, (list, tuple)):
+            name_missing(name, operand, error)
+        elif isinstance(operand, TensorBase) and is_foreign(operand._data):
+            raise ArgumentTypeError(
+                f"{name} is not available on {operand._device}: write it as functions that are, or move the tensor by "
+                "t.to('cpu')"
+            ) from error
+
+
+#: How NumPy begins what it says of a function, and of a ufunc, that an array's type does not implement.
+_LACKING = ("no implementation found for", "operand type(s) all returned NotImplemented")
+
+
+def eye_beside(side: int, dtype: Any, other: Any) -> Any:
+    """Return an identity matrix of the type and device of the array `other`."""
+    other = raw(other)
+    if other.__class__ is np.ndarray or not is_foreign(other):
+        return np.eye(side, dtype=dtype)
+    # np.eye(like=) passes on a keyword that CuPy does not know.
+    return np.identity(side, dtype, like=other)
+
+
+def placed(*values: Any) -> list[Any]:
+    """Return values as arrays or tensors; lists and numbers as arrays beside the first one of another library's type.
+
+    An array of NumPy's stays where it is, and is refused beside those, as a tensor on another device is.
+    """
+    arrays = [one if isinstance(one, TensorBase) else as_array(one) for one in values]
+    template = next((raw(one) for one in arrays if raw(one).__class__ is not np.ndarray and is_foreign(raw(one))), None)
+    if template is None:
+        return arrays
+    return [
+        array if isinstance(value, (TensorBase, np.ndarray)) else beside(array, template)
+        for value, array in zip(values, arrays, strict=True)
+    ]
+
+
+def is_mask(item: Any) -> bool:
+    """Tell whether part of an index is an array of booleans."""
+    return (isinstance(item, np.ndarray) or is_foreign(item)) and item.dtype.kind == "b"
+
+
+def named(found: Any, kind: Any) -> Any:
+    """Return the results of a function as NumPy's named tuple, where another library gives a plain one."""
+    return kind(*found) if found.__class__ is tuple else found
+
+
+def largest_size(values: Any) -> Any:
+    """Return the largest absolute value along the last axis, which is kept with length 1; 0 where there are none."""
+    sizes = np.abs(values)
+    return np.max(sizes, axis=-1, keepdims=True) if values.shape[-1] else np.sum(sizes, axis=-1, keepdims=True)
+
+
+def as_dtype(array: Any, dtype: Any, casting: Any, order: str = "K", copy: bool = True) -> Any:
+    """Return an array in another dtype, as NumPy's `astype` does.
+
+    Raises:
+        ArgumentTypeError: the casting rule forbids it.
+    """
+    if not is_foreign(array):
+        return array.astype(dtype, order, casting, True, copy)
+    if casting != "unsafe" and not np.can_cast(array.dtype, dtype, casting):
+        raise ArgumentTypeError(
+            f"cannot cast an array of dtype {array.dtype} to {np.dtype(dtype)} according to the rule {casting!r}: "
+            f"write array.astype({np.dtype(dtype).name!r})"
+        )
+    return array.astype(dtype, order=order, copy=copy)
+
+
+def clipped(a: Any, low: Any, high: Any, dtype: Any) -> Any:
+    """Return an array kept between two bounds, as `np.clip` does."""
+    if dtype is not None:
+        a = as_dtype(a, dtype, "same_kind", copy=False)
+    # Two ufuncs: they pass on a bound that is nan, which clip of CuPy does not.
+    above = a if low is None else np.maximum(a, low)
+    result = above if high is None else np.minimum(above, high)
+    return result.copy() if result is a else result
+
+
+def taken(a: Any, indices: Any, axis: int, mode: str) -> Any:
+    """Return the elements at indices along an axis, as `np.take` does; no index is checked."""
+    if mode == "clip":
+        indices = np.clip(indices, 0, a.shape[axis] - 1)
+    elif mode == "wrap":
+        indices = indices % a.shape[axis]
+    return np.take(a, indices, axis)
+
+
+def choice_numbers(names: Any, count: int, mode: str) -> Any:
+    """Return which of `count` choices each element names, as `np.choose` does.
+
+    Raises:
+        ValueError: an element names none, and `mode` is "raise".
+    """
+    if mode == "wrap":
+        return names % count
+    if mode == "raise" and ((names < 0) | (names >= count)).any():
+        raise ValueError(f"choose got a number that names none of {count} choices")
+    return np.clip(names, 0, count - 1)
+
+
+def add_at(target: Any, index: Any, value: Any) -> None:
+    """Add a value to an array at an advanced index, as often as the index names each element, as `np.add.at` does."""
+    if target.__class__ is np.ndarray or not is_foreign(target):
+        np.add.at(target, index, value)
+        return
+    leading = axes_led_by(index, target.ndim)
+    lead, rest = target.shape[:leading], target.shape[leading:]
+    # By one row of places: that is the only index that CuPy's add.at takes.
+    places = arange_beside(math.prod(lead), target).reshape(lead)[index]
+    rows = math.prod(rest)
+    if not places.size or not rows:
+        return
+    if np.shape(value) != (*places.shape, *rest):
+        value = np.broadcast_to(value, (*places.shape, *rest))
+    in_place = target.flags.c_contiguous
+    total = target if in_place else zeros_beside(target.shape, target)
+    np.add.at(total.reshape(math.prod(lead), rows), places.reshape(-1), value.reshape(-1, rows))
+    if not in_place:
+        target += total
+
+
+def axes_led_by(index: Any, ndim: int) -> int:
+    """Return how many leading axes an index is about; of the others it takes everything."""
+    count = 0
+    for item in index if isinstance(index, tuple) else (index,):
+        if item is Ellipsis or isinstance(item, (bool, np.bool_)):
+            return ndim
+        if item is not None:
+            count += item.ndim if is_mask(item) else 1
+    return count

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import raw
+from ..graph.values import raw, zeros_beside
 from .axes import array_beside, array_like, arrays_together, axis_index
 from .indexing import getitem, sort, take
 from .joining import concatenate
@@ -114,8 +114,9 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     values = raw(ordered)
     if not values.size:
         return ordered
-    changes = np.concatenate(([True], values[1:] != values[:-1], [True]))
-    return getitem(ordered, changes[1:] & changes[:-1])
+    end = zeros_beside((1,), values, bool)
+    same = np.concatenate((end, values[1:] == values[:-1], end))
+    return getitem(ordered, ~(same[1:] | same[:-1]))
 
 
 RULES[np.union1d] = union1d

@@ -22,8 +22,8 @@ __all__ = ["as_strided", "sliding_window_view"]
 def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable: bool) -> Any:
     """Return a view of all windows; the axes of a window come last."""
     if x.__class__ is not np.ndarray and is_foreign(x):
-        # Its views can be written into, all of them.
-        writeable = False
+        # All views of such an array can be written into. The index makes one that names its base.
+        return np.lib.stride_tricks.sliding_window_view(x, lengths, axes)[...]
     return np.lib.stride_tricks.sliding_window_view(x, lengths, axes, writeable=writeable)
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from asyncgrad.errors import DeviceError
 
-from ._cuda_streams import Gpu
+from ._cuda_streams import CudaEvent, CudaStream, Gpu
 
-__all__ = ["LARGE", "copy_to_gpu", "copy_to_host"]
+__all__ = ["LARGE", "copy_to_gpu", "copy_to_host", "copy_to_host_later"]
 
 #: From this many bytes on a copy runs beside computation.
 LARGE = 1 << 20
@@ -44,23 +44,30 @@ class _Block:
         self._device.hold_until_idle(self._memory)
 
 
-def copy_to_gpu(device: Gpu, array: Any) -> Any:
-    """Return a copy of a NumPy array on a GPU, with the same order of the elements in memory."""
+def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False) -> Any:
+    """Return a copy of a NumPy array on a GPU, with the same order of the elements in memory.
+
+    Args:
+        device: the GPU.
+        array: the NumPy array.
+        may_be_read_later: whether the GPU may read the array itself, after this call, if that is in page-locked memory.
+    """
     import cupy
 
     array, flat = _in_memory_order(_in_native_order(device, array))
     current = device.current_stream().cuda_stream
     is_large = array.nbytes >= LARGE
-    stream = device.copy_streams[0] if is_large else current
+    stream = device.copy_streams[0].cuda_stream if is_large else current
     with stream:
         memory = cupy.cuda.alloc(array.nbytes)
     if is_large:
         owner = _Block(device, memory)
         memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, array.nbytes, owner, memory.device_id), 0)
     if array.nbytes:
-        pinned = cupy.cuda.alloc_pinned_memory(array.nbytes)
-        np.frombuffer(pinned, array.dtype, array.size).reshape(flat.shape)[...] = flat
-        cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ptr, array.nbytes, _TO_GPU, stream.ptr)
+        pinned = flat if may_be_read_later and _is_pinned(flat) else _pinned_like(flat)
+        if pinned is not flat:
+            pinned[...] = flat
+        cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ctypes.data, array.nbytes, _TO_GPU, stream.ptr)
         copied = stream.record(cupy.cuda.Event(disable_timing=True))
         if is_large:
             current.wait_event(copied)
@@ -70,19 +77,66 @@ def copy_to_gpu(device: Gpu, array: Any) -> Any:
 
 def copy_to_host(device: Gpu, array: Any) -> np.ndarray:
     """Return a copy of an array of a GPU as a NumPy array; blocks until it is there."""
-    import cupy
-
-    current = device.current_stream().cuda_stream
-    with current:
-        array, flat = _in_memory_order(array)
+    array, flat = _on_current_stream(device, array)
     host = np.empty(flat.shape, array.dtype)
     if array.nbytes:
-        stream = current
-        if array.nbytes >= LARGE:
-            stream = device.copy_streams[1]
-            stream.wait_event(current.record(cupy.cuda.Event(disable_timing=True)))
+        stream = _stream_to_host(device, array).cuda_stream
         _copy_by_chunks(flat.data.ptr, host.reshape(-1).view(np.uint8), stream)
+    return _with_axes_of(array, host)
+
+
+def copy_to_host_later(device: Gpu, array: Any) -> tuple[np.ndarray, CudaEvent]:
+    """Return a NumPy array in page-locked memory, and the event after which it holds a copy of an array of a GPU."""
+    import cupy
+
+    array, flat = _on_current_stream(device, array)
+    stream = _stream_to_host(device, array)
+    host = _pinned_like(flat)
+    if array.nbytes:
+        cupy.cuda.runtime.memcpyAsync(host.ctypes.data, flat.data.ptr, array.nbytes, _TO_HOST, stream.cuda_stream.ptr)
+    copied = stream.record_event()
+    # Until then neither may be freed: CuPy's pools would hand the memory to others.
+    device.hold([copied.cuda_event], (array, host))
+    return _with_axes_of(array, host), copied
+
+
+def _on_current_stream(device: Gpu, array: Any) -> tuple[Any, Any]:
+    with device.current_stream().cuda_stream:
+        return _in_memory_order(array)
+
+
+def _stream_to_host(device: Gpu, array: Any) -> CudaStream:
+    """Return the stream for a copy to the host; it waits for the work that is on the current stream now."""
+    current: CudaStream = device.current_stream()
+    if array.nbytes < LARGE:
+        return current
+    stream: CudaStream = device.copy_streams[1]
+    stream.wait_event(current.record_event())
+    return stream
+
+
+def _with_axes_of(array: Any, host: np.ndarray) -> np.ndarray:
+    """Return a C-contiguous array with its axes in the order in which those of `array` lie in memory, in its order."""
     return host.transpose(np.argsort(_axes(array), kind="stable"))
+
+
+def _pinned_like(array: Any) -> np.ndarray:
+    """Return an uninitialised C-contiguous NumPy array in page-locked memory."""
+    import cupy
+
+    # CuPy's pool has no memory of zero bytes.
+    memory = cupy.cuda.alloc_pinned_memory(max(1, array.nbytes))
+    return np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+
+
+def _is_pinned(array: Any) -> bool:
+    """Tell whether a NumPy array lies in page-locked memory that CuPy has allocated."""
+    import cupy
+
+    while isinstance(array, np.ndarray):
+        array = array.base
+    owner = array.obj if isinstance(array, memoryview) else array
+    return isinstance(owner, cupy.cuda.PinnedMemoryPointer)
 
 
 def _copy_by_chunks(source: int, host: np.ndarray, stream: Any) -> None:

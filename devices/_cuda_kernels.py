@@ -200,10 +200,7 @@ class _ElementwiseLauncher:
         ndarray = self._kernels.cupy.ndarray
         is_contiguous = self._is_contiguous
         key: Any = tuple(
-            [
-                (one.dtype, one.shape, is_contiguous(one)) if type(one) is ndarray else type(one)
-                for one in arguments
-            ]
+            [(one.dtype, one.shape, is_contiguous(one)) if type(one) is ndarray else type(one) for one in arguments]
         )
         if self._kernels.has_several:
             key = *key, *(one.data.device_id for one in arguments if type(one) is ndarray)

@@ -16,8 +16,9 @@ from asyncgrad.engine.streams import DeviceStreams
 from asyncgrad.errors import DeviceError
 from asyncgrad.graph.current_streams import start_following
 
-from ._cuda_copies import copy_to_gpu, copy_to_host
-from ._cuda_streams import CudaStream
+from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
+from ._cuda_kernels import install_kernels
+from ._cuda_streams import CudaStream, translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -59,7 +60,7 @@ class CudaDevice(Device):
         self._held: deque[tuple[list[Any], Any]] = deque()
         with self._gpu:
             #: The streams on which arrays come from the host and go there, beside the streams of computation.
-            self.copy_streams = tuple(cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+            self.copy_streams = tuple(CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True)) for way in (0, 1))
 
     @property
     def name(self) -> str:
@@ -121,14 +122,30 @@ class CudaDevice(Device):
             DeviceError: CUDA has no such dtype.
         """
         self.check()
-        with self._gpu:
+        with self._gpu, translate_errors(self):
             return copy_to_gpu(self, array)
 
     def to_host(self, array: Any) -> Any:
         """Return a copy as a NumPy array; blocks until the work on the current stream has ended."""
         self.check()
-        with self._gpu:
+        with self._gpu, translate_errors(self):
             return copy_to_host(self, array)
+
+    def from_host_async(self, array: Any) -> Any:
+        """Return a copy of a NumPy array; one in page-locked memory is read by the GPU later, and must not change.
+
+        Raises:
+            DeviceError: CUDA has no such dtype.
+        """
+        self.check()
+        with self._gpu, translate_errors(self):
+            return copy_to_gpu(self, array, may_be_read_later=True)
+
+    def to_host_async(self, array: Any) -> tuple[Any, Event]:
+        """Return a NumPy array in page-locked memory, and the event after which it holds a copy; never waits."""
+        self.check()
+        with self._gpu, translate_errors(self):
+            return copy_to_host_later(self, array)
 
     def hold(self, events: list[Any], value: Any) -> None:
         """Keep a reference to `value` until CUDA events have completed: until then its memory must not be reused."""
@@ -211,4 +228,5 @@ def open_device(index: int | None) -> CudaDevice:
     if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
+    install_kernels(cupy)
     return CudaDevice(index, cupy)

@@ -9,6 +9,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import beside
+from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 
@@ -16,6 +17,7 @@ __all__ = ["dropout"]
 
 
 @primitive()
+@fused(lambda x, keep, scale: x * keep * scale)
 def masked_(x: Any, keep: Any, scale: float) -> Any:
     """Return x times `scale` where `keep` is true, and 0 elsewhere."""
     value = np.multiply(x, keep)

@@ -990,8 +990,8 @@ def _moved_async(array: Any, home: Device, place: Device) -> Any:
     return copy
 
 
-def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
-    """Return a leaf on `array`, which was made of what the user gave as `data`."""
+def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: bool, copy: bool = False) -> Tensor:
+    """Return a leaf on `array`, which was made of what the user gave as `data`; with `copy` not on that itself."""
     if not is_number_dtype(array.dtype):
         raise ArgumentTypeError(
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
@@ -1003,11 +1003,14 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
     if array.__class__ is not np.ndarray:
         home = home or device_of_array(array)
     where = home if place is None and home is not None else device_of_new(place)
-    return _leaf(moved_to(array, where, home), requires_grad, where)
+    placed = moved_to(array, where, home)
+    if copy and placed is raw(data):
+        placed = placed.copy(order="K")
+    return _leaf(placed, requires_grad, where)
 
 
 def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
-    """Return what a user gave as the contents of a tensor as an array, of NumPy's unless it is on another device.
+    """Return what a user gave as the contents of a tensor as an array; NumPy's as `copy` says, that of a device as it is.
 
     Raises:
         ArgumentError: rows are of different lengths; says where.
@@ -1015,9 +1018,7 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
     is_tensor = isinstance(data, TensorBase)
     data = raw(data)
     if is_foreign(data) and (is_tensor or device_of_array(data) is not None):
-        if dtype is not None and data.dtype != np.dtype(dtype):
-            return data.astype(dtype)
-        return data.copy(order="K") if copy else data
+        return data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
     _refuse_masked(data)
     try:
         return np.array(data, dtype, copy=copy)
@@ -1079,7 +1080,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         (2, 2)
     """
     array = np.array(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=True)
-    return _new_leaf(array, data, device, requires_grad)
+    return _new_leaf(array, data, device, requires_grad, copy=True)
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 from .arguments import describe, truth
 from .array_operators import compared, deferred, matmul_in_place, operator_of, reflected_operator_of, refusing_deferring
 from .backward import backward
-from .engine.device import Device, device, device_of_new
+from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -29,8 +29,9 @@ from .graph.naming import calling_function
 from .graph.saved import version_of
 from .graph.tensor_base import TensorBase, ViewMeta
 from .graph.values import (
+    is_foreign,
     is_number_dtype,
-    on_device,
+    moved_array,
     raw,
     refuse_masked,
     refuse_masked_within,
@@ -195,17 +196,22 @@ class Tensor(TensorBase):
         """How many in-place writes this tensor's memory has seen, through it, its base or any view."""
         return version_of(self)
 
-    def to(self, target: str | Device) -> Tensor:
+    def to(self, target: str | Device, *, non_blocking: bool = False) -> Tensor:
         """Return a copy of this tensor on a device; the tensor itself where it is there already.
 
         Recorded as CopyBackwards, which brings the gradient back. Tensors computed from the copy live there too, and
-        so do their gradients: where the device has a worker, that computes them.
+        so do their gradients: where the device has a worker, that computes them. The copy has the dtype of the tensor
+        and its order in memory.
 
         Args:
             target: a device or the name of one.
+            non_blocking: do not wait for a device whose work goes on after a call. Until the work that is now on its
+                current stream has ended, do not write into this tensor, and do not read a copy on the host: write
+                `await device.synchronize()` first. Other devices, and those that copy at once, do as without it.
 
         Raises:
             DeviceError: there is no such device.
+            ArgumentTypeError: `non_blocking` is no truth value.
 
         Example:
             >>> import asyncgrad as ag
@@ -217,7 +223,8 @@ class Tensor(TensorBase):
         place, home = device(target), self._device
         if place is home:
             return self
-        copied: Tensor = moved(self, place.from_host(home.to_host(self._data)), place)
+        array = _moved_async if truth(non_blocking, "non_blocking") else moved_array
+        copied: Tensor = moved(self, array(self._data, home, place), place)
         if copied._grad_fn is not None:
             copied._grad_fn.leads_to(home)
         return copied
@@ -255,9 +262,20 @@ class Tensor(TensorBase):
 
         Both share their memory. A write through the ndarray changes the tensor, unseen by the graph, and counts in no
         `_version`: a gradient may then be wrong without an error.
+
+        Raises:
+            ArgumentTypeError: the tensor is on a device whose arrays are not NumPy's.
         """
-        view: np.ndarray = self._data.view()
-        return view
+        data = self._data
+        if data.__class__ is not np.ndarray:
+            raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
+        return data.view()
+
+    def _not_on_host(self, what: str, instead: str) -> ArgumentTypeError:
+        return ArgumentTypeError(
+            f"{what} needs an array of NumPy's, and this tensor of shape {self._data.shape} is on '{self._device}', "
+            f"whose arrays are {type(self._data).__module__}.{type(self._data).__name__}: write {instead}"
+        )
 
     def item(self, *index: int) -> Any:
         """Return the one element as a Python number, without history; `float(t)` refuses where that would be lost."""
@@ -392,6 +410,8 @@ class Tensor(TensorBase):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
             self._needs_no_grad("an ndarray", "t.numpy()", "np.stack to join tensors", calling_function())
+        if self._data.__class__ is not np.ndarray:
+            raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
             return np.asarray(self._data, dtype)
         return np.array(self._data, dtype, copy=copy)
@@ -838,7 +858,9 @@ class Tensor(TensorBase):
         return complex(self._number())
 
     def __index__(self) -> int:
-        return self._number().__index__()  # type: ignore[no-any-return]
+        number = self._number()
+        # An array of another library may have no __index__.
+        return operator.index(number if number.__class__ is np.ndarray else number.item())
 
     def __round__(self, ndigits: int | None = None) -> Any:
         return round(self._only_element("round()", "t.round()"), ndigits)
@@ -848,7 +870,7 @@ class Tensor(TensorBase):
 
     def __bytes__(self) -> bytes:
         self._needs_no_grad("bytes", "t.numpy()")
-        return bytes(self._data)
+        return bytes(self._device.to_host(self._data))
 
     def __format__(self, spec: str) -> str:
         # Text is for people to read, and no gradient flows through it: what requires grad is formatted too.
@@ -903,7 +925,9 @@ class Tensor(TensorBase):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._needs_no_history("pickled")
-        return _leaf, (self._data, self._requires_grad(), self._device)
+        device = self._device
+        make = _leaf if device.has_host_arrays else _leaf_from_host
+        return make, (device.to_host(self._data), self._requires_grad(), device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         self._needs_no_history("deep-copied")
@@ -925,7 +949,7 @@ class Tensor(TensorBase):
             )
 
     def __repr__(self) -> str:
-        data = self._data
+        data = self._device.to_host(self._data)
         parts = [np.array2string(data, separator=", ", prefix="tensor(")]
         if data.size > np.get_printoptions()["threshold"] or (data.size == 0 and data.ndim > 1):
             parts.append(f"shape={data.shape}")
@@ -950,7 +974,23 @@ def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
     return leaf.requires_grad_() if requires_grad else leaf
 
 
-def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
+def _leaf_from_host(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
+    return _leaf(place.from_host(data), requires_grad, place)
+
+
+def _moved_async(array: Any, home: Device, place: Device) -> Any:
+    """Return a copy of an array on another device, without waiting for either."""
+    if home.has_host_arrays or not place.has_host_arrays:
+        # From device to device by way of the host: the second reads what the first has finished.
+        return place.from_host_async(home.to_host(array))
+    copy, filled = home.to_host_async(array)
+    if filled is not None:
+        # Whoever waits for the current stream then waits for the copy.
+        home.current_stream().wait_event(filled)
+    return copy
+
+
+def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
     """Return a leaf on `array`, which was made of what the user gave as `data`."""
     if not is_number_dtype(array.dtype):
         raise ArgumentTypeError(
@@ -959,17 +999,25 @@ def _new_leaf(array: np.ndarray, data: Any, place: str | Device | None, requires
         )
     if requires_grad is not False and requires_grad is not True:
         requires_grad = truth(requires_grad, "requires_grad")
-    where = data._device if place is None and isinstance(data, TensorBase) else device_of_new(place)
-    return _leaf(on_device(array, where), requires_grad, where)
+    home: Device | None = data._device if isinstance(data, TensorBase) else None
+    if array.__class__ is not np.ndarray:
+        home = home or device_of_array(array)
+    where = home if place is None and home is not None else device_of_new(place)
+    return _leaf(moved_to(array, where, home), requires_grad, where)
 
 
-def _array_of(data: Any, dtype: Any, copy: bool | None) -> np.ndarray:
-    """Return what a user gave as the contents of a tensor as an array of NumPy's.
+def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
+    """Return what a user gave as the contents of a tensor as an array, of NumPy's unless it is on another device.
 
     Raises:
         ArgumentError: rows are of different lengths; says where.
     """
-    data = data._device.to_host(data._data) if isinstance(data, TensorBase) else data
+    is_tensor = isinstance(data, TensorBase)
+    data = raw(data)
+    if is_foreign(data) and (is_tensor or device_of_array(data) is not None):
+        if dtype is not None and data.dtype != np.dtype(dtype):
+            return data.astype(dtype)
+        return data.copy(order="K") if copy else data
     _refuse_masked(data)
     try:
         return np.array(data, dtype, copy=copy)
@@ -1021,7 +1069,8 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         data: an array, a tensor, a number or nested sequences of them. A tensor that requires grad inside of a
             sequence raises, since its gradient would be lost: `np.stack` joins tensors and keeps it.
         dtype: NumPy's; None keeps that of `data`.
-        device: where it lives; None is the device of `data` where that is a tensor, else the default device.
+        device: where it lives; None is the device of `data` where that is a tensor, or an array that another library
+            has on a device, else the default device.
         requires_grad: whether gradients flow to it. Only floating and complex tensors can.
 
     Example:

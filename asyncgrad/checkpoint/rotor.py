@@ -21,6 +21,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph.node import LEAF_ORDER, Node
 from ..graph.saved import Saved
+from ..graph.values import memory_owner
 from .schedule import Action, ActionKind, binomial_schedule
 
 __all__ = [
@@ -335,7 +336,7 @@ class SavedBytesMeter:
     user_hooks = None
 
     def __init__(self, state: Iterable[Any]) -> None:
-        self._state = {id(_owner(array)) for array in state}
+        self._state = {id(memory_owner(array)) for array in state}
         #: The arrays that were saved, by id.
         self._saved: dict[int, Any] = {}
         #: Bytes of the largest result of an operation.
@@ -348,24 +349,17 @@ class SavedBytesMeter:
             self.largest = max(self.largest, *sizes, 0)
         for saved in node.saved_entries() or ():
             if isinstance(saved, Saved) and saved.tensor is not None and saved.accumulator is None:
-                owner = _owner(saved.tensor._data)
+                owner = memory_owner(saved.tensor._data)
                 self._saved[id(owner)] = owner
 
     def take_bytes(self, next_state: Iterable[Any]) -> int:
         """Return the bytes saved, besides the states before and after the step; let go of the arrays."""
-        states = self._state | {id(_owner(array)) for array in next_state}
+        states = self._state | {id(memory_owner(array)) for array in next_state}
         saved, self._saved = self._saved, {}
         return sum(getattr(owner, "nbytes", 0) for key, owner in saved.items() if key not in states)
 
 
 def bytes_of(arrays: Iterable[Any]) -> int:
     """Return the bytes of memory that arrays take; what they share counts once."""
-    owners = {id(owner): owner for owner in map(_owner, arrays)}
+    owners = {id(owner): owner for owner in map(memory_owner, arrays)}
     return sum(getattr(owner, "nbytes", 0) for owner in owners.values())
-
-
-def _owner(array: Any) -> Any:
-    """Return the array that owns the memory of a view."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from ..context import CURRENT_STREAMS, DEFAULT_DEVICE, Mode
 from ..errors import DeviceError
 from ..graph.one_device import several_met
+from ..graph.values import is_foreign, moved_array, on_device, on_host
 from .call_streams import CallStream
 from .loops import loop_thread
 from .remote import Job, call_on, worker_died_error
@@ -32,12 +33,14 @@ __all__ = [
     "default_device",
     "device",
     "device_here",
+    "device_of_array",
     "device_of_new",
     "has_custom_run",
     "has_limit",
     "is_elsewhere",
     "loop_thread",
     "needs_care",
+    "moved_to",
     "register_device",
     "worker_died_error",
 ]
@@ -47,6 +50,9 @@ ENTRY_POINTS = "asyncgrad.devices"
 
 #: The index in the name of a device.
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
+
+#: The kinds of device by their numbers in DLPack: memory of a GPU of NVIDIA, and memory that it shares with the host.
+_DLPACK_KINDS = {2: "cuda", 13: "cuda"}
 
 #: Devices that `device(name)` has opened.
 _opened: dict[str, Device] = {}
@@ -222,8 +228,33 @@ class Device:
         return array.copy(order="K")
 
     def to_host(self, array: Any) -> Any:
-        """Return an array of this device as a NumPy array, which the caller only reads; it may share the memory."""
+        """Return an array of this device as a NumPy array.
+
+        Where this device has NumPy's arrays it may share their memory, and the caller only reads it. Elsewhere it is a
+        new array, and the thread waits until the work that is on the current stream has ended.
+        """
         return array
+
+    def from_host_async(self, array: Any) -> Any:
+        """Return what `from_host` returns, for a caller that leaves `array` unchanged until the copy is made.
+
+        It is made when the work that is on the current stream now has ended. A device that reads the host's memory by
+        itself need not copy it first.
+
+        Source: cudaMemcpyAsync; `non_blocking` of torch.Tensor.to.
+        """
+        return self.from_host(array)
+
+    def to_host_async(self, array: Any) -> tuple[Any, Event | None]:
+        """Return a NumPy array and the Event after which it holds the elements of an array of this device.
+
+        The Event is None where it holds them already, as it does by default. A device that can write into the host's
+        memory by itself begins to once the work that is on the current stream has ended, and returns at once. Nobody
+        writes into `array` before the Event; the device keeps its memory until then.
+
+        Source: cudaMemcpyAsync; `non_blocking` of torch.Tensor.to.
+        """
+        return self.to_host(array), None
 
     # Closing.
 
@@ -425,6 +456,38 @@ class default_device(Mode):
 
 
 _CPU = device("cpu")
+
+
+def device_of_array(array: Any) -> Device | None:
+    """Return the device on which an array of another library than NumPy lives; None if it is not known.
+
+    Such an array says so by `__dlpack_device__`, or by an attribute `device` that is a Device.
+    """
+    found = getattr(array, "device", None)
+    if isinstance(found, Device):
+        return found
+    if not hasattr(array, "__dlpack_device__"):
+        return None
+    number, index = array.__dlpack_device__()
+    kind = _DLPACK_KINDS.get(int(number))
+    return None if kind is None else device(f"{kind}:{index}")
+
+
+def moved_to(array: Any, target: Device, home: Device | None = None) -> Any:
+    """Return an array that the caller owns as an array of a device; a new one only where it has to move.
+
+    Args:
+        array: NumPy's, or that of another library.
+        target: the device.
+        home: where an array of another library lives; None finds out.
+    """
+    if not is_foreign(array):
+        return on_device(array, target)
+    home = home or device_of_array(array)
+    if home is None:
+        # What does not say where it lives is taken to be an array of the device that it is given to.
+        return on_device(on_host(array), target) if target.has_host_arrays else array
+    return array if home is target else moved_array(array, home, target)
 
 
 def device_of_new(target: str | Device | None) -> Device:

@@ -53,6 +53,9 @@ class StreamOwner(Protocol):
     def make_stream(self, index: int) -> Any:
         """Return a new stream."""
 
+    def current_stream(self) -> Any:
+        """Return the stream on which work of this context is put."""
+
     def default_stream(self) -> Any:
         """Return the stream that is current where no other is."""
 
@@ -157,6 +160,15 @@ class Stream(Mode):
         if not isinstance(other, Stream):
             raise DeviceError(f"{self!r} can wait for a stream, of any device, not for {other!r}")
         self.wait_event(other.record_event())
+
+    def record_use(self, value: Any) -> None:
+        """Note that the work that is on this stream now uses `value`, arrays whose memory belongs to another stream.
+
+        A device that reuses memory in the order of one stream keeps a reference until that work has ended. Others
+        have nothing to do.
+
+        Source: torch.Tensor.record_stream.
+        """
 
     def query(self) -> bool:
         """Tell whether all work on this stream has ended; never waits."""

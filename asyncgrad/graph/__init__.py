@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ..context import current_node as current_node
     from ..offload import DiskStore as DiskStore
     from ..offload import Store as Store
+    from ..offload import save_on_cpu as save_on_cpu
     from ..offload import save_to_disk as save_to_disk
     from ..offload import save_to_store as save_to_store
     from ..views import CopyBackwards as CopyBackwards
@@ -63,6 +64,7 @@ __all__ = [
     "node_creation_hook",
     "register_multi_grad_hook",
     "replay_views",
+    "save_on_cpu",
     "save_to_disk",
     "save_to_store",
     "saved_tensors_hooks",
@@ -75,7 +77,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "..context": ["current_node"],
-            "..offload": ["DiskStore", "Store", "save_to_disk", "save_to_store"],
+            "..offload": ["DiskStore", "Store", "save_on_cpu", "save_to_disk", "save_to_store"],
             "..views": [
                 "CopyBackwards",
                 "CopySlices",

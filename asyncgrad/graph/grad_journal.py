@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+import numpy as np
+
 from ..context import enable_grad
 from ..graph import values
 from .saved import version_of
@@ -16,8 +18,6 @@ from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import numpy as np
 
 __all__ = [
     "Change",
@@ -386,10 +386,11 @@ def _array(total: Any, like: TensorBase) -> Any:
 
 def may_take(grad: Any, variable: np.ndarray) -> bool:
     """Tell whether an array of a leaf's dtype, to which nothing else refers, may become its gradient uncopied."""
-    if not hasattr(grad, "strides"):
+    is_numpy = grad.__class__ is np.ndarray
+    if not is_numpy and not hasattr(grad, "strides"):
         return False
     flags = grad.flags
-    if not (flags.owndata and flags.writeable):
+    if not (flags.owndata and (flags.writeable if is_numpy else values.is_writeable(grad))):
         return False
     if variable.flags.c_contiguous or not values.is_dense(variable):
         return bool(flags.c_contiguous)

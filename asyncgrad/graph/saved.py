@@ -11,6 +11,7 @@ from ..context import GRAD_MODE
 from ..errors import ChangedTensorError, ReleasedGraphError
 from .naming import identify
 from .tensor_base import TensorBase
+from .values import has_memory, interface_of, memory_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -184,9 +185,9 @@ class SavedMemory:
         self.version = version
         self._counter = tensor._shared_version()
         data = tensor._data
-        #: Weak, since a hook that copies the tensor lets its array go. Only NumPy arrays know who owns their memory.
-        self._owner = weakref.ref(_owner(data)) if isinstance(data, np.ndarray) else None
-        self._bounds = _bounds(data) if isinstance(data, np.ndarray) else (0, 0)
+        #: Weak, since a hook that copies the tensor lets its array go. A scalar of NumPy's owns no memory.
+        self._owner = weakref.ref(memory_owner(data)) if has_memory(data) else None
+        self._bounds = _bounds(data) if self._owner is not None else (0, 0)
 
     def version_in(self, tensor: TensorBase) -> int:
         """Return this memory's version now where `tensor` lies in it, and the version at the save otherwise."""
@@ -196,20 +197,20 @@ class SavedMemory:
         return counter.value
 
     def _holds(self, array: Any) -> bool:
-        if self._owner is None or not isinstance(array, np.ndarray) or self._owner() is not _owner(array):
+        if self._owner is None or not has_memory(array) or self._owner() is not memory_owner(array):
             return False
         (first, last), (low, high) = _bounds(array), self._bounds
         return first < high and low < last
 
 
-def _owner(array: Any) -> Any:
-    """Return the array that owns the memory of a view."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
 def _bounds(array: Any) -> tuple[int, int]:
     """Return the address of the first byte of an array, and the address after its last byte."""
-    found: tuple[int, int] = np.lib.array_utils.byte_bounds(array)
-    return found
+    if isinstance(array, np.ndarray):
+        found: tuple[int, int] = np.lib.array_utils.byte_bounds(array)
+        return found
+    first = interface_of(array)["data"][0]
+    last = first + array.itemsize
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        reach = (length - 1) * stride
+        first, last = (first + reach, last) if reach < 0 else (first, last + reach)
+    return first, last

@@ -31,12 +31,15 @@ __all__ = [
     "clone_like",
     "counted",
     "empty_beside",
+    "has_memory",
     "has_nan",
     "interface_of",
     "is_foreign",
     "is_number_dtype",
     "is_writeable",
+    "memory_owner",
     "move",
+    "moved_array",
     "number",
     "on_device",
     "on_host",
@@ -79,7 +82,14 @@ def move(value: Any, source: Any, target: Any) -> Any:
     """Return a gradient on device `source` moved to device `target`; the move of a tensor is recorded."""
     if isinstance(value, TensorBase):
         return value.to(target)  # type: ignore[attr-defined]
-    return target.from_host(source.to_host(as_array(value)))
+    return moved_array(as_array(value), source, target)
+
+
+def moved_array(array: Any, source: Any, target: Any) -> Any:
+    """Return a copy of an array of device `source` as an array of device `target`."""
+    host = source.to_host(array)
+    # An array that comes from elsewhere is new already.
+    return host if target.has_host_arrays and not source.has_host_arrays else target.from_host(host)
 
 
 def is_foreign(value: Any) -> bool:
@@ -298,6 +308,18 @@ def clone_like(value: Any, like: Any) -> Any:
     copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
     return copy
+
+
+def memory_owner(array: Any) -> Any:
+    """Return the array that owns the memory of `array`: the last one in the chain of bases."""
+    while has_memory(array.base):
+        array = array.base
+    return array
+
+
+def has_memory(value: Any) -> bool:
+    """Tell whether this is an array, of NumPy's or of another library, that views may share the memory of."""
+    return isinstance(value, np.ndarray) or is_foreign(value)
 
 
 def has_nan(value: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import as_array, empty_beside, zeros_beside
+from ..graph.values import as_array, empty_beside
 from ..ops.primitive import derivative, primitive
 from ..ops.trigonometric import tanh as tanh_
 from .arguments import complex_error, floating, real_floating
@@ -29,8 +29,10 @@ def relu_(x: Any) -> Any:
     if x.dtype.kind == "c":
         raise complex_error("relu", "x", x)
     # NumPy uses vector instructions for a maximum with an array of zeros, but not with the number 0.
-    zeros = zeros_beside(x.shape, x)
-    return np.maximum(x, zeros, out=zeros)
+    if x.__class__ is np.ndarray:
+        zeros = np.zeros(x.shape, x.dtype)
+        return np.maximum(x, zeros, out=zeros)
+    return np.maximum(x, 0, out=empty_beside(x))
 
 
 @derivative(relu_, "x")
@@ -142,12 +144,21 @@ def sigmoid_(x: Any) -> Any:
     """Return 1 / (1 + exp(-x))."""
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
         x = floating(as_array(x))
+        if x.__class__ is not np.ndarray:
+            return _foreign_logistic(x)
     # A copy negated in place is faster than np.negative(x) for a view, and is an array even if x has no axes.
     value = x.copy()
     np.negative(value, value)
     np.exp(value, value)
     np.add(value, ONE.get(value.dtype.char, 1), value)
     return np.reciprocal(value, value)
+
+
+def _foreign_logistic(x: Any) -> Any:
+    value = np.negative(x, out=empty_beside(x))
+    np.exp(value, out=value)
+    value += 1
+    return np.reciprocal(value, out=value)
 
 
 @derivative(sigmoid_, "x")

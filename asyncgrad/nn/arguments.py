@@ -20,6 +20,7 @@ __all__ = [
     "constant",
     "floating",
     "as_saved",
+    "is_outside",
     "pair",
     "real_floating",
     "records",
@@ -95,6 +96,12 @@ def as_saved(array: Any, like: Any) -> Any:
     A tensor is saved like all saved tensors: it is released with the graph, and passed to saved-tensor hooks.
     """
     return type(like)(array, None, 0, like._device)
+
+
+def is_outside(indices: Any, count: int) -> Any:
+    """Return where an array of integers holds a number that is not from 0 to `count - 1`, without waiting for it."""
+    # As numbers without a sign, negative ones are the largest: one comparison does for both.
+    return indices.astype(np.int64, copy=False).view(np.uint64) >= count
 
 
 def pair(name: str, value: Any, least: int) -> tuple[int, int]:

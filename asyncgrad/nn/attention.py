@@ -10,7 +10,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
-from ..graph.values import beside
+from ..graph.values import beside, is_foreign
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .regularization import dropout
@@ -137,7 +137,8 @@ def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
     if truth(is_causal, "is_causal"):
         if attn_mask is not None:
             raise ArgumentError("scaled_dot_product_attention takes attn_mask or is_causal=True, not both")
-        attn_mask = np.tri(shape[-2], shape[-1], dtype=bool)
+        like = {"like": scores} if is_foreign(scores) else {}
+        attn_mask = np.tri(shape[-2], shape[-1], dtype=bool, **like)
     if attn_mask is None:
         return None
     data = array_of(attn_mask)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import beside, empty_beside
+from ..graph.values import empty_beside, zeros_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair
 from .windows import Window, add_shifted, crop, pad, sliding
@@ -22,11 +22,14 @@ __all__ = ["conv2d"]
 
 #: The bytes of windows to copy at a time, so that they are still in the cache when they are multiplied.
 CHUNK = 1 << 20
+#: The same for arrays of another library: on a device a call costs more than its cache saves.
+FOREIGN_CHUNK = 1 << 26
 
 
-def _chunks(count: int, bytes_each: int) -> Iterator[slice]:
-    """Yield slices of `count` images, each with as many as fit into a chunk."""
-    step = max(1, min(count, CHUNK // max(1, bytes_each)))
+def _chunks(count: int, bytes_each: int, like: Any) -> Iterator[slice]:
+    """Yield slices of `count` images, each with as many as fit into a chunk of arrays of the type of `like`."""
+    chunk = CHUNK if like.__class__ is np.ndarray else FOREIGN_CHUNK
+    step = max(1, min(count, chunk // max(1, bytes_each)))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
@@ -43,7 +46,7 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
     weights = channels // groups * window.kernel[0] * window.kernel[1]
     positions = window.size[0] * window.size[1]
     buffer: Any = None
-    for chunk in _chunks(n, groups * weights * positions * x.itemsize):
+    for chunk in _chunks(n, groups * weights * positions * x.itemsize, x):
         part = views[chunk]
         if buffer is None:
             buffer = empty_beside(part)
@@ -56,7 +59,7 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
     n, filters, positions = x.shape[0], weight.shape[0], window.size[0] * window.size[1]
-    result = beside(np.empty((n, filters, *window.size), np.result_type(x, weight)), x)
+    result = empty_beside(x, (n, filters, *window.size), np.result_type(x, weight))
     products = result.reshape(n, groups, filters // groups, positions)
     matrices = _by_group(weight, groups)
     for chunk, columns in _columns(x, window, groups):
@@ -88,10 +91,10 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
     n, positions = g.shape[0], window.size[0] * window.size[1]
     (above, below), (left, right) = window.padding
     padded_shape = (n, shape[1], above + shape[2] + below, left + shape[3] + right)
-    padded = beside(np.zeros(padded_shape, np.result_type(g, weight)), g)
+    padded = zeros_beside(padded_shape, g, np.result_type(g, weight))
     matrices = _by_group(weight, groups).swapaxes(1, 2)
     g = g.reshape(n, groups, -1, positions)
-    for chunk in _chunks(n, groups * matrices.shape[1] * positions * padded.itemsize):
+    for chunk in _chunks(n, groups * matrices.shape[1] * positions * padded.itemsize, padded):
         columns = np.matmul(matrices, g[chunk])
         columns = columns.reshape(-1, shape[1], *window.kernel, *window.size)
         for row, column in window.offsets:
@@ -113,7 +116,7 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its filters."""
     positions = window.size[0] * window.size[1]
-    result = beside(np.zeros(shape, np.result_type(g, x)), g)
+    result = zeros_beside(shape, g, np.result_type(g, x))
     total = _by_group(result, groups)
     g = g.reshape(g.shape[0], groups, -1, positions)
     for chunk, columns in _columns(x, window, groups):

@@ -11,7 +11,7 @@ from ..graph.one_device import check_one_device
 from ..graph.values import as_array
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, check_reduction, constant, real_floating
-from .labels import Selection, at_labels, label_index, select
+from .labels import Selection, at_labels, in_dtype, label_index, select
 from .rows import maximum_along, sum_along
 from .softmaxes import log_softmax, softmax, softmax_grad
 
@@ -105,7 +105,8 @@ def cross_entropy(
 
     Raises:
         ArgumentError: shapes or options do not fit.
-        IndexRangeError: a label is not a class.
+        IndexRangeError: a label is not a class. (Labels on a device with arrays of its own are not waited for: the loss
+            is then NaN.)
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.cross_entropy.
@@ -126,7 +127,7 @@ def cross_entropy(
         return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
     scores, samples = _canonicalize("cross_entropy", logits, truth)
     data = real_floating("cross_entropy", "logits", array_of(scores))
-    selection = select("cross_entropy", truth, data.shape, data.dtype, weight, ignore_index, reduction)
+    selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
     if label_smoothing:
         losses = _smooth(log_softmax(scores, 1), selection, weight, label_smoothing)
         return _reduce(losses, samples, "none" if reduction == "none" else "sum")
@@ -139,7 +140,7 @@ def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing
     labels, ignored, coefficient, scale = selection
     certain = at_labels(log_probabilities, labels, ignored) * coefficient
     weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities.ndim)
-    even = np.sum(weighted, axis=1) * (scale / log_probabilities.shape[1])
+    even = np.sum(weighted, axis=1) * in_dtype(scale / log_probabilities.shape[1], certain.dtype)
     if ignored is not None:
         even = np.where(ignored, 0, even)
     return certain * (smoothing - 1) - even * smoothing
@@ -207,7 +208,8 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
 
     Raises:
         ArgumentError: shapes or options do not fit.
-        IndexRangeError: a label is not a class.
+        IndexRangeError: a label is not a class. (Labels on a device with arrays of its own are not waited for: the loss
+            is then NaN.)
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.nll_loss.
@@ -224,6 +226,6 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     scores, samples = _canonicalize("nll_loss", input, labels)
     data = array_of(scores)
     dtype = real_floating("nll_loss", "input", data).dtype
-    selection = select("nll_loss", labels, data.shape, dtype, weight, ignore_index, reduction)
+    selection = select("nll_loss", labels, data, dtype, weight, ignore_index, reduction)
     losses = at_labels(scores, selection.labels, selection.ignored) * -selection.coefficient
     return _reduce(losses, samples, reduction)

@@ -113,6 +113,8 @@ def erf(x: Any) -> Any:
         >>> erf(np.array([0.0, 1.0, np.inf]))
         array([0.        , 0.84270079, 1.        ])
     """
+    if x.__class__ is not np.ndarray:
+        return _erf_everywhere(x)
     size = np.abs(x)
     result = np.empty_like(size)
     near = size <= CENTRE
@@ -131,6 +133,26 @@ def erf(x: Any) -> Any:
     complement = np.exp(-inside * inside) / inside * (1 / math.sqrt(math.pi) - inverse * ratio)
     result[tail] = np.copysign(1 - complement, x[tail])
     return result
+
+
+def _erf_everywhere(x: Any) -> Any:
+    """Return the same for an array of another library, by all three formulas at each element.
+
+    How many elements lie in an interval is known only after a wait for the device that holds them.
+    """
+    size = np.abs(x)
+    inside = np.clip(x, -CENTRE, CENTRE)
+    square = inside * inside
+    centre = inside * _polynomial(square, CENTRE_NUMERATOR) / _polynomial(square, CENTRE_DENOMINATOR)
+    inside = np.clip(size, CENTRE, FLANK)
+    ratio = _polynomial(inside, FLANK_NUMERATOR) / _polynomial(inside, FLANK_DENOMINATOR)
+    flank = 1 - np.exp(-inside * inside) * ratio
+    inside = np.clip(size, FLANK, VANISHING)
+    inverse = 1 / (inside * inside)
+    ratio = _polynomial(inverse, TAIL_NUMERATOR) / _polynomial(inverse, TAIL_DENOMINATOR)
+    tail = 1 - np.exp(-inside * inside) / inside * (1 / math.sqrt(math.pi) - inverse * ratio)
+    # A NaN is in none of the intervals, and stays one in each formula.
+    return np.where(size <= CENTRE, centre, np.copysign(np.where(size > FLANK, tail, flank), x))
 
 
 @np.errstate(over="ignore")

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
-from ..graph.values import zeros_beside
+from ..graph.values import arange_beside, beside, is_foreign, zeros_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import constant
+from .arguments import constant, is_outside
 
-__all__ = ["Selection", "at_labels", "label_index", "select"]
+__all__ = ["Selection", "at_labels", "in_dtype", "label_index", "select"]
 
 
 class Selection(NamedTuple):
@@ -24,22 +24,37 @@ class Selection(NamedTuple):
     #: The factor of each loss, a number or an array with the shape of the labels: weights, divided by their sum for a
     #: mean.
     coefficient: Any
-    #: The factor of a sum over all classes of one sample.
-    scale: float
+    #: The factor of a sum over all classes of one sample: a number, or an array without axes that holds one.
+    scale: Any
 
 
 def select(
-    function: str, labels: Any, shape: tuple[int, ...], dtype: Any, weight: Any, ignore_index: int, reduction: str
+    function: str, labels: Any, scores: Any, dtype: Any, weight: Any, ignore_index: int, reduction: str
 ) -> Selection:
     """Return the Selection of labels for scores of shape (n, classes) or (n, classes, d).
+
+    Args:
+        function: the caller, for errors.
+        labels: an array.
+        scores: an array; that of the Selection are of its type.
+        dtype: of the losses.
+        weight: one number for each class, or None.
+        ignore_index: the label to ignore.
+        reduction: of the losses.
 
     Raises:
         ArgumentError: the weight is not one number for each class.
         IndexRangeError: a label is not a class.
     """
+    shape = scores.shape
     classes = shape[1]
     labels = labels.reshape(shape[0], *shape[2:])
-    ignored = None
+    weights = None if weight is None else beside(constant(function, "weight", weight), scores)
+    if weights is not None and weights.shape != (classes,):
+        raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")
+    if labels.__class__ is not np.ndarray and is_foreign(labels):
+        return _select_unseen(labels, classes, dtype, weights, ignore_index, reduction)
+    given, ignored = labels, None
     if labels.size:
         lowest, highest = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
         if lowest <= ignore_index <= highest:
@@ -51,13 +66,12 @@ def select(
                 f"{function} got label {lowest if lowest < 0 else highest}, but there are {classes} classes: labels "
                 f"must be 0 to {classes - 1}, for axis 1 of the scores, or {ignore_index} to ignore one"
             )
-    if weight is None:
+    if weights is None:
         count = labels.size if ignored is None else labels.size - int(np.count_nonzero(ignored))
         scale = (1 / count if count else np.nan) if reduction == "mean" else 1.0
-        return Selection(labels, ignored, scale, scale)
-    weights = constant(function, "weight", weight)
-    if weights.shape != (classes,):
-        raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")
+        return Selection(beside(labels, scores), None if ignored is None else beside(ignored, scores), scale, scale)
+    if scores.__class__ is not np.ndarray and is_foreign(scores):
+        return _select_unseen(beside(given, scores), classes, dtype, weights, ignore_index, reduction)
     coefficient = weights[labels].astype(dtype)
     if ignored is not None:
         coefficient[ignored] = 0
@@ -66,11 +80,36 @@ def select(
     return Selection(labels, ignored, coefficient * scale, scale)
 
 
+@np.errstate(divide="ignore")  # where all labels are ignored: the losses are 0, and 0 times infinity is NaN
+def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_index: int, reduction: str) -> Selection:
+    """Return the Selection of labels that are in the memory of a device, without waiting for their values.
+
+    A label that is not a class is seen by nobody until the loss is: its coefficient is NaN.
+    """
+    ignored = labels == ignore_index
+    labels = np.where(ignored, 0, labels)
+    if weights is not None:
+        weights = np.where(ignored, 0, weights[labels]).astype(dtype, copy=False)
+    scale: Any = 1.0
+    if reduction == "mean":
+        total = labels.size - np.sum(ignored) if weights is None else np.sum(weights)
+        scale = 1 / total.astype(np.float64)
+    factors = scale if weights is None else weights * in_dtype(scale, dtype)
+    coefficient = np.where(is_outside(labels, classes), np.nan, factors).astype(dtype, copy=False)
+    return Selection(labels, ignored, coefficient, scale)
+
+
+def in_dtype(scale: Any, dtype: Any) -> Any:
+    """Return a number as it is, and one in an array as an array of a dtype, so that products with it are of that."""
+    return scale.astype(dtype) if is_foreign(scale) else scale
+
+
 def label_index(labels: Any) -> tuple[Any, ...]:
     """Return the index that picks, from an array of shape (n, classes) or (n, classes, d), the labelled elements."""
+    samples = arange_beside(len(labels), labels)
     if labels.ndim == 1:
-        return np.arange(len(labels)), labels
-    return np.arange(len(labels))[:, np.newaxis], labels, np.arange(labels.shape[1])
+        return samples, labels
+    return samples[:, np.newaxis], labels, arange_beside(labels.shape[1], labels)
 
 
 @primitive()

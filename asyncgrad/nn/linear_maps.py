@@ -14,9 +14,9 @@ import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.one_device import check_one_device
-from ..graph.values import zeros_beside
+from ..graph.values import arange_beside, beside, is_foreign, zeros_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of
+from .arguments import array_of, is_outside
 from .rows import leading_sum
 
 __all__ = ["embedding", "linear"]
@@ -145,7 +145,11 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 @primitive()
 def rows_at_(weight: Any, indices: Any, padding_index: int | None) -> Any:
     """Return the rows of a table at an array of indices."""
-    return weight[indices]
+    rows = weight[indices]
+    if indices.__class__ is not np.ndarray and rows.dtype.kind in "fc":
+        # What `embedding` leaves open where a comparison would wait for a device.
+        np.copyto(rows, np.nan, where=is_outside(indices, len(weight))[..., np.newaxis])
+    return rows
 
 
 @derivative(rows_at_, "weight")
@@ -158,7 +162,7 @@ def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int
     """Return a table of zeros with each row of `g` added to the row of its index, except the padding row."""
     table = zeros_beside(shape, g)
     # np.add.at is fast only in one dimension.
-    positions = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
+    positions = indices.reshape(-1, 1) * shape[1] + arange_beside(shape[1], indices)
     np.add.at(table.reshape(-1), positions.reshape(-1), g.reshape(-1))
     if padding_index is not None:
         table[padding_index] = 0
@@ -187,7 +191,8 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         A tensor of shape `(..., features)`.
 
     Raises:
-        IndexRangeError: there is no row at an index.
+        IndexRangeError: there is no row at an index. (Indices on a device with arrays of its own are not waited for:
+            where there is no row, the result is NaN.)
         ArgumentError: the indices are not integers, or the weight is not a matrix.
 
     Source: torch.nn.functional.embedding.
@@ -201,18 +206,20 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
     """
     check_one_device("embedding", indices, weight)
     data = array_of(indices)
-    shape = array_of(weight).shape
+    table = array_of(weight)
+    shape = table.shape
     if len(shape) != 2:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
     rows = shape[0]
-    lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
-    if lowest < 0 or highest >= rows:
-        worst = lowest if lowest < 0 else highest
-        raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+    if data.__class__ is np.ndarray or not is_foreign(data) or table.dtype.kind not in "fc":
+        lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
+        if lowest < 0 or highest >= rows:
+            worst = lowest if lowest < 0 else highest
+            raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    return _rows_at(weight, data, padding_idx)
+    return _rows_at(weight, beside(data, table), padding_idx)

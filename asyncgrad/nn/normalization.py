@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import beside
+from ..graph.values import ones_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, complex_error, real_floating
 from .rows import leading_sum, sum_rows
@@ -80,7 +80,7 @@ def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, i
     matrix = (mean.shape[0], math.prod(shape))
     value = _standardize_rows(x.reshape(matrix), mean, inverse)
     value *= g.reshape(matrix)
-    total = beside(np.ones(matrix[0], value.dtype), value) @ value
+    total = ones_beside(matrix[0], value) @ value
     return total if len(shape) == 1 else total.reshape(shape)
 
 

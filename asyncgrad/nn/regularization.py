@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.values import beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 
@@ -36,7 +37,8 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
     Args:
         x: any shape.
         p: the probability, from 0 to 1.
-        rng: a NumPy generator, so that runs can be repeated; required unless x itself is returned.
+        rng: a NumPy generator, so that runs can be repeated; required unless x itself is returned. It draws on the
+            host, and the mask is moved to the device of x: a seed gives the same mask on every device.
         training: if False, or if p is 0, x itself is returned.
 
     Raises:
@@ -56,5 +58,7 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
         return x
     if rng is None:
         raise ArgumentError("dropout needs a generator: pass rng=np.random.default_rng(seed)")
-    keep = rng.random(array_of(x).shape, np.float32) >= p
+    data = array_of(x)
+    # Drawn on the host whatever the device, so that a seed gives the same mask everywhere.
+    keep = beside(rng.random(data.shape, np.float32) >= p, data)
     return masked(x, keep, 1 / (1 - p) if p < 1 else 0.0)

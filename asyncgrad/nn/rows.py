@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import beside, is_foreign
+from ..graph.values import is_foreign, ones_beside
 from ..ops.primitive import derivative, primitive
 
 __all__ = ["leading_sum", "maximum_along", "sum_along", "sum_rows"]
@@ -23,19 +23,12 @@ LONG = 2048
 SHORT = 64
 
 
-def _ones(length: int, like: Any) -> Any:
-    """Return `np.ones(length, like.dtype)`, which takes twice as long for a short array."""
-    ones = np.empty(length, like.dtype)
-    ones.fill(1)
-    return beside(ones, like)
-
-
 def sum_rows(rows: Any) -> Any:
     """Return the sum of each row of a 2-D floating array."""
     length = rows.shape[1]
     if length > LONG:
         return np.add.reduce(rows, axis=1)
-    return rows.dot(_ones(length, rows))
+    return rows.dot(ones_beside(length, rows))
 
 
 def sum_along(x: Any, axis: int) -> Any:
@@ -46,11 +39,18 @@ def sum_along(x: Any, axis: int) -> Any:
     return sum_rows(x.reshape(-1, length)).reshape(*x.shape[:-1], 1)
 
 
+def _largest_along(x: Any, axis: int) -> Any:
+    if x.__class__ is np.ndarray or not is_foreign(x):
+        return np.maximum.reduce(x, axis=axis, keepdims=True)
+    # Another library may have the function, and not the method of the ufunc.
+    return np.max(x, axis=axis, keepdims=True)
+
+
 def maximum_along(x: Any, axis: int) -> Any:
     """Return the maxima of an array along `axis`, which stays as an axis of length 1. NaNs win."""
     length = x.shape[axis]
     if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length or is_foreign(x):
-        return np.maximum.reduce(x, axis=axis, keepdims=True)
+        return _largest_along(x, axis)
     columns = np.ascontiguousarray(x.reshape(-1, length).T)
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
 
@@ -59,9 +59,9 @@ def maximum_along(x: Any, axis: int) -> Any:
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes of `a`, so that its trailing axes, of shape `shape`, remain."""
     if a.ndim == 2 and len(shape) == 1:
-        return _ones(len(a), a).dot(a)
+        return ones_beside(len(a), a).dot(a)
     rows = math.prod(a.shape[: a.ndim - len(shape)])
-    total = _ones(rows, a).dot(a.reshape(rows, math.prod(shape)))
+    total = ones_beside(rows, a).dot(a.reshape(rows, math.prod(shape)))
     return total if len(shape) == 1 else total.reshape(shape)
 
 

@@ -23,7 +23,8 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
     """Return `exp(x - c)` and its sums along `axis`, where c is chosen so that neither overflows.
 
     For inputs of moderate size c is 0. Then the maxima of the rows, which cost more than everything else, are not
-    needed, and no difference is rounded.
+    needed, and no difference is rounded. Where the array is no ndarray, c is the maximum of each row: to ask whether
+    inputs are moderate would be to wait for a device.
 
     Args:
         x: a floating array.
@@ -31,7 +32,7 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
         empty: return zeros, and a sum of 0, for a row of minus infinities; without it they are NaNs.
     """
     bounds = MODERATE.get(x.dtype)
-    if bounds is not None and x.size:
+    if bounds is not None and x.size and x.__class__ is np.ndarray:
         largest, least_sum = bounds
         if x.max() <= largest:
             values = np.exp(x, out=empty_beside(x))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import beside, is_foreign
+from ..graph.values import empty_beside, is_foreign, zeros_beside
 
 __all__ = ["Window", "add_shifted", "crop", "pad", "shifted", "sliding"]
 
@@ -79,7 +79,11 @@ def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0
         return x if x.flags.c_contiguous else x.copy()
     height, width = x.shape[-2:]
     shape = (*x.shape[:-2], above + height + below, left + width + right)
-    padded = beside(np.full(shape, value, x.dtype) if value else np.zeros(shape, x.dtype), x)
+    if value:
+        padded = empty_beside(x, shape)
+        padded.fill(value)
+    else:
+        padded = zeros_beside(shape, x)
     padded[..., above : above + height, left : left + width] = x
     return padded
 

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..errors import ChangedTensorError, StoreError
 from ..graph.saved import output_alias, version_of
+from .transfers import Upload
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from ..engine.device import Device
     from ..graph.tensor_base import TensorBase, VersionCounter
     from .layout import Layout
+    from .transfers import HostCopy
 
 __all__ = [
     "Activation",
@@ -44,9 +47,23 @@ class Location(enum.Enum):
 class StoredArray:
     """One array under one key, shared by its Activations and its writer. Guarded by the lock of its Offload."""
 
-    __slots__ = ("array", "is_put", "is_requested", "key", "layout", "location", "nbytes", "number", "reading")
+    __slots__ = (
+        "array",
+        "copy",
+        "device",
+        "is_put",
+        "is_requested",
+        "key",
+        "layout",
+        "location",
+        "nbytes",
+        "number",
+        "reading",
+    )
 
-    def __init__(self, number: int, key: str, array: Any, layout: Layout) -> None:
+    def __init__(
+        self, number: int, key: str, array: Any, layout: Layout, device: Device, copy: HostCopy | None = None
+    ) -> None:
         #: The entries of one Offload are numbered in the order in which they are made.
         self.number = number
         self.key = key
@@ -54,6 +71,11 @@ class StoredArray:
         self.nbytes = layout.nbytes
         #: None once the array is stored.
         self.array = array
+        #: Where it lives.
+        self.device = device
+        #: Its copy in the host's memory, of which the layout is, where the device has arrays of its own. None once the
+        #: array is stored.
+        self.copy = copy
         self.location = Location.GONE
         #: Whether `put` of the store has been called for it.
         self.is_put = False
@@ -61,6 +83,10 @@ class StoredArray:
         self.is_requested = False
         #: Its read operation, as long as a caller holds that.
         self.reading: weakref.ref[ReadOperation] | None = None
+
+    def free(self) -> None:
+        """Let go of the array."""
+        self.array = self.copy = None
 
     def pending_read(self) -> ReadOperation | None:
         """Return the read operation that reads the array, or holds it for a caller that has not taken it yet."""
@@ -171,7 +197,7 @@ class ReadOperation:
             self._total[0] -= self.entry.nbytes
 
     def end(self, array: Any, error: StoreError | None) -> None:
-        """Store the result or the error, and wake all waiters."""
+        """Store the result, an array or an Upload, or the error, and wake all waiters."""
         with self._condition:
             self._array, self._error, self.is_ended = array, error, True
             waiters, self._waiters = self._waiters, []
@@ -190,7 +216,7 @@ class ReadOperation:
         if self._error is not None:
             # A new error each time: a traceback refers to the frames that hold this operation, which would be a cycle.
             raise type(self._error)(*self._error.args) from self._error.__cause__
-        return self._array
+        return self._array.take() if isinstance(self._array, Upload) else self._array
 
     def wait_blocking(self) -> Any:
         """Block this thread until the operation has ended, and return the array as `take` does."""

@@ -10,17 +10,12 @@ from typing import Any, final
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-__all__ = ["Layout", "memory_owner"]
+from ..graph.values import is_foreign
+
+__all__ = ["Layout"]
 
 #: The kinds of dtype whose elements are nothing but their bytes; strings of any length are not.
 _KINDS = "biufcmMSUV"
-
-
-def memory_owner(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the array that owns the memory of `array`: the last one in the chain of bases."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
 
 
 @final
@@ -50,7 +45,10 @@ class Layout:
     def can_hold(array: Any) -> bool:
         """Return whether bytes are enough to restore the array; they are not for objects and subclasses."""
         return (
-            type(array) is np.ndarray and not array.dtype.hasobject and array.dtype.kind in _KINDS and array.nbytes > 0
+            (type(array) is np.ndarray or is_foreign(array))
+            and not array.dtype.hasobject
+            and array.dtype.kind in _KINDS
+            and array.nbytes > 0
         )
 
     def describe(self) -> str:
@@ -67,8 +65,12 @@ class Layout:
         lowest = array[*upwards, ...][*first, ...].reshape(1).view(np.uint8)
         return as_strided(lowest, (self._extent,), (1,), writeable=False).data
 
-    def restore(self, data: bytes | bytearray | memoryview) -> np.ndarray[Any, Any]:
+    def restore(self, data: bytes | bytearray | memoryview, *, is_read_only: bool = False) -> np.ndarray[Any, Any]:
         """Return an array made from those bytes.
+
+        Args:
+            data: the bytes.
+            is_read_only: whether the caller only reads the array, so that it may share the memory of any bytes.
 
         Raises:
             ValueError: the number of bytes is wrong.
@@ -80,8 +82,8 @@ class Layout:
             array = self._array_over(np.empty(self._extent, np.uint8))
             array[...] = stored.view(self._dtype).reshape(self._shape)
         else:
-            array = self._array_over(stored if stored.flags.writeable else stored.copy())
-        array.flags.writeable = self._writeable
+            array = self._array_over(stored if stored.flags.writeable or is_read_only else stored.copy())
+        array.flags.writeable = self._writeable and not is_read_only
         return array
 
     def _array_over(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""save_to_disk and save_to_store: blocks inside which saved tensors are offloaded."""
+"""save_to_disk, save_on_cpu and save_to_store: blocks inside which saved tensors are offloaded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..graph.packed import PackHooks
 from ..graph.saved_hooks import SavedTensorsMode
 from .checksum import CheckedStore
 from .disk import DiskStore, check_directory
+from .host_memory import HostMemory
 from .offload import Offload
 from .store import Store
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..context import Mode
 
-__all__ = ["save_to_disk", "save_to_store"]
+__all__ = ["save_on_cpu", "save_to_disk", "save_to_store"]
 
 MIN_BYTES = 64 * 1024
 PREFETCH = 4
@@ -87,9 +88,10 @@ class save_to_store(OffloadingMode):
 
     A tensor that is saved twice is put once. These are not put: tensors smaller than `min_bytes`; leaves that require
     grad, and views of them, since they stay in memory anyway; arrays of objects, and of subclasses of ndarray. For a
-    view, only its own elements are put, and its base is freed when nothing else needs it. As without this block, the
-    backward raises if a saved tensor was changed in place. A tensor is deleted from the store when the graph no longer
-    needs it: after its node has run, or with `retain_graph` when the graph is dropped.
+    view, only its own elements are put, and its base is freed when nothing else needs it. A tensor on a device with
+    arrays of its own is copied to the host first; it comes back to the same device, in the same order of its axes. As
+    without this block, the backward raises if a saved tensor was changed in place. A tensor is deleted from the store
+    when the graph no longer needs it: after its node has run, or with `retain_graph` when the graph is dropped.
 
     If a put fails, the tensor stays in memory, so that nothing is lost. The error is raised once: by the next operation
     that would save a tensor, or on leaving the block. `async with` waits for all puts to end, and so raises every such
@@ -204,6 +206,51 @@ class save_to_disk(OffloadingMode):
         (disk,) = self._arguments
         disk.leave_folder()
         super().__exit__(kind, error, trace)
+
+
+@final
+class save_on_cpu(OffloadingMode):
+    """Keep the tensors that nodes save inside this block in the host's memory, and copy them back before the backward.
+
+    For tensors on a device whose memory is scarce. Everything said of `ag.graph.save_to_store` applies here, with the
+    host's memory as the store. A device that copies by itself does so while it computes, both ways. Tensors on a device
+    whose arrays are NumPy's are in the host's memory already, and stay as they are.
+
+    Args:
+        min_bytes: the smallest size of a tensor that is copied.
+        prefetch: how many tensors are copied back ahead; with 0, each is copied when its node runs.
+        max_pending_bytes: how many bytes may be on their way to the host, and how many may have been copied back but
+            not used yet.
+
+    Raises:
+        HookError: on entering, if `disable_saved_tensors_hooks` forbids it, with the message given there.
+
+    Source: torch.autograd.graph.save_on_cpu.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> accelerator = ag.testing.SimulatedAccelerator()
+        >>> x = ag.tensor([1.0, 2.0], device=accelerator, requires_grad=True)
+        >>> with ag.graph.save_on_cpu(min_bytes=1):
+        ...     loss = np.exp(x).sum()
+        >>> ag.sync.backward(loss)
+        >>> x.grad
+        tensor([2.71828183, 7.3890561 ], dtype=float64, device='simulated:0')
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *,
+        min_bytes: int = MIN_BYTES,
+        prefetch: int = PREFETCH,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+    ) -> None:
+        _check("save_on_cpu", min_bytes, prefetch, max_pending_bytes)
+        memory = HostMemory()
+        offload = Offload(memory, min_bytes, max_pending_bytes, memory.release, only_from_devices=True)
+        self._set_up((), offload, prefetch)
 
 
 def _check(name: str, min_bytes: int, prefetch: int, max_pending_bytes: int) -> None:

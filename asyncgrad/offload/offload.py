@@ -17,13 +17,16 @@ from ..context import BLOCKING
 from ..engine.loops import LoopThread
 from ..errors import StoreError, StoreWarning
 from ..graph.read_ahead import NO_ROOM
+from ..graph.values import interface_of, memory_owner
 from .activation import Activation, KeptInMemory, Location, ReadOperation, StoredArray, is_parameter, store_error, wake
 from .forking import reset_in_children
-from .layout import Layout, memory_owner
+from .layout import Layout
+from .transfers import HostCopy, Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..engine.device import Device
     from ..graph.tensor_base import TensorBase
     from .store import Store
 
@@ -46,6 +49,7 @@ class Offload:
         max_pending_bytes: how many bytes may wait to be written, and how many may have been read ahead.
         release: deletes a key at once, even while it is being put, and returns whether it has. With None the store's
             `delete` runs in the background.
+        only_from_devices: leave the arrays of devices that have NumPy's where they are.
     """
 
     __slots__ = (
@@ -58,6 +62,7 @@ class Offload:
         "_max_pending",
         "_min_bytes",
         "_next_number",
+        "_only_from_devices",
         "_pending_bytes",
         "_queue",
         "_read_bytes",
@@ -71,12 +76,19 @@ class Offload:
     )
 
     def __init__(
-        self, store: Store, min_bytes: int, max_pending_bytes: int, release: Callable[[str], bool] | None = None
+        self,
+        store: Store,
+        min_bytes: int,
+        max_pending_bytes: int,
+        release: Callable[[str], bool] | None = None,
+        *,
+        only_from_devices: bool = False,
     ) -> None:
         self._store = store
         self._min_bytes = min_bytes
         self._max_pending = max_pending_bytes
         self._release = release
+        self._only_from_devices = only_from_devices
         self._next_number = itertools.count().__next__
         #: The activations that are still needed, by the memory of their tensors.
         self._saved: weakref.WeakValueDictionary[Any, Activation] = weakref.WeakValueDictionary()
@@ -124,20 +136,33 @@ class Offload:
         Raises:
             StoreError: an earlier write failed.
         """
-        array = tensor._data
-        if not Layout.can_hold(array) or array.nbytes < self._min_bytes or is_parameter(tensor):
+        array: Any = tensor._data
+        device: Device = tensor._device
+        is_here = device.has_host_arrays
+        if (
+            (is_here and self._only_from_devices)
+            or not Layout.can_hold(array)
+            or array.nbytes < self._min_bytes
+            or is_parameter(tensor)
+        ):
             return KeptInMemory(tensor)
-        layout, root = Layout(array), memory_owner(array)
-        if layout.nbytes < self._min_bytes or layout.nbytes > root.nbytes:
+        root = memory_owner(array)
+        layout = Layout(array) if is_here else None
+        nbytes = array.nbytes if layout is None else layout.nbytes
+        if nbytes < self._min_bytes or nbytes > root.nbytes:
             return KeptInMemory(tensor)
         counter = tensor._shared_version()
-        address = array.__array_interface__["data"][0]
+        address = interface_of(array)["data"][0]
         memory = (id(root), address, array.shape, array.strides, array.dtype, id(counter), counter.value)
         known = self._saved.get(memory)
         if known is not None and known.root() is root and known.entry.location is not Location.KEPT:
             return known
         number = self._next_number()
-        entry = StoredArray(number, f"{self._token}-{number}", array, layout)
+        copy = None if layout is not None else HostCopy(array, device)
+        if copy is not None:
+            layout = Layout(copy.array)
+        assert layout is not None
+        entry = StoredArray(number, f"{self._token}-{number}", array, layout, device, copy)
         activation = Activation(tensor, entry, self.discard, weakref.ref(root))
         self._queue_up(entry)
         self._saved[memory] = activation
@@ -235,15 +260,17 @@ class Offload:
             elif entry.location is Location.QUEUED:
                 entry.location = Location.WRITING
                 self._writing.add(entry)
-                if not self._thread.submit(self._write(entry, entry.array)):
+                if not self._thread.submit(self._write(entry, entry.copy or entry.array)):
                     self._end_write(entry, RuntimeError("no thread can run it"))
         self._queue.extendleft(reversed(postponed))
 
     async def _write(self, entry: StoredArray, array: Any) -> None:
         error: BaseException | None = None
-        with self._condition:
-            entry.is_put = entry.location is Location.WRITING
         try:
+            if isinstance(array, HostCopy):
+                array = await array.filled()
+            with self._condition:
+                entry.is_put = entry.location is Location.WRITING
             if entry.is_put:
                 await self._store.put(entry.key, entry.layout.read(array))
         except BaseException as raised:
@@ -259,9 +286,10 @@ class Offload:
         with self._condition:
             was_needed = entry.location is not Location.GONE
             if was_needed and error is None:
-                entry.location, entry.array = Location.STORED, None
+                entry.location = Location.STORED
+                entry.free()
             elif was_needed:
-                entry.location = Location.KEPT
+                entry.location, entry.copy = Location.KEPT, None
                 # Entries queued before an error was reported fail for the same reason: report only newer ones.
                 if self._failure is None and isinstance(error, Exception) and entry.number >= self._reported_until:
                     what = f"a saved tensor of {entry.layout.describe()} could not be put into {self._store!r}"
@@ -338,7 +366,12 @@ class Offload:
         array: Any = None
         error: BaseException | None = None
         try:
-            array = reading.entry.layout.restore(await self._store.get(reading.entry.key))
+            layout, device = reading.entry.layout, reading.entry.device
+            data = await self._store.get(reading.entry.key)
+            if device.has_host_arrays:
+                array = layout.restore(data)
+            else:
+                array = Upload(layout.restore(data, is_read_only=True), device)
         except BaseException as raised:
             error = raised
             if not isinstance(raised, Exception):
@@ -363,7 +396,7 @@ class Offload:
         """Delete an entry that is no longer needed; if it has not been written yet, do not write it."""
         with self._condition:
             location, entry.location = entry.location, Location.GONE
-            entry.array = None
+            entry.free()
             if location is Location.QUEUED:
                 self._pending_bytes -= entry.nbytes
                 self._notify()

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.values import zeros_beside
 from .optimizer import Group, Optimizer, check_range
 
 __all__ = ["Adam", "AdamW"]
@@ -57,7 +58,7 @@ class _AdamFamily(Optimizer):
         if not state:
             state["step"] = 0
             for name in ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ())):
-                state[name] = np.zeros(param.shape, param.dtype)
+                state[name] = zeros_beside(param.shape, param)
         state["step"] += 1
         param, grad = _real(param), _real(grad)
         mean, square = _real(state["exp_avg"]), _real(state["exp_avg_sq"])

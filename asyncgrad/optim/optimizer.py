@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..arguments import describe, number, truth
+from ..engine.device import Device, moved_to
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.saved_hooks import copy_saved_before_write
+from ..graph.values import empty_beside, is_foreign, is_writeable
 from ..tensor import Tensor
 
 __all__ = ["Optimizer", "check_range"]
@@ -76,8 +78,10 @@ class Optimizer(ABC):
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
-        # Scratch arrays, shared by all parameters of a shape and dtype, so that a step allocates nothing.
-        self._scratch: dict[tuple[tuple[int, ...], np.dtype[Any]], list[np.ndarray]] = {}
+        # Scratch arrays, shared by all parameters of a shape, dtype and device, so that a step allocates nothing.
+        self._scratch: dict[tuple[tuple[int, ...], np.dtype[Any], Device | None], list[np.ndarray]] = {}
+        # The device of the parameter that is updated.
+        self._device: Device | None = None
         self._check(defaults)
         if isinstance(params, (Tensor, Mapping)) or not isinstance(params, Iterable):
             what = "a dict: pass params.values()" if isinstance(params, Mapping) else describe(params)
@@ -145,6 +149,7 @@ class Optimizer(ABC):
                 if state is None:
                     state = self.state[param] = {}
                 copy_saved_before_write(param)
+                self._device = param._device
                 self._update(param._data, grad._data, state, group)
                 param._bump_version()
 
@@ -166,6 +171,8 @@ class Optimizer(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all state and options that can be pickled; parameters are given by number.
 
+        The arrays of the copy are on the devices of their parameters.
+
         Returns:
             A dict with "state", by the number of the parameter, and "param_groups", with numbers under "params".
         """
@@ -179,6 +186,8 @@ class Optimizer(ABC):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Load a copy of a result of `state_dict`, for parameters in the same order.
+
+        Its arrays may be on any device, and are moved to those of the parameters.
 
         Raises:
             ArgumentError: groups or shapes differ from those of this optimizer, which stays as it was.
@@ -214,11 +223,11 @@ class Optimizer(ABC):
         return [param for group in self.param_groups for param in group["params"]]
 
     def _buffers(self, like: np.ndarray, count: int) -> list[np.ndarray]:
-        """Return scratch arrays with the shape and dtype of `like`; their content is arbitrary."""
-        key = (like.shape, like.dtype)
+        """Return scratch arrays with the shape and dtype of `like`, on its device; their content is arbitrary."""
+        key = (like.shape, like.dtype, self._device)
         buffers = self._scratch.setdefault(key, [])
         while len(buffers) < count:
-            buffers.append(np.empty(like.shape, like.dtype))
+            buffers.append(empty_beside(like))
         return buffers
 
     def __repr__(self) -> str:
@@ -234,21 +243,28 @@ def _check_param(which: str, param: Any) -> None:
             f"{which} was computed by {param.grad_fn.name}, but only leaves can be optimized: "
             "pass the tensor it was computed from, or param.detach().requires_grad_()"
         )
-    if not param._data.flags.writeable:
+    if not is_writeable(param._data):
         raise ArgumentError(f"{which} has a read-only array: make it with ag.tensor(...), which copies")
 
 
 def _copy_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+    return {name: value.copy() if _is_array(value) else value for name, value in state.items()}
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or is_foreign(value)
 
 
 def _cast_state(number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a saved state as the state of a parameter, in its dtype."""
+    """Return a copy of a saved state as the state of a parameter, in its dtype and on its device."""
     fitted = {}
     for name, value in state.items():
-        if isinstance(value, np.ndarray) and value.shape not in ((), param.shape):
+        if not _is_array(value):
+            fitted[name] = value
+            continue
+        if value.shape not in ((), param.shape):
             raise ArgumentError(
                 f"{name} of parameter {number} in state_dict has shape {value.shape}, but the parameter {param.shape}"
             )
-        fitted[name] = value.astype(param.dtype) if isinstance(value, np.ndarray) else value
+        fitted[name] = moved_to(value.astype(param.dtype), param._device)
     return fitted

@@ -79,7 +79,7 @@ class SGD(Optimizer):
         if group["momentum"]:
             direction = state.get("momentum_buffer")
             if direction is None:
-                direction = state["momentum_buffer"] = np.array(grad)
+                direction = state["momentum_buffer"] = grad.copy(order="K")
             else:
                 direction *= group["momentum"]
                 direction += np.multiply(grad, 1 - group["dampening"], out=second) if group["dampening"] else grad

@@ -11,7 +11,7 @@ import numpy as np
 from ..arguments import truth
 from ..context import Mode
 from ..errors import InPlaceError
-from ..graph.values import interface_of, is_foreign
+from ..graph.values import interface_of, is_foreign, is_writeable
 
 if TYPE_CHECKING:
     from ..graph.tensor_base import TensorBase, ViewMeta, ViewRecord
@@ -190,7 +190,7 @@ class Slice(NamedTuple):
         shape, strides = self.base.shape, self.base.strides
         axes = sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
         rows = np.empty_like(array, self.base.dtype, order="C", shape=tuple(shape[axis] for axis in axes))
-        copy: Any = np.transpose(rows, np.argsort(axes))
+        copy: Any = np.transpose(rows, [axes.index(axis) for axis in range(len(axes))])
         copy[...] = array
         return copy
 
@@ -262,14 +262,15 @@ class ViewReplay(NamedTuple):
         """
         total = self.place.copy_like_base(array)
         part = self.func(total)
-        if part.shape != self.view.shape or not (part.size == 0 or np.shares_memory(part, total)):
+        if part.shape != self.view.shape or not (part.size == 0 or np.may_share_memory(part, total)):
             raise InPlaceError(
                 f"a view of shape {self.view.shape} cannot be made again of an array of shape {total.shape}: called "
                 f"again, its functions give an array of shape {part.shape}. Reach views by strides, "
                 "`with ag.graph.replay_views(False):`"
             )
-        # A diagonal is read-only. Nobody else has this one.
-        part.flags.writeable = True
+        if not is_writeable(part):
+            # A diagonal is read-only. Nobody else has this one.
+            part.flags.writeable = True
         part[...] = values
         return total
 

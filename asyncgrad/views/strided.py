@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.tensor_base import TensorBase
+from ..graph.values import raw, zeros_beside
 from ..ops.primitive import derivative, primitive
 from .geometry import Place, Slice, ViewReplay
 
@@ -51,7 +52,7 @@ def _(h: Any, place: Slice) -> Any:
 
 @derivative(replace_part_, "a")
 def _(h: Any, place: Place) -> Any:
-    return replace_at(h, np.zeros((), place.view.dtype), place)
+    return replace_at(h, zeros_beside((), raw(h), place.view.dtype), place)
 
 
 @derivative(replace_part_, "value")

@@ -15,7 +15,7 @@ from ..graph.node import Edge, Node
 from ..graph.saved import versions_of
 from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.tensor_base import TensorBase
-from ..graph.values import interface_of, raw
+from ..graph.values import as_array, beside, interface_of, raw
 from .geometry import place_of_part
 from .history import check_write, rebase, rebase_view
 from .nodes import CopyBackwards
@@ -231,13 +231,16 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
     """
 
     def masked_copy(target: Any, source: Any) -> None:
-        np.copyto(target, source, where=raw(where))
+        if where is True:
+            np.copyto(target, source)
+        else:
+            np.copyto(target, source, where=raw(where))
 
     copy = copy or masked_copy
     if write_unrecorded(copy, out, source):
         return out
     check_write(out)
-    mask = None if where is True else np.array(raw(where), bool)
+    mask = None if where is True else beside(as_array(raw(where)), out._data).astype(bool)
     run_writer(copy, out, source)
     node = CopyBackwards(gradient_edge(out), _edge_of(source, out._data.ndim), out, mask)
     if out._view is None:

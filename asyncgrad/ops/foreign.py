@@ -181,7 +181,8 @@ def add_at(target: Any, index: Any, value: Any) -> None:
     rows = math.prod(rest)
     if not places.size or not rows:
         return
-    if np.shape(value) != (*places.shape, *rest):
+    value, _ = placed(value, target)
+    if value.shape != (*places.shape, *rest):
         value = np.broadcast_to(value, (*places.shape, *rest))
     in_place = target.flags.c_contiguous
     total = target if in_place else zeros_beside(target.shape, target)

@@ -68,8 +68,11 @@ MAY_IMPORT = {
 DEVICES_MAY_IMPORT = {
     "asyncgrad.engine.body",
     "asyncgrad.engine.device",
+    "asyncgrad.engine.loops",
     "asyncgrad.engine.remote",
+    "asyncgrad.engine.streams",
     "asyncgrad.errors",
+    "asyncgrad.graph.current_streams",
     "asyncgrad.graph.values",
 }
 

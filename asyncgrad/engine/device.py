@@ -16,7 +16,7 @@ from ..graph.one_device import several_met
 from .call_streams import CallStream
 from .loops import loop_thread
 from .remote import Job, call_on, worker_died_error
-from .streams import DeviceStreams, Event, Stream
+from .streams import DONE, DeviceStreams, Event, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -206,6 +206,14 @@ class Device:
         """
         return DeviceStreams.of(self).synchronize()
 
+    def backpressure(self) -> Awaitable[None]:
+        """Wait while too much work is queued; called where `is_asynchronous` at the end of each awaited backward.
+
+        A queue that is full blocks the thread that puts work there, and so its event loop. Nothing is waited for by
+        default.
+        """
+        return DONE
+
     def stand_in(self) -> AbstractContextManager[None]:
         """Return a context manager in which the calling worker thread blocks for other threads.
 
@@ -344,7 +352,7 @@ def _open(name: str) -> Device:
         raise
     except Exception as error:
         raise DeviceError(f"the device {name!r} cannot be opened: open_device({number}) raised {error!r}") from error
-    if found != name:
+    if found != name and not (number is None and found == f"{kind}:0"):
         what = f"a {type(opened).__name__}" + (f" named {found!r}" if isinstance(opened, Device) else "")
         raise DeviceError(f"open_device({number}) must return the device named {name!r}, not {what}")
     return opened  # type: ignore[no-any-return]

@@ -39,7 +39,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         turn: the node to run first, which a blocking driver has left here because it may suspend.
     """
     budget, clock = LOOP_BUDGET.get(), CLOCK.get()
-    in_context = graph_task.context.run
+    in_context = _runner(graph_task)
     group: NodeTaskGroup | None = None
     deadline = clock() + budget
     try:
@@ -71,6 +71,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 graph_task.executor.recheck()
                 deadline = clock() + budget
         captured: list[Any] = in_context(graph_task.finish)
+        if (device := graph_task.root.device) is not None and device.is_asynchronous:
+            await device.backpressure()
         if graph_task.completion is None and group is None:
             return captured
         group = group or NodeTaskGroup(graph_task, running_loop())
@@ -91,6 +93,12 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         raise
 
 
+def _runner(graph_task: GraphTask) -> Callable[..., Any]:
+    """Return the function that calls others in the context of the backward."""
+    streams = graph_task.streams
+    return graph_task.context.run if streams is None else streams.runner(graph_task.context)
+
+
 def drive_blocking(graph_task: GraphTask) -> list[Any]:
     """Drive a GraphTask to its end without suspending; return the captures."""
     if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:
@@ -99,7 +107,7 @@ def drive_blocking(graph_task: GraphTask) -> list[Any]:
 
 
 def _drive_here(graph_task: GraphTask) -> list[Any]:
-    in_context = graph_task.context.run
+    in_context = _runner(graph_task)
     try:
         while (step := in_context(graph_task.executor.run, inf)) is not Stop.DRAINED:
             if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):

@@ -13,6 +13,7 @@ from ..context import BLOCKING, CURRENT_NODE, is_kind
 from ..errors import GradientTypeError, HookError, HookTypeError
 from ..graph import values
 from ..graph.anomaly import check_nan
+from ..graph.current_streams import follow_streams
 from ..graph.grad_journal import change_grad
 from ..graph.leaf import AccumulateGrad
 from ..graph.metadata import conform, no_tuple_error
@@ -95,6 +96,8 @@ class NodeTask:
             CURRENT_NODE.set(node)
             if meta.stream is not None:
                 await self._enter_stream(meta.stream)
+            elif graph_task.streams is not None:
+                follow_streams()
             # Most nodes have nothing to run before the body, and two needless coroutines would cost as much as it.
             if (
                 meta.tensor_pre_hooks

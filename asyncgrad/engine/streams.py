@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 from weakref import WeakSet
 
 from ..context import CURRENT_STREAMS, Mode
 from ..errors import DeviceError
 from ..graph.creation import observe_nodes
+from ..graph.current_streams import follow_streams
 from ..graph.leaf import GraphRoot
 from ..graph.node import LEAF_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..graph.node import Node
     from .queues import InputBuffer
 
 __all__ = ["DONE", "DeviceStreams", "Event", "Stream", "StreamOwner", "TaskStreams", "enter_streams", "streams_in_use"]
 
-#: Whether any device of this process has been asked for a stream. If none has, a backward does not handle streams.
+#: Whether any device of this process has another stream than its default one. If not, a backward does not handle
+#: streams: all its work is on default streams.
 streams_in_use = [False]
 
 _MUTEX = threading.Lock()
@@ -158,6 +159,15 @@ class Stream(Mode):
             raise DeviceError(f"{self!r} can wait for a stream, of any device, not for {other!r}")
         self.wait_event(other.record_event())
 
+    def record_use(self, value: Any) -> None:
+        """Note that the work that is on this stream now uses `value`, arrays whose memory belongs to another stream.
+
+        A device that reuses memory in the order of one stream keeps a reference until that work has ended. Others
+        have nothing to do.
+
+        Source: torch.Tensor.record_stream.
+        """
+
     def query(self) -> bool:
         """Tell whether all work on this stream has ended; never waits."""
         return self.record_event().query()
@@ -202,6 +212,12 @@ class Stream(Mode):
         return f"<stream {self.index} of {str(self.device)!r}>"
 
 
+def _call_on_streams(function: Callable[..., Any], *args: Any) -> Any:
+    # Since this context ran last, a task with other streams may have run in this thread.
+    follow_streams()
+    return function(*args)
+
+
 async def _await_all(waits: list[Awaitable[None]]) -> None:
     for wait in waits:
         await wait
@@ -211,6 +227,7 @@ def enter_streams(streams: Mapping[Any, Any]) -> None:
     """Make `streams`, by device, the current ones of this context, and of the nodes that are made in it."""
     CURRENT_STREAMS.set(streams)
     observe_nodes()
+    follow_streams()
 
 
 @final
@@ -234,13 +251,13 @@ class DeviceStreams:
             with _MUTEX:
                 streams = getattr(device, "_streams", None)
                 if streams is None:
-                    streams_in_use[0] = True
                     streams = device._streams = cls(device)
         return streams
 
     def make(self) -> Stream:
         """Return a new stream."""
         with _MUTEX:
+            streams_in_use[0] = True
             self._made_count += 1
             stream = self._make_stream(self._made_count)
             self._live.add(stream)
@@ -297,7 +314,7 @@ class TaskStreams:
         caller: by device, the streams that were current where the backward was called.
     """
 
-    __slots__ = ("_arrived", "_caller", "_events", "_from_elsewhere", "leaves")
+    __slots__ = ("_arrived", "_caller", "_crossed", "_events", "_from_elsewhere", "leaves")
 
     def __init__(self, caller: Mapping[Any, Stream]) -> None:
         self._caller = caller
@@ -307,6 +324,8 @@ class TaskStreams:
         self._events: dict[Node, dict[int, list[Event]]] = {}
         #: By device other than the roots', the caller's work before the backward, for which its leaves wait.
         self._from_elsewhere: dict[Any, Event] = {}
+        #: By stream, the gradients that it reads and another stream has computed.
+        self._crossed: dict[Stream, list[Any]] = {}
         #: The streams of the leaves and capturing nodes that have run.
         self.leaves: set[Stream] = set()
 
@@ -339,8 +358,8 @@ class TaskStreams:
     def note_arrived(self, node: Node, grads: list[Any]) -> None:
         """Note gradients that have been computed on the default stream."""
         for input_nr, grad in enumerate(grads):
-            if grad is not None:
-                self._arrive(node, node, input_nr, on_default=True)
+            if grad is not None and self._arrive(node, node, input_nr, on_default=True):
+                self._crossed.setdefault(node.stream, []).append(grad)
 
     def add(
         self, buffer: InputBuffer, producer: Node, edge: int, consumer: Node, input_nr: int, grad: Any, in_place: bool
@@ -351,7 +370,8 @@ class TaskStreams:
             buffer.add(input_nr, grad, (producer, edge), in_place)
             return
         is_first = (consumer, input_nr) not in self._arrived
-        self._arrive(producer, consumer, input_nr)
+        if self._arrive(producer, consumer, input_nr):
+            self._crossed.setdefault(stream, []).append(grad)
         if is_first:
             buffer.add(input_nr, grad, (producer, edge), in_place)
             return
@@ -368,6 +388,14 @@ class TaskStreams:
         if node.order == LEAF_ORDER and node.device in self._from_elsewhere:
             self._wait(node.stream, [self._from_elsewhere[node.device]])
 
+    def runner(self, context: Context) -> Callable[..., Any]:
+        """Return what `context.run` is, with libraries that follow the streams of that context."""
+
+        def run(function: Callable[..., Any], *args: Any) -> Any:
+            return context.run(_call_on_streams, function, *args)
+
+        return run
+
     def leave(self, node: Node) -> None:
         """Note that a gradient ends at `node`: it is a leaf, or captures."""
         stream = node.stream
@@ -375,7 +403,8 @@ class TaskStreams:
             self.leaves.add(stream)
 
     def finish(self) -> None:
-        """Let the caller's current streams wait for the leaves' streams."""
+        """Let the caller's current streams wait for the leaves' streams, and for the default stream."""
+        self._end()
         for stream in self.leaves:
             current = self._of_caller(stream.device)
             if current is not stream:
@@ -383,9 +412,20 @@ class TaskStreams:
 
     def abandon(self) -> None:
         """Do what `finish` does as far as possible, after a failure, which may be that of a device."""
+        self._end()
         for stream in self.leaves:
             with suppress(DeviceError):
                 self._of_caller(stream.device).wait_stream(stream)
+
+    def _end(self) -> None:
+        """Note what the streams have used, and that gradients may have ended on default streams.
+
+        Leaves that were used on a default stream have no stream of their own.
+        """
+        while self._crossed:
+            stream, grads = self._crossed.popitem()
+            stream.record_use(grads)
+        self.leaves.update(device.default_stream() for device in self._caller if device.is_asynchronous)
 
     def return_to_caller(self) -> None:
         """Make the caller's streams current in this context again, for final callbacks."""
@@ -395,10 +435,11 @@ class TaskStreams:
     def _of_caller(self, device: Any) -> Any:
         return self._caller.get(device) or device.default_stream()
 
-    def _arrive(self, producer: Node | None, consumer: Node, input_nr: int, on_default: bool = False) -> None:
+    def _arrive(self, producer: Node | None, consumer: Node, input_nr: int, on_default: bool = False) -> bool:
+        """Note a gradient at an input of a node; tell whether another stream computes it than the one that reads it."""
         stream = consumer.stream
         if stream is None:
-            return
+            return False
         self._arrived.add((consumer, input_nr))
         device = consumer.device
         if producer is None or isinstance(producer, GraphRoot):
@@ -409,8 +450,10 @@ class TaskStreams:
         else:
             source = producer.stream or device.default_stream()
         # The results of a call are there when it returns, and calls on the default stream are unordered.
-        if source is not stream and (device.is_asynchronous or source.index):
-            self._events.setdefault(consumer, {}).setdefault(input_nr, []).append(source.record_event())
+        if source is stream or not (device.is_asynchronous or source.index):
+            return False
+        self._events.setdefault(consumer, {}).setdefault(input_nr, []).append(source.record_event())
+        return True
 
     @staticmethod
     def _wait(stream: Any, events: list[Event]) -> None:

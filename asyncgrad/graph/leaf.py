@@ -7,6 +7,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, final
 
 from ..arguments import describe
+from ..context import CURRENT_STREAMS
 from ..errors import ArgumentTypeError, GraphError, RequiresGradError
 from .creation import announce
 from .grad_journal import Change, FirstGrads, GradChange, change_grad, may_take
@@ -65,8 +66,10 @@ class AccumulateGrad(Node):
         if meta.hooks is not None or meta.post_accumulate_hooks is not None:
             self.meta = NodeMeta()
         if self.device is not None and self.device.is_asynchronous:
-            # At the end of a backward the caller waits for the streams of leaves, including the default stream.
-            self.make_meta().stream = self.device.current_stream()
+            stream = CURRENT_STREAMS.get().get(self.device)
+            # A leaf of the default stream needs no NodeMeta: without one it runs on the fast path.
+            if stream is not None:
+                self.make_meta().stream = stream
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Accumulate the gradient; return no gradients, since a leaf has no edges."""

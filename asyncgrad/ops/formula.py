@@ -234,8 +234,8 @@ def _stand_in(value: Any, operations: list[Tree]) -> Any:
     if _has_literal(value):
         return value
     names = getattr(value, "__globals__", {})
-    is_wrapper = "_next_class" in names and "_function" in names
-    return Symbol(Constant(names["_function"] if is_wrapper else value), operations)
+    is_wrapper = "_next_class" in names and "_bare_function" in names
+    return Symbol(Constant(names["_bare_function"] if is_wrapper else value), operations)
 
 
 def _has_literal(value: Any) -> bool:

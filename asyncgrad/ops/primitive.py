@@ -125,6 +125,7 @@ class Primitive:
             views=self.views,
             always_floating=isinstance(self.function, np.ufunc),
             namespace={
+                "_bare_function": self.function,
                 "_function": self.function,
                 "_plans": self.plans,
                 "_make_plan": self._make_plan,

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..graph.current_streams import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
 from ..graph.values import check_numbers
 
@@ -100,6 +101,7 @@ def generate_call(
 
     call = FunctionType(_generate_first.__code__, namespace, name)
     namespace.update(call=call, _generate=generate)
+    add_wrapper(namespace)
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 

@@ -158,4 +158,5 @@ def _measured_on(record: GpuRecord) -> str:
     ]
     shown = f"{rounds[0]}" if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
     when = " to ".join(dict.fromkeys([days[0], days[-1]]))
-    return f"Medians of {shown} rounds of float32 without TF32, measured {when} on {gpu}; {', '.join(versions)}; {machine.get('processor', 'unknown processor')}."
+    where = f"{gpu}; {', '.join(versions)}; {machine.get('processor', 'unknown processor')}"
+    return f"Medians of {shown} rounds of float32 without TF32, measured {when} on {where}."

@@ -1,0 +1,141 @@
+"""Copies between the host and a GPU, through page-locked memory, which the GPU reads and writes by itself.
+
+A copy of at least LARGE bytes runs on a stream of its own, so that it overlaps computation. What such a stream has
+allocated is freed only when all work has ended that may use it: see `_Block`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from asyncgrad.errors import DeviceError
+
+from ._cuda_streams import Gpu
+
+__all__ = ["LARGE", "copy_to_gpu", "copy_to_host"]
+
+#: From this many bytes on a copy runs beside computation.
+LARGE = 1 << 20
+#: A copy to the host goes through buffers of this many bytes, one of which is filled while the other is read.
+CHUNK = 4 << 20
+
+_TO_GPU, _TO_HOST = 1, 2
+
+
+@final
+class _Block:
+    """Memory that a copy stream has allocated; other streams use it, and CuPy's pool does not know.
+
+    Args:
+        device: the GPU.
+        memory: CuPy's pointer to it.
+    """
+
+    __slots__ = ("_device", "_memory")
+
+    def __init__(self, device: Gpu, memory: Any) -> None:
+        self._device = device
+        self._memory = memory
+
+    def __del__(self) -> None:
+        # The pool may give the memory to the next copy at once, while work on other streams still reads it.
+        self._device.hold_until_idle(self._memory)
+
+
+def copy_to_gpu(device: Gpu, array: Any) -> Any:
+    """Return a copy of a NumPy array on a GPU, with the same order of the elements in memory."""
+    import cupy
+
+    array, flat = _in_memory_order(_in_native_order(device, array))
+    current = device.current_stream().cuda_stream
+    is_large = array.nbytes >= LARGE
+    stream = device.copy_streams[0] if is_large else current
+    with stream:
+        memory = cupy.cuda.alloc(array.nbytes)
+    if is_large:
+        owner = _Block(device, memory)
+        memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, array.nbytes, owner, memory.device_id), 0)
+    if array.nbytes:
+        pinned = cupy.cuda.alloc_pinned_memory(array.nbytes)
+        np.frombuffer(pinned, array.dtype, array.size).reshape(flat.shape)[...] = flat
+        cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ptr, array.nbytes, _TO_GPU, stream.ptr)
+        copied = stream.record(cupy.cuda.Event(disable_timing=True))
+        if is_large:
+            current.wait_event(copied)
+        device.hold([copied], pinned)
+    return cupy.ndarray(array.shape, array.dtype, memory, strides=array.strides)
+
+
+def copy_to_host(device: Gpu, array: Any) -> np.ndarray:
+    """Return a copy of an array of a GPU as a NumPy array; blocks until it is there."""
+    import cupy
+
+    current = device.current_stream().cuda_stream
+    with current:
+        array, flat = _in_memory_order(array)
+    host = np.empty(flat.shape, array.dtype)
+    if array.nbytes:
+        stream = current
+        if array.nbytes >= LARGE:
+            stream = device.copy_streams[1]
+            stream.wait_event(current.record(cupy.cuda.Event(disable_timing=True)))
+        _copy_by_chunks(flat.data.ptr, host.reshape(-1).view(np.uint8), stream)
+    return host.transpose(np.argsort(_axes(array), kind="stable"))
+
+
+def _copy_by_chunks(source: int, host: np.ndarray, stream: Any) -> None:
+    """Copy bytes to the host; while one chunk is on its way, the one before is copied out of page-locked memory."""
+    import cupy
+
+    buffers = [cupy.cuda.alloc_pinned_memory(min(CHUNK, host.size)) for _ in range(2 if host.size > CHUNK else 1)]
+    before: tuple[int, Any, Any] | None = None
+    for number, start in enumerate(range(0, host.size, CHUNK)):
+        buffer = buffers[number % 2]
+        size = min(CHUNK, host.size - start)
+        cupy.cuda.runtime.memcpyAsync(buffer.ptr, source + start, size, _TO_HOST, stream.ptr)
+        copied = stream.record(cupy.cuda.Event(disable_timing=True))
+        if before is not None:
+            _take_out(host, *before)
+        before = start, copied, buffer
+    assert before is not None
+    _take_out(host, *before)
+
+
+def _take_out(host: np.ndarray, start: int, copied: Any, buffer: Any) -> None:
+    copied.synchronize()
+    size = min(CHUNK, host.size - start)
+    host[start : start + size] = np.frombuffer(buffer, np.uint8, size)
+
+
+def _axes(array: Any) -> list[int]:
+    """Return the axes of an array in the order of their strides, the longest first."""
+    return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+
+
+def _in_memory_order(array: Any) -> tuple[Any, Any]:
+    """Return an array without gaps in its memory, and the C-contiguous view of all that memory."""
+    flat = array.transpose(_axes(array))
+    if not flat.flags.c_contiguous:
+        array = array.copy(order="K")
+        flat = array.transpose(_axes(array))
+    if not flat.flags.c_contiguous:
+        # A library may know no other orders than these two.
+        array = flat = array.copy(order="C")
+    return array, flat
+
+
+def _in_native_order(device: Gpu, array: Any) -> np.ndarray:
+    """Return an array in this machine's byte order, which is a GPU's, too.
+
+    Raises:
+        DeviceError: no array on a GPU has that dtype.
+    """
+    dtype = array.dtype.newbyteorder("=")
+    if dtype.kind not in "biufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
+        raise DeviceError(
+            f"'{device}' has no arrays of dtype {array.dtype}: cast it first, for example by "
+            f"t.astype({'np.complex128' if dtype.kind == 'c' else 'np.float64'})"
+        )
+    return np.asarray(array, dtype)

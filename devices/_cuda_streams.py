@@ -1,0 +1,199 @@
+"""CUDA's streams and events, and the threads that wait for events so that event loops need not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from asyncgrad.engine.device import Event, Stream
+from asyncgrad.engine.loops import loop_is_running, running_loop
+from asyncgrad.engine.streams import DONE
+from asyncgrad.errors import DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+__all__ = ["CudaEvent", "CudaStream", "Gpu", "translate_errors"]
+
+
+class Gpu(Protocol):
+    """What streams and copies ask of their GPU; see `CudaDevice`."""
+
+    copy_streams: tuple[Any, ...]
+    _streams: Any
+
+    @property
+    def name(self) -> str:
+        """A name such as `cuda:0`."""
+
+    def make_stream(self, index: int) -> Any:
+        """Return a new stream."""
+
+    def default_stream(self) -> Any:
+        """Return CUDA's default stream."""
+
+    def current_stream(self) -> Any:
+        """Return the stream on which work of this context is put."""
+
+    def check(self) -> None:
+        """Raise if this process cannot use CUDA."""
+
+    def hold(self, events: list[Any], value: Any) -> None:
+        """Keep a reference to `value` until CUDA events have completed."""
+
+    def hold_until_idle(self, value: Any) -> None:
+        """Keep a reference to `value` until all work that is on any stream now has ended."""
+
+
+@contextmanager
+def translate_errors(device: Any) -> Iterator[None]:
+    """Raise a DeviceError that names the device in the place of an error of CUDA."""
+    from cupy.cuda.runtime import CUDARuntimeError
+
+    try:
+        yield
+    except CUDARuntimeError as error:
+        raise DeviceError(
+            f"'{device}' has failed: {error}. An error of this kind ends all work on the GPU, and CUDA does not "
+            "recover from it within a process: start the process anew"
+        ) from error
+
+
+@final
+class CudaEvent(Event):
+    """An event of CUDA.
+
+    Args:
+        stream: the stream that it is recorded on, now.
+    """
+
+    __slots__ = ("cuda_event",)
+
+    stream: CudaStream
+
+    def __init__(self, stream: CudaStream) -> None:
+        super().__init__(stream)
+        from cupy.cuda import Event as BareEvent
+
+        # A thread that waits for it sleeps.
+        self.cuda_event = BareEvent(block=True, disable_timing=True)
+        self.cuda_event.record(stream.cuda_stream)
+
+    def query(self) -> bool:
+        """Tell whether the event has completed; never waits.
+
+        Raises:
+            DeviceError: the GPU has failed.
+        """
+        with translate_errors(self.stream.device):
+            return bool(self.cuda_event.done)
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until the event has completed: suspend where an event loop runs in this thread, and block elsewhere.
+
+        Raises:
+            DeviceError: the GPU has failed.
+        """
+        if self.query():
+            return DONE
+        if loop_is_running():
+            return self._suspend()
+        with translate_errors(self.stream.device):
+            self.cuda_event.synchronize()
+        return DONE
+
+    async def _suspend(self) -> None:
+        loop = running_loop()
+        completed: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            # RuntimeError: the loop has been closed, and nothing waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_resolve, completed)
+
+        self.stream.call_after(self.cuda_event, wake)
+        await completed
+        # The thread has woken this task whether the event has completed or its GPU failed.
+        self.query()
+
+
+def _resolve(completed: asyncio.Future[None]) -> None:
+    if not completed.done():
+        completed.set_result(None)
+
+
+@final
+class CudaStream(Stream):
+    """A stream of CUDA.
+
+    Args:
+        device: the GPU.
+        index: 0 for the default stream.
+        cuda_stream: CuPy's object for it.
+    """
+
+    __slots__ = ("_waits", "cuda_stream")
+
+    device: Gpu
+
+    def __init__(self, device: Gpu, index: int, cuda_stream: Any) -> None:
+        super().__init__(device, index)
+        self.cuda_stream = cuda_stream
+        #: What the thread of this stream is to wait for; None before the first wait.
+        self._waits: SimpleQueue[tuple[Any, Callable[[], None]] | None] | None = None
+
+    def record_event(self) -> CudaEvent:
+        """Return an Event that completes when all work that is on this stream now has ended.
+
+        Raises:
+            DeviceError: the GPU has failed.
+        """
+        self.device.check()
+        with translate_errors(self.device):
+            return CudaEvent(self)
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work on this stream begin only once `event` has completed; never waits itself.
+
+        Raises:
+            DeviceError: the event is of another kind of device and has not completed; or the GPU has failed.
+        """
+        if not isinstance(event, CudaEvent):
+            self.must_have_passed(event)
+            return
+        if event.stream is not self:
+            with translate_errors(self.device):
+                self.cuda_stream.wait_event(event.cuda_event)
+
+    def record_use(self, value: Any) -> None:
+        """Keep the memory of arrays of another stream until the work that is on this one now has ended."""
+        with translate_errors(self.device):
+            self.device.hold([CudaEvent(self).cuda_event], value)
+
+    def call_after(self, cuda_event: Any, callback: Callable[[], None]) -> None:
+        """Call a function in another thread once an event of this stream has completed, or the GPU has failed.
+
+        One thread waits for the events of one stream, which complete in the order in which they were recorded.
+        """
+        waits = self._waits
+        if waits is None:
+            waits = self._waits = SimpleQueue()
+            threading.Thread(target=_wait_for_events, args=(waits,), name=f"{self!r}", daemon=True).start()
+            weakref.finalize(self, waits.put, None)
+        waits.put((cuda_event, callback))
+
+
+def _wait_for_events(waits: SimpleQueue[tuple[Any, Callable[[], None]] | None]) -> None:
+    from cupy.cuda.runtime import CUDARuntimeError
+
+    while (wait := waits.get()) is not None:
+        cuda_event, callback = wait
+        # The task that is woken asks the event again, and so learns of the failure.
+        with suppress(CUDARuntimeError):
+            cuda_event.synchronize()
+        callback()
+        del wait, cuda_event, callback

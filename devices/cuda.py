@@ -1,0 +1,214 @@
+"""`cuda:0`, `cuda:1`, …: NVIDIA GPUs, whose arrays are CuPy's and whose streams are CUDA's.
+
+Functions put their work on the current stream and return before it is done. docs/gpu.md tells a user what follows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, final
+
+from asyncgrad.engine.device import Device, device
+from asyncgrad.engine.streams import DeviceStreams
+from asyncgrad.errors import DeviceError
+from asyncgrad.graph.current_streams import start_following
+
+from ._cuda_copies import copy_to_gpu, copy_to_host
+from ._cuda_streams import CudaStream
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from asyncgrad.engine.body import Body
+    from asyncgrad.engine.device import Event
+
+__all__ = ["CudaDevice", "open_device"]
+
+#: How users get CuPy.
+_INSTALL = "pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' where nvidia-smi shows CUDA 12"
+
+#: How many awaited backward passes may be queued: one that runs, and one so that the GPU does not fall idle.
+MAX_BACKWARDS_QUEUED = 2
+
+
+@final
+class CudaDevice(Device):
+    """One NVIDIA GPU.
+
+    Args:
+        index: its number, as CUDA counts.
+        cupy: the module.
+    """
+
+    __slots__ = ("_backward_ends", "_cupy", "_gpu", "_held", "_index", "_process", "copy_streams")
+
+    has_host_arrays = False
+    is_asynchronous = True
+
+    def __init__(self, index: int, cupy: Any) -> None:
+        self._index = index
+        self._cupy = cupy
+        self._gpu = cupy.cuda.Device(index)
+        self._process = os.getpid()
+        #: Events at the ends of the last awaited backward passes.
+        self._backward_ends: deque[Event] = deque()
+        #: What work on streams may still use, with the events after which it no longer does.
+        self._held: deque[tuple[list[Any], Any]] = deque()
+        with self._gpu:
+            #: The streams on which arrays come from the host and go there, beside the streams of computation.
+            self.copy_streams = tuple(cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+
+    @property
+    def name(self) -> str:
+        """A name such as `cuda:0`."""
+        return f"cuda:{self._index}"
+
+    # Several GPUs: CUDA has a current one in each thread, which is number 0 at first.
+
+    @property
+    def sees_all_bodies(self) -> bool:  # type: ignore[override]
+        """Whether bodies run by `run_body`, which makes this GPU the current one: not for number 0, which it is."""
+        return self._index > 0
+
+    def run_body(self, body: Body) -> Any:
+        """Run a body while this GPU is the current one."""
+        with self._gpu:
+            return body()
+
+    # Streams.
+
+    def make_stream(self, index: int) -> CudaStream:
+        """Return a new CUDA stream; number 0 is CUDA's default stream, which CuPy's functions use, too."""
+        self.check()
+        with self._gpu:
+            stream = self._cupy.cuda.Stream.null if index == 0 else self._cupy.cuda.Stream(non_blocking=True)
+        if index:
+            start_following(self)
+        return CudaStream(self, index, stream)
+
+    def use_stream(self, stream: CudaStream | None) -> None:
+        """Make a stream CuPy's current one in this thread."""
+        (self._cupy.cuda.Stream.null if stream is None else stream.cuda_stream).use()
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until all work on the streams of this device has ended; awaited where an event loop runs in this thread.
+
+        Raises:
+            DeviceError: the GPU has failed.
+        """
+        self.check()
+        return super().synchronize()
+
+    async def backpressure(self) -> None:
+        """Wait until no more than MAX_BACKWARDS_QUEUED awaited backward passes are queued on the GPU; suspends.
+
+        CUDA takes about a thousand kernels into a queue, and then blocks the thread.
+        """
+        ends = self._backward_ends
+        ends.append(self.current_stream().record_event())
+        while len(ends) > MAX_BACKWARDS_QUEUED:
+            await ends.popleft().synchronize()
+
+    # Memory.
+
+    def from_host(self, array: Any) -> Any:
+        """Return a copy of a NumPy array in the GPU's memory, as work on the current stream.
+
+        Raises:
+            DeviceError: CUDA has no such dtype.
+        """
+        self.check()
+        with self._gpu:
+            return copy_to_gpu(self, array)
+
+    def to_host(self, array: Any) -> Any:
+        """Return a copy as a NumPy array; blocks until the work on the current stream has ended."""
+        self.check()
+        with self._gpu:
+            return copy_to_host(self, array)
+
+    def hold(self, events: list[Any], value: Any) -> None:
+        """Keep a reference to `value` until CUDA events have completed: until then its memory must not be reused."""
+        self._held.append((events, value))
+        self.release_held()
+
+    def hold_until_idle(self, value: Any) -> None:
+        """Keep a reference to `value` until all work that is on any stream now has ended."""
+        if sys.is_finalizing():
+            return
+        # After a failure no work uses it any more.
+        with suppress(self._cupy.cuda.runtime.CUDARuntimeError):
+            events = [stream.record_event().cuda_event for stream in DeviceStreams.of(self).live_streams()]  # type: ignore[attr-defined]
+            self.hold(events, value)
+
+    def release_held(self) -> None:
+        """Drop what no work uses any more."""
+        held = self._held
+        with suppress(IndexError):  # another thread may have dropped the last one
+            while held and all(event.done for event in held[0][0]):
+                held.popleft()
+
+    def memory_allocated(self) -> int:
+        """Return how many bytes of the GPU's memory arrays occupy."""
+        with self._gpu:
+            return int(self._cupy.get_default_memory_pool().used_bytes())
+
+    def memory_reserved(self) -> int:
+        """Return how many bytes of the GPU's memory CuPy's pool holds, for arrays that exist or are to come."""
+        with self._gpu:
+            return int(self._cupy.get_default_memory_pool().total_bytes())
+
+    def empty_cache(self) -> None:
+        """Give the memory that no array occupies back to the system."""
+        self.release_held()
+        with self._gpu:
+            self._cupy.get_default_memory_pool().free_all_blocks()
+            self._cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    # Failure.
+
+    def check(self) -> None:
+        """Raise if this process cannot use CUDA.
+
+        Raises:
+            DeviceError: the process is a fork of one that has used CUDA.
+        """
+        if self._process != os.getpid():
+            raise DeviceError(
+                f"'{self}' was opened before this process was forked, and CUDA does not survive a fork: start the "
+                "process with multiprocessing.get_context('spawn'), or open the device in the child alone"
+            )
+
+    def close(self) -> None:
+        """Give back the memory that no array occupies."""
+        if self._process == os.getpid():
+            self.empty_cache()
+
+
+def open_device(index: int | None) -> CudaDevice:
+    """Return the GPU of that number; the first one where there is none.
+
+    Raises:
+        DeviceError: CuPy, a driver, or a GPU of that number is missing.
+    """
+    if index is None:
+        # The name of the first one is `cuda:0`, and there is one object for it.
+        return device("cuda:0")  # type: ignore[return-value]
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"the device 'cuda:{index}' needs CuPy, which cannot be imported: {_INSTALL}") from error
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise DeviceError(
+            f"the device 'cuda:{index}' needs an NVIDIA GPU and its driver, and CUDA finds none: {error}. "
+            "Look whether nvidia-smi lists a GPU, and whether its CUDA version is that of the installed CuPy"
+        ) from error
+    if index >= count:
+        names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
+        raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
+    return CudaDevice(index, cupy)

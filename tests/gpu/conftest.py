@@ -74,7 +74,7 @@ def small_pool(cupy: Any, gpu: Any) -> Iterator[Callable[[int], None]]:
 
     def leave(count: int) -> None:
         gpu.empty_cache()
-        pool.set_limit(size=pool.used_bytes() + count)
+        pool.set_limit(size=pool.total_bytes() + count)
 
     yield leave
     pool.set_limit(size=limit)

@@ -83,7 +83,9 @@ CUDA ?= cuda13
 
 # Not in parallel: tests measure the memory of the GPU, and fill it.
 test-gpu: $(VENV)/.gpu
-	ASYNCGRAD_GPU=cuda:0 $(BIN)/python -m pytest tests/gpu tests/devices tests/testing/test_simulated_formulas.py tests/test_docs.py
+	@$(BIN)/python -c 'import sys; from benchmarks.gpu.hardware import missing; sys.exit(missing("cuda:0"))'
+	ASYNCGRAD_GPU=cuda:0 $(BIN)/python -m pytest --timeout=180 tests/gpu tests/devices \
+		tests/testing/test_simulated_formulas.py tests/test_docs.py
 
 bench-gpu: $(VENV)/.gpu
 	$(BIN)/python -m benchmarks.gpu $(if $(QUICK),--quick)

@@ -20,9 +20,9 @@ __all__ = ["Overlap", "Span", "measure_overlap"]
 
 #: The side of the matrices of a branch, whose products leave a part of a large GPU idle, and how many it has.
 SIDE, PRODUCTS = 1024, 40
-#: The bytes of a copy, and the side and number of the products beside it, which together take about as long.
-COPY_BYTES = 256 * 2**20
-LARGE_SIDE, LARGE_PRODUCTS = 4096, 4
+#: The bytes of a copy, and the side and number of the products beside it, which take longer than it.
+COPY_BYTES = 128 * 2**20
+LARGE_SIDE, LARGE_PRODUCTS = 4096, 30
 ROUNDS = 5
 
 

@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def gpu() -> Iterator[Any]:
     """The device. Work that a test leaves behind ends with that test, and so does its failure."""
-    device = ag.device(GPU)
+    device: Any = ag.device(GPU)
     yield device
     device.synchronize()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import asyncgrad as ag
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
-LAYOUTS = {
+LAYOUTS: dict[str, Any] = {
     "C": lambda array: array,
     "Fortran": np.asfortranarray,
     "transposed": lambda array: array.transpose(2, 0, 1),
@@ -58,7 +59,7 @@ def test_an_array_of_many_buffers_keeps_every_bit(gpu):
 
 def test_a_move_that_does_not_block_keeps_every_bit(run, gpu):
     async def main():
-        here = ag.tensor(np.random.default_rng(0).standard_normal(LARGE))
+        here: Any = ag.tensor(np.random.default_rng(0).standard_normal(LARGE))
         back = here.to(gpu, non_blocking=True).to("cpu", non_blocking=True)
         await gpu.synchronize()
         return here, back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_the_caller_s_stream_waits_for_the_leaves(run, gpu, spin):
     async def main():
         side = gpu.stream()
         with side:
-            x = ag.tensor(np.ones(SIDE), device=gpu, requires_grad=True)
+            x: Any = ag.tensor(np.ones(SIDE), device=gpu, requires_grad=True)
             y = x * 2
             y.register_hook(lambda grad: spin(side))
         gpu.default_stream().wait_stream(side)

@@ -7,6 +7,8 @@
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
+#   make test-gpu    the tests that need an NVIDIA GPU, and those of array types with that GPU among them
+#   make bench-gpu   measure on an NVIDIA GPU beside PyTorch; QUICK=1 takes less than 3 minutes
 #   make programs    random programs, held to NumPy: 25 times as many as in make test-all
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
 PYTHON ?= python3
@@ -16,7 +18,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count format clean
+.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -76,6 +78,18 @@ bench-count: $(VENV)/.demo
 bench-imports: $(VENV)/.demo
 	$(BIN)/python -m benchmarks.imports
 
+# The extra of the CUDA that the driver supports: cuda12 or cuda13. PyTorch is compared with if it is built for CUDA.
+CUDA ?= cuda13
+
+# Not in parallel: tests measure the memory of the GPU, and fill it.
+test-gpu: $(VENV)/.gpu
+	@$(BIN)/python -c 'import sys; from benchmarks.gpu.hardware import missing; sys.exit(missing("cuda:0"))'
+	ASYNCGRAD_GPU=cuda:0 $(BIN)/python -m pytest --timeout=180 tests/gpu tests/devices \
+		tests/testing/test_simulated_formulas.py tests/test_docs.py
+
+bench-gpu: $(VENV)/.gpu
+	$(BIN)/python -m benchmarks.gpu $(if $(QUICK),--quick)
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -98,4 +112,8 @@ $(VENV)/.dev: $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.demo
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $@
+
+$(VENV)/.gpu: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[$(CUDA),oracle]'
 	touch $@

@@ -12,7 +12,7 @@ from asyncgrad import nn
 from .peers import PEERS, Array, Models, Problem, hips_numpy, mygrad, torch
 from .runner import RepeatedBenchmark, StepBenchmark
 
-__all__ = ["BENCHMARKS", "Lstm"]
+__all__ = ["BENCHMARKS", "Lstm", "asyncgrad_model", "draw_problem", "torch_model"]
 
 STEPS, BATCH, HIDDEN = 100, 16, 32
 
@@ -92,6 +92,19 @@ def floor(
     return h, pullback
 
 
+def draw_problem(steps: int, batch: int, hidden: int) -> Problem:
+    """Return the sequence, an initial state, the stacked weights of the four gates, and the gradient of the output."""
+    random = np.random.default_rng(0)
+
+    def draw(*shape: int) -> Array:
+        return random.standard_normal(shape).astype(np.float32)
+
+    scale = np.float32(hidden**-0.5)
+    constants = [draw(steps, batch, hidden), np.zeros((batch, hidden), np.float32), draw(batch, hidden)]
+    weights = [draw(4 * hidden, hidden) * scale, draw(4 * hidden, hidden) * scale, draw(4 * hidden)]
+    return Problem(constants, weights, draw(batch, hidden))
+
+
 @final
 class Lstm(RepeatedBenchmark, StepBenchmark):
     """The gradient starts at the last hidden state; the weights are shared by all steps."""
@@ -109,15 +122,7 @@ class Lstm(RepeatedBenchmark, StepBenchmark):
     @staticmethod
     def problem() -> Problem:
         """Return the sequence, an initial state, and the stacked weights of the four gates."""
-        random = np.random.default_rng(0)
-
-        def draw(*shape: int) -> Array:
-            return random.standard_normal(shape).astype(np.float32)
-
-        scale = np.float32(HIDDEN**-0.5)
-        constants = [draw(STEPS, BATCH, HIDDEN), np.zeros((BATCH, HIDDEN), np.float32), draw(BATCH, HIDDEN)]
-        weights = [draw(4 * HIDDEN, HIDDEN) * scale, draw(4 * HIDDEN, HIDDEN) * scale, draw(4 * HIDDEN)]
-        return Problem(constants, weights, draw(BATCH, HIDDEN))
+        return draw_problem(STEPS, BATCH, HIDDEN)
 
 
 BENCHMARKS = [Lstm]

@@ -12,7 +12,7 @@ from asyncgrad import nn
 from .peers import PEERS, Array, Models, Problem, hips_numpy, mygrad, torch
 from .runner import RepeatedBenchmark, StepBenchmark
 
-__all__ = ["BENCHMARKS", "Mlp"]
+__all__ = ["BENCHMARKS", "Mlp", "asyncgrad_model", "draw_problem", "floor", "torch_model"]
 
 BATCH, WIDTH, LAYERS = 64, 128, 4
 
@@ -57,15 +57,16 @@ def floor(x: Array, labels: Array, *layers: Array) -> tuple[Any, Callable[[Any],
     probabilities = np.exp(logits)
     sums = probabilities.sum(axis=1, keepdims=True)
     probabilities /= sums
-    picked = np.arange(BATCH), labels
+    batch = len(x)
+    picked = np.arange(batch, like=x), labels
     loss = (np.log(sums[:, 0]) - logits[picked]).mean()
 
     def pullback(g: Any) -> list[Array]:
         through = probabilities.copy()
         through[picked] -= 1
-        through *= np.float32(g) / BATCH
+        through *= np.float32(g) / batch
         gradients: list[Array] = []
-        for layer in reversed(range(LAYERS)):
+        for layer in reversed(range(len(weights))):
             gradients[:0] = [through.T @ inputs[layer], through.sum(axis=0)]
             if layer:
                 through = through @ weights[layer]
@@ -73,6 +74,17 @@ def floor(x: Array, labels: Array, *layers: Array) -> tuple[Any, Callable[[Any],
         return gradients
 
     return loss, pullback
+
+
+def draw_problem(batch: int, layers: int, width: int) -> Problem:
+    """Return random data with labels, and weights that keep the scale of the activations."""
+    random = np.random.default_rng(0)
+    variables = []
+    for _ in range(layers):
+        variables += [random.standard_normal((width, width)) * (2 / width) ** 0.5, random.standard_normal(width) / 10]
+    x = random.standard_normal((batch, width)).astype(np.float32)
+    labels = random.integers(0, width, batch)
+    return Problem([x, labels], [array.astype(np.float32) for array in variables])
 
 
 @final
@@ -91,14 +103,8 @@ class Mlp(RepeatedBenchmark, StepBenchmark):
 
     @staticmethod
     def problem() -> Problem:
-        """Return the data, and weights that keep the scale of the activations."""
-        random = np.random.default_rng(0)
-        layers = []
-        for _ in range(LAYERS):
-            layers += [random.standard_normal((WIDTH, WIDTH)) * (2 / WIDTH) ** 0.5, random.standard_normal(WIDTH) / 10]
-        x = random.standard_normal((BATCH, WIDTH)).astype(np.float32)
-        labels = random.integers(0, WIDTH, BATCH)
-        return Problem([x, labels], [array.astype(np.float32) for array in layers])
+        """Return the data and the weights."""
+        return draw_problem(BATCH, LAYERS, WIDTH)
 
 
 BENCHMARKS = [Mlp]

@@ -12,30 +12,32 @@ from asyncgrad import nn
 from .peers import PEERS, Array, Models, Problem, hips_numpy, mygrad, torch
 from .runner import RepeatedBenchmark, StepBenchmark
 
-__all__ = ["BENCHMARKS", "Transformer"]
+__all__ = ["BENCHMARKS", "Transformer", "asyncgrad_model", "draw_problem", "torch_model"]
 
 WIDTH, TOKENS, BATCH, HEADS = 64, 32, 8, 4
 EPSILON = 1e-5
 
 
-def asyncgrad_model(x: Any, *weights: Any) -> Any:
+def asyncgrad_model(x: Any, *weights: Any, heads: int = HEADS) -> Any:
     g1, b1, w_qkv, b_qkv, w_out, b_out, g2, b2, w_up, b_up, w_down, b_down = weights
-    qkv = nn.linear(nn.layer_norm(x, (WIDTH,), g1, b1, EPSILON), w_qkv, b_qkv)
-    q, k, v = qkv.reshape(BATCH, TOKENS, 3, HEADS, WIDTH // HEADS).transpose(2, 0, 3, 1, 4)
-    mixed = nn.scaled_dot_product_attention(q, k, v).transpose(0, 2, 1, 3).reshape(BATCH, TOKENS, WIDTH)
+    batch, tokens, width = x.shape
+    qkv = nn.linear(nn.layer_norm(x, (width,), g1, b1, EPSILON), w_qkv, b_qkv)
+    q, k, v = qkv.reshape(batch, tokens, 3, heads, width // heads).transpose(2, 0, 3, 1, 4)
+    mixed = nn.scaled_dot_product_attention(q, k, v).transpose(0, 2, 1, 3).reshape(batch, tokens, width)
     x = x + nn.linear(mixed, w_out, b_out)
-    up = nn.linear(nn.layer_norm(x, (WIDTH,), g2, b2, EPSILON), w_up, b_up)
+    up = nn.linear(nn.layer_norm(x, (width,), g2, b2, EPSILON), w_up, b_up)
     return x + nn.linear(nn.gelu(up, approximate="tanh"), w_down, b_down)
 
 
-def torch_model(x: Any, *weights: Any) -> Any:
+def torch_model(x: Any, *weights: Any, heads: int = HEADS) -> Any:
     F = torch.nn.functional
     g1, b1, w_qkv, b_qkv, w_out, b_out, g2, b2, w_up, b_up, w_down, b_down = weights
-    qkv = F.linear(F.layer_norm(x, (WIDTH,), g1, b1, EPSILON), w_qkv, b_qkv)
-    q, k, v = qkv.reshape(BATCH, TOKENS, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-    mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(BATCH, TOKENS, WIDTH)
+    batch, tokens, width = x.shape
+    qkv = F.linear(F.layer_norm(x, (width,), g1, b1, EPSILON), w_qkv, b_qkv)
+    q, k, v = qkv.reshape(batch, tokens, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+    mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, width)
     x = x + F.linear(mixed, w_out, b_out)
-    up = F.linear(F.layer_norm(x, (WIDTH,), g2, b2, EPSILON), w_up, b_up)
+    up = F.linear(F.layer_norm(x, (width,), g2, b2, EPSILON), w_up, b_up)
     return x + F.linear(F.gelu(up, approximate="tanh"), w_down, b_down)
 
 
@@ -161,6 +163,21 @@ def floor(x: Array, *weights: Array) -> tuple[Array, Callable[[Array], list[Arra
     return out.reshape(x.shape), pullback
 
 
+def draw_problem(batch: int, tokens: int, width: int) -> Problem:
+    """Return the input, the weights in order of use, and the gradient of the output."""
+    random = np.random.default_rng(0)
+
+    def draw(*shape: int) -> Array:
+        return random.standard_normal(shape).astype(np.float32)
+
+    variables = [draw(batch, tokens, width)]
+    for outer, inner in ((3 * width, width), (width, width), (4 * width, width), (width, 4 * width)):
+        if outer > inner:  # the first linear layer after each normalization
+            variables += [1 + draw(width) / 10, draw(width) / 10]
+        variables += [draw(outer, inner) * np.float32(inner**-0.5), draw(outer) / 10]
+    return Problem([], variables, draw(batch, tokens, width))
+
+
 @final
 class Transformer(RepeatedBenchmark, StepBenchmark):
     """A block in the middle of a model: its input gets a gradient too."""
@@ -178,17 +195,7 @@ class Transformer(RepeatedBenchmark, StepBenchmark):
     @staticmethod
     def problem() -> Problem:
         """Return the input, the weights in order of use, and the gradient of the output."""
-        random = np.random.default_rng(0)
-
-        def draw(*shape: int) -> Array:
-            return random.standard_normal(shape).astype(np.float32)
-
-        variables = [draw(BATCH, TOKENS, WIDTH)]
-        for outer, inner in ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
-            if outer > inner:  # the first linear layer after each normalization
-                variables += [1 + draw(WIDTH) / 10, draw(WIDTH) / 10]
-            variables += [draw(outer, inner) * np.float32(inner**-0.5), draw(outer) / 10]
-        return Problem([], variables, draw(BATCH, TOKENS, WIDTH))
+        return draw_problem(BATCH, TOKENS, WIDTH)
 
 
 BENCHMARKS = [Transformer]

@@ -1,0 +1,87 @@
+"""The command line of the benchmarks on a GPU.
+
+python -m benchmarks.gpu                    measure all, and print the tables
+python -m benchmarks.gpu --quick            the same in less than 3 minutes, with fewer rounds
+python -m benchmarks.gpu mlp --quick        only cases whose name has a word
+python -m benchmarks.gpu --write            write benchmarks/gpu.json and the tables of docs/gpu.md
+python -m benchmarks.gpu --device cpu       try the program on tiny models, without a GPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .hardware import describe, missing
+
+__all__ = ["PAGE", "RAW", "ROOT", "main"]
+
+ROOT = Path(__file__).parent.parent.parent
+#: The paths in the project of what `--write` writes.
+RAW, PAGE = "benchmarks/gpu.json", "docs/gpu.md"
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options, checked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure asyncgrad on a GPU.")
+    parser.add_argument("words", nargs="*", metavar="word", help="measure only cases whose name has one of these")
+    parser.add_argument("--device", default="cuda:0", help="where to measure (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and no compiled autograd")
+    parser.add_argument("--alone", action="store_true", help="leave PyTorch out")
+    parser.add_argument("--steps-only", action="store_true", help="measure neither the event loop nor overlap")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
+    parser.add_argument("--write", action="store_true", help=f"write {RAW} and the tables of {PAGE}")
+    options = parser.parse_args(arguments)
+    if options.write and (options.words or options.alone or options.steps_only or options.device == "cpu"):
+        parser.error("--write writes all measurements on a GPU: leave out words, --alone, --steps-only, --device cpu")
+    if options.json is not None and not options.json.parent.is_dir():
+        parser.error(f"--json: there is no folder {options.json.parent}")
+    return options
+
+
+async def _measured(options: argparse.Namespace) -> Any:
+    """Return the record of a run."""
+    measure, report = import_module("benchmarks.gpu.measure"), import_module("benchmarks.gpu.report")
+    record, machine = import_module("benchmarks.record"), import_module("benchmarks.machine")
+    device, alone, quick, words = options.device, options.alone, options.quick, options.words
+    steps = await measure.measure_steps(device, measure.Budget.of(quick=quick), alone=alone, quick=quick, words=words)
+    about = {**machine.describe(), **describe(device, torch_too=not alone)}
+    found = report.GpuRecord(record.Record(about, steps.results), steps.memory)
+    if not options.steps_only:
+        print("measuring the lateness of a timer ...", file=sys.stderr, flush=True)
+        found.lateness = await import_module("benchmarks.gpu.loop").measure_lateness(device)
+        if device != "cpu":
+            print("measuring overlap ...", file=sys.stderr, flush=True)
+            found.overlap = await import_module("benchmarks.gpu.overlap").measure_overlap(device)
+    if not alone and device != "cpu":
+        found.kernels = await measure.count_kernels(device, words)
+    return found
+
+
+def write(record: Any, root: Path) -> None:
+    """Write the record and the page's tables; write nothing if the page has no markers for them."""
+    gpu_report, report = import_module("benchmarks.gpu.report"), import_module("benchmarks.report")
+    page = root / PAGE
+    text = report.replaced(page.read_text(encoding="utf-8"), gpu_report.block(record, report.BEGIN, report.END), page)
+    (root / RAW).write_text(record.text(), encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write; return the exit status, which is 2 where something is missing."""
+    options = parse(arguments)
+    lacks = missing(options.device, torch_too=not options.alone)
+    if lacks is not None:
+        print(f"python -m benchmarks.gpu: {lacks}", file=sys.stderr)
+        return 2
+    found = import_module("asyncgrad").run(_measured(options))
+    print(import_module("benchmarks.gpu.report").printed(found))
+    if options.json is not None:
+        options.json.write_text(found.text(), encoding="utf-8")
+    if options.write:
+        write(found, ROOT)
+    return 0

@@ -1,0 +1,88 @@
+"""The GPU that figures depend on: its name, memory, driver and CUDA, CuPy and PyTorch; or what is missing to use one.
+
+This module imports neither CuPy nor PyTorch before a function is called.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["describe", "missing", "use_gpu"]
+
+#: The file in which Linux names the version of NVIDIA's driver.
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def missing(device: str, *, torch_too: bool = False) -> str | None:
+    """Return what is missing to compute on a device such as `cuda:0`, and what to do about it; None if nothing is.
+
+    Args:
+        device: its name; of another kind than `cuda`, nothing is missing.
+        torch_too: whether PyTorch is needed on the same GPU.
+    """
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return None
+    if find_spec("cupy") is None:
+        return "CuPy is not installed: pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' for a driver of CUDA 12"
+    import cupy
+
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CuPy finds no NVIDIA GPU with a working driver ({error}): see whether nvidia-smi lists one"
+    if int(number or 0) >= count:
+        return f"there is no GPU {number}: CuPy finds {count}, numbered from 0"
+    if not torch_too:
+        return None
+    if find_spec("torch") is None:
+        return "PyTorch is not installed: pip install torch, or give --alone to measure without it"
+    import torch
+
+    if torch.cuda.is_available():
+        return None
+    return f"PyTorch {torch.__version__} cannot use the GPU: install a build for CUDA, or give --alone"
+
+
+def describe(device: str, *, torch_too: bool) -> dict[str, str]:
+    """Return the GPU and the versions of all that computes on it, by name; nothing for a device of another kind."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return {}
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(int(number or 0))
+    found = {
+        "gpu": properties["name"].decode(),
+        "gpu memory": f"{properties['totalGlobalMem'] / 2**30:.0f} GiB",
+        "driver": _driver(),
+        "cuda": _version(cupy.cuda.runtime.runtimeGetVersion()),
+        "cupy": cupy.__version__,
+    }
+    if torch_too:
+        import torch
+
+        found["torch"] = f"{torch.__version__} (CUDA {torch.version.cuda})"
+    return found
+
+
+def _driver() -> str:
+    """Return the version of NVIDIA's driver; the newest CUDA that it supports where it is not told."""
+    import cupy
+
+    told = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)\s", DRIVER.read_text()) if DRIVER.exists() else None
+    return told[1] if told else f"for CUDA {_version(cupy.cuda.runtime.driverGetVersion())}"
+
+
+def _version(number: int) -> str:
+    """Return a version of CUDA, which is given as 13010 for 13.1, in words."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def use_gpu(device: str) -> None:
+    """Make a device such as `cuda:1` the one that CuPy computes on in this thread."""
+    import cupy
+
+    cupy.cuda.Device(int(device.partition(":")[2] or 0)).use()

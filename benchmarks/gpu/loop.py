@@ -1,0 +1,39 @@
+"""How late a timer of 1 ms fires on the event loop while the GPU trains with large products, beside an idle loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..lateness import lateness_during
+from .cases import mlp_case
+from .training import EagerTraining
+
+__all__ = ["SIZES", "measure_lateness"]
+
+#: Layers, width and batch of the MLP that is trained, by kind of device.
+SIZES = {"cuda": (8, 4096, 256), "cpu": (2, 64, 16)}
+#: The seconds for which each is measured.
+SECONDS = 2.0
+
+
+async def measure_lateness(device: str, seconds: float = SECONDS) -> dict[str, float]:
+    """Return the 99th percentile of the lateness in seconds: of an idle loop, and of one beside a training."""
+    case = mlp_case(*SIZES[device.partition(":")[0]])
+    training = EagerTraining(case, case.draw(), device)
+    for _ in range(3):
+        await training.step()
+    await training.synchronize()
+    found = {"idle": await lateness_during(asyncio.sleep(seconds))}
+    found["training"] = await lateness_during(_train(training, seconds))
+    found["idle again"] = await lateness_during(asyncio.sleep(seconds))
+    return found
+
+
+async def _train(training: EagerTraining, seconds: float) -> None:
+    """Train for a time, waiting for the GPU after each step, as a program does that reports its loss."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end:
+        await training.step()
+        await training.synchronize()
+        await asyncio.sleep(0)  # a step that waits for nothing does not suspend

@@ -1,0 +1,183 @@
+"""What runs at the same time on the GPU: two branches on two streams, and copies beside products, by CUDA events.
+
+Events are recorded on the streams before and after each piece of work; the GPU itself notes the time of each. A
+timeline shows when each piece began and ended, in milliseconds from the first event.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+
+import asyncgrad as ag
+
+__all__ = ["Overlap", "Span", "measure_overlap"]
+
+#: The side of the matrices of a branch, whose products leave a part of a large GPU idle, and how many it has.
+SIDE, PRODUCTS = 1024, 40
+#: The bytes of a copy, and the side and number of the products beside it, which take longer than it.
+COPY_BYTES = 128 * 2**20
+LARGE_SIDE, LARGE_PRODUCTS = 4096, 30
+ROUNDS = 5
+
+
+@final
+@dataclass(frozen=True)
+class Span:
+    """A piece of work and when the GPU ran it, in milliseconds."""
+
+    what: str
+    begin: float
+    end: float
+
+
+@final
+@dataclass(frozen=True)
+class Overlap:
+    """One comparison: how long pieces of work take one after the other and at the same time."""
+
+    name: str
+    apart_ms: float
+    together_ms: float
+    timeline: list[Span]
+
+
+@final
+class Recorder:
+    """Records CUDA events, and reads the times between them.
+
+    Args:
+        device: asyncgrad's device.
+    """
+
+    def __init__(self, device: Any) -> None:
+        import cupy
+
+        self.make_event: Callable[[], Any] = cupy.cuda.Event
+        self.elapsed: Callable[[Any, Any], float] = cupy.cuda.get_elapsed_time
+        self.device = device
+        self.marks: list[tuple[str, Any, Any]] = []
+        self.origin = self.event()
+
+    def event(self, stream: Any = None) -> Any:
+        """Return an event that is recorded now on a stream, or on the current one."""
+        event = self.make_event()
+        event.record((self.device.current_stream() if stream is None else stream).cuda_stream)
+        return event
+
+    def add(self, what: str, begin: Any, end: Any) -> None:
+        """Note the events around a piece of work."""
+        self.marks.append((what, begin, end))
+
+    def spans(self) -> list[Span]:
+        """Return the pieces of work in the order in which they began; call it when all has ended."""
+        found = [
+            Span(what, self.elapsed(self.origin, begin), self.elapsed(self.origin, end))
+            for what, begin, end in self.marks
+        ]
+        return sorted(found, key=lambda span: span.begin)
+
+
+def _wall(spans: list[Span]) -> float:
+    """Return the milliseconds from the first begin to the last end."""
+    return max(span.end for span in spans) - min(span.begin for span in spans)
+
+
+async def _branches(device: Any, streams: list[Any]) -> list[Span]:
+    """Run forward and backward of a branch on each of the streams; return when each ran."""
+    leaves = [
+        ag.tensor(np.full((SIDE, SIDE), 1 / SIDE, np.float32), device=device, requires_grad=True) for _ in streams
+    ]
+    await device.synchronize()
+    recorder, roots = Recorder(device), []
+    began: dict[int, Any] = {}
+    for number, (x, stream) in enumerate(zip(leaves, streams, strict=True)):
+        with stream:
+            begin = recorder.event(stream)
+            y = x * 1
+            y.register_hook(_noting_end(recorder, number, stream, began))
+            for _ in range(PRODUCTS):
+                y = y @ x
+            y.register_hook(_noting_begin(recorder, number, stream, began))
+            roots.append(y)
+            recorder.add(f"branch {number + 1}, forward", begin, recorder.event(stream))
+    starts = [ag.tensor(np.ones((SIDE, SIDE), np.float32), device=device) for _ in streams]
+    await ag.backward(roots, starts)
+    await device.synchronize()
+    return recorder.spans()
+
+
+def _noting_begin(recorder: Recorder, number: int, stream: Any, began: dict[int, Any]) -> Callable[[Any], None]:
+    def hook(_: Any) -> None:
+        began[number] = recorder.event(stream)
+
+    return hook
+
+
+def _noting_end(recorder: Recorder, number: int, stream: Any, began: dict[int, Any]) -> Callable[[Any], None]:
+    def hook(_: Any) -> None:
+        recorder.add(f"branch {number + 1}, backward", began[number], recorder.event(stream))
+
+    return hook
+
+
+async def _copying(device: Any, *, computes: bool, copies: str) -> list[Span]:
+    """Run products on the default stream, a copy on another one, or both; return when each ran."""
+    matrix = ag.tensor(np.full((LARGE_SIDE, LARGE_SIDE), 1 / LARGE_SIDE, np.float32), device=device)
+    here: Any = ag.tensor(np.ones(COPY_BYTES // 4, np.float32))
+    there: Any = ag.tensor(np.ones(COPY_BYTES // 4, np.float32), device=device) if copies == "to the host" else None
+    await device.synchronize()
+    recorder = Recorder(device)
+    if computes:
+        begin = recorder.event()
+        result = matrix
+        for _ in range(LARGE_PRODUCTS):
+            result = result @ matrix
+        recorder.add("products", begin, recorder.event())
+    if copies:
+        with device.stream() as stream:
+            begin = recorder.event(stream)
+            moved = here.to(device, non_blocking=True) if there is None else there.to("cpu", non_blocking=True)
+            recorder.add(f"copy {copies}", begin, recorder.event(stream))
+        await device.synchronize()
+        del moved
+    await device.synchronize()
+    return recorder.spans()
+
+
+async def measure_overlap(device_name: str) -> list[Overlap]:
+    """Return what two streams gain, and what a copy in each direction costs beside products."""
+    device: Any = ag.device(device_name)
+    one, two = device.stream(), device.stream()
+    branches = await _compared(
+        f"two branches of {PRODUCTS} products of {SIDE:,} × {SIDE:,}, on one stream and on two",
+        [partial(_branches, device, [one, one])],
+        partial(_branches, device, [one, two]),
+    )
+    return [branches, *[await _compared_copy(device, copies) for copies in ("to the device", "to the host")]]
+
+
+async def _compared_copy(device: Any, copies: str) -> Overlap:
+    return await _compared(
+        f"{LARGE_PRODUCTS} products of {LARGE_SIDE:,} × {LARGE_SIDE:,} and a copy of {COPY_BYTES // 2**20} MiB "
+        f"{copies}, apart and together",
+        [partial(_copying, device, computes=True, copies=""), partial(_copying, device, computes=False, copies=copies)],
+        partial(_copying, device, computes=True, copies=copies),
+    )
+
+
+async def _compared(name: str, apart: list[Callable[[], Any]], together: Callable[[], Any]) -> Overlap:
+    """Return the medians of several rounds, and the timeline of the last one."""
+    alone, both, timeline = [], [], []
+    for number in range(ROUNDS + 1):
+        one = sum([_wall(await run()) for run in apart])
+        timeline = await together()
+        if number:  # the first round fills the pools
+            alone.append(one)
+            both.append(_wall(timeline))
+    return Overlap(name, statistics.median(alone), statistics.median(both), timeline)

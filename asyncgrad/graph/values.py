@@ -8,7 +8,7 @@ NumPy functions that each of these types supports.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Number
 from typing import Any
 
@@ -42,6 +42,8 @@ __all__ = [
     "moved_array",
     "number",
     "on_device",
+    "own_function",
+    "register_functions",
     "on_host",
     "ones_beside",
     "raw",
@@ -145,6 +147,21 @@ def refuse_masked(value: Any) -> None:
             f"a masked array of shape {value.shape} and dtype {value.dtype} would lose its mask in a tensor: write "
             "m.filled(value), or compute with m.data and pick the elements that count by np.where(m.mask, 0, ...)"
         )
+
+
+#: By type of array, what is called there in the place of functions of NumPy.
+_own_functions: dict[type, Mapping[Any, Callable[..., Any]]] = {}
+
+
+def register_functions(array_type: type, functions: Mapping[Any, Callable[..., Any]]) -> None:
+    """Let a device's own functions be called on arrays of its type, each in the place of a function of NumPy."""
+    _own_functions[array_type] = functions
+
+
+def own_function(function: Any, array: Any) -> Any:
+    """Return what the device of an array has in the place of a function of NumPy; that function where it has nothing."""
+    functions = _own_functions.get(type(array))
+    return function if functions is None else functions.get(function, function)
 
 
 def beside(array: Any, other: Any) -> Any:
@@ -262,7 +279,9 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
     if type(value) is np.ndarray:
         # What np.sum and np.reshape do, without their overhead, which costs as much as summing a few thousand numbers.
         return np.asarray(np.add.reduce(value, axis=axes)).reshape(shape)
-    return np.reshape(np.sum(value, axis=axes), shape)
+    total = own_function(np.sum, value)(value, axis=axes)
+    # A view would not be the only reference to its memory, and a leaf could not take it over.
+    return total if total.shape == shape else np.reshape(total, shape)
 
 
 def cast(value: Any, dtype: Any) -> Any:

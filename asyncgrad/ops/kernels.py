@@ -22,10 +22,12 @@ import numpy as np
 __all__ = [
     "COMPILERS",
     "C_FUNCTIONS",
+    "DEVICE_VARIANTS",
     "EXPRESSIONS",
     "FusedFormula",
     "KernelCompiler",
     "TableUpdate",
+    "device_variant",
     "fused",
     "fused_where_compiled",
     "is_fusable",
@@ -63,6 +65,9 @@ COMPILERS: dict[type, KernelCompiler] = {}
 
 #: For a function of several steps, one of the same parameters that is a single expression of elementwise operations.
 EXPRESSIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+#: For a function, the one that is called on arrays of a type that there is a compiler for.
+DEVICE_VARIANTS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 #: The functions that C's library of mathematical functions has and NumPy lacks, by the names that C gives them.
 C_FUNCTIONS: dict[Callable[..., Any], str] = {}
@@ -111,11 +116,26 @@ def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
     return decorate
 
 
+def device_variant(variant: Callable[..., Any]) -> Callable[[F], F]:
+    """Have `variant` called in the place of the decorated function on arrays of a type that there is a compiler for.
+
+    Args:
+        variant: a function of the same parameters with the same result, which asks `own_function` for what the device
+            does better than its library.
+    """
+
+    def decorate(function: F) -> F:
+        DEVICE_VARIANTS[function] = variant
+        return function
+
+    return decorate
+
+
 def is_fusable(function: Callable[..., Any]) -> bool:
-    """Tell whether a function may be an elementwise one: a ufunc of arrays with one result, or one that is `fused`."""
+    """Tell whether compilers have something for a function: a ufunc of one result, `fused`, or with a device variant."""
     if isinstance(function, np.ufunc):
         return function.signature is None and function.nout == 1
-    return function in EXPRESSIONS
+    return function in EXPRESSIONS or function in DEVICE_VARIANTS
 
 
 def fused_where_compiled(wrapper: FunctionType) -> None:
@@ -160,7 +180,8 @@ class FusedFormula:
             if kind in COMPILERS:
                 launch = self._launchers.get(kind)
                 if launch is None:
-                    launch = self._launchers[kind] = COMPILERS[kind].launcher(self.formula)
+                    variant = DEVICE_VARIANTS.get(self.formula)
+                    launch = self._launchers[kind] = variant or COMPILERS[kind].launcher(self.formula)
                 return launch
         return self.formula
 

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..graph.tensor_base import TensorBase
+from ..graph.values import own_function
 from .arithmetic import multiply
 from .axes import array_like, axis_index, in_rows
 from .contractions import tensordot
 from .dispatch import write
 from .foreign import placed
+from .kernels import device_variant
 from .primitive import RULES, derivative, primitive
 from .reductions import sum_
 from .shaping import expand_dims, moveaxis, reshape, squeeze
@@ -38,7 +40,16 @@ __all__ = [
 # matmul.
 
 
+def _product_on_device(x: Any, y: Any) -> Any:
+    if x.ndim == 2 == y.ndim:
+        return own_function(np.matmul, x)(x, y)
+    if x.ndim > 2 and y.ndim == 2:
+        return own_function(np.matmul, x)(_rows(x), y).reshape((*x.shape[:-1], y.shape[1]))
+    return np.matmul(x, y)
+
+
 @primitive(superlinear=True)
+@device_variant(_product_on_device)
 def matmul_(x: Any, y: Any) -> Any:
     """Return the matrix product, of stacks of matrices too."""
     if x.ndim > 2 and y.ndim == 2:
@@ -52,8 +63,15 @@ def _rows(x: Any) -> Any:
     return x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
 
 
+def _left_gradient_on_device(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
+    if len(x_shape) == 2 == y.ndim:
+        return own_function(np.matmul, g)(g, y.T)
+    return _left_gradient(g, x_shape, y)
+
+
 @derivative(matmul_, "x")
-def _(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
+@device_variant(_left_gradient_on_device)
+def _left_gradient(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
     if y.ndim == 2 and len(x_shape) > 1:
         # For two matrices `@` is the product, and `product` would look at their types and shapes first.
         return g @ y.T if len(x_shape) == 2 else product(g, y.T)
@@ -64,8 +82,17 @@ def _(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
     return product(g, y.mT)
 
 
+def _right_gradient_on_device(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
+    if x.ndim == 2 == len(y_shape):
+        return own_function(np.matmul, x)(x.T, g)
+    if x.ndim > 2 == len(y_shape):
+        return own_function(np.matmul, x)(_rows(x).T, _rows(g))
+    return _right_gradient(g, x, y_shape)
+
+
 @derivative(matmul_, "y")
-def _(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
+@device_variant(_right_gradient_on_device)
+def _right_gradient(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
     if x.ndim == 2 and len(y_shape) <= 2:
         return x.T @ g
     if x.ndim == 1:

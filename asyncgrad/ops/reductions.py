@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, is_foreign, raw
+from ..graph.values import as_array, is_foreign, own_function, raw
 from .axes import (
     array_beside,
     array_like,
@@ -24,6 +24,7 @@ from .axes import (
 )
 from .cumulative import product_of_others, real_if_asked
 from .dispatch import write
+from .kernels import device_variant
 from .primitive import RULES, derivative, primitive
 from .shaping import copy, reshape
 
@@ -52,7 +53,12 @@ def _into(out: Any, result: Any) -> Any:
 # sum and mean.
 
 
+def _sum_on_device(a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return own_function(np.sum, a)(a, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
 @primitive()
+@device_variant(_sum_on_device)
 def sum_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """Return the sum over axes."""
     return sum_over(a, axis, dtype, None, keepdims)
@@ -94,7 +100,12 @@ def _initial(value: Any, result: Any) -> Any:
 RULES[np.sum] = sum
 
 
+def _mean_on_device(a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return own_function(np.mean, a)(a, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
 @primitive()
+@device_variant(_mean_on_device)
 def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
     """Return the mean over axes."""
     if dtype is None and a.dtype.kind == "f" and a.dtype.itemsize > 2 and a.size:

@@ -1,0 +1,188 @@
+"""Products of two matrices, sums and means on a GPU, in less time on the host than CuPy's own functions take.
+
+CuPy takes 16 µs for a product of two matrices and 17 µs for a sum, whatever their sizes, most of it spent on cases that
+are rare. Here the frequent cases are looked for first, and everything else is left to CuPy.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["library_functions"]
+
+#: A block sums 32 columns, by 8 rows at a time.
+_COLUMNS, _ROWS = 32, 8
+#: More numbers than this are summed by CuPy, which divides one sum among several blocks.
+_LONGEST = 1 << 13
+
+_SOURCE = """
+template <typename T> __device__ T sum_of_warp(T value) {
+    for (int step = 16; step; step >>= 1) value += __shfl_down_sync(0xffffffffu, value, step);
+    return value;
+}
+
+// One block for each row of `length` numbers.
+template <typename T> __device__ void sum_rows(const T* in, T* out, long long length, T divisor) {
+    __shared__ T partial[32];
+    in += blockIdx.x * length;
+    T total = 0;
+    for (long long k = threadIdx.x; k < length; k += blockDim.x) total += in[k];
+    total = sum_of_warp(total);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = total;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        total = sum_of_warp(threadIdx.x < blockDim.x / 32 ? partial[threadIdx.x] : T(0));
+        if (threadIdx.x == 0) out[blockIdx.x] = total / divisor;
+    }
+}
+
+// Sums over the middle axis of (blocks in y, length, width); 32 columns for each block.
+template <typename T> __device__ void sum_columns(const T* in, T* out, long long length, long long width, T divisor) {
+    __shared__ T partial[ROWS][COLUMNS + 1];
+    int row = threadIdx.x / COLUMNS, place = threadIdx.x % COLUMNS;
+    long long column = blockIdx.x * (long long)COLUMNS + place;
+    in += blockIdx.y * length * width;
+    T total = 0;
+    if (column < width)
+        for (long long k = row; k < length; k += ROWS) total += in[k * width + column];
+    partial[row][place] = total;
+    __syncthreads();
+    if (row == 0 && column < width) {
+        for (int other = 1; other < ROWS; other++) total += partial[other][place];
+        out[blockIdx.y * width + column] = total / divisor;
+    }
+}
+
+#define KERNELS(T) \\
+    extern "C" __global__ void sum_rows_##T(const T* in, T* out, long long length, T divisor) \\
+        { sum_rows<T>(in, out, length, divisor); } \\
+    extern "C" __global__ void sum_columns_##T(const T* in, T* out, long long length, long long width, T divisor) \\
+        { sum_columns<T>(in, out, length, width, divisor); }
+KERNELS(float)
+KERNELS(double)
+"""
+
+
+def library_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
+    """Return the functions, by the functions of NumPy whose place they take."""
+    sums = _Sums(cupy)
+    return {np.matmul: _make_product(cupy), np.sum: sums.sum, np.mean: sums.mean}
+
+
+def _make_product(cupy: Any) -> Callable[[Any, Any], Any]:
+    """Return a function that multiplies two matrices."""
+    from cupy.cuda.device import get_cublas_handle
+    from cupy_backends.cuda.libs import cublas
+
+    ndarray = cupy.ndarray
+    #: By dtype: the function of cuBLAS, and where 1 and 0 are in the host's memory.
+    one_and_zero = {char: np.array([1, 0], char) for char in "fd"}
+    routines = {
+        char: (routine, one_and_zero[char].ctypes.data, one_and_zero[char][1:].ctypes.data)
+        for char, routine in (("f", cublas.sgemm), ("d", cublas.dgemm))
+    }
+
+    def product(x: Any, y: Any) -> Any:
+        rows, length = x.shape
+        count, columns = y.shape
+        dtype = x.dtype
+        routine = routines.get(dtype.char)
+        if routine is None or dtype != y.dtype or length != count or not rows * length * columns:
+            return x @ y
+        # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
+        if y._c_contiguous:
+            y_is_transposed, y_step = 0, columns
+        elif y._f_contiguous:
+            y_is_transposed, y_step = 1, length
+        else:
+            return x @ y
+        if x._c_contiguous:
+            x_is_transposed, x_step = 0, length
+        elif x._f_contiguous:
+            x_is_transposed, x_step = 1, rows
+        else:
+            return x @ y
+        out = ndarray((rows, columns), dtype)
+        gemm, one, zero = routine
+        gemm(
+            get_cublas_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
+            one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns,
+        )  # fmt: skip
+        return out
+
+    product.keeps_alive = one_and_zero  # type: ignore[attr-defined]
+    return product
+
+
+@final
+class _Sums:
+    """Sums and means of arrays in C order over neighbouring axes.
+
+    Args:
+        cupy: the module.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._ndarray = cupy.ndarray
+        self._module = cupy.RawModule(
+            code=f"#define ROWS {_ROWS}\n#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",)
+        )
+        #: By dtype, the launchers of the kernels for rows and for columns, and the type of its numbers.
+        self._kernels: dict[str, tuple[Any, Any, Any]] = {}
+
+    def sum(self, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        """Return the sum over axes."""
+        result = self._over(a, axis, keepdims, False) if dtype is None else None
+        return a.sum(axis, dtype, None, keepdims) if result is None else result
+
+    def mean(self, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        """Return the mean over axes."""
+        result = self._over(a, axis, keepdims, True) if dtype is None else None
+        return a.mean(axis, dtype, None, keepdims) if result is None else result
+
+    def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
+        """Return the sum or mean; None for what is left to CuPy."""
+        shape, dtype = a.shape, a.dtype
+        ndim = len(shape)
+        if dtype.char not in "fd" or not a._c_contiguous:
+            return None
+        if axis is None:
+            first, last = 0, ndim
+        elif type(axis) is int:
+            first = axis + ndim if axis < 0 else axis
+            last = first + 1
+        else:
+            axes = sorted(one + ndim if one < 0 else one for one in axis)
+            if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+                return None
+            first, last = axes[0], axes[-1] + 1
+        if not 0 <= first < last <= ndim:
+            return None
+        length, blocks, width = prod(shape[first:last]), prod(shape[:first]), prod(shape[last:])
+        if not 0 < length <= _LONGEST or not blocks or not width or blocks > 65535:
+            return None
+        out = self._ndarray((*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:]), dtype)
+        rows, columns, number = self._kernels.get(dtype.char) or self._load(dtype.char)
+        divisor = number(length if is_mean else 1)
+        if width == 1:
+            threads = 1024 if length > 2048 else 256 if length > 128 else 32
+            rows((blocks,), (threads,), (a, out, length, divisor))
+        else:
+            grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
+            columns(grid, (_COLUMNS * _ROWS,), (a, out, length, width, divisor))
+        return out
+
+    def _load(self, char: str) -> tuple[Any, Any, Any]:
+        name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]
+        loaded = self._kernels[char] = (
+            self._module.get_function(f"sum_rows_{name}").kernel,
+            self._module.get_function(f"sum_columns_{name}").kernel,
+            number,
+        )
+        return loaded

@@ -74,6 +74,8 @@ DEVICES_MAY_IMPORT = {
     "asyncgrad.errors",
     "asyncgrad.graph.current_streams",
     "asyncgrad.graph.values",
+    "asyncgrad.ops.formula",
+    "asyncgrad.ops.kernels",
 }
 
 #: A type hint may name what lies above, for it is never run; but not across these.

@@ -131,18 +131,17 @@ def test_a_checkpoint_keeps_the_bits(run, gpu, use_reentrant):
     assert found.tobytes() == right.tobytes()
 
 
-@pytest.mark.parametrize("where", ["disk", "store"])
+@pytest.mark.parametrize("where", ["host", "disk", "store"])
 def test_saved_tensors_that_go_elsewhere_keep_the_bits(run, gpu, where, tmp_path):
-    store = MemoryStore()
+    modes = {
+        "host": lambda: ag.graph.save_on_cpu(min_bytes=1),
+        "disk": lambda: ag.graph.save_to_disk(tmp_path, min_bytes=1),
+        "store": lambda: ag.graph.save_to_store(MemoryStore(), min_bytes=1),
+    }
 
     async def main():
         right = await gradient_of(gpu, layers)
-        mode = (
-            ag.graph.save_to_disk(tmp_path, min_bytes=1)
-            if where == "disk"
-            else ag.graph.save_to_store(store, min_bytes=1)
-        )
-        async with mode:
+        async with modes[where]():
             x = ag.tensor(np.random.default_rng(0).standard_normal((64, 64)), device=gpu, requires_grad=True)
             y = layers(x).sum()
         await y.backward()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
-from ..functional.arguments import call, host_array, new_input
+from ..functional.arguments import call, new_input
 from ..tensor import Tensor, asarray
 from ..tree.structure import TreeStructure, flatten, leaves, leaves_like, paths, unflatten
 
@@ -217,7 +217,7 @@ def _handed_out(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
         return tensor
     if isinstance(given, Tensor):
         return tensor.detach()
-    array = host_array(tensor)
+    array = tensor.numpy()
     # A gradient may be one number, shown as many.
     array = array if array.flags.writeable else array.copy()
     return array if isinstance(given, np.ndarray) else array[()]

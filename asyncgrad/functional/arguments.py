@@ -34,7 +34,6 @@ __all__ = [
     "pack_results",
     "gradient_rows",
     "gradients",
-    "host_array",
     "require_history",
     "transform_scope",
     "zeros_like",
@@ -177,7 +176,7 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
             )
     # An array has no device: it is moved to that of the tensor that it multiplies.
     return tuple(
-        part if isinstance(one, Tensor) else asarray(host_array(part), device=tensor.device)
+        part if isinstance(one, Tensor) else asarray(part.numpy(), device=tensor.device)
         for one, part, tensor in zip(given, vector, like, strict=False)
     )
 
@@ -217,12 +216,6 @@ def new_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tenso
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros with the shape, dtype and device of `tensor`."""
     return asarray(np.zeros(tensor.shape, tensor.dtype), device=tensor.device)
-
-
-def host_array(tensor: Tensor) -> np.ndarray:
-    """Return the elements as a NumPy array, to be read: a view where they are in the host's memory, else a copy."""
-    array = tensor._data
-    return array.view() if isinstance(array, np.ndarray) else tensor.device.to_host(array)
 
 
 async def gradients(

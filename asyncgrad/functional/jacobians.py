@@ -9,7 +9,6 @@ import numpy as np
 
 from ..engine.loops import Pace
 from ..errors import ArgumentTypeError, UnusedInputError
-from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
 from .arguments import (
     as_inputs,
@@ -166,9 +165,8 @@ def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_g
 def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
     """Return the rows of one block of a Jacobian as one tensor, with zeros for missing ones."""
     shape = (*output.shape, *point.shape)
-    has_history = keeps_history and any(row is not None and row.requires_grad for row in rows)
-    if has_history or is_foreign(point._data):
-        complete = [zeros_like(point) if row is None else row if has_history else row.detach() for row in rows]
+    if keeps_history and any(row is not None and row.requires_grad for row in rows):
+        complete = [zeros_like(point) if row is None else row for row in rows]
         joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
         return joined.reshape(shape)  # type: ignore[no-any-return]
     block = np.zeros((len(rows), *point.shape), point.dtype)

@@ -6,8 +6,7 @@ change: other tasks may use or check them meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..backward import grad
 from ..context import enable_grad
 from ..engine.loops import Pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
-from ..functional.arguments import call, gradient_rows, gradients, host_array, zeros_like
+from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.node import Edge, Node, NodeMeta
 from ..tensor import Tensor, asarray
 
@@ -152,9 +151,9 @@ class JacobianCheck:
         self, index: int, element: int, step: complex, outputs: Sequence[Tensor]
     ) -> list[Any]:
         """Return the outputs, flat and in double precision, with one element of one input changed."""
-        changed = host_array(self._entries[index]).copy(order="K")
-        changed[np.unravel_index(element, changed.shape)] += step
-        arguments = copy_entries(self._entries, {index: changed})
+        arguments = copy_entries(self._entries)
+        data = arguments[index].numpy()
+        data[np.unravel_index(element, data.shape)] += step
         moved = await call_for_outputs(self._fn, arguments)
         if [(one.shape, one.dtype) for one in moved] != [(one.shape, one.dtype) for one in outputs]:
             raise GradcheckError(
@@ -162,7 +161,7 @@ class JacobianCheck:
                 f"element of {self._input(index)} {', '.join(map(describe, moved))}: shapes and dtypes must not "
                 "depend on the values of the inputs"
             )
-        return [host_array(one).astype(np.result_type(one.dtype, np.float64)).reshape(-1) for one in moved]
+        return [one.numpy().astype(np.result_type(one.dtype, np.float64)).reshape(-1) for one in moved]
 
     async def _analytical(self, index: int, output: Tensor, points: Sequence[Tensor], part: _Part) -> list[Any]:
         """Return the Jacobians of one output for each input, from its backward."""
@@ -255,7 +254,7 @@ class JacobianCheck:
         for chosen in undefined:
             outputs = await call_for_outputs(self._fn, arguments)
             roots = [
-                Tensor(outputs[index]._data.view(), _Undefined(outputs[index]), 0, outputs[index].device)
+                Tensor(outputs[index].numpy(), _Undefined(outputs[index]), 0, outputs[index].device)
                 if index in chosen and outputs[index].grad_fn is not None
                 else outputs[index]
                 for index in checked
@@ -269,7 +268,7 @@ class JacobianCheck:
 
     def _require_zeros(self, found: Sequence[Tensor | None], when: str) -> None:
         for index, gradient in zip(self._wanted, found, strict=True):
-            if gradient is not None and host_array(gradient).any():
+            if gradient is not None and gradient.numpy().any():
                 raise GradcheckError(f"the gradient for {self._input(index)} is not zero where {when}")
 
     def _output(self, index: int) -> str:
@@ -299,22 +298,13 @@ def indices_requiring_grad(entries: Sequence[Any]) -> list[int]:
     return wanted
 
 
-def copy_entries(entries: Sequence[Any], changed: Mapping[int, np.ndarray] = MappingProxyType({})) -> tuple[Any, ...]:
-    """Return leaves on copies of the tensors' arrays with the same memory layout, and other entries unchanged.
-
-    Args:
-        entries: tensors, and anything else.
-        changed: by index, arrays to take in the place of the copies.
-    """
+def copy_entries(entries: Sequence[Any]) -> tuple[Any, ...]:
+    """Return leaves on copies of the tensors' arrays with the same memory layout, and other entries unchanged."""
     return tuple(
-        asarray(
-            changed[index] if index in changed else host_array(entry).copy(order="K"),
-            device=entry.device,
-            requires_grad=entry.requires_grad,
-        )
+        asarray(entry.numpy().copy(order="K"), device=entry.device, requires_grad=entry.requires_grad)
         if isinstance(entry, Tensor)
         else entry
-        for index, entry in enumerate(entries)
+        for entry in entries
     )
 
 
@@ -336,5 +326,5 @@ def _matrix(rows: Sequence[Tensor | None], point: Tensor) -> Any:
     matrix = np.zeros((len(rows), point.size), point.dtype)
     for index, row in enumerate(rows):
         if row is not None:
-            matrix[index] = host_array(row).reshape(-1)
+            matrix[index] = row.numpy().reshape(-1)
     return matrix

@@ -29,7 +29,7 @@ import asyncgrad as ag
 
 from .peers import PEERS, Array, Models, Peer, Problem
 
-__all__ = ["Benchmark", "ModelBenchmark", "Result", "StepBenchmark", "run", "table"]
+__all__ = ["Benchmark", "ModelBenchmark", "Result", "StepBenchmark", "relative_difference", "run", "table"]
 
 #: The seconds for which one peer is measured in one round; short calls are repeated.
 SAMPLE_SECONDS = 0.05
@@ -265,7 +265,7 @@ async def _check(name: str, measured: dict[str, Benchmark]) -> None:
         if len(gradients) != len(wanted):
             raise AssertionError(f"{name}: {len(gradients)} gradients of {peer}, {len(wanted)} of {reference}")
         for index, (theirs, right) in enumerate(zip(gradients, wanted, strict=True)):
-            difference = _difference(theirs, right)
+            difference = relative_difference(theirs, right)
             if not difference <= (1e-9 if right.dtype == np.float64 else 1e-4):
                 shown = f"{theirs.dtype}{list(theirs.shape)}"
                 raise AssertionError(
@@ -274,7 +274,7 @@ async def _check(name: str, measured: dict[str, Benchmark]) -> None:
                 )
 
 
-def _difference(found: Array, right: Array) -> float:
+def relative_difference(found: Array, right: Array) -> float:
     """Return the largest difference over the largest element; infinity if shapes or dtypes differ."""
     if found.shape != right.shape or found.dtype != right.dtype:
         return math.inf

@@ -1,4 +1,7 @@
-"""The GPU that tests use: the device that the environment variable ASYNCGRAD_GPU names, as `make test-gpu` sets it."""
+"""The GPU that tests use: the device that the environment variable ASYNCGRAD_GPU names, as `make test-gpu` sets it.
+
+`ASYNCGRAD_GPU=simulated` tries the tests on a SimulatedAccelerator; those that need CuPy are skipped then.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,18 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+from asyncgrad.testing import SimulatedAccelerator
 from benchmarks.gpu.hardware import describe, missing
 
 __all__ = ["GPU", "about", "run_script", "script_command", "why_not"]
 
 ROOT = Path(__file__).parent.parent
-#: The name of the device, such as `cuda:0`; of another kind, such as `null:0`, to try the tests without a GPU.
+#: The name of the device, such as `cuda:0`; empty where no test uses one.
 GPU = os.environ.get("ASYNCGRAD_GPU", "")
+if GPU == "simulated":
+    #: It is found by its name while there is a reference to it.
+    SIMULATED = SimulatedAccelerator()
+    GPU = SIMULATED.name
 
 
 def why_not() -> str | None:

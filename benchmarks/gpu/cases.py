@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, final
 
@@ -15,7 +15,7 @@ from asyncgrad import nn
 from .. import lstm, mlp, transformer
 from ..peers import Array, Models, Problem, torch
 
-__all__ = ["CASES", "TINY", "Case", "mlp_case"]
+__all__ = ["CASES", "LARGEST", "TINY", "Case"]
 
 
 @final
@@ -34,7 +34,8 @@ def mlp_case(layers: int, width: int, batch: int) -> Case:
     """Return an MLP, also by hand."""
     models = {"asyncgrad": mlp.asyncgrad_model, "torch": mlp.torch_model, "by hand": mlp.floor}
     name = f"MLP, {layers} layers of {width:,}, batch {batch}"
-    return Case(name, partial(mlp.draw_problem, batch, layers, width), models)
+    # Cached, since it takes seconds to draw the largest.
+    return Case(name, cache(partial(mlp.draw_problem, batch, layers, width)), models)
 
 
 def adam_case(layers: int, width: int, batch: int) -> Case:
@@ -99,12 +100,15 @@ def conv_net_case(batch: int, side: int) -> Case:
     return Case(f"conv net, 3 layers, {batch} × 3 × {side} × {side}", partial(draw_conv_net, batch, side), models)
 
 
+#: The case of the largest products.
+LARGEST = mlp_case(8, 4096, 256)
+
 #: The cases of the table, in its order.
 CASES = (
     mlp_case(4, 128, 64),
     mlp_case(8, 1024, 256),
     mlp_case(16, 2048, 256),
-    mlp_case(8, 4096, 256),
+    LARGEST,
     transformer_case(64, 32, 8, 4),
     transformer_case(512, 128, 16, 8),
     lstm_case(100, 32, 16),

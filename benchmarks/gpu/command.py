@@ -48,8 +48,9 @@ async def _measured(options: argparse.Namespace) -> Any:
     measure, report = import_module("benchmarks.gpu.measure"), import_module("benchmarks.gpu.report")
     record, machine = import_module("benchmarks.record"), import_module("benchmarks.machine")
     device, alone, quick, words = options.device, options.alone, options.quick, options.words
-    steps = await measure.measure_steps(device, measure.Budget.of(quick=quick), alone=alone, quick=quick, words=words)
     about = {**machine.describe(), **describe(device, torch_too=not alone)}
+    print(", ".join(f"{name} {value}" for name, value in about.items()), file=sys.stderr, flush=True)
+    steps = await measure.measure_steps(device, measure.Budget.of(quick=quick), alone=alone, quick=quick, words=words)
     found = report.GpuRecord(record.Record(about, steps.results), steps.memory)
     if not options.steps_only:
         print("measuring the lateness of a timer ...", file=sys.stderr, flush=True)
@@ -58,7 +59,10 @@ async def _measured(options: argparse.Namespace) -> Any:
             print("measuring overlap ...", file=sys.stderr, flush=True)
             found.overlap = await import_module("benchmarks.gpu.overlap").measure_overlap(device)
     if not alone and device != "cpu":
-        found.kernels = await measure.count_kernels(device, words)
+        try:
+            found.kernels = await measure.count_kernels(device, words)
+        except RuntimeError as error:
+            print(f"PyTorch's profiler cannot count kernels here: {error}", file=sys.stderr)
     return found
 
 

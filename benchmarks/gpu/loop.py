@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from ..lateness import lateness_during
-from .cases import mlp_case
+from .cases import LARGEST, TINY
 from .training import EagerTraining
 
-__all__ = ["SIZES", "measure_lateness"]
+__all__ = ["measure_lateness"]
 
-#: Layers, width and batch of the MLP that is trained, by kind of device.
-SIZES = {"cuda": (8, 4096, 256), "cpu": (2, 64, 16)}
 #: The seconds for which each is measured.
 SECONDS = 2.0
 
 
 async def measure_lateness(device: str, seconds: float = SECONDS) -> dict[str, float]:
     """Return the 99th percentile of the lateness in seconds: of an idle loop, and of one beside a training."""
-    case = mlp_case(*SIZES[device.partition(":")[0]])
+    case = TINY[0] if device == "cpu" else LARGEST
     training = EagerTraining(case, case.draw(), device)
     for _ in range(3):
         await training.step()

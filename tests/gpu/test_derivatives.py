@@ -26,7 +26,7 @@ each_function = pytest.mark.parametrize("name", FUNCTIONS)
 
 
 def here(tensor):
-    return tensor.to("cpu").numpy()
+    return tensor.detach().to("cpu").numpy()
 
 
 @each_function
@@ -73,6 +73,39 @@ def test_a_write_in_place_and_into_a_view_has_the_gradient_of_the_cpu(run, gpu):
     np.testing.assert_allclose(found, right, rtol=1e-12)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_jacobians_and_hessians_are_on_the_gpu_and_those_of_the_cpu(run, gpu, create_graph):
+    async def matrices(device):
+        x = ag.tensor(POINTS[0], device=device, requires_grad=True)
+        jacobian = await ag.jacobian(lambda x: np.tanh(x) * x[::-1], x, create_graph=create_graph)
+        hessian = await ag.hessian(lambda x: (np.exp(x) * x[::-1]).sum(), x, create_graph=create_graph)
+        _, product = await ag.hvp(lambda x: (x**3).sum(), x, POINTS[1])
+        return jacobian, hessian, product
+
+    async def main():
+        return await matrices(gpu), await matrices("cpu")
+
+    found, right = run(main())
+
+    for ours, theirs in zip(found, right, strict=True):
+        assert ours.device is gpu
+        assert ours.requires_grad is theirs.requires_grad
+        np.testing.assert_allclose(here(ours), here(theirs), rtol=1e-8)
+
+
+def test_a_transformed_function_of_arrays_returns_arrays(run, gpu):
+    """Under a default device, the tensors of a transform are there."""
+
+    async def main():
+        with ag.default_device(gpu):
+            return await ag.func.grad(lambda x: (x**3).sum())(POINTS[0])
+
+    found = run(main())
+
+    assert type(found) is np.ndarray
+    np.testing.assert_allclose(found, 3 * POINTS[0] ** 2, rtol=1e-12)
+
+
 def layers(x):
     for _ in range(4):
         x = np.tanh(x @ x.T)
@@ -98,18 +131,17 @@ def test_a_checkpoint_keeps_the_bits(run, gpu, use_reentrant):
     assert found.tobytes() == right.tobytes()
 
 
-@pytest.mark.parametrize("where", ["disk", "store"])
+@pytest.mark.parametrize("where", ["host", "disk", "store"])
 def test_saved_tensors_that_go_elsewhere_keep_the_bits(run, gpu, where, tmp_path):
-    store = MemoryStore()
+    modes = {
+        "host": lambda: ag.graph.save_on_cpu(min_bytes=1),
+        "disk": lambda: ag.graph.save_to_disk(tmp_path, min_bytes=1),
+        "store": lambda: ag.graph.save_to_store(MemoryStore(), min_bytes=1),
+    }
 
     async def main():
         right = await gradient_of(gpu, layers)
-        mode = (
-            ag.graph.save_to_disk(tmp_path, min_bytes=1)
-            if where == "disk"
-            else ag.graph.save_to_store(store, min_bytes=1)
-        )
-        async with mode:
+        async with modes[where]():
             x = ag.tensor(np.random.default_rng(0).standard_normal((64, 64)), device=gpu, requires_grad=True)
             y = layers(x).sum()
         await y.backward()

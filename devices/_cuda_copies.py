@@ -186,7 +186,8 @@ def _in_native_order(device: Gpu, array: Any) -> np.ndarray:
     Raises:
         DeviceError: no array on a GPU has that dtype.
     """
-    dtype = array.dtype.newbyteorder("=")
+    # The one object that NumPy has for the dtype: arrays of one dtype are told by it.
+    dtype = np.dtype(array.dtype.char) if array.dtype.kind in "biufc" else array.dtype
     if dtype.kind not in "biufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
         raise DeviceError(
             f"'{device}' has no arrays of dtype {array.dtype}: cast it first, for example by "

@@ -35,6 +35,7 @@ __all__ = [
     "has_nan",
     "interface_of",
     "is_foreign",
+    "kernel_of",
     "is_number_dtype",
     "is_writeable",
     "memory_owner",
@@ -154,14 +155,25 @@ _own_functions: dict[type, Mapping[Any, Callable[..., Any]]] = {}
 
 
 def register_functions(array_type: type, functions: Mapping[Any, Callable[..., Any]]) -> None:
-    """Let a device's own functions be called on arrays of its type, each in the place of a function of NumPy."""
+    """Let a device's own functions be called on arrays of its type.
+
+    Args:
+        array_type: the type.
+        functions: by the function of NumPy whose place they take, or by the name that asyncgrad looks them up by.
+    """
     _own_functions[array_type] = functions
 
 
 def own_function(function: Any, array: Any) -> Any:
-    """Return what the device of an array has in the place of a function of NumPy; that function where it has nothing."""
+    """Return what the device of an array has in the place of a function of NumPy, or that function."""
     functions = _own_functions.get(type(array))
     return function if functions is None else functions.get(function, function)
+
+
+def kernel_of(name: str, array: Any) -> Callable[..., Any] | None:
+    """Return what the device of an array has registered under a name, which may return None for some arguments."""
+    functions = _own_functions.get(type(array))
+    return None if functions is None else functions.get(name)
 
 
 def beside(array: Any, other: Any) -> Any:

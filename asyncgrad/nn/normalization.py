@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import ones_beside
+from ..graph.values import kernel_of, ones_beside
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, complex_error, real_floating
 from .rows import leading_sum, sum_rows
@@ -36,6 +37,10 @@ def _standardize_rows(x: Any, mean: Any, inverse: Any) -> Any:
 
 def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
+    if x.__class__ is not np.ndarray and (kernel := kernel_of("layer_norm", x)) is not None:
+        found = kernel(x, weight, bias, eps)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
     length = x.shape[1]
     mean = sum_rows(x).reshape(-1, 1)
     mean /= length
@@ -74,7 +79,14 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
 
 
+def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+    kernel = kernel_of("layer_norm_weight_grad", x)
+    result = None if kernel is None else kernel(g, x, shape, mean, inverse)
+    return layer_norm_weight_grad_.function(g, x, shape, mean, inverse) if result is None else result
+
+
 @primitive()
+@device_variant(_weight_grad_on_device)
 def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
     matrix = (mean.shape[0], math.prod(shape))
@@ -118,7 +130,14 @@ def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     return np.reshape(-g * scale * scale * rows / rows.shape[1], x_shape)
 
 
+def _standardize_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    kernel = kernel_of("standardize_grad", x)
+    result = None if kernel is None else kernel(g, x, mean, inverse)
+    return standardize_grad_.function(g, x, mean, inverse) if result is None else result
+
+
 @primitive()
+@device_variant(_standardize_grad_on_device)
 def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     shape = x.shape

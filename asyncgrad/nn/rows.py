@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import is_foreign, ones_beside
+from ..graph.values import is_foreign, ones_beside, own_function
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 
 __all__ = ["leading_sum", "maximum_along", "sum_along", "sum_rows"]
@@ -55,7 +56,13 @@ def maximum_along(x: Any, axis: int) -> Any:
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
 
 
+def _leading_sum_on_device(a: Any, shape: tuple[int, ...]) -> Any:
+    extra = a.ndim - len(shape)
+    return own_function(np.sum, a)(a, axis=tuple(range(extra))) if extra else leading_sum_.function(a, shape)
+
+
 @primitive()
+@device_variant(_leading_sum_on_device)
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes of `a`, so that its trailing axes, of shape `shape`, remain."""
     if a.ndim == 2 and len(shape) == 1:

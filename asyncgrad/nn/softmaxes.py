@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import as_array, empty_beside
+from ..graph.values import as_array, empty_beside, kernel_of
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import floating
 from .rows import maximum_along, sum_along
@@ -47,7 +48,19 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
     return values, sum_along(values, axis)
 
 
+def _by_kernel(name: str, axis: int, *arrays: Any) -> Any:
+    """Return the result of the kernel that a device has for rows of arrays; None where it has none for these."""
+    kernel = kernel_of(name, arrays[0])
+    return None if kernel is None or axis not in (-1, arrays[0].ndim - 1) else kernel(*arrays)
+
+
+def _softmax_on_device(x: Any, axis: int) -> Any:
+    result = _by_kernel("softmax", axis, x)
+    return softmax_.function(x, axis) if result is None else result
+
+
 @primitive()
+@device_variant(_softmax_on_device)
 def softmax_(x: Any, axis: int) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis."""
     values, sums = exponentials(floating(as_array(x)), axis)
@@ -60,7 +73,13 @@ def _(g: Any, out: Any, axis: int) -> Any:
     return softmax_grad(g, out, axis)
 
 
+def _softmax_grad_on_device(g: Any, y: Any, axis: int) -> Any:
+    result = _by_kernel("softmax_grad", axis, g, y)
+    return softmax_grad_.function(g, y, axis) if result is None else result
+
+
 @primitive()
+@device_variant(_softmax_grad_on_device)
 def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
     """Return y (g - sum(g y)), the gradient of softmax with the result y."""
     value = g * y
@@ -104,13 +123,19 @@ def softmax(x: Any, axis: int = -1) -> Any:
     return _softmax(x, axis)
 
 
+def _log_softmax_on_device(x: Any, axis: int) -> Any:
+    result = _by_kernel("log_softmax", axis, x)
+    return log_softmax_.function(x, axis) if result is None else result
+
+
 @primitive()
-@np.errstate(invalid="ignore")
+@device_variant(_log_softmax_on_device)
 def log_softmax_(x: Any, axis: int) -> Any:
     """Return x - log(sum(exp(x))) along an axis."""
     x = floating(as_array(x))
-    values = np.subtract(x, maximum_along(x, axis), out=empty_beside(x))
-    values -= np.log(sum_along(np.exp(values), axis))
+    with np.errstate(invalid="ignore"):
+        values = np.subtract(x, maximum_along(x, axis), out=empty_beside(x))
+        values -= np.log(sum_along(np.exp(values), axis))
     return values
 
 
@@ -119,7 +144,13 @@ def _(g: Any, out: Any, axis: int) -> Any:
     return log_softmax_grad(g, out, axis)
 
 
+def _log_softmax_grad_on_device(g: Any, y: Any, axis: int) -> Any:
+    result = _by_kernel("log_softmax_grad", axis, g, y)
+    return log_softmax_grad_.function(g, y, axis) if result is None else result
+
+
 @primitive()
+@device_variant(_log_softmax_grad_on_device)
 def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
     """Return g - exp(y) sum(g), the gradient of log_softmax with the result y."""
     value = np.exp(y)

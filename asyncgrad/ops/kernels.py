@@ -135,7 +135,7 @@ def device_variant(variant: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def is_fusable(function: Callable[..., Any]) -> bool:
-    """Tell whether compilers have something for a function: a ufunc of one result, `fused`, or with a device variant."""
+    """Tell whether a function may have a kernel: a ufunc of one result, or one that is `fused` or has a variant."""
     if isinstance(function, np.ufunc):
         return function.signature is None and function.nout == 1
     return function in EXPRESSIONS or function in DEVICE_VARIANTS

@@ -129,7 +129,6 @@ class Primitive:
             namespace={
                 "_bare_function": self.function,
                 "_function": self.function,
-                "_bare_function": self.function,
                 "_plans": self.plans,
                 "_make_plan": self._make_plan,
                 **names,

@@ -1,0 +1,211 @@
+"""Softmax, layer normalization and their gradients on a GPU: one kernel each, with a block of threads for each row.
+
+Each function returns None for arrays that it has no kernel for: of other dtypes than float32 and float64, or not in C
+order. The caller computes by the functions of CuPy then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["row_functions"]
+
+_SOURCE = """
+template <typename T> __device__ T larger(T a, T b) { return a > b || isnan(a) ? a : b; }
+
+// Every thread of the block gets the sum, or the maximum, of the values of all.
+template <typename T, bool is_sum> __device__ T over_block(T value) {
+    __shared__ T partial[32];
+    T empty = is_sum ? T(0) : -T(INFINITY);
+    for (int step = 16; step; step >>= 1) {
+        T other = __shfl_xor_sync(0xffffffffu, value, step);
+        value = is_sum ? value + other : larger(value, other);
+    }
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = threadIdx.x % 32 < blockDim.x / 32 ? partial[threadIdx.x % 32] : empty;
+    for (int step = 16; step; step >>= 1) {
+        T other = __shfl_xor_sync(0xffffffffu, value, step);
+        value = is_sum ? value + other : larger(value, other);
+    }
+    return value;
+}
+#define EACH(k) for (long long k = threadIdx.x; k < length; k += blockDim.x)
+#define SUM(value) over_block<T, true>(value)
+
+template <typename T, bool is_log> __device__ void softmax(const T* x, T* out, long long length) {
+    x += blockIdx.x * length; out += blockIdx.x * length;
+    T largest = -T(INFINITY), total = 0;
+    EACH(k) largest = larger(x[k], largest);
+    largest = over_block<T, false>(largest);
+    EACH(k) { T value = exp(x[k] - largest); total += value; if (!is_log) out[k] = value; }
+    total = SUM(total);
+    T scale = is_log ? log(total) : total;
+    EACH(k) out[k] = is_log ? x[k] - largest - scale : out[k] / scale;
+}
+
+template <typename T, bool is_log> __device__ void softmax_grad(const T* g, const T* y, T* out, long long length) {
+    g += blockIdx.x * length; y += blockIdx.x * length; out += blockIdx.x * length;
+    T total = 0;
+    EACH(k) total += is_log ? g[k] : g[k] * y[k];
+    total = SUM(total);
+    EACH(k) out[k] = is_log ? g[k] - exp(y[k]) * total : y[k] * (g[k] - total);
+}
+
+template <typename T> __device__ void layer_norm(
+    const T* x, const T* weight, const T* bias, T* out, T* means, T* inverses, long long length, T eps) {
+    x += blockIdx.x * length; out += blockIdx.x * length;
+    T total = 0;
+    EACH(k) total += x[k];
+    T mean = SUM(total) / length;
+    total = 0;
+    EACH(k) { T value = x[k] - mean; total += value * value; }
+    T inverse = T(1) / sqrt(SUM(total) / length + eps);
+    EACH(k) {
+        T value = (x[k] - mean) * inverse;
+        if (weight) value *= weight[k];
+        out[k] = bias ? value + bias[k] : value;
+    }
+    if (threadIdx.x == 0) { means[blockIdx.x] = mean; inverses[blockIdx.x] = inverse; }
+}
+
+template <typename T> __device__ void standardize_grad(
+    const T* g, const T* x, const T* means, const T* inverses, T* out, long long length) {
+    g += blockIdx.x * length; x += blockIdx.x * length; out += blockIdx.x * length;
+    T mean = means[blockIdx.x], inverse = inverses[blockIdx.x], total = 0, product = 0;
+    EACH(k) { total += g[k]; product += g[k] * ((x[k] - mean) * inverse); }
+    total = SUM(total) / length;
+    product = SUM(product) / length;
+    EACH(k) out[k] = (g[k] - (x[k] - mean) * inverse * product - total) * inverse;
+}
+
+// The sum over rows of g times the standardized x; 32 columns for each block, by 8 rows at a time.
+template <typename T> __device__ void weight_grad(
+    const T* g, const T* x, const T* means, const T* inverses, T* out, long long rows, long long length) {
+    __shared__ T partial[8][33];
+    int part = threadIdx.x / 32, place = threadIdx.x % 32;
+    long long column = blockIdx.x * 32LL + place;
+    T total = 0;
+    if (column < length)
+        for (long long row = part; row < rows; row += 8) {
+            long long k = row * length + column;
+            total += g[k] * ((x[k] - means[row]) * inverses[row]);
+        }
+    partial[part][place] = total;
+    __syncthreads();
+    if (part == 0 && column < length) {
+        for (int other = 1; other < 8; other++) total += partial[other][place];
+        out[column] = total;
+    }
+}
+
+#define KERNEL extern "C" __global__ void
+#define KERNELS(T) \\
+    KERNEL softmax_##T(const T* x, T* out, long long n) { softmax<T, false>(x, out, n); } \\
+    KERNEL log_softmax_##T(const T* x, T* out, long long n) { softmax<T, true>(x, out, n); } \\
+    KERNEL softmax_grad_##T(const T* g, const T* y, T* out, long long n) { softmax_grad<T, false>(g, y, out, n); } \\
+    KERNEL log_softmax_grad_##T(const T* g, const T* y, T* out, long long n) { softmax_grad<T, true>(g, y, out, n); } \\
+    KERNEL layer_norm_##T(const T* x, const T* w, const T* b, T* out, T* m, T* s, long long n, T eps) \\
+        { layer_norm<T>(x, w, b, out, m, s, n, eps); } \\
+    KERNEL standardize_grad_##T(const T* g, const T* x, const T* m, const T* s, T* out, long long n) \\
+        { standardize_grad<T>(g, x, m, s, out, n); } \\
+    KERNEL weight_grad_##T(const T* g, const T* x, const T* m, const T* s, T* out, long long rows, long long n) \\
+        { weight_grad<T>(g, x, m, s, out, rows, n); }
+KERNELS(float)
+KERNELS(double)
+"""
+
+
+def row_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
+    """Return the functions by the names that asyncgrad's neural network functions look them up by."""
+    rows = _Rows(cupy)
+    return {
+        "softmax": lambda x: rows.map("softmax", x),
+        "log_softmax": lambda x: rows.map("log_softmax", x),
+        "softmax_grad": lambda g, y: rows.map("softmax_grad", g, y),
+        "log_softmax_grad": lambda g, y: rows.map("log_softmax_grad", g, y),
+        "layer_norm": rows.layer_norm,
+        "standardize_grad": rows.standardize_grad,
+        "layer_norm_weight_grad": rows.weight_grad,
+    }
+
+
+def _threads(length: int) -> int:
+    """Return how many threads a block has for rows of that length."""
+    return 32 if length <= 64 else 64 if length <= 256 else 128 if length <= 1024 else 512
+
+
+@final
+class _Rows:
+    """The kernels, which are compiled when the first of them is needed.
+
+    Args:
+        cupy: the module.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._ndarray = cupy.ndarray
+        self._module = cupy.RawModule(code=_SOURCE, options=("-std=c++17",))
+        self._kernels: dict[tuple[str, str], Any] = {}
+
+    def _kernel(self, name: str, char: str) -> Any:
+        kernel = self._kernels.get((name, char))
+        if kernel is None:
+            kernel = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}").kernel
+            self._kernels[name, char] = kernel
+        return kernel
+
+    def _fit(self, *arrays: Any) -> bool:
+        """Tell whether arrays are of one type, dtype and order for which there are kernels."""
+        dtype = arrays[0].dtype
+        return dtype.char in "fd" and all(
+            type(one) is self._ndarray and one.dtype == dtype and one._c_contiguous for one in arrays
+        )
+
+    def map(self, name: str, *arrays: Any) -> Any:
+        """Return what a kernel makes of the rows of arrays of one shape."""
+        shape, dtype = arrays[0].shape, arrays[0].dtype
+        if not self._fit(*arrays) or arrays[-1].shape != shape or not arrays[0].size:
+            return None
+        length = shape[-1]
+        out = self._ndarray(shape, dtype)
+        self._kernel(name, dtype.char)((out.size // length,), (_threads(length),), (*arrays, out, length))
+        return out
+
+    def layer_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Any:
+        """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
+        if not x.size or not self._fit(x, *(one for one in (weight, bias) if one is not None)):
+            return None
+        rows, length = x.shape
+        dtype = x.dtype
+        out, mean, inverse = (self._ndarray(shape, dtype) for shape in (x.shape, (rows, 1), (rows, 1)))
+        # A null pointer says that there is no weight, or no bias.
+        pointers = (x, weight if weight is not None else 0, bias if bias is not None else 0, out, mean, inverse)
+        number = dtype.type
+        self._kernel("layer_norm", dtype.char)((rows,), (_threads(length),), (*pointers, length, number(eps)))
+        return out, mean, inverse
+
+    def standardize_grad(self, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+        """Return the gradient of the standardized rows for x, in the shape of x."""
+        if not x.size or g.size != x.size or not self._fit(g, x, mean, inverse):
+            return None
+        rows = mean.shape[0]
+        out = self._ndarray(x.shape, x.dtype)
+        length = x.size // rows
+        self._kernel("standardize_grad", x.dtype.char)((rows,), (_threads(length),), (g, x, mean, inverse, out, length))
+        return out
+
+    def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+        """Return the sum over rows of g times the standardized x."""
+        if not x.size or g.size != x.size or not self._fit(g, x, mean, inverse):
+            return None
+        rows = mean.shape[0]
+        length = x.size // rows
+        out = self._ndarray(shape, x.dtype)
+        kernel = self._kernel("weight_grad", x.dtype.char)
+        kernel(((length + 31) // 32,), (256,), (g, x, mean, inverse, out, rows, length))
+        return out

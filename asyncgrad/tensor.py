@@ -1010,14 +1010,14 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
 
 
 def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
-    """Return what a user gave as the contents of a tensor as an array; NumPy's as `copy` says, that of a device as it is.
+    """Return what a user gave as the contents of a tensor as an array: NumPy's, or that of a device, uncopied.
 
     Raises:
         ArgumentError: rows are of different lengths; says where.
     """
     is_tensor = isinstance(data, TensorBase)
     data = raw(data)
-    if is_foreign(data) and (is_tensor or device_of_array(data) is not None):
+    if is_foreign(data) and (is_tensor or hasattr(data, "__cuda_array_interface__")):
         return data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
     _refuse_masked(data)
     try:

@@ -267,9 +267,9 @@ class Tensor(TensorBase):
             ArgumentTypeError: the tensor is on a device whose arrays are not NumPy's.
         """
         data = self._data
-        if data.__class__ is not np.ndarray:
+        if data.__class__ is not np.ndarray and is_foreign(data):
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
-        return data.view()
+        return data.view()  # type: ignore[no-any-return]
 
     def _not_on_host(self, what: str, instead: str) -> ArgumentTypeError:
         return ArgumentTypeError(
@@ -410,7 +410,7 @@ class Tensor(TensorBase):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
             self._needs_no_grad("an ndarray", "t.numpy()", "np.stack to join tensors", calling_function())
-        if self._data.__class__ is not np.ndarray:
+        if self._data.__class__ is not np.ndarray and is_foreign(self._data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
             return np.asarray(self._data, dtype)

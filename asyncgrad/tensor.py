@@ -32,6 +32,7 @@ from .graph.values import (
     is_foreign,
     is_number_dtype,
     moved_array,
+    on_device,
     raw,
     refuse_masked,
     refuse_masked_within,
@@ -1000,8 +1001,10 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
     if requires_grad is not False and requires_grad is not True:
         requires_grad = truth(requires_grad, "requires_grad")
     home: Device | None = data._device if isinstance(data, TensorBase) else None
-    if array.__class__ is not np.ndarray:
-        home = home or device_of_array(array)
+    if array.__class__ is np.ndarray:
+        where = home if place is None and home is not None else device_of_new(place)
+        return _leaf(on_device(array, where), requires_grad, where)
+    home = home or device_of_array(array)
     where = home if place is None and home is not None else device_of_new(place)
     placed = moved_to(array, where, home)
     if copy and placed is raw(data):

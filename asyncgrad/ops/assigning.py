@@ -135,20 +135,31 @@ def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
     index = raw_index(indices)
     for value in values:
         refuse_masked(value)
-    bare: Any = add_at if ufunc is np.add else ufunc.at
-    if write_unrecorded(lambda array, *values: bare(array, index, *values), a, *values):
+    is_sum = ufunc in (np.add, np.subtract)
+    if not is_sum:
+        instead = "write t[index] = ..., where the index names no element twice"
+        refuse_foreign(f"numpy.{ufunc.__name__}.at", (a,), instead)
+    if write_unrecorded(lambda array, *values: _write_bare_at(ufunc, array, index, *values), a, *values):
         return
-    if ufunc in (np.add, np.subtract):
+    if is_sum:
         (value,) = values
         write_at_index(add_at_, add_at, a, index, value if ufunc is np.add else -array_like(value))
         return
-    refuse_foreign(f"numpy.{ufunc.__name__}.at", (a,), "write t[index] = ..., where the index names no element twice")
     numbers = np.arange(a._data.size).reshape(a._data.shape)[index]
     flat = np.reshape(numbers, -1)
     spread = [reshape(np.broadcast_to(array_like(value), np.shape(numbers)), -1) for value in values]
     for chosen in _rounds(flat):
         places = np.unravel_index(flat[chosen], a._data.shape)
         setitem(a, places, ufunc(pick(a, places), *(getitem(value, chosen) for value in spread)))
+
+
+def _write_bare_at(ufunc: np.ufunc, array: Any, index: Any, *values: Any) -> None:
+    """Run a ufunc in place on the elements of an array at indices; of other libraries' arrays, a sum or difference."""
+    if array.__class__ is np.ndarray or not is_foreign(array):
+        ufunc.at(array, index, *values)
+    else:
+        (value,) = values
+        add_at(array, index, value if ufunc is np.add else np.negative(value))
 
 
 def _rounds(numbers: Any) -> list[Any]:
@@ -184,7 +195,8 @@ def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any)
     _needs_array(target, name)
     for other in others:
         refuse_masked(other)
-    return write_unrecorded(function, target, *others)
+    # Another library's function takes less: it is done by an index.
+    return not is_foreign(raw(target)) and write_unrecorded(function, target, *others)
 
 
 def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
@@ -256,7 +268,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if _plainly("place", np.place, arr, mask, vals):
         return
     chosen = np.reshape(as_array(raw(mask)).astype(bool), arr.shape)
-    setitem(arr, chosen, _repeated(vals, np.arange(np.count_nonzero(chosen)), arr, "safe"))
+    setitem(arr, chosen, _repeated(vals, np.arange(int(np.count_nonzero(chosen))), arr, "safe"))
 
 
 def putmask(a: Any, mask: Any, values: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import zeros_beside
+from ..graph.values import is_writeable, zeros_beside
 from .axes import array_like
 from .dispatch import write
 from .primitive import RULES, derivative, primitive
@@ -26,7 +26,7 @@ def put_diagonal_(g: Any, shape: tuple[int, ...], offset: int, axis1: int, axis2
     """Return zeros of a shape with `g` on the diagonals."""
     total = zeros_beside(shape, g)
     view = np.diagonal(total, offset, axis1, axis2)
-    if view.__class__ is np.ndarray:
+    if not is_writeable(view):
         view.flags.writeable = True
     view[...] = g
     return total

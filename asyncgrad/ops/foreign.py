@@ -14,7 +14,8 @@ import numpy as np
 
 from ..errors import ArgumentTypeError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import arange_beside, as_array, beside, is_foreign, raw, zeros_beside
+from ..graph.values import arange_beside, beside, is_foreign, raw, zeros_beside
+from .axes import array_beside, array_like
 
 __all__ = [
     "add_at",
@@ -88,16 +89,18 @@ def eye_beside(side: int, dtype: Any, other: Any) -> Any:
 
 
 def placed(*values: Any) -> list[Any]:
-    """Return values as arrays or tensors; lists and numbers as arrays beside the first one of another library's type.
+    """Return values as arrays or tensors; lists and numbers beside those whose arrays are of another library's type.
 
     An array of NumPy's stays where it is, and is refused beside those, as a tensor on another device is.
     """
-    arrays = [one if isinstance(one, TensorBase) else as_array(one) for one in values]
-    template = next((raw(one) for one in arrays if raw(one).__class__ is not np.ndarray and is_foreign(raw(one))), None)
-    if template is None:
+    arrays = list(map(array_like, values))
+    others = [one for one in arrays if raw(one).__class__ is not np.ndarray and is_foreign(raw(one))]
+    if not others:
         return arrays
+    # A tensor, if there is one: an operator of another library's array refuses a tensor on its right.
+    template = next((one for one in others if isinstance(one, TensorBase)), others[0])
     return [
-        array if isinstance(value, (TensorBase, np.ndarray)) else beside(array, template)
+        array if isinstance(value, (TensorBase, np.ndarray)) else array_beside(beside(array, raw(template)), template)
         for value, array in zip(values, arrays, strict=True)
     ]
 
@@ -174,11 +177,15 @@ def add_at(target: Any, index: Any, value: Any) -> None:
     leading = axes_led_by(index, target.ndim)
     lead, rest = target.shape[:leading], target.shape[leading:]
     # By one row of places: that is the only index that CuPy's add.at takes.
-    places = arange_beside(math.prod(lead), target).reshape(lead)[index]
+    if leading == 1 and is_foreign(index) and index.dtype.kind in "iu":
+        places = index
+    else:
+        places = arange_beside(math.prod(lead), target).reshape(lead)[index]
     rows = math.prod(rest)
     if not places.size or not rows:
         return
-    if np.shape(value) != (*places.shape, *rest):
+    value, _ = placed(value, target)
+    if value.shape != (*places.shape, *rest):
         value = np.broadcast_to(value, (*places.shape, *rest))
     in_place = target.flags.c_contiguous
     total = target if in_place else zeros_beside(target.shape, target)

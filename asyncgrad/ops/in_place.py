@@ -14,7 +14,7 @@ from ..graph.node import THREADS, Edge, Node, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.saved import versions_of
 from ..graph.tensor_base import TensorBase
-from ..graph.values import refuse_masked, refuse_sparse
+from ..graph.values import is_foreign, refuse_masked, refuse_sparse
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, run_writer, write_by, write_unrecorded
 from .primitive import Primitive
@@ -32,8 +32,13 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
     """
 
     def writer(target: Any, other: Any) -> None:
-        if bare(target, other) is not target:
+        result = bare(target, other)
+        if result is target:
+            return
+        # CuPy has no @= and makes a new array.
+        if not is_foreign(target) or np.shape(result) != target.shape:
             raise TypeError(f"an array of shape {target.shape} cannot be written into by {type(other).__name__}")
+        np.copyto(target, result)
 
     def operator(out: Any, other: Any) -> Any:
         if not isinstance(other, TensorBase):

@@ -75,7 +75,11 @@ def roll_(a: Any, shift: Any, axis: Any = None) -> Any:
 
 @derivative(roll_, "a")
 def _(g: Any, shift: Any, axis: Any) -> Any:
-    return np.roll(g, tuple(-one for one in shift) if isinstance(shift, (tuple, list)) else np.negative(shift), axis)
+    return np.roll(g, _backwards(shift), axis)
+
+
+def _backwards(shift: Any) -> Any:
+    return tuple(-one for one in shift) if isinstance(shift, (tuple, list)) else np.negative(shift)
 
 
 roll = roll_.call

@@ -150,6 +150,8 @@ RULES[np.geomspace] = geomspace
 @primitive()
 def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
     """Return the differences of neighbours in one row, with others before and after them."""
+    if ary.__class__ is not np.ndarray and is_foreign(ary):
+        to_end, to_begin = (None if ends is None else placed(ends, ary)[0] for ends in (to_end, to_begin))
     return np.ediff1d(ary, to_end, to_begin)
 
 

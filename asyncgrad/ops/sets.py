@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import raw
+from ..graph.values import raw, zeros_beside
 from .axes import array_beside, array_like, arrays_together, axis_index
 from .indexing import getitem, sort, take
 from .joining import concatenate
@@ -97,7 +97,9 @@ def union1d(ar1: Any, ar2: Any) -> Any:
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """Return the elements of both arrays, in order, and where those are if `return_indices`."""
     first, second = arrays_together((ar1, ar2))
-    _, here, there = np.intersect1d(raw(first), raw(second), assume_unique, True)
+    # CuPy takes elements that are known to differ to be in order, too.
+    is_known = assume_unique and raw(first).__class__ is np.ndarray
+    _, here, there = np.intersect1d(raw(first), raw(second), is_known, True)
     values = take(reshape(first, -1), here).astype(np.result_type(first.dtype, second.dtype), copy=False)
     return (values, array_beside(here, first), array_beside(there, first)) if return_indices else values
 
@@ -114,8 +116,9 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     values = raw(ordered)
     if not values.size:
         return ordered
-    changes = np.concatenate(([True], values[1:] != values[:-1], [True]))
-    return getitem(ordered, changes[1:] & changes[:-1])
+    end = zeros_beside((1,), values, bool)
+    same = np.concatenate((end, values[1:] == values[:-1], end))
+    return getitem(ordered, ~(same[1:] | same[:-1]))
 
 
 RULES[np.union1d] = union1d

@@ -22,8 +22,8 @@ __all__ = ["as_strided", "sliding_window_view"]
 def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable: bool) -> Any:
     """Return a view of all windows; the axes of a window come last."""
     if x.__class__ is not np.ndarray and is_foreign(x):
-        # Its views can be written into, all of them.
-        writeable = False
+        # All views of such an array can be written into. The index makes one that names its base.
+        return np.lib.stride_tricks.sliding_window_view(x, lengths, axes)[...]
     return np.lib.stride_tricks.sliding_window_view(x, lengths, axes, writeable=writeable)
 
 
@@ -87,8 +87,8 @@ def as_strided(a: Any, shape: Any, strides: Any) -> Any:
     Raises:
         ArgumentError: it would reach beyond the memory of the elements of `a`.
     """
-    array: Any = raw(a)
     refuse_foreign("numpy.lib.stride_tricks.as_strided", (a,), "make the view by indexing, reshape or transpose")
+    array: Any = raw(a)
     whole = TensorGeometry(array.shape, array.strides, 0, array.dtype)
     view = TensorGeometry(tuple(shape), tuple(strides), 0, array.dtype)
     (low, high), (first, last) = whole.reach(), view.reach()

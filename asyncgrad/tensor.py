@@ -1000,11 +1000,10 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
         )
     if requires_grad is not False and requires_grad is not True:
         requires_grad = truth(requires_grad, "requires_grad")
-    home: Device | None = data._device if isinstance(data, TensorBase) else None
     if array.__class__ is np.ndarray:
-        where = home if place is None and home is not None else device_of_new(place)
+        where = data._device if place is None and isinstance(data, TensorBase) else device_of_new(place)
         return _leaf(on_device(array, where), requires_grad, where)
-    home = home or device_of_array(array)
+    home = data._device if isinstance(data, TensorBase) else device_of_array(array)
     where = home if place is None and home is not None else device_of_new(place)
     placed = moved_to(array, where, home)
     if copy and placed is raw(data):
@@ -1083,7 +1082,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         (2, 2)
     """
     array = np.array(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=True)
-    return _new_leaf(array, data, device, requires_grad, copy=True)
+    return _new_leaf(array, data, device, requires_grad, True)
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:

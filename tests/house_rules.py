@@ -82,7 +82,18 @@ DEVICES_MAY_IMPORT = {
 NOT_EVEN_FOR_TYPES = {("forward", "backward"), ("backward", "forward")}
 
 #: Third-party packages that may be missing, and so may be imported where they are used.
-OPTIONAL = {"autograd", "cupy", "cupy_backends", "graphviz", "matplotlib", "sklearn", "threadpoolctl", "torch", "tqdm", "uvloop"}
+OPTIONAL = {
+    "autograd",
+    "cupy",
+    "cupy_backends",
+    "graphviz",
+    "matplotlib",
+    "sklearn",
+    "threadpoolctl",
+    "torch",
+    "tqdm",
+    "uvloop",
+}
 
 # --- who may touch asyncio -----------------------------------------------------------------------
 

@@ -177,7 +177,10 @@ def add_at(target: Any, index: Any, value: Any) -> None:
     leading = axes_led_by(index, target.ndim)
     lead, rest = target.shape[:leading], target.shape[leading:]
     # By one row of places: that is the only index that CuPy's add.at takes.
-    places = arange_beside(math.prod(lead), target).reshape(lead)[index]
+    if leading == 1 and is_foreign(index) and index.dtype.kind in "iu":
+        places = index
+    else:
+        places = arange_beside(math.prod(lead), target).reshape(lead)[index]
     rows = math.prod(rest)
     if not places.size or not rows:
         return

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError, MissingDerivativeError
-from ..graph.values import beside, on_host, raw
+from ..graph.values import beside, is_foreign, on_host, raw
 from .axes import array_like, axis_tuple, in_rows, kept_shape, laid_like, reduced_axes
 from .cumulative import rows
 from .dispatch import write
@@ -57,7 +57,7 @@ def quantile(
     beyond = (places - below).astype(shares.dtype).reshape(shares.shape + (1,) * (ordered.ndim - 1))
     result = lower + (take(ordered, above, 0) - lower) * beside(beyond, raw(lower))
     absent = np.isnan(raw(ordered)[-1])
-    if np.any(absent):
+    if is_foreign(absent) or np.any(absent):
         result = np.where(absent, np.nan, result)
     result = in_rows(result)
     if keepdims:

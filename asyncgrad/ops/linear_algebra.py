@@ -14,8 +14,11 @@ from .arithmetic import multiply
 from .axes import array_like, axis_index, in_rows
 from .contractions import tensordot
 from .dispatch import write
+<<<<<<< HEAD
 from .foreign import placed
 from .kernels import device_variant
+=======
+>>>>>>> w-nn
 from .primitive import RULES, derivative, primitive
 from .reductions import sum_
 from .shaping import expand_dims, moveaxis, reshape, squeeze
@@ -118,8 +121,6 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     """Return the matrix product, of stacks of matrices too."""
     if isinstance(x1, TensorBase) and isinstance(x2, TensorBase):
         return product(x1, x2)
-    if isinstance(x1, (list, tuple)) or isinstance(x2, (list, tuple)):
-        x1, x2 = placed(x1, x2)
     return product(array_like(x1), array_like(x2))
 
 

@@ -29,7 +29,7 @@ from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
 from ..graph.values import result_array
-from .kernels import COMPILERS, follow_compilers, fused_where_compiled
+from .kernels import COMPILERS, follow_compilers
 from .plan import Formula, Plan
 from .primitive_node import next_class
 from .recording import generate_call

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..graph.values import beside, on_host, raw
+from ..graph.values import beside, is_foreign, on_host, raw
 from .axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
 from .diagonals import diag
 from .dispatch import write
@@ -55,7 +55,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
         result = (take(ordered, length // 2 - 1, 0) + result) / 2
     # Sorting puts nans last, and the median of values with a nan is nan.
     absent = np.isnan(raw(ordered)[-1])
-    if np.any(absent):
+    if is_foreign(absent) or np.any(absent):
         result = np.where(absent, np.nan, result)
     if a.shape and math.prod(a.shape):
         result = laid_like(result, _first_over(raw(a), axes))
@@ -115,7 +115,7 @@ def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[
         absent = np.isnan(raw(a))
         result = plain(np.where(absent, outermost, a), axis, None, keepdims, **kwargs)
         nothing = np.all(absent, axis=axis, keepdims=keepdims)
-        result = np.where(nothing, np.nan, result) if np.any(nothing) else result
+        result = np.where(nothing, np.nan, result) if is_foreign(nothing) or np.any(nothing) else result
         return result if out is None else write(out, result)
 
     reduction.__name__ = f"nan{plain.__name__}"

@@ -87,8 +87,8 @@ def as_strided(a: Any, shape: Any, strides: Any) -> Any:
     Raises:
         ArgumentError: it would reach beyond the memory of the elements of `a`.
     """
-    array: Any = raw(a)
     refuse_foreign("numpy.lib.stride_tricks.as_strided", (a,), "make the view by indexing, reshape or transpose")
+    array: Any = raw(a)
     whole = TensorGeometry(array.shape, array.strides, 0, array.dtype)
     view = TensorGeometry(tuple(shape), tuple(strides), 0, array.dtype)
     (low, high), (first, last) = whole.reach(), view.reach()

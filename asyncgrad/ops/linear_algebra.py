@@ -14,11 +14,7 @@ from .arithmetic import multiply
 from .axes import array_like, axis_index, in_rows
 from .contractions import tensordot
 from .dispatch import write
-<<<<<<< HEAD
-from .foreign import placed
 from .kernels import device_variant
-=======
->>>>>>> w-nn
 from .primitive import RULES, derivative, primitive
 from .reductions import sum_
 from .shaping import expand_dims, moveaxis, reshape, squeeze

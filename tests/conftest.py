@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -23,6 +24,11 @@ settings.register_profile(
 settings.load_profile("asyncgrad")
 
 T = TypeVar("T")
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C interrupt: a shell that starts the tests in the background has them ignore it, and some send it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

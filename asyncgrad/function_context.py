@@ -9,8 +9,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 from .arguments import describe, truth
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from .graph.leaf import gradient_edge
@@ -18,7 +16,7 @@ from .graph.node import Edge, Node
 from .graph.packed import Packed, unpack_all, unpack_now
 from .graph.saved import Saved, output_alias, released_error, version_of
 from .graph.tensor_base import CreationMeta, TensorBase
-from .graph.values import wrap
+from .graph.values import has_memory, wrap
 from .ops.indexing import part
 from .views.history import check_write, rebase
 from .views.nodes import CopySlices
@@ -322,7 +320,7 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorB
         return
     saved: list[Saved | Packed] = []
     for value in to_save:
-        if value is not None and not isinstance(value, (TensorBase, np.ndarray)):
+        if not (value is None or isinstance(value, TensorBase) or has_memory(value)):
             raise GradientTypeError(
                 f"save_for_backward takes tensors, arrays and None, not {describe(value)}: keep other values as "
                 "attributes, ctx.value = value"

@@ -32,6 +32,7 @@ from .graph.values import (
     is_foreign,
     is_number_dtype,
     moved_array,
+    on_device,
     raw,
     refuse_masked,
     refuse_masked_within,
@@ -267,9 +268,9 @@ class Tensor(TensorBase):
             ArgumentTypeError: the tensor is on a device whose arrays are not NumPy's.
         """
         data = self._data
-        if data.__class__ is not np.ndarray:
+        if data.__class__ is not np.ndarray and is_foreign(data):
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
-        return data.view()
+        return data.view()  # type: ignore[no-any-return]
 
     def _not_on_host(self, what: str, instead: str) -> ArgumentTypeError:
         return ArgumentTypeError(
@@ -410,7 +411,7 @@ class Tensor(TensorBase):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
             self._needs_no_grad("an ndarray", "t.numpy()", "np.stack to join tensors", calling_function())
-        if self._data.__class__ is not np.ndarray:
+        if self._data.__class__ is not np.ndarray and is_foreign(self._data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
             return np.asarray(self._data, dtype)
@@ -990,8 +991,8 @@ def _moved_async(array: Any, home: Device, place: Device) -> Any:
     return copy
 
 
-def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: bool) -> Tensor:
-    """Return a leaf on `array`, which was made of what the user gave as `data`."""
+def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: bool, copy: bool = False) -> Tensor:
+    """Return a leaf on `array`, which was made of what the user gave as `data`; with `copy` not on that itself."""
     if not is_number_dtype(array.dtype):
         raise ArgumentTypeError(
             f"a tensor holds numbers, and {describe(data)} gives an array of dtype {array.dtype}: "
@@ -1000,24 +1001,27 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
     if requires_grad is not False and requires_grad is not True:
         requires_grad = truth(requires_grad, "requires_grad")
     home: Device | None = data._device if isinstance(data, TensorBase) else None
-    if array.__class__ is not np.ndarray:
-        home = home or device_of_array(array)
+    if array.__class__ is np.ndarray:
+        where = home if place is None and home is not None else device_of_new(place)
+        return _leaf(on_device(array, where), requires_grad, where)
+    home = home or device_of_array(array)
     where = home if place is None and home is not None else device_of_new(place)
-    return _leaf(moved_to(array, where, home), requires_grad, where)
+    placed = moved_to(array, where, home)
+    if copy and placed is raw(data):
+        placed = placed.copy(order="K")
+    return _leaf(placed, requires_grad, where)
 
 
 def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
-    """Return what a user gave as the contents of a tensor as an array, of NumPy's unless it is on another device.
+    """Return what a user gave as the contents of a tensor as an array: NumPy's, or that of a device, uncopied.
 
     Raises:
         ArgumentError: rows are of different lengths; says where.
     """
     is_tensor = isinstance(data, TensorBase)
     data = raw(data)
-    if is_foreign(data) and (is_tensor or device_of_array(data) is not None):
-        if dtype is not None and data.dtype != np.dtype(dtype):
-            return data.astype(dtype)
-        return data.copy(order="K") if copy else data
+    if is_foreign(data) and (is_tensor or hasattr(data, "__cuda_array_interface__")):
+        return data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
     _refuse_masked(data)
     try:
         return np.array(data, dtype, copy=copy)
@@ -1079,7 +1083,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         (2, 2)
     """
     array = np.array(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=True)
-    return _new_leaf(array, data, device, requires_grad)
+    return _new_leaf(array, data, device, requires_grad, copy=True)
 
 
 def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:

@@ -127,6 +127,7 @@ FLAGS: dict[str, list[Any]] = {
     "check_nan": [lambda flag: ag.detect_anomaly(flag), lambda flag: ag.detect_anomaly(check_nan=flag)],
     "mode": [lambda flag: ag.set_grad_enabled(flag).__call__(square_sum)],
     "enabled": [lambda flag: ag.graph.replay_views(flag)],
+    "non_blocking": [lambda flag: leaf(1.0).to("thread:0", non_blocking=flag)],
     "overlap": [lambda flag: leaf(1.0).register_post_accumulate_grad_hook(print, overlap=flag)],
     "use_reentrant": [
         lambda flag: ag.checkpoint(np.sin, leaf(1.0), use_reentrant=flag),

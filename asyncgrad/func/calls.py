@@ -11,6 +11,7 @@ import numpy as np
 from ..arguments import describe
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..functional.arguments import call, new_input
+from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
 from ..tree.structure import TreeStructure, flatten, leaves, leaves_like, paths, unflatten
 
@@ -154,8 +155,8 @@ class TransformCall:
         return _handed_out(tensor, tensor if self._returns_tensors else 0.0, keeps_history)
 
     def _as_point(self, index: int, leaf: Any) -> Tensor:
-        if isinstance(leaf, (bool, np.bool_)) or not isinstance(
-            leaf, (Tensor, np.ndarray, np.generic, int, float, complex)
+        if isinstance(leaf, (bool, np.bool_)) or not (
+            isinstance(leaf, (Tensor, np.ndarray, np.generic, int, float, complex)) or is_foreign(leaf)
         ):
             raise self._refused(index, leaf)
         tensor = leaf if isinstance(leaf, Tensor) else asarray(leaf)
@@ -217,6 +218,8 @@ def _handed_out(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
         return tensor
     if isinstance(given, Tensor):
         return tensor.detach()
+    if is_foreign(tensor._data):
+        return tensor._data
     array = tensor.numpy()
     # A gradient may be one number, shown as many.
     array = array if array.flags.writeable else array.copy()

@@ -16,6 +16,7 @@ from ..engine.loops import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.gradient_edges import any_requires_grad
 from ..graph.tensor_base import CreationMeta
+from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
 
 __all__ = [
@@ -97,7 +98,7 @@ def as_tensor(given: Any, what: str) -> Tensor:
     Raises:
         GradientTypeError: it is neither.
     """
-    if not isinstance(given, _ARRAYS):
+    if not (isinstance(given, _ARRAYS) or is_foreign(given)):
         raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}")
     return asarray(given)
 
@@ -176,7 +177,7 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
             )
     # An array has no device: it is moved to that of the tensor that it multiplies.
     return tuple(
-        part if isinstance(one, Tensor) else asarray(part.numpy(), device=tensor.device)
+        part if isinstance(one, Tensor) else asarray(part._data, device=tensor.device)
         for one, part, tensor in zip(given, vector, like, strict=False)
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..engine.loops import Pace
 from ..errors import ArgumentTypeError, UnusedInputError
+from ..graph.values import zeros_beside
 from ..tensor import Tensor, asarray
 from .arguments import (
     as_inputs,
@@ -169,8 +170,8 @@ def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, kee
         complete = [zeros_like(point) if row is None else row for row in rows]
         joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
         return joined.reshape(shape)  # type: ignore[no-any-return]
-    block = np.zeros((len(rows), *point.shape), point.dtype)
+    block = zeros_beside((len(rows), *point.shape), point._data)
     for index, row in enumerate(rows):
         if row is not None:
-            block[index] = row.numpy()
+            block[index] = row._data
     return asarray(block.reshape(shape), device=point.device)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
-from ..graph.values import as_array
+from ..graph.values import as_array, beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, check_reduction, constant, real_floating
 from .labels import Selection, at_labels, in_dtype, label_index, select
@@ -139,8 +139,9 @@ def cross_entropy(
 def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
     labels, ignored, coefficient, scale = selection
     certain = at_labels(log_probabilities, labels, ignored) * coefficient
-    weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities.ndim)
-    even = np.sum(weighted, axis=1) * in_dtype(scale / log_probabilities.shape[1], certain.dtype)
+    weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities)
+    even = np.sum(weighted, axis=1)
+    even = even * in_dtype(scale / log_probabilities.shape[1], even.dtype)
     if ignored is not None:
         even = np.where(ignored, 0, even)
     return certain * (smoothing - 1) - even * smoothing
@@ -159,16 +160,17 @@ def _against_probabilities(logits: Any, target: Any, weight: Any, reduction: str
         target = target * (1 - smoothing) + smoothing / shape[axis]
     product = log_softmax(logits, axis) * target
     if weight is not None:
-        product = product * _by_class(weight, len(shape))
+        product = product * _by_class(weight, product)
     losses = -np.sum(product, axis=axis)
     if reduction == "none":
         return losses
     return np.sum(losses) if reduction == "sum" else np.mean(losses)
 
 
-def _by_class(weight: Any, ndim: int) -> Any:
-    """Return the weights so that they broadcast along the class axis."""
-    return constant("cross_entropy", "weight", weight).reshape(-1, *(1,) * max(0, ndim - 2))
+def _by_class(weight: Any, other: Any) -> Any:
+    """Return the weights as an array beside an array or tensor that broadcasts along the class axis of that."""
+    other = array_of(other)
+    return beside(constant("cross_entropy", "weight", weight), other).reshape(-1, *(1,) * max(0, other.ndim - 2))
 
 
 def _canonicalize(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:

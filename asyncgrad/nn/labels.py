@@ -86,8 +86,8 @@ def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_i
 
     A label that is not a class is seen by nobody until the loss is: its coefficient is NaN.
     """
-    ignored = labels == ignore_index
-    labels = np.where(ignored, 0, labels)
+    ignored, outside = labels == ignore_index, is_outside(labels, classes)
+    labels = np.where(outside, 0, labels)
     if weights is not None:
         weights = np.where(ignored, 0, weights[labels]).astype(dtype, copy=False)
     scale: Any = 1.0
@@ -95,7 +95,8 @@ def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_i
         total = labels.size - np.sum(ignored) if weights is None else np.sum(weights)
         scale = 1 / total.astype(np.float64)
     factors = scale if weights is None else weights * in_dtype(scale, dtype)
-    coefficient = np.where(is_outside(labels, classes), np.nan, factors).astype(dtype, copy=False)
+    # Outside, and not ignored: of truth values, one is greater than another.
+    coefficient = np.where(outside > ignored, np.nan, factors).astype(dtype, copy=False)
     return Selection(labels, ignored, coefficient, scale)
 
 

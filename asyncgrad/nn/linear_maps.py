@@ -14,7 +14,8 @@ import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.one_device import check_one_device
-from ..graph.values import arange_beside, beside, is_foreign, zeros_beside
+from ..graph.values import beside, is_foreign, zeros_beside
+from ..ops.foreign import add_at
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, is_outside
 from .rows import leading_sum
@@ -143,12 +144,11 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @primitive()
-def rows_at_(weight: Any, indices: Any, padding_index: int | None) -> Any:
-    """Return the rows of a table at an array of indices."""
+def rows_at_(weight: Any, indices: Any, padding_index: int | None, missing: Any) -> Any:
+    """Return the rows of a table at an array of indices, and NaN where `missing`, which may be None, is true."""
     rows = weight[indices]
-    if indices.__class__ is not np.ndarray and rows.dtype.kind in "fc":
-        # What `embedding` leaves open where a comparison would wait for a device.
-        np.copyto(rows, np.nan, where=is_outside(indices, len(weight))[..., np.newaxis])
+    if missing is not None:
+        np.copyto(rows, np.nan, where=missing[..., np.newaxis])
     return rows
 
 
@@ -161,9 +161,12 @@ def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | 
 def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Any:
     """Return a table of zeros with each row of `g` added to the row of its index, except the padding row."""
     table = zeros_beside(shape, g)
-    # np.add.at is fast only in one dimension.
-    positions = indices.reshape(-1, 1) * shape[1] + arange_beside(shape[1], indices)
-    np.add.at(table.reshape(-1), positions.reshape(-1), g.reshape(-1))
+    if indices.__class__ is np.ndarray:
+        # np.add.at is fast only in one dimension.
+        positions = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
+        np.add.at(table.reshape(-1), positions.reshape(-1), g.reshape(-1))
+    else:
+        add_at(table, indices, g)
     if padding_index is not None:
         table[padding_index] = 0
     return table
@@ -171,7 +174,7 @@ def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int
 
 @derivative(rows_added_, "g")
 def _(h: Any, indices: Any, padding_index: int | None) -> Any:
-    rows = rows_at_(h, indices, padding_index)
+    rows = rows_at_(h, indices, padding_index, None)
     return rows if padding_index is None else rows * (indices != padding_index)[..., np.newaxis]
 
 
@@ -212,14 +215,17 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
-    rows = shape[0]
+    rows, missing = shape[0], None
     if data.__class__ is np.ndarray or not is_foreign(data) or table.dtype.kind not in "fc":
         lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
         if lowest < 0 or highest >= rows:
             worst = lowest if lowest < 0 else highest
             raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+    else:
+        missing = is_outside(data, rows)
+        data = np.where(missing, 0, data)
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    return _rows_at(weight, beside(data, table), padding_idx)
+    return _rows_at(weight, beside(data, table), padding_idx, missing)

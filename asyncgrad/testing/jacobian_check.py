@@ -152,7 +152,7 @@ class JacobianCheck:
     ) -> list[Any]:
         """Return the outputs, flat and in double precision, with one element of one input changed."""
         arguments = copy_entries(self._entries)
-        data = arguments[index].numpy()
+        data = arguments[index]._data
         data[np.unravel_index(element, data.shape)] += step
         moved = await call_for_outputs(self._fn, arguments)
         if [(one.shape, one.dtype) for one in moved] != [(one.shape, one.dtype) for one in outputs]:
@@ -161,7 +161,7 @@ class JacobianCheck:
                 f"element of {self._input(index)} {', '.join(map(describe, moved))}: shapes and dtypes must not "
                 "depend on the values of the inputs"
             )
-        return [one.numpy().astype(np.result_type(one.dtype, np.float64)).reshape(-1) for one in moved]
+        return [_on_host(one).astype(np.result_type(one.dtype, np.float64)).reshape(-1) for one in moved]
 
     async def _analytical(self, index: int, output: Tensor, points: Sequence[Tensor], part: _Part) -> list[Any]:
         """Return the Jacobians of one output for each input, from its backward."""
@@ -254,7 +254,7 @@ class JacobianCheck:
         for chosen in undefined:
             outputs = await call_for_outputs(self._fn, arguments)
             roots = [
-                Tensor(outputs[index].numpy(), _Undefined(outputs[index]), 0, outputs[index].device)
+                Tensor(outputs[index]._data, _Undefined(outputs[index]), 0, outputs[index].device)
                 if index in chosen and outputs[index].grad_fn is not None
                 else outputs[index]
                 for index in checked
@@ -268,7 +268,7 @@ class JacobianCheck:
 
     def _require_zeros(self, found: Sequence[Tensor | None], when: str) -> None:
         for index, gradient in zip(self._wanted, found, strict=True):
-            if gradient is not None and gradient.numpy().any():
+            if gradient is not None and _on_host(gradient).any():
                 raise GradcheckError(f"the gradient for {self._input(index)} is not zero where {when}")
 
     def _output(self, index: int) -> str:
@@ -301,7 +301,7 @@ def indices_requiring_grad(entries: Sequence[Any]) -> list[int]:
 def copy_entries(entries: Sequence[Any]) -> tuple[Any, ...]:
     """Return leaves on copies of the tensors' arrays with the same memory layout, and other entries unchanged."""
     return tuple(
-        asarray(entry.numpy().copy(order="K"), device=entry.device, requires_grad=entry.requires_grad)
+        asarray(entry._data.copy(order="K"), device=entry.device, requires_grad=entry.requires_grad)
         if isinstance(entry, Tensor)
         else entry
         for entry in entries
@@ -321,10 +321,15 @@ async def call_for_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> 
     return outputs
 
 
+def _on_host(tensor: Tensor) -> Any:
+    """Return the elements of a tensor as a NumPy array, which is only read."""
+    return tensor.device.to_host(tensor._data)
+
+
 def _matrix(rows: Sequence[Tensor | None], point: Tensor) -> Any:
     """Return gradients as the rows of a matrix, with zeros for missing ones."""
     matrix = np.zeros((len(rows), point.size), point.dtype)
     for index, row in enumerate(rows):
         if row is not None:
-            matrix[index] = row.numpy().reshape(-1)
+            matrix[index] = _on_host(row).reshape(-1)
     return matrix

@@ -619,6 +619,13 @@ class SimulatedAccelerator(Device):
         self._wait_for_stream()
         return np.array(array._array, order="K")
 
+    def to_host_async(self, array: Any) -> tuple[np.ndarray, SimulatedEvent]:
+        """Return a copy as a NumPy array, and the Event after which it is filled; the host does not wait."""
+        self._put("to_host", (array,), (), self.latency + array.nbytes / self.host_bandwidth)
+        event = self.current_stream().record_event()
+        assert isinstance(event, SimulatedEvent)
+        return np.array(array._array, order="K"), event
+
     # Operations.
 
     def takes(self, value: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
+from ..graph.values import as_array, has_memory
 from .structure import flatten, paths, unflatten
 
 __all__ = ["ravel"]
@@ -47,12 +48,12 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     entries = [_as_inexact(leaf, path) for leaf, path in zip(leaves, paths(structure, "tree"), strict=True)]
     shapes = [entry.shape for entry in entries]
     dtypes = [entry.dtype for entry in entries]
-    are_numbers = [not isinstance(leaf, (TensorBase, np.ndarray)) for leaf in leaves]
+    are_numbers = [not (isinstance(leaf, TensorBase) or has_memory(leaf)) for leaf in leaves]
     bounds = list(accumulate((math.prod(shape) for shape in shapes), initial=0))
     vector: Any = np.concatenate([entry.reshape(-1) for entry in entries]) if entries else np.zeros(0)
 
     def unravel(vector: Any) -> Any:
-        given: Any = vector if isinstance(vector, TensorBase) else np.asarray(vector)
+        given: Any = vector if isinstance(vector, TensorBase) else as_array(vector)
         if given.shape != (bounds[-1],):
             raise ArgumentError(f"unravel takes a vector of {bounds[-1]} numbers, not {describe(given)}")
         parts = [
@@ -68,7 +69,7 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 def _as_inexact(leaf: Any, path: str) -> Any:
     value: Any = leaf
-    if not isinstance(leaf, (TensorBase, np.ndarray)):
+    if not (isinstance(leaf, TensorBase) or has_memory(leaf)):
         value = np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, np.generic)) else None
     kind = "" if value is None else value.dtype.kind
     if kind == "" or kind not in "biufc":

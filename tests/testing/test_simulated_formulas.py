@@ -22,6 +22,9 @@ EVERY_CASE = [
 #: Of these one case has a list of numbers, or an array of NumPy's, beside the array: it stays where it is, and that is
 #: refused, as two devices are.
 MIXED = {"matmul", "var"}
+#: These shift the exponents of an ndarray only where they are large, and those of other arrays always: to ask whether
+#: they are large would be to wait for the device.
+SHIFTED = {"scaled_dot_product_attention", "softmax"}
 
 
 def outputs_and_grads(function: Callable[..., Any], case: Case, put: Callable[[np.ndarray], ag.Tensor]) -> list[Any]:
@@ -66,7 +69,10 @@ def test_a_formula_gives_the_same_bits_on_another_type_of_array(function: Callab
         assert type(result._data) is SimulatedArray
         array = device.to_host(result._data)
         assert array.dtype == known.dtype
-        np.testing.assert_array_equal(array, known.numpy(), strict=True)
+        if function.__name__ in SHIFTED:
+            np.testing.assert_allclose(array, known.numpy(), rtol=1e-12, atol=1e-15, strict=True)
+        else:
+            np.testing.assert_array_equal(array, known.numpy(), strict=True)
 
 
 def test_a_second_derivative_is_recorded_on_another_type_of_array() -> None:

@@ -93,19 +93,6 @@ def test_jacobians_and_hessians_are_on_the_gpu_and_those_of_the_cpu(run, gpu, cr
         np.testing.assert_allclose(here(ours), here(theirs), rtol=1e-8)
 
 
-def test_a_transformed_function_of_arrays_returns_arrays(run, gpu):
-    """Under a default device, the tensors of a transform are there."""
-
-    async def main():
-        with ag.default_device(gpu):
-            return await ag.func.grad(lambda x: (x**3).sum())(POINTS[0])
-
-    found = run(main())
-
-    assert type(found) is np.ndarray
-    np.testing.assert_allclose(found, 3 * POINTS[0] ** 2, rtol=1e-12)
-
-
 def layers(x):
     for _ in range(4):
         x = np.tanh(x @ x.T)

@@ -7,7 +7,7 @@
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
-#   make test-gpu    the tests that need an NVIDIA GPU, and those of array types with that GPU among them
+#   make test-gpu    the tests that need an NVIDIA GPU, and the examples of docs/gpu.md
 #   make bench-gpu   measure on an NVIDIA GPU beside PyTorch; QUICK=1 takes less than 3 minutes
 #   make programs    random programs, held to NumPy: 25 times as many as in make test-all
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
@@ -81,11 +81,10 @@ bench-imports: $(VENV)/.demo
 # The extra of the CUDA that the driver supports: cuda12 or cuda13. PyTorch is compared with if it is built for CUDA.
 CUDA ?= cuda13
 
-# Not in parallel: tests measure the memory of the GPU, and fill it.
+# Not in parallel: tests measure the memory of the GPU, and fill it. Every case of every rule is run.
 test-gpu: $(VENV)/.gpu
 	@$(BIN)/python -c 'import sys; from benchmarks.gpu.hardware import missing; sys.exit(missing("cuda:0"))'
-	ASYNCGRAD_GPU=cuda:0 $(BIN)/python -m pytest --timeout=180 tests/gpu tests/devices \
-		tests/testing/test_simulated_formulas.py tests/test_docs.py
+	ASYNCGRAD_GPU=cuda:0 ASYNCGRAD_CASES=1 $(BIN)/python -m pytest --timeout=180 tests/gpu tests/test_docs.py
 
 bench-gpu: $(VENV)/.gpu
 	$(BIN)/python -m benchmarks.gpu $(if $(QUICK),--quick)

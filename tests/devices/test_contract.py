@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.testing import DEVICE_CHECKS, check_device
+from asyncgrad.testing import DEVICE_CHECKS, SimulatedAccelerator, check_device
+from asyncgrad.testing.device_contract import gradients_are_those_of_the_cpu
 
 
 @pytest.fixture(params=["cpu", "thread:0", "thread:1", "null", "null:2", "abacus"])
@@ -33,3 +34,15 @@ def test_a_device_that_runs_its_bodies_elsewhere_is_found_out(monkeypatch):
 
     with pytest.raises(AssertionError, match="run on the device"):
         check_device(place)
+
+
+@pytest.mark.parametrize("error", [1e-15, 1e-9])
+def test_a_device_of_another_array_type_may_round_otherwise_and_no_more(monkeypatch, error):
+    place, exact = SimulatedAccelerator(), SimulatedAccelerator.to_host
+    monkeypatch.setattr(SimulatedAccelerator, "to_host", lambda self, array: exact(self, array) * (1 + error))
+
+    if error < 1e-12:
+        ag.run(gradients_are_those_of_the_cpu(place))
+    else:
+        with pytest.raises(AssertionError, match="those of the cpu up to rounding"):
+            ag.run(gradients_are_those_of_the_cpu(place))

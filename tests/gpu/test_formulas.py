@@ -18,7 +18,7 @@ REFUSED = {
 }  # fmt: skip
 #: How an error says so.
 REFUSALS = (f"not available on {GPU}", "and a NumPy array of shape", "is not converted to an ndarray implicitly")
-#: The signs or phases of their results are free, and another library chooses others.
+#: The signs or phases of their results are free, and another library chooses others; see test_derivatives.py.
 FREE_SIGNS = {"eig", "eigh", "svd"}
 
 

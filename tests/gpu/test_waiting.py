@@ -124,4 +124,5 @@ def test_training_with_large_products_does_not_fill_the_queue_of_the_gpu(run, gp
         await gpu.synchronize()
         return behind
 
-    assert run(main()) < 60
+    # Without a limit, all but a few of the 60 would be queued.
+    assert run(main()) < 30

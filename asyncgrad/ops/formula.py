@@ -20,14 +20,29 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import isfinite
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
-__all__ = ["Expression", "as_expression", "keeps_dtype"]
+__all__ = [
+    "Attribute",
+    "Choice",
+    "Constant",
+    "Expression",
+    "FormulaCall",
+    "FormulaOperation",
+    "NotAnExpressionError",
+    "Parameter",
+    "Tree",
+    "Tuple",
+    "as_expression",
+    "is_readable",
+    "keeps_dtype",
+    "read_graph",
+]
 
 _BINARY = {
     "add": "+",
@@ -60,6 +75,12 @@ _NO_FORMULA = (
     | inspect.CO_COROUTINE
     | inspect.CO_ASYNC_GENERATOR
 )
+
+
+#: What a formula tells numbers from arrays by, where each parameter is known to be the one or the other.
+_TYPE_QUESTIONS = ("isinstance", "bool", "int", "float", "complex")
+
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 class NotAnExpressionError(Exception):
@@ -170,16 +191,44 @@ def as_expression(formula: Callable[..., Any], may_be_none: Collection[int] = ()
         formula: the function.
         may_be_none: the numbers of the parameters that may be None; the incoming gradient is number 0.
     """
-    if not isinstance(formula, FunctionType) or not str(formula.__module__).startswith("asyncgrad."):
-        return None
-    code = formula.__code__
-    # What a symbol raises must reach the caller: the exception table says whether the formula catches anything.
-    if code.co_exceptiontable or code.co_kwonlyargcount or code.co_flags & _NO_FORMULA:
+    if not is_readable(formula):
         return None
     try:
-        return Expression(_with_choice(formula, _recorded(formula, None), may_be_none))
+        return Expression(_with_choice(formula, _recorded(formula, {}), may_be_none))
     except Exception:  # whatever the formula raises when it meets a symbol
         return None
+
+
+def read_graph(
+    formula: Callable[..., Any], fixed: Mapping[int, Any] = _NOTHING, dtypes: Mapping[int, Any] = _NOTHING
+) -> Tree:
+    """Return the tree of a formula of asyncgrad's own for given dtypes, in which one operation may have several users.
+
+    Args:
+        formula: the function.
+        fixed: by number, the values of the parameters that are not arrays.
+        dtypes: by number, the dtypes of arrays, by which the formula may decide.
+
+    Raises:
+        NotAnExpressionError: the formula does more than an expression can say, or is somebody else's.
+    """
+    if not is_readable(formula):
+        raise NotAnExpressionError
+    try:
+        return _recorded(formula, fixed, dtypes, may_share=True)
+    except NotAnExpressionError:
+        raise
+    except Exception as error:  # whatever the formula raises when it meets a symbol
+        raise NotAnExpressionError from error
+
+
+def is_readable(formula: Callable[..., Any]) -> bool:
+    """Tell whether a formula may be called with symbols: it is asyncgrad's own, and takes and returns what others do."""
+    if not isinstance(formula, FunctionType) or not str(formula.__module__).startswith("asyncgrad."):
+        return False
+    code = formula.__code__
+    # What a symbol raises must reach the caller: the exception table says whether the formula catches anything.
+    return not (code.co_exceptiontable or code.co_kwonlyargcount or code.co_flags & _NO_FORMULA)
 
 
 def _with_choice(formula: FunctionType, tree: Tree, may_be_none: Collection[int]) -> Tree:
@@ -193,7 +242,7 @@ def _with_choice(formula: FunctionType, tree: Tree, may_be_none: Collection[int]
     chosen = None
     for number in may_be_none:
         try:
-            if_none = _recorded(formula, number)
+            if_none = _recorded(formula, {number: None})
         except NotAnExpressionError:
             raise
         except Exception:
@@ -207,8 +256,17 @@ def _with_choice(formula: FunctionType, tree: Tree, may_be_none: Collection[int]
     return tree if chosen is None else chosen
 
 
-def _recorded(formula: FunctionType, none: int | None) -> Tree:
-    """Return what a formula does to symbols; parameter number `none`, if given, is None."""
+def _recorded(
+    formula: FunctionType, fixed: Mapping[int, Any], dtypes: Mapping[int, Any] = _NOTHING, may_share: bool = False
+) -> Tree:
+    """Return what a formula does to symbols.
+
+    Args:
+        formula: the function.
+        fixed: by number, the parameters that are no symbols.
+        dtypes: by number, the dtypes that symbols tell.
+        may_share: whether an operation may stand in several places of the tree.
+    """
     operations: list[Tree] = []
     code = formula.__code__
     names = {}
@@ -216,12 +274,21 @@ def _recorded(formula: FunctionType, none: int | None) -> Tree:
         if name in formula.__globals__:
             names[name] = _stand_in(formula.__globals__[name], operations)
         elif hasattr(builtins, name):
-            names[name] = _stand_in(getattr(builtins, name), operations)
+            value = getattr(builtins, name)
+            names[name] = value if may_share and name in _TYPE_QUESTIONS else _stand_in(value, operations)
     names["__builtins__"] = {}
     cells = tuple(CellType(_stand_in(cell.cell_contents, operations)) for cell in formula.__closure__ or ())
     copy = FunctionType(code, names, code.co_name, None, cells)
-    symbols = [None if number == none else Symbol(Parameter(number), operations) for number in range(code.co_argcount)]
+    symbols = []
+    for number in range(code.co_argcount):
+        symbol = Symbol(Parameter(number), operations, dtypes.get(number))
+        symbols.append(fixed[number] if number in fixed else symbol)
     tree = _tree(copy(*symbols))
+    if may_share:
+        # An operation that has no user was made for something else than the result.
+        if not set(map(id, operations)) <= _identities(tree, set()):
+            raise NotAnExpressionError
+        return tree
     found: list[Tree] = []
     _list_operations(tree, found)
     if len(found) != len(operations) or any(one is not other for one, other in zip(found, operations, strict=True)):
@@ -234,8 +301,8 @@ def _stand_in(value: Any, operations: list[Tree]) -> Any:
     if _has_literal(value):
         return value
     names = getattr(value, "__globals__", {})
-    is_wrapper = "_next_class" in names and "_function" in names
-    return Symbol(Constant(names["_function"] if is_wrapper else value), operations)
+    is_wrapper = "_next_class" in names and "_bare_function" in names
+    return Symbol(Constant(names["_bare_function"] if is_wrapper else value), operations)
 
 
 def _has_literal(value: Any) -> bool:
@@ -276,6 +343,15 @@ def _list_operations(tree: Tree, found: list[Tree]) -> None:
         found.append(tree)
 
 
+def _identities(tree: Tree, seen: set[int]) -> set[int]:
+    """Add the identities of all parts of a tree to `seen`, and return that."""
+    if id(tree) not in seen:
+        seen.add(id(tree))
+        for part in _parts(tree):
+            _identities(part, seen)
+    return seen
+
+
 def _replaced(tree: Tree, number: int) -> Tree:
     """Return a tree with None in the place of a parameter."""
     if type(tree) is Parameter:
@@ -305,11 +381,13 @@ class Symbol:
     Args:
         tree: what it stands for.
         operations: the list of all that has been recorded, which it adds to.
+        dtype: that of an array, by which a formula may decide, if it is known.
     """
 
-    __slots__ = ("_operations", "_tree")
+    __slots__ = ("_dtype", "_operations", "_tree")
 
-    def __init__(self, tree: Tree, operations: list[Tree]) -> None:
+    def __init__(self, tree: Tree, operations: list[Tree], dtype: Any = None) -> None:
+        self._dtype = dtype
         self._tree = tree
         self._operations = operations
 
@@ -319,8 +397,10 @@ class Symbol:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """Refuse to tell: a formula asks for a class to decide by it."""
-        raise NotAnExpressionError
+        """Refuse to tell: a formula asks for a class to decide by it. That of an array is none that it knows."""
+        if self._dtype is None:
+            raise NotAnExpressionError
+        return Symbol
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
         """Record the call of a ufunc, which an operator is of an array on the left."""
@@ -337,6 +417,8 @@ class Symbol:
         """Record what is asked of a value; what a module holds is known."""
         if name.startswith("__"):
             raise NotAnExpressionError
+        if name == "dtype" and self._dtype is not None:
+            return self._dtype
         tree = self._tree
         if type(tree) is Constant and isinstance(tree.value, ModuleType):
             return _stand_in(getattr(tree.value, name), self._operations)

@@ -74,16 +74,16 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
         check_write(out)
         view, edge, value = out._view, None, other
         # A leaf that requires grad has been refused.
-        key = 5 if requires else 1
+        key = 10 if requires else 2
         if beside is not None:
             if beside._device is not out._device:
                 raise mixed_devices(primitive.name, out, beside)
             edge, value = gradient_edge(beside), beside._data
-            key |= 2 if edge is None else 10
+            key |= 4 if edge is None else 20
             if value.dtype is not data.dtype:
-                key |= 32
+                key |= 64
         if kind == "c":
-            key |= 16
+            key |= 32
         plan = primitive.plan(key)
         kept: list[Any] = []
         for owner, attribute, is_tensor, _ in plan.slots:
@@ -130,14 +130,14 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tensor
         InPlaceError: the write cannot be recorded.
     """
     check_write(out)
-    edge, key = None, 5 if out._memory_requires_grad() else 1
+    edge, key = None, 10 if out._memory_requires_grad() else 2
     if isinstance(value, TensorBase):
         if value._device is not out._device:
             raise mixed_devices(primitive.name, out, value)
         edge = gradient_edge(value)
-        key |= 2 if edge is None else 10
+        key |= 4 if edge is None else 20
     if out._data.dtype.kind == "c":
-        key |= 16
+        key |= 32
     plan = primitive.plan(key)
     run_writer(writer, out, index, value)
     node = _node(plan, None if out._view is not None else out._grad_fn, edge, out)

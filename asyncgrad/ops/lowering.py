@@ -55,7 +55,8 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
             results.append(None)
             continue
         arguments = [grad, *(values[index] for index in call[1])]
-        results.append(wrapped.format(_written(call[0], expression, arguments, constants)))
+        inlined = expression if plan.inlines(edge) else None
+        results.append(wrapped.format(_written(call[0], inlined, arguments, constants)))
         is_short = is_short and keeps_spec
     elements = prod(shape)
     return BodySource(

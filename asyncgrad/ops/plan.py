@@ -44,7 +44,8 @@ from ..graph.cost import (
 )
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
-from .formula import Expression, as_expression, keeps_dtype
+from .formula import Expression, as_expression, is_readable, keeps_dtype
+from .kernels import FusedFormula
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -110,6 +111,7 @@ class Plan:
         "expressions",
         "gather",
         "holds_tensors",
+        "is_fused",
         "keeps_spec",
         "no_edges",
         "primitive",
@@ -122,9 +124,17 @@ class Plan:
     )
 
     def __init__(
-        self, primitive: PrimitiveLike, requires: int, tracked: int, conjugates: bool, is_cast: bool = False
+        self,
+        primitive: PrimitiveLike,
+        requires: int,
+        tracked: int,
+        conjugates: bool,
+        is_cast: bool = False,
+        is_fused: bool = False,
     ) -> None:
         self.primitive = primitive
+        #: Whether the arrays are of a type that kernels are compiled for: then each formula is one kernel if it can be.
+        self.is_fused = is_fused and not conjugates
         #: Whether the result is complex. A formula multiplies by the derivative, and PyTorch's convention (descent
         #: along the gradient) by its conjugate. So the gradient is conjugated before the formulas and after them.
         self.conjugates = conjugates
@@ -160,6 +170,11 @@ class Plan:
         self.shape: tuple[int, ...] = ()
         #: For each edge, its formula as an expression; None where it is more than that, or no gradient is wanted.
         self.expressions = [None if call is None else self._expression(*call) for call in self.calls]
+        if self.is_fused:
+            self.calls = [
+                None if call is None else (self._fused_formula(call[0], expression), call[1])
+                for call, expression in zip(self.calls, self.expressions, strict=True)
+            ]
         #: Each gradient as source, for the generated body.
         self._results = self._sources()
         self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
@@ -298,6 +313,15 @@ class Plan:
         slots = enumerate((self.slots[index] for index in taken), 1)
         return as_expression(formula, [nr for nr, slot in slots if not slot.is_tensor and slot.attribute is None])
 
+    def _fused_formula(self, formula: Callable[..., Any], expression: Expression | None) -> Callable[..., Any]:
+        passes_on = expression is not None and expression.is_gradient
+        return FusedFormula(formula) if is_readable(formula) and not passes_on else formula
+
+    def inlines(self, edge: int) -> bool:
+        """Tell whether generated source may hold the formula of an edge, if it is an expression, in place of a call."""
+        call = self.calls[edge]
+        return call is not None and type(call[0]) is not FusedFormula
+
     def _sources(self) -> list[str]:
         """Return the source of each gradient: the formula itself where that is arithmetic, or a call of it."""
         values = [f"s{index}._data" if slot.is_tensor else f"s{index}" for index, slot in enumerate(self.slots)]
@@ -306,7 +330,7 @@ class Plan:
             arguments = [] if call is None else ["g", *(values[index] for index in call[1])]
             if call is None:
                 sources.append("None")
-            elif expression is not None and expression.is_arithmetic:
+            elif expression is not None and expression.is_arithmetic and self.inlines(edge):
                 # Its numbers have literals.
                 sources.append(expression.source(arguments, str))
             else:

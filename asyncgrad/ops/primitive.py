@@ -29,6 +29,7 @@ from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
 from ..graph.values import result_array
+from .kernels import COMPILERS, fused_where_compiled
 from .plan import Formula, Plan
 from .primitive_node import next_class
 from .recording import generate_call
@@ -83,8 +84,9 @@ class Primitive:
         self.formulas: dict[str, Formula] = {}
         #: The parameters that may be tensors, in order; each has an edge.
         self.tensor_names: tuple[str, ...] = ()
-        #: By which arguments are tensors (low bits), which require grad (the next), whether the result is complex, and
-        #: whether it was cast to the dtype of memory that it was written into.
+        #: By whether the arrays are of a type that there is a KernelCompiler for (the lowest bit), which arguments are
+        #: tensors (the next bits), which require grad (the next), whether the result is complex, and whether it was
+        #: cast to the dtype of memory that it was written into.
         self.plans: dict[int, Plan] = {}
         #: Whether the result may be a view of the first argument's memory.
         self.views = views
@@ -118,7 +120,7 @@ class Primitive:
         return self._generate_call({"_deferred": deferred}, is_operator=True)
 
     def _generate_call(self, names: dict[str, Any], *, is_operator: bool = False) -> Callable[..., Any]:
-        return generate_call(
+        call = generate_call(
             self.name,
             self.signature,
             self.tensor_names,
@@ -126,6 +128,7 @@ class Primitive:
             always_floating=isinstance(self.function, np.ufunc),
             namespace={
                 "_function": self.function,
+                "_bare_function": self.function,
                 "_plans": self.plans,
                 "_make_plan": self._make_plan,
                 **names,
@@ -133,12 +136,15 @@ class Primitive:
             },
             is_operator=is_operator,
         )
+        fused_where_compiled(call.__globals__)
+        return call
 
     def _make_plan(self, key: int) -> Plan:
         count = len(self.tensor_names)
         ones = (1 << count) - 1
-        is_complex, is_cast = bool(key >> 2 * count & 1), bool(key >> 2 * count & 2)
-        plan = self.plans[key] = Plan(self, key >> count & ones, key & ones, is_complex, is_cast)
+        bits = key >> 1
+        is_complex, is_cast = bool(bits >> 2 * count & 1), bool(bits >> 2 * count & 2)
+        plan = self.plans[key] = Plan(self, bits >> count & ones, bits & ones, is_complex, is_cast, bool(key & 1))
         return plan
 
     def plan(self, key: int) -> Plan:
@@ -174,6 +180,7 @@ _WRAPPER_NAMES: dict[str, Any] = {
     "_THREADS": THREADS,
     "_Tracked": TensorBase,
     "_accumulator": accumulator,
+    "_compilers": COMPILERS,
     "_as_array": result_array,
     "_get_ident": threading.get_ident,
     "_grad_mode": GRAD_MODE.get,

@@ -5,7 +5,7 @@ twice as long. For `np.multiply` it reads (without the underscores in front of n
 
     def call(x, y):
         if isinstance(x, TensorBase):
-            template, raw_x, key = x, x._data, 1
+            template, raw_x, key = x, x._data, 2
         else:
             template, raw_x, key = None, x, 0
         if isinstance(y, TensorBase):
@@ -13,7 +13,7 @@ twice as long. For `np.multiply` it reads (without the underscores in front of n
                 template = y
             elif y._device is not template._device:
                 raise mixed_devices("multiply", template, y)
-            raw_y, key = y._data, key + 2
+            raw_y, key = y._data, key + 4
         else:
             raw_y = y
         if template is None:
@@ -21,8 +21,8 @@ twice as long. For `np.multiply` it reads (without the underscores in front of n
         data = function(raw_x, raw_y)
         ...
 
-`key` finds the plan. Its low bits say which arguments are tensors, the next ones which of them require grad, and one
-more whether the result is complex.
+`key` finds the plan. Its lowest bit says whether the arrays are of a type for which there is a KernelCompiler, the next
+ones which arguments are tensors, the next which of them require grad, and one more whether the result is complex.
 """
 
 from __future__ import annotations
@@ -111,18 +111,18 @@ def _generate_first(*args: Any, **kwargs: Any) -> Any:
 
 
 def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
-    """Take the arrays out of the tensors; `_template` is the first, the low bits of `_key` say which arguments are."""
+    """Take the arrays out of the tensors; `_template` is the first, low bits of `_key` say which arguments are."""
     lines = ["    _template, _key = None, 0"]
     for index, tensor in enumerate(tensor_names):
         lines.append(f"    if isinstance({tensor}, _Tracked):")
         if index == 0:
-            lines.append(f"        _template, _key, _device = {tensor}, 1, {tensor}._device")
+            lines.append(f"        _template, _key, _device = {tensor}, 2, {tensor}._device")
         else:
             lines += [
                 f"        if _template is None: _template, _device = {tensor}, {tensor}._device",
                 f"        elif {tensor}._device is not _device:",
                 f"            raise _mixed_devices({name!r}, _template, {tensor})",
-                f"        _key += {1 << index}",
+                f"        _key += {2 << index}",
             ]
         lines += [f"        _raw_{tensor} = {tensor}._data", "    else:", f"        _raw_{tensor} = {tensor}"]
     return [*lines, "    if _template is not None: _type = type(_template)"]
@@ -137,9 +137,9 @@ def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
         f"    if type({y}) is _type or isinstance({y}, _Tracked):",
         f"        if {y}._device is not _device:",
         f"            raise _mixed_devices({name!r}, {x}, {y})",
-        f"        _raw_{y}, _key = {y}._data, 3",
+        f"        _raw_{y}, _key = {y}._data, 6",
         "    else:",
-        f"        _raw_{y}, _key = {y}, 1",
+        f"        _raw_{y}, _key = {y}, 2",
     ]
 
 
@@ -157,7 +157,9 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
     return [
         *lines,
         "    if type(_data) is not _ndarray:",
-        "        _data = _asarray(_data) if isinstance(_data, _scalar) else _as_array(_data)",
+        "        if isinstance(_data, _scalar): _data = _asarray(_data)",
+        "        elif type(_data) in _compilers: _key += 1",
+        "        else: _data = _as_array(_data)",
         "    _out = _new(_type)",
         "    _out._data, _out._output_nr, _out._device = _data, 0, _device",
         "    _out._meta = _out._counter = _out._grad_fn = _out._view = None",
@@ -173,7 +175,7 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
     raw = f"_raw_{tensor_names[0]}"
     # A function of several tensors is not called again on another first one.
     step = ", ".join(("call", *others)) if [first] == [*tensor_names] else "None"
-    is_tensor = "" if len(tensor_names) == 1 else "_key & 1 and "
+    is_tensor = "" if len(tensor_names) == 1 else "_key & 2 and "
     return [
         "    _root = _data.base",
         f"    if {is_tensor}(_root is {raw} or _data is {raw}",
@@ -216,7 +218,7 @@ def _find_edges(
             f"        if {tensor}._view is not None and {tensor}._counter.value: {tensor}._refresh()",
             f"        {node} = {tensor}._grad_fn",
             f"        if {node} is not None:",
-            f"            _key += {1 << index + count}",
+            f"            _key += {2 << index + count}",
             f"            {node}.has_parent = True",
             f"            if {tensor}._output_nr: _is_plain = False",
             "        else:",
@@ -227,10 +229,10 @@ def _find_edges(
             f"                if _reference is not None: {node} = _reference()",
             f"                if {node} is None: {node} = _accumulator({tensor}, _meta)",
             # A leaf needs no mark of a parent: it has no edges that could change.
-            f"                _key += {1 << index + count}",
+            f"                _key += {2 << index + count}",
         ]
     # What is not always floating has been found to be so.
-    return [*lines, f"    if _key < {1 << count}:", *(check if always_floating else ()), "        return _out"]
+    return [*lines, f"    if _key < {2 << count}:", *(check if always_floating else ()), "        return _out"]
 
 
 def _check_numbers(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool) -> list[str]:
@@ -238,7 +240,7 @@ def _check_numbers(name: str, signature: inspect.Signature, tensor_names: Sequen
     every = (1 << len(tensor_names)) - 1
     if is_ufunc and every == 1:
         return []
-    others = f"_key != {every} and " if is_ufunc else ""
+    others = f"_key != {every << 1} and " if is_ufunc else ""
     return [f"        if {others}_data.dtype.kind not in 'biufc': {_refusal(name, signature)}"]
 
 
@@ -256,7 +258,7 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
         # The first two tests are there for speed: they spare most results the third one.
         "    if _dtype is not _float64 and _dtype.kind != 'f':",
         f"        if _dtype.kind != 'c': {_refusal(name, signature)}",
-        f"        _key += {1 << 2 * count}",
+        f"        _key += {2 << 2 * count}",
         "    try:",
         "        _plan = _plans[_key]",
         "    except KeyError:",

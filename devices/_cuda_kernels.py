@@ -1,0 +1,402 @@
+"""Fused kernels on CuPy's arrays: formulas compiled for the dtypes at hand, and launched with little work of the host.
+
+A launch by CuPy's own functions takes the host about ten microseconds, most of them spent on what is the same in each
+call. Here all that is looked up by the dtypes of the arguments, and by their shapes where these differ. The kernels are
+CUDA C (`_kernel_source.py`). Where a formula or a layout has no kernel, the formula itself is called, which is right for
+all arrays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any, final
+
+import numpy as np
+
+from asyncgrad.ops.kernels import KernelCompiler, Update, register_kernel_compiler
+
+from ._kernel_source import Kind, NotElementwise, Unsupported, write_body
+from ._kernel_text import (
+    BLOCK,
+    CHUNK,
+    CUDA_MACROS,
+    Operand,
+    body_function,
+    elementwise_text,
+    needs_half,
+    table_dtype,
+    update_text,
+)
+
+__all__ = ["CudaKernels", "install_kernels"]
+
+#: Without it, a product and a sum may be rounded once, and a kernel gives other bits than its operations one by one.
+_OPTIONS = ("--fmad=false",)
+#: The most kinds of calls that one formula remembers.
+_MOST_CALLS = 1024
+#: The most kernels of one formula that hold numbers in their source.
+_MOST_FIXED = 16
+#: Up to this size an int is the same number as a float.
+_LARGEST_INT = 1 << 53
+
+
+def install_kernels(cupy: Any) -> CudaKernels:
+    """Let formulas run as fused kernels on the arrays of CuPy; return what counts the launches.
+
+    Args:
+        cupy: the module.
+    """
+    kernels = CudaKernels(cupy)
+    register_kernel_compiler(cupy.ndarray, kernels)
+    return kernels
+
+
+@final
+class CudaKernels(KernelCompiler):
+    """Compiles formulas for CuPy's arrays.
+
+    Args:
+        cupy: the module, or what stands in for it in a test.
+        macros: what C does not write as CUDA does.
+    """
+
+    def __init__(self, cupy: Any, macros: str = CUDA_MACROS) -> None:
+        self.cupy = cupy
+        self.macros = macros
+        #: How many kernels have been launched, in a list since the launching functions count there.
+        self.launched = [0]
+        #: Kernels belong to one GPU.
+        self.has_several = cupy.cuda.runtime.getDeviceCount() > 1
+        #: CuPy's quick name for `flags.c_contiguous`, if it has that.
+        self.contiguous = "_c_contiguous" if hasattr(cupy.ndarray, "_c_contiguous") else "flags.c_contiguous"
+
+    @property
+    def launches(self) -> int:
+        """How many fused kernels have been launched so far."""
+        return self.launched[0]
+
+    def launcher(self, formula: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that does what the formula does, in one launch where it can be compiled."""
+        return _ElementwiseLauncher(self, formula).generate()
+
+    def update(self, formula: Callable[..., Any], written: int) -> Update:
+        """Return a function that applies a formula to many rows of arrays in as few launches as possible."""
+        return _TableUpdate(self, formula, written)
+
+    def compile(self, name: str, text: str) -> Callable[..., Any]:
+        """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
+        module = self.cupy.RawModule(code=text, options=_OPTIONS)
+        return module.get_function(name).kernel.linear_launch  # type: ignore[no-any-return]
+
+
+def _arity(formula: Callable[..., Any]) -> int:
+    return formula.nin if isinstance(formula, np.ufunc) else formula.__code__.co_argcount
+
+
+def _name_of(formula: Callable[..., Any], kinds: Sequence[Kind]) -> str:
+    """Return a name for a kernel, which profilers show."""
+    written = "".join(kind.char if isinstance(kind, np.dtype) else kind.__name__[0] for kind in kinds)
+    qualified = getattr(formula, "__qualname__", formula.__name__).replace("<lambda>", "formula")
+    return re.sub(r"\W+", "_", f"asyncgrad_{qualified}_{written}")
+
+
+@final
+class _ElementwiseLauncher:
+    """Finds the kernel for each call of one formula, and compiles those that are missing."""
+
+    def __init__(self, kernels: CudaKernels, formula: Callable[..., Any]) -> None:
+        self._kernels = kernels
+        self._formula = formula
+        #: By dtypes, the kernel and the dtype of its result for contiguous arrays of one shape; None where there is none.
+        self._alike: dict[Any, tuple[Any, Any]] = {}
+        #: By dtypes and modes, and by numbers in the source, what has been compiled.
+        self._compiled: dict[Any, tuple[Any, Any]] = {}
+        #: By all that decides on a call, how it is made.
+        self._calls: dict[Any, Callable[..., Any]] = {}
+        self._fixed = 0
+        self._is_contiguous = attrgetter(kernels.contiguous)
+
+    def generate(self) -> Callable[..., Any]:
+        """Return the function that is called in place of the formula.
+
+        It is generated for the number of arguments, since a loop over these would take as long as the launch itself.
+        """
+        try:
+            write_body(self._formula, [np.dtype(np.float32)] * _arity(self._formula), {})
+        except NotElementwise:
+            return self._formula
+        except Unsupported:
+            # It may be supported for other dtypes, or for some numbers.
+            pass
+        names = [f"p{nr}" for nr in range(_arity(self._formula))]
+        dtypes = [f"{name}.dtype" for name in names]
+        if self._kernels.has_several:
+            dtypes.append("p0.data.device_id")
+        key = f"({', '.join(dtypes)},)"
+        condition = [
+            *(f"type({name}) is ndarray" for name in names),
+            *(f"{name}.shape == shape" for name in names[1:]),
+            *(f"{name}.{self._kernels.contiguous}" for name in names),
+        ]
+        condition.insert(len(names), "(shape := p0.shape) is not None")
+        given = ", ".join(names)
+        lines = [
+            f"def launch({given}):",
+            f"    if {' and '.join(condition)}:",
+            f"        try: kernel, dtype = alike[{key}]",
+            f"        except KeyError: kernel, dtype = compile_alike({key}, {given})",
+            "        if kernel is not None:",
+            "            out = ndarray(shape, dtype)",
+            # An empty array has no threads.
+            "            if size := out.size:",
+            f"                kernel((size + 3) >> 2, (out, {given}), 0, {BLOCK})",
+            "                launched[0] += 1",
+            "            return out",
+            f"    return otherwise({given})",
+        ]
+        namespace = {
+            "alike": self._alike,
+            "compile_alike": self._compile_alike,
+            "launched": self._kernels.launched,
+            "ndarray": self._kernels.cupy.ndarray,
+            "otherwise": self._otherwise,
+        }
+        exec(compile("\n".join(lines), f"<launch of {self._formula.__name__}>", "exec"), namespace)  # noqa: S102
+        launch: Callable[..., Any] = namespace["launch"]
+        return launch
+
+    def _compile_alike(self, key: Any, *arrays: Any) -> tuple[Any, Any]:
+        found = self._kernel([Operand(array.dtype, "full") for array in arrays], {}, arrays)
+        self._alike[key] = found
+        return found
+
+    def _kernel(self, operands: list[Operand], fixed: dict[int, Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
+        """Return a kernel and the dtype of its result, both None where the formula has none."""
+        device = arrays[0].data.device_id if self._kernels.has_several else 0
+        key = (device, *operands, *((nr, type(value), repr(value)) for nr, value in fixed.items()))
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(operands, fixed)
+        return self._compiled[key]
+
+    def _compile(self, operands: list[Operand], fixed: dict[int, Any]) -> tuple[Any, Any]:
+        kinds = [operand.kind for operand in operands]
+        try:
+            lines, results = write_body(self._formula, kinds, fixed)
+        except Unsupported:
+            return None, None
+        if len(results) != 1 or not lines:
+            return None, None
+        name = _name_of(self._formula, [kind for nr, kind in enumerate(kinds) if nr not in fixed])
+        text = elementwise_text(name, operands, lines, results[0], self._kernels.macros)
+        return self._kernels.compile(name, text), results[0].kind
+
+    # All other calls.
+
+    def _otherwise(self, *arguments: Any) -> Any:
+        """Return the result of a call on numbers, on arrays of several shapes, or on such that are not contiguous."""
+        ndarray = self._kernels.cupy.ndarray
+        is_contiguous = self._is_contiguous
+        key: Any = tuple(
+            [
+                (one.dtype, one.shape, is_contiguous(one)) if type(one) is ndarray else type(one)
+                for one in arguments
+            ]
+        )
+        if self._kernels.has_several:
+            key = *key, *(one.data.device_id for one in arguments if type(one) is ndarray)
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) >= _MOST_CALLS:
+                self._calls.clear()
+            call = self._calls[key] = self._call(arguments)
+        return call(*arguments)
+
+    def _call(self, arguments: Sequence[Any]) -> Callable[..., Any]:
+        """Return what makes calls like this one."""
+        arrays = [one for one in arguments if type(one) is self._kernels.cupy.ndarray]
+        kinds = [self._kind(one) for one in arguments]
+        if not arrays or any(kind is None for kind in kinds):
+            return self._call_fixed(arguments, kinds) if arrays else self._formula
+        try:
+            shape = np.broadcast_shapes(*(one.shape for one in arrays))
+        except ValueError:
+            # The formula says what is wrong, or can make sense of it.
+            return self._formula
+        operands = []
+        for one, kind in zip(arguments, kinds, strict=True):
+            mode = _mode(one, shape) if type(one) is self._kernels.cupy.ndarray else "number"
+            operands.append(Operand(kind, mode))
+        if 0 in shape:
+            return self._formula
+        if any(operand.mode == "strided" for operand in operands):
+            return self._call_strided(operands, arrays)
+        kernel, dtype = self._kernel(operands, {}, arrays)
+        if kernel is None:
+            return self._call_fixed(arguments, kinds)
+        return self._launched(kernel, shape, dtype, any(kind is int for kind in kinds))
+
+    def _launched(self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool) -> Callable[..., Any]:
+        """Return a function that launches a kernel with all its arguments."""
+        ndarray, launched, formula = self._kernels.cupy.ndarray, self._kernels.launched, self._formula
+
+        def call(*arguments: Any) -> Any:
+            if has_int and any(type(one) is int and abs(one) > _LARGEST_INT for one in arguments):
+                return formula(*arguments)
+            out = ndarray(shape, dtype)
+            kernel((out.size + 3) >> 2, (out, *arguments), 0, BLOCK)
+            launched[0] += 1
+            return out
+
+        return call
+
+    def _call_fixed(self, arguments: Sequence[Any], kinds: Sequence[Kind]) -> Callable[..., Any]:
+        """Return what makes calls of a formula that decides by the values of its numbers: a kernel for each of them."""
+        kernels, formula = self._kernels, self._formula
+        ndarray = kernels.cupy.ndarray
+        numbers = [nr for nr, one in enumerate(arguments) if type(one) is not ndarray]
+        arrays = [one for one in arguments if type(one) is ndarray]
+        if isinstance(formula, np.ufunc) or not numbers:
+            return formula
+        if any(type(arguments[nr]) not in (int, float, bool, type(None)) for nr in numbers):
+            return formula
+        try:
+            shape = np.broadcast_shapes(*(one.shape for one in arrays))
+        except ValueError:
+            return formula
+        modes = [_mode(one, shape) if type(one) is ndarray else "fixed" for one in arguments]
+        if "strided" in modes or 0 in shape:
+            return formula
+        operands = [Operand(kind, mode) for kind, mode in zip(kinds, modes, strict=True)]
+        known: dict[Any, tuple[Any, Any]] = {}
+
+        def call(*arguments: Any) -> Any:
+            values = tuple([arguments[nr] for nr in numbers])
+            found = known.get(values)
+            if found is None:
+                if self._fixed == _MOST_FIXED:
+                    return formula(*arguments)
+                self._fixed += 1
+                fixed = dict(zip(numbers, values, strict=True))
+                given = [one for one in arguments if type(one) is ndarray]
+                found = known[values] = self._kernel(operands, fixed, given)
+            kernel, dtype = found
+            if kernel is None:
+                return formula(*arguments)
+            out = ndarray(shape, dtype)
+            kernel((out.size + 3) >> 2, (out, *[one for one in arguments if type(one) is ndarray]), 0, BLOCK)
+            kernels.launched[0] += 1
+            return out
+
+        return call
+
+    def _call_strided(self, operands: list[Operand], arrays: Sequence[Any]) -> Callable[..., Any]:
+        """Return what makes calls on arrays that CuPy has to find the elements of: an ElementwiseKernel."""
+        # A ufunc is one kernel of CuPy's, which also lays the result out as NumPy does.
+        if isinstance(self._formula, np.ufunc):
+            return self._formula
+        try:
+            lines, results = write_body(self._formula, [operand.kind for operand in operands], {})
+        except Unsupported:
+            return self._formula
+        if len(results) != 1 or not lines:
+            return self._formula
+        kinds = [operand.kind for operand in operands]
+        name = _name_of(self._formula, kinds)
+        names = [kind.name if isinstance(kind, np.dtype) else "float64" if kind is float else "int64" for kind in kinds]
+        head = [self._kernels.macros]
+        if needs_half([*kinds, results[0].kind]) or "ROUND_HALF" in "".join(lines):
+            head.append("#define ROUND_HALF(number) ((float)float16((float)(number)))")
+        kernel = self._kernels.cupy.ElementwiseKernel(
+            ", ".join(f"{name} p{nr}" for nr, name in enumerate(names)),
+            f"{results[0].kind.name} r",
+            f"r = body({', '.join(f'p{nr}' for nr in range(len(kinds)))})",
+            name,
+            preamble="\n".join([*head, *body_function(operands, lines, results[0])]),
+            options=_OPTIONS,
+        )
+        launched = self._kernels.launched
+
+        def call(*arguments: Any) -> Any:
+            launched[0] += 1
+            return kernel(*arguments)
+
+        return call
+
+    def _kind(self, argument: Any) -> Kind:
+        """Return the kind of an argument; None where it can be no argument of a kernel."""
+        if type(argument) is self._kernels.cupy.ndarray:
+            return argument.dtype
+        if isinstance(argument, np.generic):
+            return argument.dtype if argument.dtype.kind in "iuf" else None
+        return type(argument) if type(argument) in (int, float) else None
+
+
+def _mode(array: Any, shape: tuple[int, ...]) -> str:
+    """Return how an array is broadcast to a shape: see Operand; "strided" where that is none of these."""
+    if array.size == 1:
+        return "single"
+    if not array.flags.c_contiguous:
+        return "strided"
+    if array.shape == shape:
+        return "full"
+    own = array.shape
+    first = next(axis for axis, size in enumerate(own) if size != 1)
+    if own[first:] == shape[len(shape) - len(own) + first :]:
+        return "row"
+    padded = (1,) * (len(shape) - len(own)) + own
+    last = next(axis for axis in reversed(range(len(padded))) if padded[axis] != 1)
+    return "column" if padded[: last + 1] == shape[: last + 1] else "strided"
+
+
+@final
+class _TableUpdate:
+    """Applies a formula to rows of arrays: as many rows in one launch as a table of pointers holds."""
+
+    def __init__(self, kernels: CudaKernels, formula: Callable[..., Any], written: int) -> None:
+        self._kernels = kernels
+        self._formula = formula
+        self._written = written
+        #: By dtype, number of arrays and of numbers, and GPU.
+        self._compiled: dict[Any, tuple[Any, np.dtype[Any]]] = {}
+
+    def __call__(self, rows: Sequence[Sequence[Any]], numbers: Sequence[float]) -> None:
+        """Update all rows.
+
+        Args:
+            rows: of each the arrays, of one dtype for all, and within a row of one size, dense and laid out alike.
+            numbers: what the formula takes after the arrays.
+        """
+        rows = [row for row in rows if row[0].size]
+        if not rows:
+            return
+        kernel, dtype = self._kernel(rows[0], len(numbers))
+        most = dtype["size"].shape[0]
+        # The elements of complex numbers are updated one by one.
+        parts = 2 if rows[0][0].dtype.kind == "c" else 1
+        for start in range(0, len(rows), most):
+            some = rows[start : start + most]
+            table = np.zeros((), dtype)
+            sizes = [row[0].size * parts for row in some]
+            first = [0, *accumulate(-(-size // CHUNK) for size in sizes)]
+            table["numbers"][: len(numbers)] = numbers
+            table["size"][: len(some)] = sizes
+            table["pointer"][:, : len(some)] = np.array([[one.data.ptr for one in row] for row in some], np.uint64).T
+            table["count"] = len(some)
+            table["first"][: len(first)] = first
+            kernel(first[-1] * BLOCK, (table[()],), 0, BLOCK)
+            self._kernels.launched[0] += 1
+
+    def _kernel(self, row: Sequence[Any], numbers: int) -> tuple[Any, np.dtype[Any]]:
+        kind = row[0].real.dtype if row[0].dtype.kind == "c" else row[0].dtype
+        device = row[0].data.device_id if self._kernels.has_several else 0
+        key = (kind, len(row), numbers, device)
+        if key not in self._compiled:
+            lines, results = write_body(self._formula, [*[kind] * len(row), *[float] * numbers], {})
+            table = table_dtype(len(row), numbers)
+            name = _name_of(self._formula, [kind])
+            text = update_text(name, kind, table, lines, results[: self._written], numbers, self._kernels.macros)
+            self._compiled[key] = self._kernels.compile(name, text), table
+        return self._compiled[key]

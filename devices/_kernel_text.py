@@ -1,0 +1,288 @@
+"""The text of kernels in C: one that fills an array, and one that updates many arrays at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._kernel_source import STORED_AS, Kind, Value, computed_as
+
+__all__ = ["BLOCK", "CHUNK", "CUDA_MACROS", "Operand", "elementwise_text", "needs_half", "table_dtype", "update_text"]
+
+#: The threads of a block, and how many elements each handles at a time.
+BLOCK, WIDTH = 128, 4
+#: How many elements of an array one block of an update handles.
+CHUNK = 4 * WIDTH * BLOCK
+#: The most bytes that CUDA passes by value to a kernel on every device, and what an update leaves of them.
+_LARGEST_TABLE = 4000
+
+#: What CUDA writes otherwise than the host's compiler of C.
+CUDA_MACROS = """\
+#define KERNEL extern "C" __global__
+#define DEVICE static __device__ __forceinline__
+#define ALIGNED(bytes) __align__(bytes)
+#define THREAD ((long long)blockIdx.x * blockDim.x + threadIdx.x)
+#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
+#define NOT_A_NUMBER __longlong_as_double(0x7ff8000000000000LL)
+"""
+_CUDA_HALF = """\
+#include <cupy/float16.cuh>
+#define HALF float16
+#define ROUND_HALF(number) ((float)float16((float)(number)))
+"""
+
+#: NumPy's definitions of functions that C does not have.
+_FUNCTIONS = """\
+#define DEFINE_FUNCTIONS(T, f) \\
+DEVICE T logaddexp##f(T x, T y) { \\
+    const T d = x - y; \\
+    if (x == y) return x + (T)0.6931471805599453; \\
+    return d > 0 ? x + log1p##f(exp##f(-d)) : d <= 0 ? y + log1p##f(exp##f(d)) : d; \\
+} \\
+DEVICE T logaddexp2##f(T x, T y) { \\
+    const T d = x - y, scale = (T)1.4426950408889634; \\
+    if (x == y) return x + 1; \\
+    return d > 0 ? x + scale * log1p##f(exp2##f(-d)) : d <= 0 ? y + scale * log1p##f(exp2##f(d)) : d; \\
+} \\
+DEVICE T remainder_of##f(T x, T y) { \\
+    const T rest = fmod##f(x, y); \\
+    if (y == 0) return rest; \\
+    if (rest == 0) return copysign##f((T)0, y); \\
+    return (y < 0) != (rest < 0) ? rest + y : rest; \\
+} \\
+DEVICE T floor_divide##f(T x, T y) { \\
+    const T rest = fmod##f(x, y); \\
+    T quotient = (x - rest) / y, whole; \\
+    if (y == 0) return x / y; \\
+    if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1; \\
+    if (quotient == 0) return copysign##f((T)0, x / y); \\
+    whole = floor##f(quotient); \\
+    return quotient - whole > (T)0.5 ? whole + 1 : whole; \\
+}
+DEFINE_FUNCTIONS(float, f)
+DEFINE_FUNCTIONS(double, )
+"""
+_DEFINED = ("logaddexp", "remainder_of", "floor_divide")
+
+
+class Operand(NamedTuple):
+    """An argument of an elementwise kernel.
+
+    Its mode says how it is broadcast: "full" has the shape of the result, "row" that of its last axes, "column" that of
+    its first axes with axes of length 1 behind, "single" holds one element; "number" is passed by value, and "fixed"
+    is part of the source.
+    """
+
+    kind: Kind
+    mode: str
+
+
+def needs_half(kinds: Sequence[Kind]) -> bool:
+    """Tell whether one of the dtypes is half precision."""
+    return any(isinstance(kind, np.dtype) and kind.char == "e" for kind in kinds)
+
+
+def _stored(kind: Kind) -> str:
+    """Return the C type of an element, or of a Python number."""
+    return STORED_AS[kind.char] if isinstance(kind, np.dtype) else "double" if kind is float else "long long"
+
+
+def _computed(kind: Kind) -> str:
+    return computed_as(kind) if isinstance(kind, np.dtype) else _stored(kind)
+
+
+def _head(macros: str, kinds: Sequence[Kind], lines: Sequence[str]) -> list[str]:
+    """Return the lines that come before a kernel."""
+    written = "\n".join(lines)
+    return [
+        macros,
+        *([_CUDA_HALF] if macros is CUDA_MACROS and (needs_half(kinds) or "ROUND_HALF" in written) else []),
+        *([_FUNCTIONS] if any(name in written for name in _DEFINED) else []),
+    ]
+
+
+def _four(name: str, kind: np.dtype[Any]) -> str:
+    """Return the definition of a type of four elements, which are read and written at once."""
+    return f"typedef struct ALIGNED({min(16, 4 * kind.itemsize)}) {{ {_stored(kind)} v[4]; }} {name};"
+
+
+def body_function(operands: Sequence[Operand], lines: Sequence[str], result: Value) -> list[str]:
+    """Return the function that computes one element."""
+    parameters = ", ".join(
+        f"const {_computed(one.kind)} p{nr}" for nr, one in enumerate(operands) if one.mode != "fixed"
+    )
+    return [
+        f"DEVICE {_computed(result.kind)} body({parameters}) {{",
+        *(f"    {line}" for line in lines),
+        f"    return {result.text};",
+        "}",
+    ]
+
+
+def elementwise_text(
+    name: str, operands: Sequence[Operand], lines: Sequence[str], result: Value, macros: str = CUDA_MACROS
+) -> str:
+    """Return the source of a kernel that computes an array, four elements in each thread.
+
+    Its arguments are the result and the operands. CuPy passes an array as a structure whose first two fields are the
+    pointer and the number of elements, so no argument says how many there are.
+    """
+    arrays = [nr for nr, one in enumerate(operands) if one.mode not in ("number", "fixed")]
+    full = [nr for nr in arrays if operands[nr].mode == "full"]
+    kinds = [*(operands[nr].kind for nr in arrays), result.kind]
+    parameters = ["const View r"]
+    for nr, one in enumerate(operands):
+        if one.mode == "number":
+            parameters.append(f"const {_stored(one.kind)} a{nr}")
+        elif one.mode != "fixed":
+            parameters.append(f"const View a{nr}")
+    aligned = " | ".join(f"(unsigned long long){name}.data" for name in ["r", *(f"a{nr}" for nr in full)])
+    given = ", ".join(_element(nr, one) for nr, one in enumerate(operands) if one.mode != "fixed")
+    text = [
+        *_head(macros, kinds, lines),
+        "typedef struct { char *data; long long size; } View;",
+        *(_four(f"Four{nr}", operands[nr].kind) for nr in full),
+        _four("FourR", result.kind),
+        *body_function(operands, lines, result),
+        f"KERNEL void {name}({', '.join(parameters)}) {{",
+        f"    const long long n = r.size, begin = {WIDTH} * THREAD;",
+        f"    const int count = n - begin < {WIDTH} ? (int)(n - begin) : {WIDTH};",
+        f"    const bool is_whole = count == {WIDTH} && (({aligned}) & 15) == 0;",
+        "    FourR y;",
+        *(f"    Four{nr} x{nr};" for nr in full),
+        "    if (begin >= n) return;",
+    ]
+    for nr, one in enumerate(operands):
+        text += _loads(nr, one)
+    text += [
+        f"    for (int k = 0; k < {WIDTH}; k++) if (k < count) {{",
+        f"        y.v[k] = ({_stored(result.kind)})body({given});",
+        *(f"        {step}" for nr, one in enumerate(operands) for step in _steps(nr, one)),
+        "    }",
+        f"    if (is_whole) ((FourR*)r.data)[begin / {WIDTH}] = y;",
+        f"    else for (int k = 0; k < count; k++) (({_stored(result.kind)}*)r.data)[begin + k] = y.v[k];",
+        "}",
+    ]
+    return "\n".join(text) + "\n"
+
+
+def _loads(nr: int, one: Operand) -> list[str]:
+    """Return what fetches four elements of an operand that is as large as the result, or finds its first index."""
+    small = f"n <= 0x7fffffff ? (long long)((unsigned)begin {{0}} (unsigned)({{1}})) : begin {{0}} ({{1}})"
+    if one.mode == "full":
+        stored = _stored(one.kind)
+        return [
+            f"    if (is_whole) x{nr} = ((const Four{nr}*)a{nr}.data)[begin / {WIDTH}];",
+            f"    else for (int k = 0; k < count; k++) x{nr}.v[k] = ((const {stored}*)a{nr}.data)[begin + k];",
+        ]
+    if one.mode == "row":
+        return [f"    long long j{nr} = {small.format('%', f'a{nr}.size')};"]
+    if one.mode == "column":
+        return [
+            f"    const long long w{nr} = n / a{nr}.size;",
+            f"    long long j{nr} = {small.format('/', f'w{nr}')}, k{nr} = begin - j{nr} * w{nr};",
+        ]
+    return []
+
+
+def _element(nr: int, one: Operand) -> str:
+    """Return the source of an element of an operand."""
+    if one.mode == "number":
+        return f"({_computed(one.kind)})a{nr}"
+    if one.mode == "full":
+        return f"({_computed(one.kind)})x{nr}.v[k]"
+    return f"({_computed(one.kind)})((const {_stored(one.kind)}*)a{nr}.data)[{'0' if one.mode == 'single' else f'j{nr}'}]"
+
+
+def _steps(nr: int, one: Operand) -> list[str]:
+    """Return what goes on to the next element of an operand that is broadcast."""
+    if one.mode == "row":
+        return [f"if (++j{nr} == a{nr}.size) j{nr} = 0;"]
+    return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; ++j{nr}; }}"] if one.mode == "column" else []
+
+
+def table_dtype(arrays: int, numbers: int) -> np.dtype[Any]:
+    """Return the dtype of the table that an update is given: numbers, and of each row its pointers and size.
+
+    `first` says with which block each row begins; it has one entry more than there are rows.
+    """
+    rows = (_LARGEST_TABLE - 8 * numbers - 16) // (8 * arrays + 8 + 4)
+    return np.dtype(
+        [
+            ("numbers", np.float64, (max(numbers, 1),)),
+            ("size", np.int64, (rows,)),
+            ("pointer", np.uint64, (arrays, rows)),
+            ("count", np.int32),
+            ("first", np.int32, (rows + 1,)),
+        ],
+        align=True,
+    )
+
+
+def update_text(
+    name: str,
+    kind: np.dtype[Any],
+    table: np.dtype[Any],
+    lines: Sequence[str],
+    results: Sequence[Value],
+    numbers: int,
+    macros: str = CUDA_MACROS,
+) -> str:
+    """Return the source of a kernel that applies a formula to all rows of a table.
+
+    A row is arrays of one dtype and size, dense and laid out alike. The first of them get the results.
+    """
+    (arrays, rows), stored, computed = table["pointer"].shape, STORED_AS[kind.char], computed_as(kind)
+    own = [f"const {computed} p{nr}" for nr in range(arrays)]
+    given = [f"({computed})x{nr}.v[k]" for nr in range(arrays)]
+    own += [f"const double p{arrays + nr}" for nr in range(numbers)]
+    given += [f"t.numbers[{nr}]" for nr in range(numbers)]
+    own += [f"{stored} *r{nr}" for nr in range(len(results))]
+    given += [f"&x{nr}.v[k]" for nr in range(len(results))]
+    text = [
+        *_head(macros, [kind], lines),
+        "typedef struct {",
+        f"    double numbers[{max(numbers, 1)}];",
+        f"    long long size[{rows}];",
+        f"    {stored} *pointer[{arrays}][{rows}];",
+        f"    int count, first[{rows + 1}];",
+        "} Table;",
+        _four("Four", kind),
+        f"DEVICE void body({', '.join(own)}) {{",
+        *(f"    {line}" for line in lines),
+        *(f"    *r{nr} = ({stored}){result.text};" for nr, result in enumerate(results)),
+        "}",
+        f"KERNEL void {name}(const Table t) {{",
+        f"    const int block = (int)(THREAD / {BLOCK}), thread = (int)(THREAD % {BLOCK});",
+        "    int row = 0, end = t.count;",
+        "    while (end - row > 1) {",
+        "        const int middle = (row + end) / 2;",
+        "        if (t.first[middle] <= block) row = middle;",
+        "        else end = middle;",
+        "    }",
+        f"    const long long start = (long long)(block - t.first[row]) * {CHUNK};",
+        f"    const long long stop = start + {CHUNK} < t.size[row] ? start + {CHUNK} : t.size[row];",
+        f"    for (long long i = start + {WIDTH} * thread; i < stop; i += {WIDTH * BLOCK}) {{",
+        f"        const int count = stop - i < {WIDTH} ? (int)(stop - i) : {WIDTH};",
+    ]
+    pointers = [f"{stored} *q{nr} = t.pointer[{nr}][row] + i;" for nr in range(arrays)]
+    aligned = " | ".join(f"(unsigned long long)q{nr}" for nr in range(arrays))
+    inner = [
+        *pointers,
+        f"const bool is_whole = count == {WIDTH} && (({aligned}) & 15) == 0;",
+        f"Four {', '.join(f'x{nr}' for nr in range(arrays))};",
+        "if (is_whole) {",
+        *(f"    x{nr} = *(const Four*)q{nr};" for nr in range(arrays)),
+        "} else for (int k = 0; k < count; k++) {",
+        *(f"    x{nr}.v[k] = q{nr}[k];" for nr in range(arrays)),
+        "}",
+        f"for (int k = 0; k < {WIDTH}; k++) if (k < count) body({', '.join(given)});",
+        "if (is_whole) {",
+        *(f"    *(Four*)q{nr} = x{nr};" for nr in range(len(results))),
+        "} else for (int k = 0; k < count; k++) {",
+        *(f"    q{nr}[k] = x{nr}.v[k];" for nr in range(len(results))),
+        "}",
+    ]
+    return "\n".join([*text, *(f"        {line}" for line in inner), "    }", "}"]) + "\n"

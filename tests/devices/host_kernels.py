@@ -1,0 +1,162 @@
+"""A stand-in for CuPy that compiles kernels with the host's compiler of C, and runs them on NumPy's memory."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+COMPILER = shutil.which("cc")
+
+#: What the host's C writes otherwise than CUDA.
+HOST_MACROS = """\
+#include <math.h>
+#include <stdbool.h>
+#define KERNEL
+#define DEVICE static
+#define ALIGNED(bytes) __attribute__((aligned(bytes)))
+static long long THREAD;
+#define INFINITE ((double)INFINITY)
+#define NOT_A_NUMBER ((double)NAN)
+#define HALF _Float16
+#define ROUND_HALF(number) ((float)(_Float16)(number))
+"""
+#: Each operation is rounded, and integers overflow as NumPy's do.
+_FLAGS = ["-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w", "-x", "c", "-", "-lm"]
+
+_C_TYPES = {"float": ctypes.c_float, "double": ctypes.c_double, "long long": ctypes.c_longlong}
+
+
+class _View(ctypes.Structure):
+    _fields_: ClassVar = [("data", ctypes.c_void_p), ("size", ctypes.c_longlong)]
+
+
+@final
+class HostArray(np.ndarray):
+    """A NumPy array that has the attributes of CuPy's that a launch asks for."""
+
+    @property
+    def data(self) -> Any:
+        """The pointer, and the GPU that it belongs to."""
+        return SimpleNamespace(ptr=self.ctypes.data, device_id=0)
+
+    @property
+    def _c_contiguous(self) -> bool:
+        return self.flags.c_contiguous
+
+
+def on_host(array: Any) -> HostArray:
+    """Return a copy of a NumPy array as a HostArray, laid out alike."""
+    return np.array(array, order="K").view(HostArray)
+
+
+def built(source: str) -> ctypes.CDLL:
+    """Return a library of a source in C."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "kernel.so")
+        subprocess.run([str(COMPILER), *_FLAGS, "-o", str(library)], input=source, text=True, check=True)
+        return ctypes.CDLL(str(library))
+
+
+@final
+class RawModule:
+    """The kernels of a source.
+
+    Args:
+        code: the source.
+        options: for CUDA's compiler.
+    """
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        self.code = code
+        assert options == ("--fmad=false",)
+
+    def get_function(self, name: str) -> Any:
+        """Return what launches one kernel: all threads run one after the other."""
+        found = re.search(rf"KERNEL void {name}\((.*)\) \{{", self.code)
+        assert found is not None
+        parameters = found[1].split(", ")
+        given = ", ".join(parameter.rpartition(" ")[2] for parameter in parameters)
+        driver = (
+            f"void launch(long long threads, {found[1]}) {{ "
+            f"for (THREAD = 0; THREAD < threads; THREAD++) {name}({given}); }}\n"
+        )
+        library = built(self.code + driver)
+
+        def linear_launch(threads: int, arguments: tuple[Any, ...], _shared: int, block: int) -> None:
+            assert threads
+            assert len(arguments) == len(parameters)
+            values = [_value(one, parameter) for one, parameter in zip(arguments, parameters, strict=True)]
+            library.launch(ctypes.c_longlong(-(-threads // block) * block), *values)
+
+        return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
+
+
+def _value(argument: Any, parameter: str) -> Any:
+    """Return an argument as the kernel takes it."""
+    kind = parameter.removeprefix("const ").rpartition(" ")[0]
+    if kind == "View":
+        return _View(argument.ctypes.data, argument.size)
+    if kind == "Table":
+
+        class Table(ctypes.Structure):
+            _fields_: ClassVar = [("bytes", ctypes.c_ulonglong * (argument.nbytes // 8))]
+
+        return Table.from_buffer_copy(argument.tobytes())
+    return _C_TYPES[kind](argument)
+
+
+@final
+class ElementwiseKernel:
+    """A kernel of arrays of any shape and layout.
+
+    Args:
+        in_params: the types and names of its arguments.
+        out_params: that of its result.
+        operation: what computes an element.
+        name: the name of the kernel.
+        preamble: the source before the kernel.
+        options: for CUDA's compiler.
+    """
+
+    def __init__(
+        self, in_params: str, out_params: str, operation: str, name: str, *, preamble: str, options: tuple[str, ...]
+    ) -> None:
+        assert options == ("--fmad=false",)
+        self._dtypes = [np.dtype(one.split()[0]) for one in f"{in_params}, {out_params}".split(", ")]
+        names = [one.split()[1] for one in f"{in_params}, {out_params}".split(", ")]
+        stored = {"float16": "HALF", "float32": "float", "float64": "double", "int64": "long long", "bool": "bool"}
+        pairs = list(zip(self._dtypes, names, strict=True))
+        arrays = ", ".join(f"{stored[dtype.name]} *{one}_" for dtype, one in pairs)
+        loads = " ".join(f"{stored[dtype.name]} {one} = {one}_[i];" for dtype, one in pairs)
+        self._library = built(
+            f"{preamble}\nvoid {name}(long long n, {arrays}) {{ for (long long i = 0; i < n; i++) "
+            f"{{ {loads} {operation}; {names[-1]}_[i] = {names[-1]}; }} }}\n"
+        )
+        self._name = name
+
+    def __call__(self, *arguments: Any) -> HostArray:
+        """Return the result for all elements."""
+        given = np.broadcast_arrays(*map(np.asarray, arguments))
+        arrays = [np.ascontiguousarray(one, dtype) for one, dtype in zip(given, self._dtypes, strict=False)]
+        out = np.empty(given[0].shape, self._dtypes[-1])
+        pointers = [ctypes.c_void_p(one.ctypes.data) for one in (*arrays, out)]
+        getattr(self._library, self._name)(ctypes.c_longlong(out.size), *pointers)
+        return out.view(HostArray)
+
+
+@final
+class HostCupy:
+    """What `CudaKernels` asks of the module, in the memory of the host."""
+
+    ndarray = HostArray
+    RawModule = RawModule
+    ElementwiseKernel = ElementwiseKernel
+    cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1))

@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from asyncgrad.ops.kernels import KernelCompiler, Update, register_kernel_compiler
+from asyncgrad.ops.kernels import KernelCompiler, TableUpdate, register_kernel_compiler
 
 from ._kernel_source import Kind, NotElementwise, Unsupported, write_body
 from ._kernel_text import (
@@ -82,9 +82,9 @@ class CudaKernels(KernelCompiler):
         """Return a function that does what the formula does, in one launch where it can be compiled."""
         return _ElementwiseLauncher(self, formula).generate()
 
-    def update(self, formula: Callable[..., Any], written: int) -> Update:
+    def update(self, formula: Callable[..., Any], written: int) -> TableUpdate:
         """Return a function that applies a formula to many rows of arrays in as few launches as possible."""
-        return _TableUpdate(self, formula, written)
+        return _MultiTensorUpdate(self, formula, written)
 
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
@@ -200,10 +200,7 @@ class _ElementwiseLauncher:
         ndarray = self._kernels.cupy.ndarray
         is_contiguous = self._is_contiguous
         key: Any = tuple(
-            [
-                (one.dtype, one.shape, is_contiguous(one)) if type(one) is ndarray else type(one)
-                for one in arguments
-            ]
+            [(one.dtype, one.shape, is_contiguous(one)) if type(one) is ndarray else type(one) for one in arguments]
         )
         if self._kernels.has_several:
             key = *key, *(one.data.device_id for one in arguments if type(one) is ndarray)
@@ -352,7 +349,7 @@ def _mode(array: Any, shape: tuple[int, ...]) -> str:
 
 
 @final
-class _TableUpdate:
+class _MultiTensorUpdate:
     """Applies a formula to rows of arrays: as many rows in one launch as a table of pointers holds."""
 
     def __init__(self, kernels: CudaKernels, formula: Callable[..., Any], written: int) -> None:
@@ -395,6 +392,7 @@ class _TableUpdate:
         key = (kind, len(row), numbers, device)
         if key not in self._compiled:
             lines, results = write_body(self._formula, [*[kind] * len(row), *[float] * numbers], {})
+            assert all(result.kind == kind for result in results), f"{self._formula.__name__} changes the dtype"
             table = table_dtype(len(row), numbers)
             name = _name_of(self._formula, [kind])
             text = update_text(name, kind, table, lines, results[: self._written], numbers, self._kernels.macros)

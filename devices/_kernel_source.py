@@ -139,14 +139,19 @@ _FLOATING: dict[np.ufunc, str] = _COMMON | {
 _FLOATING |= {
     ufunc: f"{name}{{f}}({{0}})"
     for ufunc, name in {
-        **{getattr(np, name): name for name in "sqrt cbrt exp exp2 expm1 log log2 log10 log1p".split()},
-        **{getattr(np, name): name for name in "sin cos tan sinh cosh tanh floor ceil trunc rint".split()},
-        **{getattr(np, f"arc{name}"): f"a{name}" for name in "sin cos tan sinh cosh tanh".split()},
+        **{
+            getattr(np, name): name
+            for name in ["sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"]
+        },
+        **{
+            getattr(np, name): name
+            for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil", "trunc", "rint"]
+        },
+        **{getattr(np, f"arc{name}"): f"a{name}" for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh"]},
     }.items()
 }
 _FLOATING |= {
-    ufunc: f"{name}{{f}}({{0}}, {{1}})"
-    for ufunc, name in {np.hypot: "hypot", np.copysign: "copysign"}.items()
+    ufunc: f"{name}{{f}}({{0}}, {{1}})" for ufunc, name in {np.hypot: "hypot", np.copysign: "copysign"}.items()
 }
 
 #: The powers that Python's operator gives as other functions, as NumPy's does.

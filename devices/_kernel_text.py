@@ -170,7 +170,7 @@ def elementwise_text(
 
 def _loads(nr: int, one: Operand) -> list[str]:
     """Return what fetches four elements of an operand that is as large as the result, or finds its first index."""
-    small = f"n <= 0x7fffffff ? (long long)((unsigned)begin {{0}} (unsigned)({{1}})) : begin {{0}} ({{1}})"
+    small = "n <= 0x7fffffff ? (long long)((unsigned)begin {0} (unsigned)({1})) : begin {0} ({1})"
     if one.mode == "full":
         stored = _stored(one.kind)
         return [
@@ -193,7 +193,9 @@ def _element(nr: int, one: Operand) -> str:
         return f"({_computed(one.kind)})a{nr}"
     if one.mode == "full":
         return f"({_computed(one.kind)})x{nr}.v[k]"
-    return f"({_computed(one.kind)})((const {_stored(one.kind)}*)a{nr}.data)[{'0' if one.mode == 'single' else f'j{nr}'}]"
+    return (
+        f"({_computed(one.kind)})((const {_stored(one.kind)}*)a{nr}.data)[{'0' if one.mode == 'single' else f'j{nr}'}]"
+    )
 
 
 def _steps(nr: int, one: Operand) -> list[str]:

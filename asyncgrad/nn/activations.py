@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.values import as_array, empty_beside, zeros_beside
+from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from ..ops.trigonometric import tanh as tanh_
 from .arguments import complex_error, floating, real_floating
@@ -23,6 +24,7 @@ __all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus
 
 
 @primitive()
+@fused(lambda x: np.maximum(x, np.zeros_like(x)))
 def relu_(x: Any) -> Any:
     """Return max(x, 0)."""
     x = as_array(x)
@@ -80,6 +82,7 @@ def relu(x: Any) -> Any:
 
 
 @primitive()
+@fused(lambda x, negative_slope: x * leaky_slope(x, negative_slope))
 def leaky_relu_(x: Any, negative_slope: float) -> Any:
     """Return x where it is positive, and negative_slope * x elsewhere."""
     return np.multiply(x, leaky_slope(x, negative_slope))
@@ -91,6 +94,7 @@ def _(g: Any, x: Any, negative_slope: float) -> Any:
 
 
 @primitive()
+@fused(lambda x, negative_slope: np.where(x > 0, np.ones_like(x), negative_slope))
 def leaky_slope_(x: Any, negative_slope: float) -> Any:
     """Return the derivative of leaky_relu: 1 where x is positive, and negative_slope elsewhere."""
     x = real_floating("leaky_relu", "x", as_array(x))
@@ -137,6 +141,7 @@ ONE = {char: np.ones((), char) for char in "fd"}
 
 
 @primitive()
+@fused(lambda x: 1 / (1 + np.exp(-x)))
 @np.errstate(over="ignore")  # exp(-x) may overflow to infinity: the result is then 0, which is right
 def sigmoid_(x: Any) -> Any:
     """Return 1 / (1 + exp(-x))."""
@@ -204,6 +209,7 @@ def tanh(x: Any) -> Any:
 
 
 @primitive()
+@fused(lambda x: logistic(x) * x)
 def silu_(x: Any) -> Any:
     """Return x * sigmoid(x)."""
     value = logistic(x)
@@ -216,7 +222,13 @@ def _(g: Any, x: Any) -> Any:
     return silu_grad(g, x)
 
 
+def _silu_slope(x: Any, s: Any) -> Any:
+    """Return the derivative of silu, given s = sigmoid(x)."""
+    return ((1 - s) * x + 1) * s
+
+
 @primitive()
+@fused(lambda g, x: _silu_slope(x, logistic(x)) * g)
 def silu_grad_(g: Any, x: Any) -> Any:
     """Return g times the derivative of silu, s (1 + x (1 - s)) where s = sigmoid(x)."""
     s = logistic(x)
@@ -260,7 +272,13 @@ def silu(x: Any) -> Any:
     return _silu(x)
 
 
+def _softplus_expression(x: Any, beta: float, threshold: float) -> Any:
+    scaled = x * beta
+    return np.where(scaled > threshold, x, (np.log1p(np.exp(-np.abs(scaled))) + np.maximum(scaled, 0)) / beta)
+
+
 @primitive()
+@fused(_softplus_expression)
 def softplus_(x: Any, beta: float, threshold: float) -> Any:
     """Return log(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
     x = real_floating("softplus", "x", as_array(x))
@@ -276,6 +294,7 @@ def _(g: Any, x: Any, beta: float, threshold: float) -> Any:
 
 
 @primitive()
+@fused(lambda x, beta, threshold: np.where(x * beta > threshold, 1, logistic(x * beta)))
 def softplus_slope_(x: Any, beta: float, threshold: float) -> Any:
     """Return the derivative of softplus: sigmoid(beta x), and 1 where beta x is above the threshold."""
     scaled = x * beta
@@ -314,6 +333,7 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 
 @primitive()
+@fused(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))))
 def elu_(x: Any, alpha: float) -> Any:
     """Return x where it is positive, and alpha (exp(x) - 1) elsewhere."""
     x = real_floating("elu", "x", as_array(x))
@@ -326,6 +346,7 @@ def _(g: Any, x: Any, alpha: float) -> Any:
 
 
 @primitive()
+@fused(lambda x, alpha, positive: np.where(x > 0, positive, alpha * np.exp(np.minimum(x, 0))))
 def elu_slope_(x: Any, alpha: float, positive: float) -> Any:
     """Return `positive` where x is positive, and alpha exp(x) elsewhere: with 1, the derivative of elu."""
     return np.where(x > 0, positive, alpha * np.exp(np.minimum(x, 0))).astype(x.dtype, copy=False)

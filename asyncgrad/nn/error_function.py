@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.values import as_array, empty_beside
+from ..ops.kernels import C_FUNCTIONS, FusedFormula, fused
 
 __all__ = ["erf", "normal_cdf", "normal_pdf_into"]
 
@@ -91,6 +92,8 @@ SINGLE = (
     7.97884941e-1,
 )
 
+ROOT_HALF = math.sqrt(0.5)
+
 #: From here on exp(-x**2) is 0 in the formula of the tail.
 VANISHING = 28.0
 
@@ -133,6 +136,9 @@ def erf(x: Any) -> Any:
     return result
 
 
+C_FUNCTIONS[erf] = "erf"
+
+
 @np.errstate(over="ignore")
 def _single_erf_of_scaled(x: Any) -> Any:
     """Return erf(x / sqrt(2)) of a float32 array."""
@@ -141,7 +147,8 @@ def _single_erf_of_scaled(x: Any) -> Any:
     return np.tanh(value, out=value)
 
 
-def normal_cdf(x: Any) -> Any:
+@fused(lambda x: erf(x * ROOT_HALF) * 0.5 + 0.5)
+def _normal_cdf(x: Any) -> Any:
     """Return the normal distribution function at each x: `(1 + erf(x / sqrt(2))) / 2`.
 
     Example:
@@ -152,10 +159,13 @@ def normal_cdf(x: Any) -> Any:
     if x.dtype.itemsize <= 4:
         value = _single_erf_of_scaled(x.astype(np.float32, copy=False))
     else:
-        value = erf(as_array(x * math.sqrt(0.5)).astype(np.float64, copy=False))
+        value = erf(as_array(x * ROOT_HALF).astype(np.float64, copy=False))
     value *= 0.5
     value += 0.5
     return value.astype(x.dtype, copy=False)
+
+
+normal_cdf = FusedFormula(_normal_cdf)
 
 
 def normal_pdf_into(x: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.values import empty_beside
+from ..ops.kernels import FusedFormula, fused
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, as_saved, real_floating, records
 from .error_function import normal_cdf, normal_pdf_into
@@ -20,6 +21,7 @@ __all__ = ["gelu"]
 
 
 @primitive()
+@fused(lambda x, cdf: x * cdf)
 def gelu_(x: Any, cdf: Any) -> Any:
     """Return x * cdf, which is gelu(x) if `cdf` is the normal distribution function at x."""
     return x * cdf
@@ -36,6 +38,7 @@ def _(g: Any) -> None:
 
 
 @primitive()
+@fused(lambda g, x, cdf: (np.exp(np.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)) * x + cdf) * g)
 def gelu_grad_(g: Any, x: Any, cdf: Any) -> Any:
     """Return g (cdf + x pdf(x))."""
     value = normal_pdf_into(x)
@@ -71,7 +74,8 @@ INNER = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
 
-def _bend(x: Any) -> Any:
+@fused(lambda x: np.tanh((np.square(x) * (INNER * CUBIC) + INNER) * x))
+def _bend_of(x: Any) -> Any:
     """Return tanh(a (x + b x**3)) of an array, in a new array."""
     value = np.square(x, out=empty_beside(x))
     value *= INNER * CUBIC
@@ -80,7 +84,11 @@ def _bend(x: Any) -> Any:
     return np.tanh(value, out=value)
 
 
+_bend = FusedFormula(_bend_of)
+
+
 @primitive()
+@fused(lambda x, bend: (bend + 1) * x * 0.5)
 def gelu_tanh_(x: Any, bend: Any) -> Any:
     """Return x (1 + bend) / 2, where `bend` is that tanh."""
     value = np.add(bend, 1, out=empty_beside(bend))
@@ -99,7 +107,15 @@ def _(g: Any) -> None:
     """Return no gradient, as for the cdf above."""
 
 
+def _gelu_tanh_slope(x: Any, bend: Any) -> Any:
+    """Return the derivative of gelu by tanh."""
+    inner_slope = np.square(x) * (0.5 * INNER * CUBIC * 3) + 0.5 * INNER
+    # (1 + t) (1/2 + x (1 - t) a (1 + 3 b x**2) / 2)
+    return (inner_slope * x * (1 - bend) + 0.5) * (1 + bend)
+
+
 @primitive()
+@fused(lambda g, x, bend: _gelu_tanh_slope(x, bend) * g)
 def gelu_tanh_grad_(g: Any, x: Any, bend: Any) -> Any:
     """Return g (1 + t + x (1 - t**2) a (1 + 3 b x**2)) / 2, where t is the tanh."""
     value = np.square(x, out=empty_beside(x))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 
@@ -15,6 +16,7 @@ __all__ = ["dropout"]
 
 
 @primitive()
+@fused(lambda x, keep, scale: x * keep * scale)
 def masked_(x: Any, keep: Any, scale: float) -> Any:
     """Return x times `scale` where `keep` is true, and 0 elsewhere."""
     value = np.multiply(x, keep)

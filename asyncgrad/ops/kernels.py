@@ -13,7 +13,9 @@ what they do not use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, Protocol, TypeVar, final
+from weakref import WeakSet
 
 import numpy as np
 
@@ -23,17 +25,18 @@ __all__ = [
     "EXPRESSIONS",
     "FusedFormula",
     "KernelCompiler",
-    "Update",
+    "TableUpdate",
     "fused",
     "fused_where_compiled",
     "is_fusable",
     "register_kernel_compiler",
+    "unregister_kernel_compiler",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Updates arrays in place: takes rows of arrays, one for each parameter of an optimizer, and the numbers of a formula.
-Update = Callable[[Sequence[Sequence[Any]], Sequence[float]], None]
+TableUpdate = Callable[[Sequence[Sequence[Any]], Sequence[float]], None]
 
 
 class KernelCompiler(Protocol):
@@ -46,7 +49,7 @@ class KernelCompiler(Protocol):
             formula: a ufunc, or a function of arrays and numbers.
         """
 
-    def update(self, formula: Callable[..., Any], written: int) -> Update:
+    def update(self, formula: Callable[..., Any], written: int) -> TableUpdate:
         """Return a function that applies a formula to many rows of arrays in as few launches as possible.
 
         Args:
@@ -64,16 +67,22 @@ EXPRESSIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 #: The functions that C's library of mathematical functions has and NumPy lacks, by the names that C gives them.
 C_FUNCTIONS: dict[Callable[..., Any], str] = {}
 
-#: The names of a wrapper's source, and the function that it calls.
-_wrappers: list[tuple[dict[str, Any], Callable[..., Any]]] = []
+#: The wrappers of elementwise functions.
+_wrappers: WeakSet[FunctionType] = WeakSet()
 
 
 def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None:
     """Let formulas and elementwise functions run as fused kernels on arrays of a type."""
     COMPILERS[array_type] = compiler
-    for namespace, function in _wrappers:
-        if namespace["_function"] is function:
-            namespace["_function"] = FusedFormula(function)
+    for wrapper in _wrappers:
+        _fuse(wrapper)
+
+
+def unregister_kernel_compiler(array_type: type) -> None:
+    """Let everything run by NumPy's functions again on arrays of a type; nodes that have been recorded stay right."""
+    del COMPILERS[array_type]
+    for wrapper in _wrappers if not COMPILERS else ():
+        wrapper.__globals__["_function"] = wrapper.__globals__["_bare_function"]
 
 
 def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
@@ -109,17 +118,19 @@ def is_fusable(function: Callable[..., Any]) -> bool:
     return function in EXPRESSIONS
 
 
-def fused_where_compiled(namespace: dict[str, Any]) -> None:
-    """Have a wrapper call fused kernels from the first compiler on.
-
-    Args:
-        namespace: the names of the wrapper's source; `_function` is what it calls.
-    """
-    function = namespace["_function"]
-    if is_fusable(function):
-        _wrappers.append((namespace, function))
+def fused_where_compiled(wrapper: FunctionType) -> None:
+    """Have a wrapper call fused kernels from the first compiler on, if its function is elementwise."""
+    if is_fusable(wrapper.__globals__["_function"]):
+        _wrappers.add(wrapper)
         if COMPILERS:
-            namespace["_function"] = FusedFormula(function)
+            _fuse(wrapper)
+
+
+def _fuse(wrapper: FunctionType) -> None:
+    """Put a FusedFormula in the place of what a wrapper calls."""
+    names = wrapper.__globals__
+    if type(names["_function"]) is not FusedFormula:
+        names["_function"] = FusedFormula(names["_function"])
 
 
 @final

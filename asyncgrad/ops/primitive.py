@@ -136,7 +136,7 @@ class Primitive:
             },
             is_operator=is_operator,
         )
-        fused_where_compiled(call.__globals__)
+        fused_where_compiled(call)
         return call
 
     def _make_plan(self, key: int) -> Plan:

@@ -67,7 +67,7 @@ def generate_call(
     always_floating: bool,
     namespace: dict[str, Any],
     is_operator: bool = False,
-) -> Callable[..., Any]:
+) -> FunctionType:
     """Return the wrapper of a primitive.
 
     Args:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, final
 
 import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
-from .optimizer import Group, Optimizer, check_range
+from .optimizer import FusedUpdate, Group, Optimizer, check_range
 
 __all__ = ["Adam", "AdamW"]
 
@@ -44,6 +45,32 @@ class _AdamFamily(Optimizer):
             raise ArgumentError(f"betas must be two numbers, such as (0.9, 0.999), not {group['betas']!r}")
         check_range({"betas": tuple(group["betas"])}, "betas", below=1)
         truth(group["amsgrad"], "amsgrad")
+
+    def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
+        amsgrad = bool(group["amsgrad"])
+        step = state.get("step", 0) + 1
+        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if amsgrad else [])]
+        if state and not set(names) <= set(state):
+            return None
+        arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
+        beta1, beta2 = group["betas"]
+        l2, shrink = self._fused_decay(group)
+        numbers = (
+            l2,
+            shrink,
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            math.sqrt(1 - beta2**step),
+            group["eps"],
+            group["lr"] / (1 - beta1**step),
+        )
+        formula = _fused_formula(bool(l2), amsgrad)
+        return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, {"step": step, **arrays})
+
+    @abstractmethod
+    def _fused_decay(self, group: Group) -> tuple[float, float]:
+        """Return what the weight decay adds to the gradient, in parameters, and the factor that they shrink by."""
 
     @abstractmethod
     def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
@@ -81,6 +108,58 @@ class _AdamFamily(Optimizer):
         np.divide(mean, buffer, out=buffer)
         buffer *= group["lr"] / (1 - beta1 ** state["step"])
         param -= buffer
+
+
+@cache
+def _fused_formula(has_l2: bool, amsgrad: bool) -> Callable[..., tuple[Any, ...]]:
+    """Return the update of one parameter as elementwise operations, in the order of `_update`."""
+
+    def moved(param: Any, mean: Any, square: Any, root: float, eps: float, rate: float) -> Any:
+        return param - mean / (np.sqrt(square) / root + eps) * rate
+
+    def adam(
+        param: Any,
+        mean: Any,
+        square: Any,
+        grad: Any,
+        l2: float,
+        shrink: float,
+        share: float,
+        beta2: float,
+        square_share: float,
+        root: float,
+        eps: float,
+        rate: float,
+    ) -> tuple[Any, ...]:
+        if has_l2:
+            grad = param * l2 + grad
+        mean = mean + (grad - mean) * share
+        square = square * beta2 + grad * grad * square_share
+        return moved(param * shrink, mean, square, root, eps, rate), mean, square
+
+    def amsgrad_adam(
+        param: Any,
+        mean: Any,
+        square: Any,
+        largest: Any,
+        grad: Any,
+        l2: float,
+        shrink: float,
+        share: float,
+        beta2: float,
+        square_share: float,
+        root: float,
+        eps: float,
+        rate: float,
+    ) -> tuple[Any, ...]:
+        if has_l2:
+            grad = param * l2 + grad
+        mean = mean + (grad - mean) * share
+        square = square * beta2 + grad * grad * square_share
+        largest = np.maximum(largest, square)
+        return moved(param * shrink, mean, largest, root, eps, rate), mean, square, largest
+
+    return amsgrad_adam if amsgrad else adam
 
 
 @final
@@ -127,6 +206,9 @@ class Adam(_AdamFamily):
         buffer += grad
         return buffer
 
+    def _fused_decay(self, group: Group) -> tuple[float, float]:
+        return group["weight_decay"], 1.0
+
 
 @final
 class AdamW(_AdamFamily):
@@ -170,3 +252,6 @@ class AdamW(_AdamFamily):
     def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
         param *= 1 - group["lr"] * group["weight_decay"]
         return grad
+
+    def _fused_decay(self, group: Group) -> tuple[float, float]:
+        return 0.0, 1.0 - group["lr"] * group["weight_decay"]

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arguments import describe, number, truth
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.saved_hooks import copy_saved_before_write
+from ..ops.kernels import COMPILERS, TableUpdate
 from ..tensor import Tensor
 
-__all__ = ["Optimizer", "check_range"]
+__all__ = ["FusedUpdate", "Optimizer", "check_range"]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
+
+
+class FusedUpdate(NamedTuple):
+    """The update of one parameter as a formula."""
+
+    #: A function of the arrays and then of the numbers, which returns new values of the first arrays, as a tuple.
+    formula: Callable[..., tuple[Any, ...]]
+    #: The parameter, its state, and its gradient.
+    arrays: tuple[Any, ...]
+    #: How many of the arrays get a new value.
+    written: int
+    #: What all parameters have in common.
+    numbers: tuple[float, ...]
+    #: The entries of the parameter's state, by name, once the update has been made.
+    state: dict[str, Any]
 
 
 def check_range(group: Group, name: str, *, below: float | None = None) -> None:
@@ -78,6 +94,8 @@ class Optimizer(ABC):
         self.state: dict[Tensor, dict[str, Any]] = {}
         # Scratch arrays, shared by all parameters of a shape and dtype, so that a step allocates nothing.
         self._scratch: dict[tuple[tuple[int, ...], np.dtype[Any]], list[np.ndarray]] = {}
+        # By the type of arrays and the formula, what updates many parameters at once.
+        self._compiled_updates: dict[Any, TableUpdate] = {}
         self._check(defaults)
         if isinstance(params, (Tensor, Mapping)) or not isinstance(params, Iterable):
             what = "a dict: pass params.values()" if isinstance(params, Mapping) else describe(params)
@@ -137,7 +155,7 @@ class Optimizer(ABC):
     def step(self) -> None:
         """Update every parameter that has a gradient, in place; the others stay as they are."""
         for group in self.param_groups:
-            for param in group["params"]:
+            for param in self._step_fused(group) if COMPILERS else group["params"]:
                 grad = param.grad
                 if grad is None:
                     continue
@@ -147,6 +165,48 @@ class Optimizer(ABC):
                 copy_saved_before_write(param)
                 self._update(param._data, grad._data, state, group)
                 param._bump_version()
+
+    def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
+        """Return what `_update` does as a formula of elementwise operations; None where it cannot be that.
+
+        It writes into none of its arguments. `step` applies the formula to many parameters in one launch where there is
+        a KernelCompiler for their arrays.
+
+        Args:
+            param: the array to update.
+            grad: its gradient, of the same shape and dtype.
+            state: the parameter's state by name; empty in the first step.
+            group: the options.
+        """
+        return None
+
+    def _step_fused(self, group: Group) -> list[Tensor]:
+        """Update in few launches the parameters whose arrays have a KernelCompiler; return the others."""
+        others: list[Tensor] = []
+        batches: dict[Any, list[tuple[Tensor, FusedUpdate]]] = {}
+        for param in group["params"]:
+            data, grad = param._data, param.grad
+            if grad is None:
+                continue
+            found = None
+            if type(data) in COMPILERS and data.dtype.char in "efdFD":
+                found = self._fused_update(data, grad._data, self.state.get(param, {}), group)
+            if found is None or not _lie_alike(found.arrays):
+                others.append(param)
+                continue
+            key = (type(data), data.dtype, param._device, found.formula, found.written, found.numbers)
+            batches.setdefault(key, []).append((param, found))
+        for (kind, _, _, formula, written, numbers), batch in batches.items():
+            update = self._compiled_updates.get((kind, formula))
+            if update is None:
+                update = self._compiled_updates[kind, formula] = COMPILERS[kind].update(formula, written)
+            for param, _ in batch:
+                copy_saved_before_write(param)
+            update([found.arrays for _, found in batch], numbers)
+            for param, found in batch:
+                self.state.setdefault(param, {}).update(found.state)
+                param._bump_version()
+        return others
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters.
@@ -224,6 +284,15 @@ class Optimizer(ABC):
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.defaults.items())
         return f"{type(self).__name__}({len(self._params())} parameters, {options})"
+
+
+def _lie_alike(arrays: Sequence[Any]) -> bool:
+    """Tell whether arrays have one type, shape and dtype, and fill their memory in the same order."""
+    first = arrays[0]
+    kind, dtype, shape, strides = type(first), first.dtype, first.shape, first.strides
+    return first.flags.forc and all(
+        type(one) is kind and one.dtype == dtype and one.shape == shape and one.strides == strides for one in arrays[1:]
+    )
 
 
 def _check_param(which: str, param: Any) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, final
 
 import numpy as np
 
 from ..arguments import number, truth
 from ..errors import ArgumentError
-from .optimizer import Group, Optimizer, check_range
+from .optimizer import FusedUpdate, Group, Optimizer, check_range
 
 __all__ = ["SGD"]
 
@@ -89,3 +90,43 @@ class SGD(Optimizer):
             else:
                 grad = direction
         param -= np.multiply(grad, group["lr"], out=first)
+
+    def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
+        l2, momentum = group["weight_decay"], group["momentum"]
+        if not momentum:
+            return FusedUpdate(_fused_formula(bool(l2)), (param, grad), 1, (l2, group["lr"]), {})
+        direction = state.get("momentum_buffer")
+        is_first = direction is None
+        if is_first:
+            direction = np.empty_like(param)
+        formula = _fused_momentum_formula(bool(l2), is_first, bool(group["nesterov"]))
+        numbers = (l2, momentum, 1.0 - group["dampening"], group["lr"])
+        return FusedUpdate(formula, (param, direction, grad), 2, numbers, {"momentum_buffer": direction})
+
+
+@cache
+def _fused_formula(has_l2: bool) -> Callable[..., tuple[Any, ...]]:
+    """Return the update of one parameter as elementwise operations."""
+
+    def sgd(param: Any, grad: Any, l2: float, lr: float) -> tuple[Any, ...]:
+        if has_l2:
+            grad = grad + param * l2
+        return (param - grad * lr,)
+
+    return sgd
+
+
+@cache
+def _fused_momentum_formula(has_l2: bool, is_first: bool, nesterov: bool) -> Callable[..., tuple[Any, ...]]:
+    """Return the update of one parameter with momentum as elementwise operations, in the order of `_update`."""
+
+    def sgd_momentum(
+        param: Any, direction: Any, grad: Any, l2: float, momentum: float, share: float, lr: float
+    ) -> tuple[Any, ...]:
+        if has_l2:
+            grad = grad + param * l2
+        direction = grad if is_first else direction * momentum + grad * share
+        step = grad + direction * momentum if nesterov else direction
+        return param - step * lr, direction
+
+    return sgd_momentum

@@ -2,8 +2,8 @@
 
 A launch by CuPy's own functions takes the host about ten microseconds, most of them spent on what is the same in each
 call. Here all that is looked up by the dtypes of the arguments, and by their shapes where these differ. The kernels are
-CUDA C (`_kernel_source.py`). Where a formula or a layout has no kernel, the formula itself is called, which is right for
-all arrays.
+CUDA C (`_kernel_source.py`). Where a formula or a layout has no kernel, the formula itself is called, which is right
+for all arrays.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
 
-from asyncgrad.ops.kernels import KernelCompiler, TableUpdate, register_kernel_compiler
+from asyncgrad.ops.kernels import EXPRESSIONS, KernelCompiler, TableUpdate, register_kernel_compiler
 
-from ._kernel_source import Kind, NotElementwise, Unsupported, write_body
+from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
     BLOCK,
     CHUNK,
@@ -93,7 +92,8 @@ class CudaKernels(KernelCompiler):
 
 
 def _arity(formula: Callable[..., Any]) -> int:
-    return formula.nin if isinstance(formula, np.ufunc) else formula.__code__.co_argcount
+    # A decorator may hide the parameters of a function, and its expression has the same.
+    return formula.nin if isinstance(formula, np.ufunc) else EXPRESSIONS.get(formula, formula).__code__.co_argcount
 
 
 def _name_of(formula: Callable[..., Any], kinds: Sequence[Kind]) -> str:
@@ -110,14 +110,13 @@ class _ElementwiseLauncher:
     def __init__(self, kernels: CudaKernels, formula: Callable[..., Any]) -> None:
         self._kernels = kernels
         self._formula = formula
-        #: By dtypes, the kernel and the dtype of its result for contiguous arrays of one shape; None where there is none.
+        #: By dtypes, the kernel for contiguous arrays of one shape and the dtype of its result, or None twice.
         self._alike: dict[Any, tuple[Any, Any]] = {}
         #: By dtypes and modes, and by numbers in the source, what has been compiled.
         self._compiled: dict[Any, tuple[Any, Any]] = {}
         #: By all that decides on a call, how it is made.
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
-        self._is_contiguous = attrgetter(kernels.contiguous)
 
     def generate(self) -> Callable[..., Any]:
         """Return the function that is called in place of the formula.
@@ -128,7 +127,7 @@ class _ElementwiseLauncher:
             write_body(self._formula, [np.dtype(np.float32)] * _arity(self._formula), {})
         except NotElementwise:
             return self._formula
-        except Unsupported:
+        except NotCompilable:
             # It may be supported for other dtypes, or for some numbers.
             pass
         names = [f"p{nr}" for nr in range(_arity(self._formula))]
@@ -185,7 +184,7 @@ class _ElementwiseLauncher:
         kinds = [operand.kind for operand in operands]
         try:
             lines, results = write_body(self._formula, kinds, fixed)
-        except Unsupported:
+        except NotCompilable:
             return None, None
         if len(results) != 1 or not lines:
             return None, None
@@ -198,9 +197,8 @@ class _ElementwiseLauncher:
     def _otherwise(self, *arguments: Any) -> Any:
         """Return the result of a call on numbers, on arrays of several shapes, or on such that are not contiguous."""
         ndarray = self._kernels.cupy.ndarray
-        is_contiguous = self._is_contiguous
         key: Any = tuple(
-            [(one.dtype, one.shape, is_contiguous(one)) if type(one) is ndarray else type(one) for one in arguments]
+            [(one.dtype, one.shape, one.strides) if type(one) is ndarray else type(one) for one in arguments]
         )
         if self._kernels.has_several:
             key = *key, *(one.data.device_id for one in arguments if type(one) is ndarray)
@@ -296,7 +294,7 @@ class _ElementwiseLauncher:
             return self._formula
         try:
             lines, results = write_body(self._formula, [operand.kind for operand in operands], {})
-        except Unsupported:
+        except NotCompilable:
             return self._formula
         if len(results) != 1 or not lines:
             return self._formula
@@ -333,7 +331,8 @@ class _ElementwiseLauncher:
 
 def _mode(array: Any, shape: tuple[int, ...]) -> str:
     """Return how an array is broadcast to a shape: see Operand; "strided" where that is none of these."""
-    if array.size == 1:
+    # A number that has been expanded, as by the gradient of a sum, is still one element in memory.
+    if all(size == 1 or not stride for size, stride in zip(array.shape, array.strides, strict=True)):
         return "single"
     if not array.flags.c_contiguous:
         return "strided"

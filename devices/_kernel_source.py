@@ -26,7 +26,7 @@ from asyncgrad.ops.formula import (
 )
 from asyncgrad.ops.kernels import C_FUNCTIONS, EXPRESSIONS
 
-__all__ = ["STORED_AS", "Kind", "NotElementwise", "Unsupported", "Value", "computed_as", "write_body"]
+__all__ = ["STORED_AS", "Kind", "NotElementwise", "NotCompilable", "Value", "computed_as", "write_body"]
 
 #: What an argument of a formula is: the dtype of an array or of a NumPy scalar, or `int` or `float`, a Python number.
 Kind = Any
@@ -136,23 +136,13 @@ _FLOATING: dict[np.ufunc, str] = _COMMON | {
     np.rad2deg: "{0} * ({T})57.29577951308232",
     np.degrees: "{0} * ({T})57.29577951308232",
 }
-_FLOATING |= {
-    ufunc: f"{name}{{f}}({{0}})"
-    for ufunc, name in {
-        **{
-            getattr(np, name): name
-            for name in ["sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"]
-        },
-        **{
-            getattr(np, name): name
-            for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil", "trunc", "rint"]
-        },
-        **{getattr(np, f"arc{name}"): f"a{name}" for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh"]},
-    }.items()
-}
-_FLOATING |= {
-    ufunc: f"{name}{{f}}({{0}}, {{1}})" for ufunc, name in {np.hypot: "hypot", np.copysign: "copysign"}.items()
-}
+for _name in (
+    *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "floor", "ceil", "trunc", "rint"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh"),
+):
+    _FLOATING[getattr(np, _name)] = f"{_name.replace('arc', 'a')}{{f}}({{0}})"
+for _name in ("hypot", "copysign", "nextafter"):
+    _FLOATING[getattr(np, _name)] = f"{_name}{{f}}({{0}}, {{1}})"
 
 #: The powers that Python's operator gives as other functions, as NumPy's does.
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
@@ -161,11 +151,11 @@ _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 _DEPTH = 8
 
 
-class Unsupported(Exception):
+class NotCompilable(Exception):
     """Raised where a formula cannot be written in C; the formula itself is called then."""
 
 
-class NotElementwise(Unsupported):
+class NotElementwise(NotCompilable):
     """Raised where the reason is an operation of the formula, so that no dtype and no value of a number can help."""
 
 
@@ -187,10 +177,10 @@ def computed_as(dtype: np.dtype[Any]) -> str:
     """Return the C type in which numbers of a dtype are computed.
 
     Raises:
-        Unsupported: there is none.
+        NotCompilable: there is none.
     """
     if dtype.char not in STORED_AS:
-        raise Unsupported
+        raise NotCompilable
     return "float" if dtype.char == "e" else STORED_AS[dtype.char]
 
 
@@ -205,7 +195,7 @@ def write_body(
         fixed: by number, the arguments whose values are known.
 
     Raises:
-        Unsupported: the formula, or one of the dtypes, cannot be written in C.
+        NotCompilable: the formula, or one of the dtypes, cannot be written in C.
     """
     writer = _BodyWriter()
     arguments = []
@@ -220,7 +210,7 @@ def write_body(
         with np.errstate(all="ignore"):
             results = writer.call(formula, arguments, 0)
     except (TypeError, OverflowError, NotAnExpressionError) as error:
-        raise Unsupported from error
+        raise NotCompilable from error
     found = list(results) if isinstance(results, tuple) and not isinstance(results, Value) else [results]
     return writer.lines, [_strong(value) for value in found]
 
@@ -229,10 +219,10 @@ def _strong(value: Any) -> Value:
     """Return a result, which has a dtype.
 
     Raises:
-        Unsupported: it is a Python number, or no number at all.
+        NotCompilable: it is a Python number, or no number at all.
     """
-    if not isinstance(value, Value) or value.is_weak:
-        raise Unsupported
+    if not isinstance(value, Value) or not isinstance(value.kind, np.dtype):
+        raise NotCompilable
     return value
 
 
@@ -271,7 +261,7 @@ class _BodyWriter:
         if missing:
             defaults = (formula.__defaults__ or ())[-missing:]
             if missing < 0 or len(defaults) < missing:
-                raise Unsupported
+                raise NotCompilable
             fixed |= dict(enumerate(defaults, len(arguments)))
         tree = read_graph(formula, fixed, dtypes)
         return self._tree(tree, arguments, {}, depth)
@@ -306,12 +296,12 @@ class _BodyWriter:
             return Value(str(int(value)), np.dtype(bool), value)
         if type(value) in (int, float):
             return Value(_literal(value), type(value), value)
-        raise Unsupported
+        raise NotCompilable
 
     def _operator(self, operator: str, operands: list[Value]) -> Value:
         ufunc = _OPERATORS.get((operator, len(operands)))
         if ufunc is None:
-            raise Unsupported
+            raise NotCompilable
         if all(operand.is_weak for operand in operands):
             return self._of_numbers(operator, operands)
         if ufunc is np.power and operands[1].constant in _POWERS and _dtype(operands[0]).kind == "f":
@@ -321,7 +311,7 @@ class _BodyWriter:
     def _of_numbers(self, operator: str, operands: list[Value]) -> Value:
         """Write an operation of Python numbers, which are known only when the kernel runs."""
         if operator not in ("+", "-", "*", "/") or (operator == "/" and operands[1].constant in (None, 0)):
-            raise Unsupported
+            raise NotCompilable
         kind = float if operator == "/" or any(operand.kind is float for operand in operands) else int
         texts = [operand.text if operand.kind is kind else f"(double){operand.text}" for operand in operands]
         text = f"{operator}{texts[0]}" if len(texts) == 1 else f"{texts[0]} {operator} {texts[1]}"
@@ -330,7 +320,7 @@ class _BodyWriter:
     def _ufunc(self, ufunc: np.ufunc, operands: Sequence[Value]) -> Value:
         """Write a ufunc, by the loop that NumPy chooses for the dtypes."""
         if len(operands) != ufunc.nin or ufunc.nout != 1 or any(operand.kind is None for operand in operands):
-            raise Unsupported
+            raise NotCompilable
         if all(operand.is_weak for operand in operands):
             # NumPy makes arrays of them.
             operands = [self._cast(operand, np.dtype(operand.kind)) for operand in operands]
@@ -338,12 +328,12 @@ class _BodyWriter:
         if ufunc is np.ldexp:
             return self._ldexp(self._cast(operands[0], loop[0]), self._cast(operands[1], loop[1]), result)
         if len(set(loop)) > 1:
-            raise Unsupported
+            raise NotCompilable
         template = (_FLOATING if loop[0].kind == "f" else _INTEGER).get(ufunc)
         if template is None and ufunc is np.invert:
             template = "!{0}" if loop[0].kind == "b" else "~{0}"
         if template is None:
-            raise Unsupported if ufunc in _FLOATING or ufunc in _INTEGER else NotElementwise
+            raise NotCompilable if ufunc in _FLOATING or ufunc in _INTEGER else NotElementwise
         computed = computed_as(loop[0])
         texts = [self._cast(operand, loop[0]).text for operand in operands]
         text = template.format(*texts, f="" if computed == "double" else "f", T=computed)
@@ -356,12 +346,12 @@ class _BodyWriter:
     def _c_function(self, name: str, operand: Value) -> Value:
         dtype = _dtype(operand)
         if dtype.kind != "f":
-            raise Unsupported
+            raise NotCompilable
         return self._rounded(f"{name}{'' if computed_as(dtype) == 'double' else 'f'}({operand.text})", dtype)
 
     def _where(self, condition: Value, first: Value, second: Value) -> Value:
         if condition.is_weak or condition.kind is None:
-            raise Unsupported
+            raise NotCompilable
         # NumPy's rule for Python numbers needs one of each kind.
         dtype = np.result_type(*(value.kind(0) if value.is_weak else value.kind for value in (first, second)))
         chosen = [self._cast(value, dtype).text for value in (first, second)]
@@ -393,10 +383,10 @@ def _dtype(value: Value) -> np.dtype[Any]:
     """Return the dtype of an array.
 
     Raises:
-        Unsupported: it is a number.
+        NotCompilable: it is a number.
     """
     if not isinstance(value.kind, np.dtype):
-        raise Unsupported
+        raise NotCompilable
     return value.kind
 
 
@@ -406,7 +396,7 @@ def _literal(value: Any) -> str:
         return str(int(value))
     if type(value) is int:
         if not -(1 << 63) < value < 1 << 63:
-            raise Unsupported
+            raise NotCompilable
         return f"({value}LL)" if value < 0 else f"{value}LL"
     if math.isfinite(value):
         return f"({value!r})"

@@ -193,9 +193,8 @@ def _element(nr: int, one: Operand) -> str:
         return f"({_computed(one.kind)})a{nr}"
     if one.mode == "full":
         return f"({_computed(one.kind)})x{nr}.v[k]"
-    return (
-        f"({_computed(one.kind)})((const {_stored(one.kind)}*)a{nr}.data)[{'0' if one.mode == 'single' else f'j{nr}'}]"
-    )
+    index = "0" if one.mode == "single" else f"j{nr}"
+    return f"({_computed(one.kind)})((const {_stored(one.kind)}*)a{nr}.data)[{index}]"
 
 
 def _steps(nr: int, one: Operand) -> list[str]:

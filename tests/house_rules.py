@@ -71,6 +71,8 @@ DEVICES_MAY_IMPORT = {
     "asyncgrad.engine.remote",
     "asyncgrad.errors",
     "asyncgrad.graph.values",
+    "asyncgrad.ops.formula",
+    "asyncgrad.ops.kernels",
 }
 
 #: A type hint may name what lies above, for it is never run; but not across these.

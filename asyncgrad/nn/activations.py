@@ -82,7 +82,7 @@ def relu(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x, negative_slope: x * leaky_slope(x, negative_slope))
+@fused(lambda x, negative_slope: x * np.where(x > 0, np.ones_like(x), negative_slope))
 def leaky_relu_(x: Any, negative_slope: float) -> Any:
     """Return x where it is positive, and negative_slope * x elsewhere."""
     return np.multiply(x, leaky_slope(x, negative_slope))

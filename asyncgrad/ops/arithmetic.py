@@ -10,6 +10,7 @@ import numpy as np
 
 from ..graph.values import raw
 from .axes import array_like
+from .kernels import fused
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, differentiable, primitive
 
@@ -89,6 +90,7 @@ def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
 
 
 @primitive()
+@fused(lambda x, y: x**y)
 def power(x: Any, y: Any, /) -> Any:
     """Return x to the power of y; by the operator, which NumPy makes faster for 2, 0.5 and -1."""
     return x**y

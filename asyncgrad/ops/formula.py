@@ -23,7 +23,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import isfinite
 from types import CellType, FunctionType, MappingProxyType, ModuleType
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, NamedTuple, NoReturn, TypeGuard, final
 
 import numpy as np
 
@@ -222,8 +222,8 @@ def read_graph(
         raise NotAnExpressionError from error
 
 
-def is_readable(formula: Callable[..., Any]) -> bool:
-    """Tell whether a formula may be called with symbols: it is asyncgrad's own, and takes and returns what others do."""
+def is_readable(formula: Callable[..., Any]) -> TypeGuard[FunctionType]:
+    """Tell whether a formula may be called with symbols: it is asyncgrad's own, and takes arguments as others do."""
     if not isinstance(formula, FunctionType) or not str(formula.__module__).startswith("asyncgrad."):
         return False
     code = formula.__code__
@@ -279,10 +279,10 @@ def _recorded(
     names["__builtins__"] = {}
     cells = tuple(CellType(_stand_in(cell.cell_contents, operations)) for cell in formula.__closure__ or ())
     copy = FunctionType(code, names, code.co_name, None, cells)
-    symbols = []
-    for number in range(code.co_argcount):
-        symbol = Symbol(Parameter(number), operations, dtypes.get(number))
-        symbols.append(fixed[number] if number in fixed else symbol)
+    symbols = [
+        fixed.get(number, Symbol(Parameter(number), operations, dtypes.get(number)))
+        for number in range(code.co_argcount)
+    ]
     tree = _tree(copy(*symbols))
     if may_share:
         # An operation that has no user was made for something else than the result.

@@ -69,6 +69,7 @@ C_FUNCTIONS: dict[Callable[..., Any], str] = {}
 
 #: The wrappers of elementwise functions.
 _wrappers: WeakSet[FunctionType] = WeakSet()
+_formulas: WeakSet[FusedFormula] = WeakSet()
 
 
 def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None:
@@ -81,6 +82,8 @@ def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None
 def unregister_kernel_compiler(array_type: type) -> None:
     """Let everything run by NumPy's functions again on arrays of a type; nodes that have been recorded stay right."""
     del COMPILERS[array_type]
+    for formula in _formulas:
+        formula.forget(array_type)
     for wrapper in _wrappers if not COMPILERS else ():
         wrapper.__globals__["_function"] = wrapper.__globals__["_bare_function"]
 
@@ -89,8 +92,8 @@ def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
     """Give the decorated function, which may take several steps, as one expression for fused kernels.
 
     Args:
-        expression: a function of the same parameters that gives the same result and dtype on real arrays, by elementwise
-            operations alone. It is never called with arrays.
+        expression: a function of the same parameters that gives the same result and dtype on real arrays, by
+            elementwise operations alone. It is never called with arrays.
 
     Example:
         >>> import numpy as np
@@ -141,13 +144,14 @@ class FusedFormula:
         formula: the function.
     """
 
-    __slots__ = ("__name__", "_launchers", "formula")
+    __slots__ = ("__name__", "__weakref__", "_launchers", "formula")
 
     def __init__(self, formula: Callable[..., Any]) -> None:
         self.formula = formula
         self.__name__ = formula.__name__
         #: What to call, by the type of the first argument.
         self._launchers: dict[type, Callable[..., Any]] = {np.ndarray: formula}
+        _formulas.add(self)
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the formula returns."""
@@ -163,6 +167,10 @@ class FusedFormula:
                     launch = self._launchers[kind] = COMPILERS[kind].launcher(self.formula)
                 return launch
         return self.formula
+
+    def forget(self, array_type: type) -> None:
+        """Let go of the kernel for a type of array."""
+        self._launchers.pop(array_type, None)
 
     def __repr__(self) -> str:
         return f"<fused {self.__name__}>"

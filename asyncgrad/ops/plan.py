@@ -45,7 +45,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, is_readable, keeps_dtype
-from .kernels import FusedFormula
+from .kernels import FusedFormula, is_fusable
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -314,8 +314,11 @@ class Plan:
         return as_expression(formula, [nr for nr, slot in slots if not slot.is_tensor and slot.attribute is None])
 
     def _fused_formula(self, formula: Callable[..., Any], expression: Expression | None) -> Callable[..., Any]:
-        passes_on = expression is not None and expression.is_gradient
-        return FusedFormula(formula) if is_readable(formula) and not passes_on else formula
+        if expression is not None:
+            return formula if expression.is_gradient else FusedFormula(formula)
+        # It may decide by dtypes or by the values of numbers, which are known when it is called.
+        may_fuse = is_readable(formula) and is_fusable(self.primitive.function)
+        return FusedFormula(formula) if may_fuse else formula
 
     def inlines(self, edge: int) -> bool:
         """Tell whether generated source may hold the formula of an edge, if it is an expression, in place of a call."""

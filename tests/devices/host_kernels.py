@@ -39,22 +39,78 @@ class _View(ctypes.Structure):
 
 
 @final
-class HostArray(np.ndarray):
-    """A NumPy array that has the attributes of CuPy's that a launch asks for."""
+class HostArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of another library as far as NumPy knows, in memory of the host.
+
+    Args:
+        shape: its shape.
+        dtype: its dtype.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.host = np.empty(shape, dtype)
 
     @property
     def data(self) -> Any:
         """The pointer, and the GPU that it belongs to."""
-        return SimpleNamespace(ptr=self.ctypes.data, device_id=0)
+        return SimpleNamespace(ptr=self.host.ctypes.data, device_id=0)
+
+    @property
+    def base(self) -> Any:
+        """The array that it is a view of."""
+        return _wrapped(self.host.base)
 
     @property
     def _c_contiguous(self) -> bool:
-        return self.flags.c_contiguous
+        return self.host.flags.c_contiguous
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Return what NumPy returns, as arrays of this type."""
+        return _wrapped(getattr(ufunc, method)(*_bare(inputs), **_bare(kwargs)))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Return what NumPy returns, as arrays of this type."""
+        given = _bare(kwargs)
+        return _wrapped(function(*_bare(args), **{name: value for name, value in given.items() if name != "like"}))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.host, name)
+        if callable(found):
+            return lambda *args, **kwargs: _wrapped(found(*_bare(args), **_bare(kwargs)))
+        return _wrapped(found)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _wrapped(self.host[_bare(index)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.host[_bare(index)] = _bare(value)
+
+    def __len__(self) -> int:
+        return len(self.host)
 
 
 def on_host(array: Any) -> HostArray:
     """Return a copy of a NumPy array as a HostArray, laid out alike."""
-    return np.array(array, order="K").view(HostArray)
+    return _wrapped(np.array(array, order="K"))  # type: ignore[no-any-return]
+
+
+def _wrapped(value: Any) -> Any:
+    """Return NumPy's arrays as HostArrays; a result without axes is one, too."""
+    if isinstance(value, (tuple, list)) and any(isinstance(one, np.ndarray) for one in value):
+        return type(value)(map(_wrapped, value))
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    made = object.__new__(HostArray)
+    made.host = np.asarray(value)
+    return made
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_bare, value))
+    if isinstance(value, dict):
+        return {name: _bare(one) for name, one in value.items()}
+    return value.host if isinstance(value, HostArray) else value
 
 
 def built(source: str) -> ctypes.CDLL:
@@ -103,7 +159,7 @@ def _value(argument: Any, parameter: str) -> Any:
     """Return an argument as the kernel takes it."""
     kind = parameter.removeprefix("const ").rpartition(" ")[0]
     if kind == "View":
-        return _View(argument.ctypes.data, argument.size)
+        return _View(argument.data.ptr, argument.size)
     if kind == "Table":
 
         class Table(ctypes.Structure):
@@ -142,14 +198,14 @@ class ElementwiseKernel:
         )
         self._name = name
 
-    def __call__(self, *arguments: Any) -> HostArray:
+    def __call__(self, *arguments: Any) -> Any:
         """Return the result for all elements."""
-        given = np.broadcast_arrays(*map(np.asarray, arguments))
+        given = np.broadcast_arrays(*_bare(arguments))
         arrays = [np.ascontiguousarray(one, dtype) for one, dtype in zip(given, self._dtypes, strict=False)]
         out = np.empty(given[0].shape, self._dtypes[-1])
         pointers = [ctypes.c_void_p(one.ctypes.data) for one in (*arrays, out)]
         getattr(self._library, self._name)(ctypes.c_longlong(out.size), *pointers)
-        return out.view(HostArray)
+        return _wrapped(out)
 
 
 @final

@@ -1,0 +1,613 @@
+"""Fused kernels: their C, compiled by the host's compiler, gives what the formulas give."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, optim
+from asyncgrad.devices._cuda_kernels import CudaKernels
+from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
+from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
+from asyncgrad.engine.device import Device, register_device
+from asyncgrad.ops.arithmetic import multiply, power
+from asyncgrad.ops.extremes import maximum
+from asyncgrad.ops.kernels import (
+    EXPRESSIONS,
+    FusedFormula,
+    fused,
+    is_fusable,
+    register_kernel_compiler,
+    unregister_kernel_compiler,
+)
+from asyncgrad.ops.primitive import Primitive, derivative, primitive
+from asyncgrad.ops.trigonometric import tanh
+from tests.devices.host_kernels import COMPILER, HOST_MACROS, HostArray, HostCupy, on_host
+from tests.ops.test_formula import all_primitives, own
+from tests.settings import compiled_after
+
+needs_compiler = pytest.mark.skipif(
+    COMPILER is None, reason="the C of kernels is checked by the host's compiler: no cc"
+)
+
+#: How far C's functions may be from NumPy's, relative to the result.
+PRECISION = {"e": 4e-3, "f": 2e-6, "d": 1e-13}
+#: C and NumPy may give other bits for these; a formula of other operations alone gives the same.
+INEXACT = ("exp", "log", "sin", "cos", "tan", "pow", "cbrt", "hypot", "erf", "logaddexp")
+
+
+#: For the names of devices.
+NUMBERS = itertools.count()
+
+
+def argument_kinds(primitive: Primitive, argument: str, dtype: str) -> list[Any]:
+    """Return the kinds of the arguments of a formula: arrays of one dtype, and numbers for what is no tensor."""
+    kinds: list[Any] = [np.dtype(dtype)]
+    for need in primitive.formulas[argument].needs:
+        owner, attribute = primitive.slot_key(need)
+        is_array = attribute is None and (owner == "out" or owner in primitive.tensor_names)
+        kinds.append(np.dtype(dtype) if is_array else float)
+    return kinds
+
+
+def compiled_formulas() -> list[Any]:
+    """Return the formulas that have a kernel, as parameters: the function, and what it takes for each dtype."""
+    found = []
+    for one in all_primitives():
+        for argument, formula in one.formulas.items():
+            kinds = argument_kinds(one, argument, "f")
+            try:
+                lines, _ = write_body(formula.function, kinds, {})
+            except NotCompilable:
+                continue
+            if lines:
+                found.append(pytest.param(formula.function, kinds, id=f"{one.name}-{argument}"))
+    return found
+
+
+def expressions() -> list[Any]:
+    """Return the functions that have an expression, as parameters like those of formulas."""
+    numbers = {"beta", "threshold", "alpha", "positive", "negative_slope", "scale"}
+    found = []
+    for function, expression in EXPRESSIONS.items():
+        if str(expression.__module__).startswith("asyncgrad.") and "test" not in expression.__module__:
+            names = expression.__code__.co_varnames[: expression.__code__.co_argcount]
+            kinds = [float if name in numbers else np.dtype("f") for name in names]
+            found.append(pytest.param(function, kinds, id=function.__name__))
+    return found
+
+
+@pytest.fixture
+def kernels() -> CudaKernels:
+    return CudaKernels(HostCupy, HOST_MACROS)
+
+
+@final
+class HostDevice(Device):
+    """A device whose arrays are HostArrays."""
+
+    has_host_arrays = False
+
+    def __init__(self) -> None:
+        self._name = f"host-kernels:{next(NUMBERS)}"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def from_host(self, array: Any) -> Any:
+        return on_host(array)
+
+    def to_host(self, array: Any) -> Any:
+        return array.host
+
+
+@pytest.fixture
+def device(kernels: CudaKernels) -> Iterator[Device]:
+    """Return a device on whose arrays formulas are fused."""
+    register_kernel_compiler(HostArray, kernels)
+    made = register_device(HostDevice())
+    yield made
+    unregister_kernel_compiler(HostArray)
+
+
+def bare(value: Any) -> Any:
+    """Return the NumPy array of a HostArray; anything else as it is."""
+    return value.host if isinstance(value, HostArray) else value
+
+
+def same(result: Any, expected: Any, exact: bool = True) -> None:
+    """Assert that a kernel's result is a formula's, in dtype and shape, too."""
+    result, expected = bare(result), np.asarray(bare(expected))
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
+    if exact:
+        np.testing.assert_array_equal(result, expected)
+    else:
+        precision = PRECISION[expected.dtype.char]
+        np.testing.assert_allclose(result, expected, rtol=precision, atol=precision)
+
+
+def drawn(kinds: list[Any], dtype: str, shape: tuple[int, ...] = (5, 7)) -> list[Any]:
+    """Return random arguments between 0.1 and 0.9, where every function is defined."""
+    rng = np.random.default_rng(3)
+    return [0.5 if kind is float else on_host((0.1 + 0.8 * rng.random(shape)).astype(dtype)) for kind in kinds]
+
+
+# What the C computes.
+
+
+@needs_compiler
+@pytest.mark.sampled("function")
+@pytest.mark.parametrize("dtype", "efd")
+@pytest.mark.parametrize(("function", "kinds"), [*compiled_formulas(), *expressions()])
+def test_a_kernel_gives_what_its_formula_gives(
+    kernels: CudaKernels, function: Callable[..., Any], kinds: list[Any], dtype: str
+) -> None:
+    arguments = drawn(kinds, dtype)
+    with np.errstate(all="ignore"):
+        expected = function(*(one.host if isinstance(one, HostArray) else one for one in arguments))
+        result = kernels.launcher(function)(*arguments)
+
+    assert kernels.launches == 1
+    body = "".join(write_body(function, [np.dtype(dtype) if kind is not float else kind for kind in kinds], {})[0])
+    is_own = function in EXPRESSIONS
+    same(result, expected, exact=not is_own and not any(name in body for name in INEXACT))
+
+
+@needs_compiler
+@pytest.mark.sampled("dtype")
+@pytest.mark.parametrize("dtype", "?bBhHiIlLefd")
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.less, np.logical_and, np.absolute, np.sign])
+def test_a_ufunc_of_any_dtype_gives_the_same_bits(kernels: CudaKernels, ufunc: np.ufunc, dtype: str) -> None:
+    values = np.array([0, 1, 3, 100, 255, 7]).astype(dtype)
+    if ufunc is np.sign and dtype == "?":
+        return
+    arguments = [on_host(values), on_host(values[::-1].astype("f"))][: ufunc.nin]
+
+    same(kernels.launcher(ufunc)(*arguments), ufunc(*map(bare, arguments)))
+
+    assert kernels.launches == 1
+
+
+@needs_compiler
+@pytest.mark.sampled("ufunc")
+@pytest.mark.parametrize("dtype", "efd")
+@pytest.mark.parametrize(
+    "ufunc",
+    [
+        *(np.maximum, np.minimum, np.fmax, np.fmin, np.remainder, np.floor_divide, np.fmod, np.logaddexp),
+        *(np.logaddexp2, np.sign, np.isnan, np.isinf, np.isfinite, np.copysign, np.equal, np.not_equal),
+        *(np.logical_not, np.hypot),
+    ],
+)
+def test_a_ufunc_treats_special_values_as_numpy_does(kernels: CudaKernels, ufunc: np.ufunc, dtype: str) -> None:
+    special = np.array([0.0, -0.0, 1.5, -2.0, 7.25, np.inf, -np.inf, np.nan], dtype)
+    x, y = (on_host(one.ravel()) for one in np.meshgrid(special, special))
+    arguments = [x, y][: ufunc.nin]
+    with np.errstate(all="ignore"):
+        expected = ufunc(*map(bare, arguments))
+
+    same(kernels.launcher(ufunc)(*arguments), expected, exact=expected.dtype == bool)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [
+        pytest.param((5, 7), (7,), id="row"),
+        pytest.param((5, 7), (1, 7), id="row with an axis"),
+        pytest.param((5, 7), (5, 1), id="column"),
+        pytest.param((2, 5, 7), (2, 1, 1), id="first axis"),
+        pytest.param((2, 5, 7), (5, 7), id="last axes"),
+        pytest.param((2, 5, 7), (1, 5, 1), id="middle axis"),
+        pytest.param((5, 7), (), id="no axes"),
+        pytest.param((5, 7), (1, 1), id="one element"),
+        pytest.param((), (), id="both without axes"),
+        pytest.param((3, 1), (1, 4), id="outer"),
+        pytest.param((1,), (1, 1), id="one element of more axes"),
+    ],
+)
+def test_a_kernel_broadcasts(kernels: CudaKernels, shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+    formula = maximum.formulas["x"].function
+    rng = np.random.default_rng(0)
+    g, x, y = (on_host(rng.random(size)) for size in (np.broadcast_shapes(shape, other), shape, other))
+
+    same(kernels.launcher(formula)(g, x, y), formula(*map(bare, (g, x, y))))
+
+    assert kernels.launches == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 127, 512, 513, 5000])
+def test_a_kernel_fills_an_array_of_any_size(kernels: CudaKernels, size: int) -> None:
+    x, row = on_host(np.arange(3 * size, dtype="f").reshape(3, size)), on_host(np.arange(size, dtype="f"))
+    column = on_host(np.arange(3, dtype="f").reshape(3, 1))
+    add = kernels.launcher(np.add)
+
+    same(add(x, x), bare(x) * 2)
+    same(add(x, row), bare(x) + bare(row))
+    same(add(x, column), bare(x) + bare(column))
+
+
+@needs_compiler
+def test_memory_that_is_not_aligned_is_read_one_by_one(kernels: CudaKernels) -> None:
+    x = on_host(np.arange(18, dtype="f"))[1:]
+
+    same(kernels.launcher(np.negative)(x), -bare(x))
+
+
+@needs_compiler
+def test_arrays_that_are_not_contiguous_have_a_kernel_too(kernels: CudaKernels) -> None:
+    formula = tanh.formulas["x"].function
+    g, out = (on_host(np.random.default_rng(seed).random((4, 6)).astype("f")) for seed in (1, 2))
+
+    same(kernels.launcher(formula)(g.T, out.T), formula(bare(g), bare(out)).T)
+    same(kernels.launcher(formula)(g[:, ::2], out[:, ::2]), formula(bare(g), bare(out))[:, ::2])
+
+    assert kernels.launches == 2
+
+
+def test_an_empty_array_needs_no_kernel(kernels: CudaKernels) -> None:
+    formula = tanh.formulas["x"].function
+    empty = on_host(np.ones((0, 3), "f"))
+    kernels.compile = lambda name, text: pytest.fail("compiled")  # type: ignore[method-assign]
+
+    same(kernels.launcher(formula)(empty, on_host(np.ones(3, "f"))), np.ones((0, 3), "f"))
+    assert kernels.launches == 0
+
+
+# Numbers.
+
+
+@needs_compiler
+@pytest.mark.parametrize("number", [0.1, 2, -3, np.float32(0.1), np.float64(0.1), np.int64(3), 1e40, float("nan")])
+@pytest.mark.parametrize("dtype", "fi")
+def test_a_number_gives_the_dtype_that_numpy_gives(kernels: CudaKernels, number: Any, dtype: str) -> None:
+    x = on_host(np.arange(1, 8).astype(dtype))
+    with np.errstate(over="ignore"):
+        expected = np.multiply(bare(x), number)
+
+    same(kernels.launcher(np.multiply)(x, number), expected)
+    same(kernels.launcher(np.multiply)(number, x), expected)
+    assert kernels.launches == 2
+
+
+@needs_compiler
+def test_another_number_needs_no_other_kernel(kernels: CudaKernels) -> None:
+    compiled = []
+    build = kernels.compile
+    kernels.compile = lambda name, text: (compiled.append(name), build(name, text))[1]  # type: ignore[method-assign]
+    scale = kernels.launcher(np.multiply)
+    x = on_host(np.ones(3, "f"))
+
+    for number in (1.5, 2.5, 3.5):
+        same(scale(x, number), np.full(3, number, "f"))
+
+    assert len(compiled) == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 0.5, 2.0])
+def test_a_formula_that_decides_by_a_number_has_a_kernel_for_it(kernels: CudaKernels, exponent: float) -> None:
+    formula = power.formulas["x"].function
+    g, x = drawn([None, None], "d")
+
+    result = kernels.launcher(formula)(g, x, exponent)
+
+    same(result, formula(bare(g), bare(x), exponent), exact=False)
+    # The gradient of a constant is an array of zeros, which no kernel has to compute.
+    assert kernels.launches == bool(exponent)
+
+
+@needs_compiler
+def test_a_formula_that_decides_by_many_numbers_is_called(kernels: CudaKernels) -> None:
+    formula = power.formulas["x"].function
+    g, x = drawn([None, None], "d")
+    launch = kernels.launcher(formula)
+    exponents = [3 + number / 8 for number in range(20)]
+
+    for exponent in exponents:
+        same(launch(g, x, exponent), formula(bare(g), bare(x), exponent), exact=False)
+
+    assert kernels.launches == 16
+
+
+# What has no kernel.
+
+
+@pytest.mark.parametrize("dtype", "FD")
+def test_complex_numbers_are_computed_by_the_formula(kernels: CudaKernels, dtype: str) -> None:
+    formula = tanh.formulas["x"].function
+    g, out = (on_host(np.array([1 + 2j, 3j], dtype)) for _ in range(2))
+
+    same(kernels.launcher(formula)(g, out), formula(bare(g), bare(out)))
+    assert kernels.launches == 0
+
+
+def test_a_formula_that_is_not_elementwise_is_called_as_it_is(kernels: CudaKernels) -> None:
+    formula = own(lambda g, x: np.sum(g) * x)
+
+    assert kernels.launcher(formula) is formula
+    with pytest.raises(NotElementwise):
+        write_body(formula, [np.dtype("f")] * 2, {})
+
+
+def test_every_formula_of_an_elementwise_function_has_a_kernel() -> None:
+    missing = set()
+    for one in all_primitives():
+        if not is_fusable(one.function):
+            continue
+        for argument, formula in one.formulas.items():
+            if str(formula.function.__module__).startswith("asyncgrad."):
+                try:
+                    write_body(formula.function, argument_kinds(one, argument, "f"), {})
+                except NotCompilable:
+                    missing.add(f"{one.name}-{argument}")
+
+    # These give no gradient, and the exponent of `ldexp` is an integer.
+    assert missing == {"gelu-cdf", "gelu_grad-cdf", "gelu_tanh-bend", "gelu_tanh_grad-bend", "ldexp-power", "ldexp-x"}
+
+
+# The source.
+
+
+def test_each_operation_is_one_statement_in_its_own_dtype() -> None:
+    formula = own(lambda g, x: g * np.exp(x) * 2 + x)
+
+    lines, (result,) = write_body(formula, [np.dtype("f"), np.dtype("d")], {})
+
+    assert lines == [
+        "const double t0 = exp(p1);",
+        "const double t1 = (double)p0;",
+        "const double t2 = t1 * t0;",
+        "const double t3 = t2 * (double)(2.0);",
+        "const double t4 = t3 + p1;",
+    ]
+    assert result.kind == np.float64
+
+
+def test_an_operation_with_two_users_is_computed_once() -> None:
+    def formula(g: Any, x: Any) -> Any:
+        root = np.sqrt(x)
+        return g * root + root
+
+    lines, _ = write_body(own(formula), [np.dtype("f")] * 2, {})
+
+    assert sum("sqrtf" in line for line in lines) == 1
+
+
+def test_half_precision_is_rounded_after_each_operation() -> None:
+    lines, _ = write_body(own(lambda g, x: g * x + x), [np.dtype("e")] * 2, {})
+
+    assert lines == ["const float t0 = ROUND_HALF(p0 * p1);", "const float t1 = ROUND_HALF(t0 + p1);"]
+
+
+def test_a_formula_is_read_for_the_dtypes_at_hand() -> None:
+    formula = own(lambda g, x: g * 2 if x.dtype.kind == "f" else g * 3)
+
+    assert "2.0" in write_body(formula, [np.dtype("f"), np.dtype("f")], {})[0][0]
+    assert "3.0" in write_body(formula, [np.dtype("f"), np.dtype("i")], {})[0][0]
+
+
+def test_a_kernel_for_cuda_reads_four_elements_at_once() -> None:
+    lines, (result,) = write_body(np.add, [np.dtype("f")] * 2, {})
+    operands = [Operand(np.dtype("f"), "full"), Operand(np.dtype("f"), "row")]
+
+    text = elementwise_text("add_ff", operands, lines, result)
+
+    assert text.startswith(CUDA_MACROS)
+    assert "KERNEL void add_ff(const View r, const View a0, const View a1) {" in text
+    assert "typedef struct ALIGNED(16) { float v[4]; } Four0;" in text
+    assert "float16" not in text
+
+
+# In tensors.
+
+
+def counted(kernels: CudaKernels, function: Callable[[], Any]) -> tuple[Any, int]:
+    """Return the result of a function, and how many kernels it has launched."""
+    before = kernels.launches
+    result = function()
+    return result, kernels.launches - before
+
+
+@needs_compiler
+def test_each_function_and_each_formula_is_one_launch(kernels: CudaKernels, device: Device) -> None:
+    x = np.random.default_rng(0).random((4, 5)).astype("f")
+    leaf = ag.tensor(x, device=device, requires_grad=True)
+    known = ag.tensor(x, requires_grad=True)
+
+    y, forward = counted(kernels, lambda: nn.silu(np.tanh(leaf) * leaf))
+    _, backward = counted(kernels, lambda: ag.sync.backward(y.sum()))
+    ag.sync.backward(nn.silu(np.tanh(known) * known).sum())
+
+    assert (forward, backward) == (3, 4)
+    assert leaf.grad is not None
+    assert known.grad is not None
+    assert type(leaf.grad._data) is HostArray
+    same(leaf.grad._data, known.grad._data, exact=False)
+
+
+@needs_compiler
+def test_the_gradient_of_a_sum_is_read_as_one_element(kernels: CudaKernels) -> None:
+    formula = tanh.formulas["x"].function
+    out = on_host(np.random.default_rng(0).random((4, 5)))
+    g = np.broadcast_to(on_host(np.float64(1.5)), (4, 5))
+
+    same(kernels.launcher(formula)(g, out), formula(bare(g), bare(out)))
+
+    assert kernels.launches == 1
+
+
+@needs_compiler
+def test_a_recorded_backward_is_fused_too(kernels: CudaKernels, device: Device) -> None:
+    x = np.random.default_rng(0).random(6)
+
+    def curvature(leaf: ag.Tensor) -> Any:
+        (first,) = ag.sync.grad(np.tanh(leaf).sum(), [leaf], create_graph=True)
+        return ag.sync.grad((first * first).sum(), [leaf])[0]._data
+
+    there = curvature(ag.tensor(x, device=device, requires_grad=True))
+
+    same(there, curvature(ag.tensor(x, requires_grad=True)), exact=False)
+    assert kernels.launches > 5
+
+
+@needs_compiler
+def test_a_compiled_backward_calls_the_same_kernels(kernels: CudaKernels, device: Device) -> None:
+    x = np.random.default_rng(0).random((3, 4)).astype("f")
+    leaf = ag.tensor(x, device=device, requires_grad=True)
+    launches = []
+    grad = ag.tensor(np.ones_like(x), device=device)
+    runs = ag.engine.compiled_stats().hits
+    with compiled_after(1):
+        for _ in range(4):
+            y = np.tanh(leaf) * leaf
+            leaf.grad = None
+            launches.append(counted(kernels, lambda y=y: ag.sync.backward(y, grad))[1])
+
+    assert launches == [3] * 4
+    assert ag.engine.compiled_stats().hits - runs >= 2
+
+
+@needs_compiler
+def test_arrays_of_numpy_keep_their_own_way(kernels: CudaKernels, device: Device) -> None:
+    leaf = ag.tensor([1.0, 2.0], requires_grad=True)
+
+    ag.sync.backward((np.tanh(leaf) * leaf).sum())
+
+    assert kernels.launches == 0
+    assert not leaf.grad_fn
+
+
+def test_without_a_compiler_wrappers_call_numpy_itself(kernels: CudaKernels) -> None:
+    bare = multiply.call.__globals__["_function"]
+    register_kernel_compiler(HostArray, kernels)
+    assert type(multiply.call.__globals__["_function"]) is FusedFormula
+    unregister_kernel_compiler(HostArray)
+
+    assert bare is np.multiply
+    assert multiply.call.__globals__["_function"] is np.multiply
+
+
+@needs_compiler
+def test_a_function_that_is_made_later_is_fused_as_well(kernels: CudaKernels, device: Device) -> None:
+    @primitive()
+    @fused(own(lambda x: x * 3 + 1))
+    def affine(x: Any) -> Any:
+        return x * 3 + 1
+
+    @derivative(affine, "x")
+    def _(g: Any) -> Any:
+        return g * 3
+
+    result, launches = counted(kernels, lambda: affine(ag.tensor([1.0, 2.0], device=device, requires_grad=True)))
+
+    same(result._data, [4.0, 7.0])
+    assert launches == 1
+
+
+# Optimizers.
+
+OPTIMIZERS = [
+    pytest.param(optim.SGD, {}, id="SGD"),
+    pytest.param(optim.SGD, {"weight_decay": 0.1}, id="SGD with decay"),
+    pytest.param(optim.SGD, {"momentum": 0.9, "dampening": 0.3}, id="SGD with momentum"),
+    pytest.param(optim.SGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, id="SGD, Nesterov"),
+    pytest.param(optim.Adam, {}, id="Adam"),
+    pytest.param(optim.Adam, {"weight_decay": 0.1, "amsgrad": True}, id="Adam with decay, AMSGrad"),
+    pytest.param(optim.AdamW, {}, id="AdamW"),
+]
+
+
+def stepped(optimizer: Any, options: dict[str, Any], dtype: str, device: Any, steps: int = 3) -> tuple[Any, Any]:
+    """Return the parameters and the optimizer after some steps."""
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(shape).astype(dtype) for shape in ((3,), (100, 70), (0,), (), (5000,))]
+    params = [ag.tensor(value, device=device, requires_grad=True) for value in values]
+    made = optimizer(params, lr=0.1, **options)
+    for step in range(steps):
+        for param, value in zip(params, values, strict=True):
+            param.grad = ag.tensor((value * step / 3 + 1).astype(dtype), device=device)
+        made.step()
+    return params, made
+
+
+@needs_compiler
+@pytest.mark.sampled("optimizer")
+@pytest.mark.parametrize("dtype", "efdFD")
+@pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
+def test_a_step_is_one_launch_and_gives_the_same_bits(
+    kernels: CudaKernels, device: Device, optimizer: Any, options: dict[str, Any], dtype: str
+) -> None:
+    (params, made), launches = counted(kernels, lambda: stepped(optimizer, options, dtype, device))
+    known, plain = stepped(optimizer, options, dtype, "cpu")
+
+    assert launches == 3
+    for param, other in zip(params, known, strict=True):
+        same(param._data, other._data)
+    for own_state, other in zip(made.state_dict()["state"].values(), plain.state_dict()["state"].values(), strict=True):
+        assert list(own_state) == list(other)
+        for name, value in own_state.items():
+            np.testing.assert_array_equal(bare(value), other[name])
+
+
+@needs_compiler
+def test_many_parameters_take_several_launches(kernels: CudaKernels, device: Device) -> None:
+    params = [ag.tensor(np.full(nr % 7, nr, "f"), device=device, requires_grad=True) for nr in range(300)]
+    for param in params:
+        param.grad = ag.tensor(np.ones(param.shape, "f"), device=device)
+
+    _, launches = counted(kernels, optim.SGD(params, lr=1.0).step)
+
+    assert 1 < launches < 5
+    for nr, param in enumerate(params):
+        same(param._data, np.full(nr % 7, nr - 1, "f"))
+
+
+@needs_compiler
+def test_a_step_of_kernels_is_a_write_into_the_parameters(device: Device) -> None:
+    params, _ = stepped(optim.SGD, {}, "f", device, steps=0)
+    y = (params[0] * params[0]).sum()
+    params[0].grad = ag.tensor(np.ones(3, "f"), device=device)
+    optim.SGD([params[0]], lr=0.1).step()
+
+    with pytest.raises(RuntimeError, match="changed"):
+        ag.sync.backward(y)
+
+
+@needs_compiler
+def test_parameters_that_do_not_lie_alike_are_updated_one_by_one(kernels: CudaKernels, device: Device) -> None:
+    param = ag.tensor(np.ones((2, 3), "f"), device=device, requires_grad=True)
+    param.grad = ag.tensor(np.asfortranarray(np.arange(6, dtype="f").reshape(2, 3)), device=device)
+    lies_alike = param.grad._data.strides == param._data.strides
+
+    _, launches = counted(kernels, optim.SGD([param], lr=1.0).step)
+
+    assert launches == lies_alike
+    same(param._data, 1 - np.arange(6, dtype="f").reshape(2, 3))
+
+
+@needs_compiler
+def test_a_step_that_cannot_be_launched_leaves_state_as_it_was(kernels: CudaKernels, device: Device) -> None:
+    params, made = stepped(optim.Adam, {}, "f", device, steps=0)
+    before = [np.array(bare(param._data)) for param in params]
+    for param in params:
+        param.grad = ag.tensor(np.ones(param.shape, "f"), device=device)
+
+    def compile_nothing(name: str, text: str) -> Any:
+        raise MemoryError("no memory for a kernel")
+
+    kernels.compile = compile_nothing  # type: ignore[method-assign]
+    with pytest.raises(MemoryError, match="no memory for a kernel"):
+        made.step()
+
+    assert not made.state
+    for param, value in zip(params, before, strict=True):
+        same(param._data, value)

@@ -403,7 +403,7 @@ def test_a_kernel_for_cuda_reads_four_elements_at_once() -> None:
 
     assert text.startswith(CUDA_MACROS)
     assert "KERNEL void add_ff(const View r, const View a0, const View a1) {" in text
-    assert "typedef struct ALIGNED(16) { float v[4]; } Four0;" in text
+    assert "typedef struct ALIGNED(16) Four0_ { float v[4]; } Four0;" in text
     assert "float16" not in text
 
 

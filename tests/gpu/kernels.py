@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,14 @@ from asyncgrad.ops.kernels import FusedFormula
 from asyncgrad.ops.trigonometric import tanh
 from tests.devices.test_cuda_kernels import PRECISION, compiled_formulas, drawn, expressions
 
-#: Shapes of the gradient and of the other arrays: alike, a row, a column, one element, and large and not aligned.
+#: Shapes of the gradient and of the other arrays: alike, a row, a column, one element, large, and other axes.
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((64, 32), (64, 32)),
     ((64, 33), (33,)),
     ((63, 31), (63, 1)),
     ((5, 7), ()),
     ((1001, 1003), (1001, 1003)),
+    ((3, 5, 7), (3, 1, 7)),
 ]
 
 
@@ -132,24 +135,28 @@ def train(kernels: CudaKernels, optimizer: Any, layers: int = 4, width: int = 12
     return *launches, best * 1e6
 
 
+def say(line: str) -> None:
+    """Write a line at once: a run may be cut short."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     """Print what differs, times and launches."""
-    import cupy
-
+    cupy = import_module("cupy")
     kernels = install_kernels(cupy)
-    began = time.perf_counter()
-    found = disagreements(cupy, kernels)
-    print(f"{len(list(cases()))} formulas x 3 dtypes in {time.perf_counter() - began:.0f} s: {len(found)} differ")
-    print("\n".join(found[:40]))
     for name, microseconds in times(cupy):
-        print(f"{microseconds:6.1f} us  {name}")
+        say(f"{microseconds:6.1f} us  {name}")
     for optimizer in (optim.SGD, optim.Adam):
         for layers in (4, 40):
             whole, step, microseconds = train(kernels, optimizer, layers)
-            print(
-                f"MLP {layers} x 128, {optimizer.__name__}: {whole} fused launches, {step} of them to update, ", end=""
-            )
-            print(f"{microseconds:.0f} us")
+            name = f"MLP {layers} x 128, {optimizer.__name__}"
+            say(f"{name}: {whole} fused launches, {step} of them to update, {microseconds:.0f} us")
+    began = time.perf_counter()
+    found = disagreements(cupy, kernels)
+    say(f"{len(list(cases()))} formulas x 3 dtypes in {time.perf_counter() - began:.0f} s: {len(found)} differ")
+    for line in found[:40]:
+        say(line)
 
 
 if __name__ == "__main__":

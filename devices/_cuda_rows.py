@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["row_functions"]
 
 _SOURCE = """
+#define LOWEST (-__longlong_as_double(0x7ff0000000000000LL))
+
 template <typename T> __device__ T larger(T a, T b) { return a > b || isnan(a) ? a : b; }
 
 // Every thread of the block gets the sum, or the maximum, of the values of all.
 template <typename T, bool is_sum> __device__ T over_block(T value) {
     __shared__ T partial[32];
-    T empty = is_sum ? T(0) : -T(INFINITY);
+    T empty = is_sum ? T(0) : T(LOWEST);
     for (int step = 16; step; step >>= 1) {
         T other = __shfl_xor_sync(0xffffffffu, value, step);
         value = is_sum ? value + other : larger(value, other);
@@ -39,7 +41,7 @@ template <typename T, bool is_sum> __device__ T over_block(T value) {
 
 template <typename T, bool is_log> __device__ void softmax(const T* x, T* out, long long length) {
     x += blockIdx.x * length; out += blockIdx.x * length;
-    T largest = -T(INFINITY), total = 0;
+    T largest = T(LOWEST), total = 0;
     EACH(k) largest = larger(x[k], largest);
     largest = over_block<T, false>(largest);
     EACH(k) { T value = exp(x[k] - largest); total += value; if (!is_log) out[k] = value; }

@@ -27,7 +27,7 @@ from ..graph.values import (
 from ..views.writing import copy_into, copy_into_part, write_unrecorded
 from .axes import array_like, axis_index
 from .dispatch import METHODS
-from .foreign import add_at, is_mask, refuse_foreign
+from .foreign import add_at, is_mask, placed, refuse_foreign
 from .in_place import write_at_index
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
 from .primitive import RULES, derivative, primitive
@@ -91,6 +91,8 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     check_one_device("t[index] = value", a, index, value)
     index = raw_index(index)
     refuse_masked(value)
+    if a._data.__class__ is not np.ndarray and isinstance(value, (list, tuple)):
+        value, _ = placed(value, a)
     if write_unrecorded(lambda array, value: operator.setitem(array, index, value), a, value):
         return
     if is_basic(index):
@@ -182,6 +184,8 @@ METHODS["at"] = write_at
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """Copy an array into another one, where a mask says so."""
     _needs_array(dst, "copyto")
+    if isinstance(src, (list, tuple)):
+        src, _ = placed(src, dst)
     copy_into(dst, src, where, lambda target, source: np.copyto(target, source, casting, raw(where)))
 
 

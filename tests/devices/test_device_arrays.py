@@ -34,10 +34,10 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
 }
 
 
-@pytest.fixture
-def device() -> SimulatedAccelerator:
-    """A device with arrays of its own."""
-    return SimulatedAccelerator()
+@pytest.fixture(params=[SimulatedAccelerator])
+def device(request: pytest.FixtureRequest) -> Any:
+    """A device with arrays of its own, of each type."""
+    return request.param()
 
 
 def host(tensor: Any) -> Any:

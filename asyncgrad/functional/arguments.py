@@ -16,7 +16,7 @@ from ..engine.loops import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.gradient_edges import any_requires_grad
 from ..graph.tensor_base import CreationMeta
-from ..graph.values import is_foreign
+from ..graph.values import is_foreign, zeros_beside
 from ..tensor import Tensor, asarray
 
 __all__ = [
@@ -216,7 +216,7 @@ def new_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tenso
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros with the shape, dtype and device of `tensor`."""
-    return asarray(np.zeros(tensor.shape, tensor.dtype), device=tensor.device)
+    return asarray(zeros_beside(tensor.shape, tensor._data), device=tensor.device)
 
 
 async def gradients(

@@ -80,7 +80,12 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
     is_array = value.__class__ is np.ndarray
     # Nearly every gradient fits as it is. Test that without making an InputMetadata. (A node whose slot has no gradient
     # has no dtype.)
-    if is_array and consumer.meta is None and value.shape == consumer.shape and value.dtype is consumer.dtype:
+    if (
+        consumer.meta is None
+        and (is_array or values.is_foreign(value))
+        and value.shape == consumer.shape
+        and value.dtype is consumer.dtype
+    ):
         return value
     metadata = consumer.input_metadata[input_nr]
     if metadata is None or (is_array and value.shape == metadata.shape and value.dtype is metadata.dtype):

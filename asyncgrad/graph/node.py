@@ -608,9 +608,11 @@ class Node:
     def note_slow(self) -> None:
         """Note that a backward ran out of its time budget in, or just before, a run of this plain node.
 
-        If the node's arrays are large, every body checks the sizes of its arrays from now on.
+        If the node's arrays are large, every body checks the sizes of its arrays from now on. A device whose functions
+        return before their work is done says nothing about that.
         """
-        if size_of(self) >= LARGE:
+        device = self.device
+        if size_of(self) >= LARGE and (device is None or not device.is_asynchronous):
             expect_large_arrays()
 
     def note_cheap(self) -> None:

@@ -305,7 +305,10 @@ def cast(value: Any, dtype: Any) -> Any:
 
 def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
     """Return an array of zeros on a device; a NumPy array where the device is None."""
-    return on_device(np.zeros(shape, dtype), device)
+    if device is None or device.has_host_arrays:
+        return np.zeros(shape, dtype)
+    # One number goes there, and not all.
+    return zeros_beside(shape, device.from_host(np.zeros((), dtype)))
 
 
 def number(value: Any, dtype: Any, device: Any = None) -> Any:

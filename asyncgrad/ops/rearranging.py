@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import MissingDerivativeError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import on_host, raw
+from ..graph.values import is_foreign, on_host, raw
 from .axes import array_beside, array_like, axis_tuple
 from .indexing import put, take
 from .primitive import RULES, derivative, primitive
@@ -163,7 +163,19 @@ def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ..
 @primitive()
 def pad_elements(array: Any, pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
     """Return the array with a border of its own elements around it."""
+    if array.__class__ is not np.ndarray and is_foreign(array):
+        # By indices, since CuPy's own pad wraps around otherwise than NumPy's where the border is the longer one.
+        for axis, width in enumerate(pad_width):
+            if width != (0, 0):
+                array = np.take(array, _padded_places(array.shape[axis], width, mode), axis)
+        return array.copy() if all(width == (0, 0) for width in pad_width) else array
     return np.pad(array, pad_width or 0, mode)  # type: ignore[call-overload]
+
+
+def _padded_places(length: int, width: tuple[int, int], mode: Any) -> Any:
+    """Return for each place along a padded axis which of the elements stands there."""
+    places: Any = np.pad(np.arange(length), width, mode)
+    return places
 
 
 @derivative(pad_elements, "array")
@@ -171,7 +183,7 @@ def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ..
     for axis, width in enumerate(pad_width):
         if width != (0, 0):
             length = array_shape[axis]
-            places = np.pad(np.arange(length), width, mode)  # type: ignore[call-overload]
+            places = _padded_places(length, width, mode)
             g = put(g, (*(slice(None),) * axis, places), (*array_shape[: axis + 1], *g.shape[axis + 1 :]))
     return g
 

@@ -96,6 +96,17 @@ async def a_move_there_and_back_keeps_every_bit(target: Device) -> None:
         _require(there.to(target) is there, "moving a tensor to its own device must return the tensor itself")
 
 
+async def a_move_that_is_not_waited_for_has_ended_when_the_device_is_synchronized(target: Device) -> None:
+    """There and back, with every bit and in the same order in memory."""
+    for array in (np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3).T, np.array([np.nan, -0.0])):
+        here = tensor(array)
+        back = here.to(target, non_blocking=True).to("cpu", non_blocking=True)
+        await target.synchronize()
+        what = f"{array.dtype} of shape {array.shape}"
+        _require(_same_bits(back, here), f"{what} changed on the way with non_blocking=True")
+        _require(back.strides == here.strides, f"{what} lost its order in memory with non_blocking=True")
+
+
 async def a_move_shares_no_memory(target: Device) -> None:
     """A later write into the source does not change the copy."""
     here = tensor([1.0, 2.0])
@@ -353,6 +364,7 @@ async def a_closed_device_refuses_waiting_and_new_work(target: Device) -> None:
 #: The checks of every device; each is a coroutine function that takes a device.
 DEVICE_CHECKS: tuple[Callable[[Device], Coroutine[Any, Any, None]], ...] = (
     a_move_there_and_back_keeps_every_bit,
+    a_move_that_is_not_waited_for_has_ended_when_the_device_is_synchronized,
     a_move_shares_no_memory,
     a_move_is_recorded,
     gradients_are_those_of_the_cpu,

@@ -97,6 +97,16 @@ class GivesArraysAnAxis(Faulty):
         return np.atleast_1d(array)
 
 
+class LosesPrecisionUnwaited(Faulty):
+    def from_host_async(self, array):
+        return array.astype("f4").astype("f8") + 2**-40
+
+
+class LosesTheOrderUnwaited(Faulty):
+    def from_host_async(self, array):
+        return array.copy(order="C")
+
+
 class IsNowhere(Faulty):
     def is_here(self):
         return False
@@ -181,6 +191,8 @@ FAULTS = {
     LosesTheSignOfZero: "float64 of shape .* changed on the way",
     MakesFloatsOfIntegers: "int64 of shape .* changed on the way",
     GivesArraysAnAxis: r"shape \(\) changed on the way",
+    LosesPrecisionUnwaited: "changed on the way with non_blocking=True",
+    LosesTheOrderUnwaited: "lost its order in memory with non_blocking=True",
     IsNowhere: "bodies and hooks run on the device",
     ChangesGradients: "the same bits on every device",
     LosesGradients: "the gradient is where its tensor is",

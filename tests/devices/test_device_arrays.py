@@ -16,6 +16,7 @@ import asyncgrad as ag
 from asyncgrad import nn, optim, sync
 from asyncgrad.devices import Device
 from asyncgrad.errors import ArgumentTypeError, ChangedTensorError, IndexRangeError
+from asyncgrad.graph import cost
 from asyncgrad.graph.saved import SavedMemory
 from asyncgrad.graph.values import is_foreign
 from asyncgrad.testing import MemoryStore, SimulatedAccelerator
@@ -33,10 +34,10 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
 }
 
 
-@pytest.fixture
-def device() -> SimulatedAccelerator:
-    """A device with arrays of its own."""
-    return SimulatedAccelerator()
+@pytest.fixture(params=[SimulatedAccelerator])
+def device(request: pytest.FixtureRequest) -> Any:
+    """A device with arrays of its own, of each type."""
+    return request.param()
 
 
 def host(tensor: Any) -> Any:
@@ -196,6 +197,19 @@ def test_a_function_of_nn_does_not_wait_for_the_device(name: str) -> None:
     expected = FUNCTIONS[name](lambda array: ag.tensor(array))
 
     np.testing.assert_allclose(unwaited(FUNCTIONS[name]), host(expected), rtol=1e-12)
+
+
+def test_a_slow_node_of_an_asynchronous_device_lets_no_body_look_for_large_arrays(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "large_arrays_met", [False])
+    monkeypatch.setattr(cost, "_on_large_arrays", [])
+    y = ag.tensor(np.zeros(cost.LARGE), device=device, requires_grad=True) * 2
+    y.grad_fn.note_slow()  # type: ignore[union-attr]
+
+    assert cost.large_arrays_met == [False]
+    (ag.tensor(np.zeros(cost.LARGE), requires_grad=True) * 2).grad_fn.note_slow()  # type: ignore[union-attr]
+    assert cost.large_arrays_met == [True]
 
 
 def test_a_label_on_a_device_that_is_no_class_makes_the_loss_nan_unwaited() -> None:

@@ -125,7 +125,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
             return euclidean_norm(x, None, keepdims)
         if x.ndim not in (1, 2):
             raise ValueError(
-                f"numpy.linalg.norm with ord={ord!r} takes one axis or two: name them with axis=, of {x.ndim}"
+                f"numpy.linalg.norm with ord={ord!r} takes one axis or two: name them with axis=, of the {x.ndim} axes"
             )
         axis = tuple(range(x.ndim))
     axes = axis_tuple(axis, x.ndim)

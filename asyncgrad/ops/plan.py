@@ -97,7 +97,7 @@ class SavedSlot(NamedTuple):
 
 @final
 class Plan:
-    """What to save for, and how to run, the backward of one kind of call of one primitive."""
+    """The backward of one kind of call of a primitive: which values its nodes save, and their body."""
 
     __slots__ = (
         "_cheap_up_to",

@@ -94,9 +94,9 @@ def generate_call(
         ]
         exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
         # The function that callers already have gets the code, so later calls run it directly.
-        made, namespace["call"] = namespace["call"], call
-        call.__defaults__, call.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
-        call.__code__ = made.__code__
+        generated, namespace["call"] = namespace["call"], call
+        call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
+        call.__code__ = generated.__code__
 
     call = FunctionType(_generate_first.__code__, namespace, name)
     namespace.update(call=call, _generate=generate)
@@ -197,7 +197,7 @@ def _find_edges(
 ) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` tell which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    check = _check_numbers(name, signature, tensor_names, always_floating)
+    check = _check_unrecorded(name, signature, tensor_names, always_floating)
     lines = [
         f"    if not (_mode{floating}):",
         *check,
@@ -233,16 +233,18 @@ def _find_edges(
     return [*lines, f"    if _key < {1 << count}:", *(check if always_floating else ()), "        return _out"]
 
 
-def _check_numbers(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool) -> list[str]:
+def _check_unrecorded(
+    name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool
+) -> list[str]:
     """Raise if an unrecorded result does not contain numbers; a ufunc of tensors only always returns numbers."""
     every = (1 << len(tensor_names)) - 1
     if is_ufunc and every == 1:
         return []
     others = f"_key != {every} and " if is_ufunc else ""
-    return [f"        if {others}_data.dtype.kind not in 'biufc': {_number_check(name, signature)}"]
+    return [f"        if {others}_data.dtype.kind not in 'biufc': {_call_check_numbers(name, signature)}"]
 
 
-def _number_check(name: str, signature: inspect.Signature) -> str:
+def _call_check_numbers(name: str, signature: inspect.Signature) -> str:
     return f"_check_numbers({name!r}, _data.dtype, ({''.join(f'{parameter}, ' for parameter in signature.parameters)}))"
 
 
@@ -255,7 +257,7 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
         "    _dtype = _data.dtype",
         # The first two tests are for speed only: they spare most results the third.
         "    if _dtype is not _float64 and _dtype.kind != 'f':",
-        f"        if _dtype.kind != 'c': {_number_check(name, signature)}",
+        f"        if _dtype.kind != 'c': {_call_check_numbers(name, signature)}",
         f"        _key += {1 << 2 * count}",
         "    try:",
         "        _plan = _plans[_key]",

@@ -42,8 +42,10 @@ def _blocks(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Calla
                 # The transform raises the error.
                 return step(transform(*args, **kwargs), name)
             drive, bound.arguments["f"] = driver_of(f, name)
-            made = transform(*bound.args, **bound.kwargs)
-            return _plain(made, drive, name) if callable(made) else _plain_parts(drive(made, name), drive, name)
+            transformed = transform(*bound.args, **bound.kwargs)
+            if callable(transformed):
+                return _plain(transformed, drive, name)
+            return _plain_parts(drive(transformed, name), drive, name)
 
         # Otherwise inspect would show the signature of `described`.
         del blocking.__wrapped__

@@ -80,10 +80,10 @@ def _slots(cls: type) -> Iterable[str]:
 def _unflatten_attributes(cls: type, aux_data: Any, children: Sequence[Any]) -> Any:
     # Do not call __init__, which may check or convert its arguments: the new leaves may be of any type.
     names, static = aux_data
-    made: Any = object.__new__(cls)
+    instance: Any = object.__new__(cls)
     for name, entry in (*static, *zip(names, children, strict=True)):
-        object.__setattr__(made, name, entry)
-    return made
+        object.__setattr__(instance, name, entry)
+    return instance
 
 
 _NONE = ContainerType(lambda value: Parts((), (), None), lambda cls, aux_data, children: None)

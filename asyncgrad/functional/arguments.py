@@ -172,9 +172,7 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
     vector, _ = as_inputs(v, where, "v")
     given = v if isinstance(v, tuple) else (v,)
     if len(vector) != len(like):
-        raise InvalidGradientError(
-            f"{where}: v must have {len(like)} tensors, as the {like_what} has, not {len(vector)}"
-        )
+        raise InvalidGradientError(f"{where}: v has {len(vector)} tensors, but the {like_what} has {len(like)}")
     for index, (part, tensor) in enumerate(zip(vector, like, strict=True)):
         if part.shape != tensor.shape:
             raise InvalidGradientError(

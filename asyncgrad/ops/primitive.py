@@ -172,7 +172,7 @@ class Primitive:
 _WRAPPER_NAMES: dict[str, Any] = {
     "_MAIN_THREAD": MAIN_THREAD,
     "_THREADS": THREADS,
-    "_Tracked": TensorBase,
+    "_TensorBase": TensorBase,
     "_accumulator": accumulator,
     "_as_array": result_array,
     "_get_ident": threading.get_ident,

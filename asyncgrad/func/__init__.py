@@ -1,8 +1,9 @@
 """Transforms of functions whose arguments and results are trees, as in torch.func and JAX; they nest.
 
-Tensors in give tensors out, arrays give arrays, and numbers give NumPy's numbers; where a result may be differentiated
-again, in another transform or because an argument requires grad, it is a tensor. Ints are taken as float64. No `.grad`
-changes. The functions here are awaited, or return functions to be awaited; `asyncgrad.sync.func` has those that block.
+For tensors a transform returns tensors, for arrays it returns arrays, and for numbers NumPy's numbers. A result that
+may be differentiated again, inside another transform or because an argument requires grad, is always a tensor. Ints are
+converted to float64. No `.grad` changes. The functions here are coroutine functions or return such;
+`asyncgrad.sync.func` has the blocking forms.
 """
 
 from .gradients import elementwise_grad as elementwise_grad

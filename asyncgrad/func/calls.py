@@ -1,4 +1,4 @@
-"""One call of a transformed function: its trees of arguments as a list of tensors, and its results as trees again."""
+"""One call of a transformed function: flattens its arguments to tensors, and unflattens its results to trees."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["TransformCall"]
 
 @final
 class TransformCall:
-    """A function and its arguments, seen by a transform as a function of the tensors to differentiate with respect to.
+    """A function of trees and its arguments, as a function of the tensors to differentiate with respect to.
 
     Args:
         where: the name of the transform, for errors.
         function: a function or an `async def`.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        positions: of the arguments to differentiate with respect to.
-        has_aux: the function returns its result and something else.
+        positions: the positions of the arguments to differentiate with respect to.
+        has_aux: the function returns a pair, its result and something else.
 
     Raises:
-        GradientTypeError: a leaf of these is no number; the message names it by its path.
+        GradientTypeError: a leaf of an argument at `positions` is not a number; the message names it by its path.
     """
 
     __slots__ = (
@@ -76,11 +76,11 @@ class TransformCall:
         return leaves((list(self._args), dict(self._kwargs)))
 
     def new_points(self, create_graph: bool) -> tuple[Tensor, ...]:
-        """Return new tensors in place of `points` that share their arrays and require grad."""
+        """Return a new tensor for each of `points` that shares its array and requires grad."""
         return tuple([new_input(point, create_graph, self._where) for point in self.points])
 
     async def __call__(self, *points: Tensor) -> tuple[Tensor, ...]:
-        """Call the function with these in place of `points`; return the leaves of its result."""
+        """Return the leaves of the function's result for new `points`."""
         arguments = list(self._args)
         for position, tree in zip(self._positions, unflatten(self._structure, points), strict=True):
             arguments[position] = tree
@@ -88,7 +88,7 @@ class TransformCall:
         if self._has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise ArgumentTypeError(
-                    f"{self._where}: with has_aux=True the function returns a pair, its result and something else, "
+                    f"{self._where}: with has_aux=True the function must return a pair (result, aux), "
                     f"not {describe(result)}"
                 )
             result, self._aux = result
@@ -97,10 +97,10 @@ class TransformCall:
         return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
 
     async def one_output(self, *points: Tensor) -> Tensor:
-        """Call the function as above, and return its result, which must be one tensor.
+        """Return the function's result for new `points`, which must be one tensor.
 
         Raises:
-            GradientTypeError: it is a tree.
+            GradientTypeError: the result is a container.
         """
         outputs = await self(*points)
         if self._output_structure is None or self._output_structure.kind is not None:
@@ -109,10 +109,11 @@ class TransformCall:
         return outputs[0]
 
     def vector_like_points(self, trees: Any, what: str, keeps_history: bool) -> tuple[Tensor, ...]:
-        """Return the leaves of trees that have the structure and the shapes of the arguments.
+        """Return the leaves of a tuple of trees with the structures and shapes of the arguments at `positions`.
 
         Raises:
-            ArgumentError, InvalidGradientError, GradientTypeError: they do not; names the leaf by its path.
+            ArgumentError: a structure differs; the message names the place by its path.
+            InvalidGradientError: a leaf has another shape, or is not a number; the message names it by its path.
         """
         given = tuple(trees) if isinstance(trees, list) else trees
         return self._vector(self._structure, given, self.points, (what, "the primals"), keeps_history)
@@ -120,67 +121,67 @@ class TransformCall:
     def vector_like_outputs(
         self, outputs: Sequence[Tensor], tree: Any, what: str, keeps_history: bool
     ) -> tuple[Tensor, ...]:
-        """Return the leaves of a tree that has the structure and the shapes of the result, as above."""
+        """Return the leaves of a tree with the structure and the shapes of the result; raise as above."""
         assert self._output_structure is not None
         return self._vector(self._output_structure, tree, outputs, (what, "the output"), keeps_history)
 
     def like_points(self, tensors: Iterable[Tensor], keeps_history: bool) -> tuple[Any, ...]:
-        """Return a tree for each argument to differentiate with respect to, with these in place of `points`."""
-        handed = [_handed_out(tensor, given, keeps_history) for tensor, given in zip(tensors, self._given, strict=True)]
-        trees: tuple[Any, ...] = unflatten(self._structure, handed)
+        """Return a tree for each argument at `positions`, with `tensors` as results in place of `points`."""
+        results = [_as_result(tensor, given, keeps_history) for tensor, given in zip(tensors, self._given, strict=True)]
+        trees: tuple[Any, ...] = unflatten(self._structure, results)
         return trees
 
     def containers_like_points(self, entries: Iterable[Any]) -> tuple[Any, ...]:
-        """Return the same trees with anything in place of `points`."""
+        """Return a tree for each argument at `positions`, with any `entries` in place of `points`."""
         trees: tuple[Any, ...] = unflatten(self._structure, entries)
         return trees
 
     def like_outputs(self, entries: Iterable[Any]) -> Any:
-        """Return a tree of the structure of the result."""
+        """Return a tree with the structure of the function's result and `entries` as leaves."""
         assert self._output_structure is not None
         return unflatten(self._output_structure, entries)
 
     def result(self, outputs: Iterable[Tensor], keeps_history: bool) -> Any:
-        """Return the result of the function, as its caller gets it."""
+        """Return the tree of the function's result, in the types that the caller of the transform gets."""
         return self.like_outputs([self._result_leaf(output, keeps_history) for output in outputs])
 
     def aux(self, keeps_history: bool) -> Any:
-        """Return what the function returned beside its result, without history unless the results keep theirs."""
+        """Return the second value that the function returned, with its tensors in the types that the caller gets."""
         found, structure = flatten(self._aux)
         return unflatten(
             structure, [self._result_leaf(leaf, keeps_history) if isinstance(leaf, Tensor) else leaf for leaf in found]
         )
 
     def _result_leaf(self, tensor: Tensor, keeps_history: bool) -> Any:
-        return _handed_out(tensor, tensor if self._returns_tensors else 0.0, keeps_history)
+        return _as_result(tensor, tensor if self._returns_tensors else 0.0, keeps_history)
 
     def _as_point(self, index: int, leaf: Any) -> Tensor:
         if isinstance(leaf, (bool, np.bool_)) or not (
             isinstance(leaf, (Tensor, np.ndarray, np.generic, int, float, complex)) or is_foreign(leaf)
         ):
-            raise self._refused(index, leaf)
+            raise self._leaf_error(index, leaf)
         tensor = leaf if isinstance(leaf, Tensor) else asarray(leaf)
         kind = tensor.dtype.kind
         if kind in "iu":
             return tensor.astype(np.float64)
         if kind not in "fc":
-            raise self._refused(index, leaf)
+            raise self._leaf_error(index, leaf)
         return tensor
 
-    def _refused(self, index: int, leaf: Any) -> GradientTypeError:
+    def _leaf_error(self, index: int, leaf: Any) -> GradientTypeError:
         names = [
             path
             for position, child in zip(self._positions, self._structure.children, strict=True)
             for path in paths(child, _argument_name(self._function, position))
         ]
         return GradientTypeError(
-            f"{self._where}: {names[index]} is {describe(leaf)}, and only tensors, arrays and numbers have a gradient"
+            f"{self._where}: {names[index]} must be a tensor, an array or a number, not {describe(leaf)}"
         )
 
     def _as_output(self, index: int, leaf: Any) -> Tensor:
         if isinstance(leaf, Tensor):
             return leaf
-        # A number that was written down is a constant; an array has most likely lost its history.
+        # A Python number is a constant; an array is most likely a tensor that lost its history.
         if type(leaf) in (int, float):
             return asarray(np.float64(leaf))
         assert self._output_structure is not None
@@ -205,15 +206,15 @@ class TransformCall:
 
 
 def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
-    """Return a part of a vector as a tensor where `like` is, or None if it is no number."""
+    """Return a part of a vector as a tensor on the device of `like`, or None if it is not a number."""
     if isinstance(entry, Tensor):
         return entry.astype(np.float64) if entry.dtype.kind in "iu" else entry
     array = np.asarray(entry)
     return asarray(array.astype(like.dtype), device=like.device) if array.dtype.kind in "iufc" else None
 
 
-def _handed_out(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
-    """Return a result as the caller gets it: as a tensor, an array or a number, by what was `given`."""
+def _as_result(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
+    """Return a result in the type that the caller gets: a tensor, an array or a number, as `given` is."""
     if keeps_history:
         return tensor
     if isinstance(given, Tensor):
@@ -221,7 +222,7 @@ def _handed_out(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
     if is_foreign(tensor._data):
         return tensor._data
     array = tensor.numpy()
-    # A gradient may be one number, shown as many.
+    # A gradient may be a read-only broadcast of one number.
     array = array if array.flags.writeable else array.copy()
     return array if isinstance(given, np.ndarray) else array[()]
 

@@ -1,4 +1,4 @@
-"""Gradients of functions that return one number, or one number for each element."""
+"""Gradients of functions that return one number, and derivatives of elementwise functions."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     Args:
         f: a function or an `async def` that returns one number as a Tensor. Its arguments are trees.
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
-        has_aux: `f` returns a pair, that number and something else, which is returned beside the gradient.
+        has_aux: `f` returns a pair: that number, and something else to return with the gradient.
 
     Returns:
-        An `async def` with the arguments of `f`. It returns a tree of the structure of the argument, a tuple of them if
-        `argnums` is one; with `has_aux`, `(gradient, aux)`. What the number does not depend on has a gradient of zeros.
+        An `async def` with the arguments of `f`. It returns a tree with the structure of the argument, or a tuple of
+        them if `argnums` is a tuple; with `has_aux`, `(gradient, aux)`. The gradient of a leaf that the number does not
+        depend on is zeros.
 
     Raises:
         ArgumentTypeError: `f` cannot be called.
-        GradientTypeError: a leaf of an argument or what `f` returns is no number; the message names it by its path.
+        GradientTypeError: a leaf of an argument is not a number, or `f` does not return a Tensor; the message names
+            the leaf by its path.
         InvalidRootError: `f` returns more than one number, or a complex one.
 
     Source: torch.func.grad.
@@ -70,13 +72,13 @@ def value_and_grad(
         has_aux: as for `grad`.
 
     Returns:
-        An `async def` with the arguments of `f`. It returns `(value, gradient)`, the gradient as that of `grad`; with
-        `has_aux`, `((value, aux), gradient)`.
+        An `async def` with the arguments of `f`. It returns `(value, gradient)`, with the gradient that `grad` returns;
+        with `has_aux`, `((value, aux), gradient)`.
 
     Raises:
         ArgumentTypeError, GradientTypeError, InvalidRootError: as for `grad`.
 
-    Source: torch.func.grad_and_value, whose result is in the other order; jax.value_and_grad.
+    Source: torch.func.grad_and_value, which returns the pair in the other order; jax.value_and_grad.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -102,15 +104,15 @@ def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..
     """Return an async function that returns the derivative of `f` at each element: the gradient of its sum.
 
     Args:
-        f: a function or an `async def` that returns a Tensor, each element of which depends on the element of the
-            argument in its place alone.
+        f: a function or an `async def` that returns a Tensor, each element of which depends only on the element of the
+            argument at the same index.
         argnums: as for `grad`.
 
     Returns:
-        An `async def` with the arguments of `f`, that returns what `grad` does.
+        An `async def` with the arguments of `f`. It returns a tree like the argument, as that of `grad` does.
 
     Raises:
-        ArgumentTypeError, GradientTypeError, InvalidRootError: as for `grad`, save that `f` may return any shape.
+        ArgumentTypeError, GradientTypeError, InvalidRootError: as for `grad`, but `f` may return any shape.
 
     Source: autograd.elementwise_grad.
 
@@ -149,14 +151,14 @@ async def _differentiate(
     *,
     elementwise: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """Return the value of `f`, its gradient and what it returned beside its value."""
-    called = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
-    with transform_scope(None, *called.all_leaves()) as keeps_history:
-        points = called.new_points(keeps_history)
-        output = await called.one_output(*points)
+    """Return the value of `f`, its gradient, and its aux, which is None without `has_aux`."""
+    transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
+    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+        points = transform_call.new_points(keeps_history)
+        output = await transform_call.one_output(*points)
         root: Tensor = output.sum() if elementwise else as_scalar(output, where)
         found = await gradients((root,), points, create_graph=keeps_history) if points else ()
         complete = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
-    trees = called.like_points(complete, keeps_history)
-    value = called.result((output,), keeps_history)
-    return value, trees if isinstance(argnums, tuple) else trees[0], called.aux(keeps_history)
+    trees = transform_call.like_points(complete, keeps_history)
+    value = transform_call.result((output,), keeps_history)
+    return value, trees if isinstance(argnums, tuple) else trees[0], transform_call.aux(keeps_history)

@@ -37,13 +37,13 @@ def jacrev(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corouti
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
 
     Returns:
-        An `async def` with the arguments of `f`. It returns a tree like the result, with, in place of each leaf, a tree
-        like the argument, whose leaves have the shape `(*output.shape, *input.shape)`; a tuple of these if `argnums` is
-        one.
+        An `async def` with the arguments of `f`. It returns a tree like the result of `f`. In place of each leaf is a
+        tree like the argument, with leaves of shape `(*output.shape, *input.shape)`; or, if `argnums` is a tuple, a
+        tuple of such trees.
 
     Raises:
         ArgumentTypeError: `f` cannot be called, or an output is complex.
-        GradientTypeError: a leaf of an argument or of the result is no number; the message names it by its path.
+        GradientTypeError: a leaf of an argument or of the result is not a number; the message names it by its path.
 
     Source: torch.func.jacrev.
 
@@ -61,7 +61,7 @@ def jacrev(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corouti
 def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the arguments.
 
-    It is the matrix that `jacrev` returns, and takes less time where the result has more elements than the arguments.
+    The result is that of `jacrev`. It takes less time if the result of `f` has more elements than the arguments.
 
     Args:
         f: as for `jacrev`.
@@ -93,12 +93,13 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corout
         argnums: as for `jacrev`.
 
     Returns:
-        An `async def` with the arguments of `f`. It returns a tree like the argument, with a tree like it in place of
-        each leaf; where `argnums` is a tuple, tuples of these.
+        An `async def` with the arguments of `f`. It returns a tree like the argument, with another tree like it in
+        place of each leaf. If `argnums` is a tuple, tuples of trees take the place of both trees.
 
     Raises:
         ArgumentTypeError: `f` cannot be called, or a leaf is complex.
-        GradientTypeError: a leaf of an argument or what `f` returns is no number; the message names it by its path.
+        GradientTypeError: a leaf of an argument is not a number, or `f` does not return a Tensor; the message names
+            the leaf by its path.
         InvalidRootError: `f` returns more than one number.
 
     Source: torch.func.hessian.
@@ -115,14 +116,16 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corout
 
     @functools.wraps(f)
     async def second_derivatives(*args: Any, **kwargs: Any) -> Any:
-        called = TransformCall("ag.func.hessian", f, args, kwargs, argument_positions(argnums, len(args)))
+        transform_call = TransformCall("ag.func.hessian", f, args, kwargs, argument_positions(argnums, len(args)))
 
         async def value(*points: Tensor) -> Tensor:
-            return as_scalar(await called.one_output(*points), "ag.func.hessian")
+            return as_scalar(await transform_call.one_output(*points), "ag.func.hessian")
 
-        with transform_scope(None, *called.all_leaves()) as keeps_history:
-            blocks = await functional.hessian(value, called.points, create_graph=keeps_history)
-        rows = called.containers_like_points([_packed(called, row, argnums, keeps_history) for row in blocks])
+        with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+            blocks = await functional.hessian(value, transform_call.points, create_graph=keeps_history)
+        rows = transform_call.containers_like_points(
+            [_pack_block(transform_call, row, argnums, keeps_history) for row in blocks]
+        )
         return rows if isinstance(argnums, tuple) else rows[0]
 
     return second_derivatives
@@ -139,50 +142,53 @@ def _jacobian_function(
 
     @functools.wraps(f)
     async def first_derivatives(*args: Any, **kwargs: Any) -> Any:
-        called = TransformCall(f"ag.func.{name}", f, args, kwargs, argument_positions(argnums, len(args)))
-        with transform_scope(None, *called.all_leaves()) as keeps_history:
-            blocks = await compute(called, keeps_history)
-        return called.like_outputs([_packed(called, block, argnums, keeps_history) for block in blocks])
+        transform_call = TransformCall(f"ag.func.{name}", f, args, kwargs, argument_positions(argnums, len(args)))
+        with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+            blocks = await compute(transform_call, keeps_history)
+        return transform_call.like_outputs(
+            [_pack_block(transform_call, block, argnums, keeps_history) for block in blocks]
+        )
 
     return first_derivatives
 
 
-def _packed(called: TransformCall, block: Sequence[Tensor], argnums: Argnums, keeps_history: bool) -> Any:
-    trees = called.like_points(block, keeps_history)
+def _pack_block(transform_call: TransformCall, block: Sequence[Tensor], argnums: Argnums, keeps_history: bool) -> Any:
+    trees = transform_call.like_points(block, keeps_history)
     return trees if isinstance(argnums, tuple) else trees[0]
 
 
-async def _rows_of_jacobian(called: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
-    """Return, for each output, the blocks of the Jacobian for each input."""
+async def _rows_of_jacobian(transform_call: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
+    """Return for each output the blocks of the Jacobian for all inputs, row by row."""
     blocks: Sequence[Sequence[Tensor]] = await jacobian_blocks(
-        called, called.points, keeps_history, False, "ag.func.jacrev: output {} of the function"
+        transform_call, transform_call.points, keeps_history, False, "ag.func.jacrev: output {} of the function"
     )
     return blocks
 
 
-async def _columns_of_jacobian(called: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
-    points = called.new_points(keeps_history)
-    outputs = await called(*points)
+async def _columns_of_jacobian(transform_call: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
+    """Return for each output the blocks of the Jacobian for all inputs, column by column."""
+    points = transform_call.new_points(keeps_history)
+    outputs = await transform_call(*points)
     require_real(outputs, "ag.func.jacfwd: output {} of the function")
     require_real(points, "ag.func.jacfwd: input {} of the function")
-    # The product with these from the left is linear in them, so that each of its elements has a column for gradient.
-    starts = tuple([zeros_like(output).requires_grad_() for output in outputs])
-    recorded = await gradients(outputs, points, starts, create_graph=True)
+    # `grad_outputs @ J` is linear in `grad_outputs`, so the gradient of each of its elements is a column of J.
+    grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
+    grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True)
     pace = Pace()
     by_point = []
-    for point, product in zip(points, recorded, strict=True):
+    for point, product in zip(points, grad_inputs, strict=True):
         columns = await gradient_rows(
-            zeros_like(point) if product is None else product, starts, create_graph=keeps_history, pace=pace
+            zeros_like(point) if product is None else product, grad_outputs, create_graph=keeps_history, pace=pace
         )
         by_point.append(
             [
                 _rows_last(stack_rows([column[index] for column in columns], point, start, keeps_history), point.ndim)
-                for index, start in enumerate(starts)
+                for index, start in enumerate(grad_outputs)
             ]
         )
-    return [[blocks[index] for blocks in by_point] for index in range(len(starts))]
+    return [[blocks[index] for blocks in by_point] for index in range(len(grad_outputs))]
 
 
 def _rows_last(block: Tensor, ndim: int) -> Tensor:
-    """Return a block with its first `ndim` axes behind the others."""
+    """Return a block with its first `ndim` axes moved to the end."""
     return np.transpose(block, (*range(ndim, block.ndim), *range(ndim)))  # type: ignore[return-value]

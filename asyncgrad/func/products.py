@@ -1,4 +1,4 @@
-"""Products with the Jacobian or the Hessian of a function of trees."""
+"""Products of vectors with the Jacobian or the Hessian of a function of trees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Product = Callable[..., Coroutine[Any, Any, Any]]
 
 
 async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Return the result of `f`, and a function that multiplies with its Jacobian from the left.
+    """Return the result of `f`, and a function that returns the product of a vector with its Jacobian.
 
     Args:
         f: a function or an `async def` of trees that returns a tree of Tensors.
@@ -26,12 +26,12 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
         has_aux: `f` returns a pair, its result and something else.
 
     Returns:
-        `(out, pullback)`, and with `has_aux` `(out, pullback, aux)`. `await pullback(cotangents)`, with a tree like
-        `out`, returns a tuple with one tree for each primal; it may be called again.
+        `(out, pullback)`; with `has_aux`, `(out, pullback, aux)`. `await pullback(cotangents)` takes a tree like `out`,
+        and returns a tuple with one tree for each primal. The pullback may be called any number of times.
 
     Raises:
         ArgumentTypeError: `f` cannot be called.
-        GradientTypeError: a leaf of a primal or of the result is no number; the message names it by its path.
+        GradientTypeError: a leaf of a primal or of the result is not a number; the message names it by its path.
 
     Source: torch.func.vjp.
 
@@ -45,20 +45,20 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     """
     check_function(f, "ag.func.vjp", *primals)
     has_aux = truth(has_aux, "has_aux")
-    called = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux)
-    with transform_scope(None, *called.all_leaves()) as keeps_history:
-        points = called.new_points(keeps_history)
-        outputs = await called(*points)
+    transform_call = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux)
+    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+        points = transform_call.new_points(keeps_history)
+        outputs = await transform_call(*points)
 
     async def pullback(cotangents: Any) -> tuple[Any, ...]:
         with transform_scope(keeps_history or None, *leaves(cotangents)) as keeps_product:
-            vector = called.vector_like_outputs(outputs, cotangents, "cotangents", keeps_product)
+            vector = transform_call.vector_like_outputs(outputs, cotangents, "cotangents", keeps_product)
             found = await gradients(outputs, points, vector, create_graph=keeps_product, retain_graph=True)
             product = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
-        return called.like_points(product, keeps_product)
+        return transform_call.like_points(product, keeps_product)
 
-    out = called.result(outputs, keeps_history)
-    return (out, pullback, called.aux(keeps_history)) if has_aux else (out, pullback)
+    out = transform_call.result(outputs, keeps_history)
+    return (out, pullback, transform_call.aux(keeps_history)) if has_aux else (out, pullback)
 
 
 async def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -70,11 +70,11 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, 
         tangents: a tuple of trees like the primals.
 
     Returns:
-        `(out, product)`, two trees of one structure.
+        `(out, product)`, two trees of the same structure.
 
     Raises:
-        ArgumentTypeError: `f` cannot be called, or `primals` is no tuple.
-        GradientTypeError: a leaf of a primal or of the result is no number; the message names it by its path.
+        ArgumentTypeError: `f` cannot be called, or `primals` is not a tuple.
+        GradientTypeError: a leaf of a primal or of the result is not a number; the message names it by its path.
         ArgumentError, InvalidGradientError: `tangents` do not fit the primals.
 
     Source: torch.func.jvp.
@@ -86,29 +86,31 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, 
         >>> [float(one) for one in ag.run(main())]
         [6.0, 23.0]
     """
-    called = _called("jvp", f, primals)
-    with transform_scope(None, *called.all_leaves(), *leaves(tangents)) as keeps_history:
-        vector = called.vector_like_points(tangents, "tangents", keeps_history)
-        outputs, product = await functional.jvp(called, called.points, vector, create_graph=keeps_history)
-    return called.result(outputs, keeps_history), called.result(product, keeps_history)
+    transform_call = _make_transform_call("jvp", f, primals)
+    with transform_scope(None, *transform_call.all_leaves(), *leaves(tangents)) as keeps_history:
+        vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
+        outputs, product = await functional.jvp(
+            transform_call, transform_call.points, vector, create_graph=keeps_history
+        )
+    return transform_call.result(outputs, keeps_history), transform_call.result(product, keeps_history)
 
 
 async def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Product]:
-    """Return the result of `f`, and a function that multiplies its Jacobian with a vector.
+    """Return the result of `f`, and a function that returns the product of its Jacobian with a vector.
 
-    `jvp` does both at once; this calls `f` once for any number of products.
+    Unlike `jvp`, this calls `f` only once for any number of products.
 
     Args:
         f: a function or an `async def` of trees that returns a tree of Tensors.
         *primals: its arguments.
 
     Returns:
-        `(out, pushforward)`. `await pushforward(*tangents)`, with trees like the primals, returns a tree like `out`; it
-        may be called again.
+        `(out, pushforward)`. `await pushforward(*tangents)` takes trees like the primals, and returns a tree like
+        `out`. The pushforward may be called any number of times.
 
     Raises:
         ArgumentTypeError: `f` cannot be called.
-        GradientTypeError: a leaf of a primal or of the result is no number; the message names it by its path.
+        GradientTypeError: a leaf of a primal or of the result is not a number; the message names it by its path.
 
     Source: torch.func.linearize.
 
@@ -121,26 +123,26 @@ async def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Product]
         [1.0, 5.0]
     """
     check_function(f, "ag.func.linearize", *primals)
-    called = TransformCall("ag.func.linearize", f, primals, {}, range(len(primals)))
-    with transform_scope(None, *called.all_leaves()) as keeps_history:
-        points = called.new_points(keeps_history)
-        outputs = await called(*points)
-        # The product with these from the left is linear in them, so that its derivative is the Jacobian.
-        starts = tuple([zeros_like(output).requires_grad_() for output in outputs])
-        recorded = await gradients(outputs, points, starts, create_graph=True, retain_graph=True)
+    transform_call = TransformCall("ag.func.linearize", f, primals, {}, range(len(primals)))
+    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+        points = transform_call.new_points(keeps_history)
+        outputs = await transform_call(*points)
+        # `grad_outputs @ J` is linear in `grad_outputs`, so a backward through it multiplies J by a vector.
+        grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
+        grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True, retain_graph=True)
 
     async def pushforward(*tangents: Any) -> Any:
         with transform_scope(keeps_history or None, *leaves(tangents)) as keeps_product:
-            vector = called.vector_like_points(tangents, "tangents", keeps_product)
-            found = await gradients(recorded, starts, vector, create_graph=keeps_product, retain_graph=True)
-            product = fill_missing(found, starts, strict=False, create_graph=False, missing="", constant="")
-        return called.result(product, keeps_product)
+            vector = transform_call.vector_like_points(tangents, "tangents", keeps_product)
+            found = await gradients(grad_inputs, grad_outputs, vector, create_graph=keeps_product, retain_graph=True)
+            product = fill_missing(found, grad_outputs, strict=False, create_graph=False, missing="", constant="")
+        return transform_call.result(product, keeps_product)
 
-    return called.result(outputs, keeps_history), pushforward
+    return transform_call.result(outputs, keeps_history), pushforward
 
 
 async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
-    """Return the product of the Hessian of `f` with `tangents`, without the matrix.
+    """Return the product of the Hessian of `f` with `tangents`, without forming the matrix.
 
     Args:
         f: a function or an `async def` of trees that returns one number as a Tensor, twice continuously differentiable.
@@ -148,11 +150,12 @@ async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
         tangents: a tuple of trees like the primals.
 
     Returns:
-        A tree like the primal; a tuple with one for each, if there are several.
+        A tree like the primal; if there are several primals, a tuple with one tree for each.
 
     Raises:
-        ArgumentTypeError: `f` cannot be called, or `primals` is no tuple.
-        GradientTypeError: a leaf of a primal or what `f` returns is no number; the message names it by its path.
+        ArgumentTypeError: `f` cannot be called, or `primals` is not a tuple.
+        GradientTypeError: a leaf of a primal is not a number, or `f` does not return a Tensor; the message names the
+            leaf by its path.
         InvalidRootError: `f` returns more than one number, or a complex one.
         ArgumentError, InvalidGradientError: `tangents` do not fit the primals.
 
@@ -163,20 +166,22 @@ async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
         >>> ag.run(main())
         array([  6., 120.])
     """
-    called = _called("hvp", f, primals)
-    with transform_scope(None, *called.all_leaves(), *leaves(tangents)) as keeps_history:
-        vector = called.vector_like_points(tangents, "tangents", keeps_history)
-        # The Hessian is symmetric, and this side takes a backward less.
-        _, product = await functional.vhp(called.one_output, called.points, vector, create_graph=keeps_history)
-    trees = called.like_points(product, keeps_history)
+    transform_call = _make_transform_call("hvp", f, primals)
+    with transform_scope(None, *transform_call.all_leaves(), *leaves(tangents)) as keeps_history:
+        vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
+        # The Hessian is symmetric, and vhp takes one backward less than hvp.
+        _, product = await functional.vhp(
+            transform_call.one_output, transform_call.points, vector, create_graph=keeps_history
+        )
+    trees = transform_call.like_points(product, keeps_history)
     return trees[0] if len(trees) == 1 else trees
 
 
-def _called(name: str, f: Callable[..., Any], primals: Any) -> TransformCall:
+def _make_transform_call(name: str, f: Callable[..., Any], primals: Any) -> TransformCall:
     check_function(f, f"ag.func.{name}", primals)
     if not isinstance(primals, (tuple, list)):
         raise ArgumentTypeError(
-            f"ag.func.{name}: primals is a tuple of the function's arguments, not {describe(primals)}: "
+            f"ag.func.{name}: primals must be a tuple of the function's arguments, not {describe(primals)}: "
             f"write ag.func.{name}(f, (x,), (v,))"
         )
     return TransformCall(f"ag.func.{name}", f, primals, {}, range(len(primals)))

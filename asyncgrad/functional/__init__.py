@@ -1,4 +1,4 @@
-"""Transforms: functions that take a function, and return its value together with its derivatives."""
+"""Transforms: functions that take a function and compute its derivatives, most together with its value."""
 
 from .jacobians import hessian as hessian
 from .jacobians import jacobian as jacobian

@@ -1,4 +1,4 @@
-"""Helpers that the transforms share: checks of functions and arguments, and gradients with missing entries."""
+"""Helpers of the transforms: checks of functions and arguments, and gradients with undefined entries."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ __all__ = [
     "check_argnums",
     "check_call",
     "fill_missing",
+    "gradient_rows",
+    "gradients",
     "new_input",
     "new_inputs",
     "pack_results",
-    "gradient_rows",
-    "gradients",
     "require_history",
+    "require_output_history",
     "transform_scope",
     "zeros_like",
 ]
@@ -45,7 +46,7 @@ _ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
 
 @final
 class _InTransform(Mode):
-    """A block inside which a transform runs the function that it differentiates."""
+    """Sets IN_TRANSFORM in a block where a transform runs the function that it differentiates."""
 
     __slots__ = ()
 
@@ -61,14 +62,14 @@ class _InTransform(Mode):
 
 @contextmanager
 def transform_scope(create_graph: bool | None, *given: Any) -> Iterator[bool]:
-    """Record the operations of this block for a transform; yield whether the transform's results keep their history.
+    """Record the operations in this block for a transform; yield whether the transform's results keep their history.
 
-    They keep it if they may be differentiated again: inside another transform, or if an argument requires grad. So
-    transforms nest, and none treats the result of another as a constant.
+    If the caller does not choose, results keep it where they may be differentiated again: inside another transform, or
+    if an argument requires grad. So transforms nest, and none treats the result of another as a constant.
 
     Args:
-        create_graph: the choice of the caller, or None.
-        *given: the arguments of the caller; tensors may be inside lists, tuples and dicts.
+        create_graph: the caller's choice, or None.
+        *given: the caller's arguments; tensors may be inside lists, tuples and dicts.
     """
     if create_graph is None:
         create_graph = is_grad_enabled() and (IN_TRANSFORM.get() or any_requires_grad(*given))
@@ -77,18 +78,18 @@ def transform_scope(create_graph: bool | None, *given: Any) -> Iterator[bool]:
 
 
 async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `fn`, and return its result, awaited if it is an awaitable."""
+    """Return the result of a call of `fn`, awaited if it is an awaitable."""
     result = fn(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 
 
 def check_call(where: str, fn: Any, inputs: Any, create_graph: Any, strict: Any) -> tuple[bool | None, bool]:
-    """Check the function and the inputs of a transform, and return `create_graph` (maybe None) and `strict` as bools.
+    """Check the function and the options of a transform; return `create_graph` (a bool or None) and `strict` (a bool).
 
     Raises:
         ArgumentTypeError: the function or an option is of a wrong type.
     """
-    check_function(fn, f"ag.{where}", inputs)
+    check_function(fn, where, inputs)
     return None if create_graph is None else truth(create_graph, "create_graph"), truth(strict, "strict")
 
 
@@ -112,9 +113,11 @@ def as_inputs(given: Any, where: str, what: str = "inputs") -> tuple[tuple[Tenso
     is_tuple = isinstance(given, tuple)
     entries = given if is_tuple else (given,)
     if not entries:
-        raise GradientTypeError(f"{where}: {what} is empty, and needs at least one tensor")
+        raise GradientTypeError(f"{where}: {what} must have at least one tensor, not an empty tuple")
     if isinstance(given, list):
-        raise GradientTypeError(f"{where}: {what} must be a tensor, an array or a tuple of them, not a list")
+        raise GradientTypeError(
+            f"{where}: {what} must be a tensor, an array or a tuple of them, not a list: write a tuple"
+        )
     names = [f"{where}: {what}[{index}]" for index in range(len(entries))] if is_tuple else [f"{where}: {what}"]
     return tuple(map(as_tensor, entries, names)), is_tuple
 
@@ -123,7 +126,7 @@ def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
     """Return the result of a user's function, a tensor or a tuple of them, as a tuple; and whether it was a tuple.
 
     Raises:
-        GradientTypeError: it is anything else; an array, for example, has no history.
+        GradientTypeError: it is anything else, for example an array, which has no history.
     """
     is_tuple = isinstance(returned, tuple)
     entries = returned if is_tuple else (returned,)
@@ -132,7 +135,7 @@ def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
             name = f"output {index} of the function" if is_tuple else "the function's output"
             raise GradientTypeError(f"{where}: {name} must be a Tensor, not {_kind(entry)}")
     if not entries:
-        raise GradientTypeError(f"{where}: the function returned an empty tuple")
+        raise GradientTypeError(f"{where}: the function must return at least one Tensor, not an empty tuple")
     return entries, is_tuple
 
 
@@ -140,7 +143,8 @@ def as_scalar(returned: Any, where: str) -> Tensor:
     """Return the result of a user's function, which must be one tensor with one element.
 
     Raises:
-        GradientTypeError, InvalidRootError: it is something else.
+        GradientTypeError: it is not a tensor.
+        InvalidRootError: it has no element, or several.
     """
     if not isinstance(returned, Tensor):
         raise GradientTypeError(f"{where}: the function must return one number as a Tensor, not {_kind(returned)}")
@@ -156,14 +160,14 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
     """Return the vector of a product as a tuple with the shapes of `like`, or None if it was omitted.
 
     Raises:
-        InvalidGradientError: it does not fit, or was omitted although `like` is not one number.
+        InvalidGradientError: the shapes differ, or `v` was omitted although `like` is not one number.
     """
     if v is None:
         if len(like) != 1 or like[0].size != 1:
             shapes = ", ".join(str(tensor.shape) for tensor in like)
             raise InvalidGradientError(
-                f"{where}: v may be omitted only if the {like_what} is one tensor with one element, but its shape "
-                f"is {shapes}: pass v of that shape"
+                f"{where}: v may be omitted only if the {like_what} is one tensor with one element, not of shape "
+                f"{shapes}: pass v of that shape"
             )
         return None
     vector, _ = as_inputs(v, where, "v")
@@ -173,9 +177,9 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
     for index, (part, tensor) in enumerate(zip(vector, like, strict=True)):
         if part.shape != tensor.shape:
             raise InvalidGradientError(
-                f"{where}: v[{index}] has shape {part.shape}, but {like_what} {index} has shape {tensor.shape}"
+                f"{where}: v[{index}] must have the shape {tensor.shape} of {like_what} {index}, not {part.shape}"
             )
-    # An array has no device: it is moved to that of the tensor that it multiplies.
+    # An array has no device: move it to the device of the tensor that it multiplies.
     return tuple(
         part if isinstance(one, Tensor) else asarray(part._data, device=tensor.device)
         for one, part, tensor in zip(given, vector, like, strict=False)
@@ -183,10 +187,10 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
 
 
 def new_input(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
-    """Return a new tensor that shares the array and requires grad; `what` is its name in errors.
+    """Return a new tensor that shares the array of `tensor` and requires grad; `what` is its name in errors.
 
-    It is a new tensor, so that the gradient of an argument does not include that of the same tensor where the function
-    has captured it. With `create_graph` it keeps its history, and must not be written into.
+    It is new so that the gradient of an argument excludes uses of the same tensor that the function has captured. With
+    `create_graph` it keeps the history of `tensor`, and in-place writes into it raise an error.
 
     Raises:
         RequiresGradError: its dtype cannot require grad.
@@ -195,7 +199,7 @@ def new_input(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
         alias = tensor.reshape(tensor.shape)
         view = alias._view_meta()
         assert view is not None
-        # A write would give it another node, and the requested gradients would miss it.
+        # A write would give it another node, and the gradient for this one would be undefined.
         view.creation = CreationMeta.IN_TRANSFORM
         return alias
     if tensor.dtype.kind not in "fc":
@@ -207,7 +211,7 @@ def new_input(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
 
 
 def new_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tensor, ...], bool]:
-    """Return the inputs of a transform as a tuple of new tensors, and whether they were given as a tuple."""
+    """Return the inputs of a transform as a tuple of new tensors; and whether they were given as a tuple."""
     given, is_tuple = as_inputs(inputs, where)
     return tuple(
         new_input(tensor, create_graph, f"{where}: input {index}") for index, tensor in enumerate(given)
@@ -227,11 +231,12 @@ async def gradients(
     create_graph: bool,
     retain_graph: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients for `inputs`, with None for missing ones; outputs without a history are ignored."""
-    starts = [None] * len(outputs) if grad_outputs is None else grad_outputs
+    """Return the gradients for `inputs`, with None for undefined ones; ignore outputs that do not require grad."""
+    if grad_outputs is None:
+        grad_outputs = [None] * len(outputs)
     roots = [
-        (output, start)
-        for output, start in zip(outputs, starts, strict=True)
+        (output, grad_output)
+        for output, grad_output in zip(outputs, grad_outputs, strict=True)
         if output is not None and output.requires_grad
     ]
     if not roots:
@@ -239,7 +244,7 @@ async def gradients(
     results: tuple[Tensor | None, ...] = await grad(
         [output for output, _ in roots],
         list(inputs),
-        [start for _, start in roots],
+        [grad_output for _, grad_output in roots],
         retain_graph=retain_graph,
         create_graph=create_graph,
         allow_unused=True,
@@ -250,23 +255,23 @@ async def gradients(
 async def gradient_rows(
     output: Tensor, inputs: Sequence[Tensor], *, create_graph: bool, pace: Pace, unit: complex = 1
 ) -> list[tuple[Tensor | None, ...]]:
-    """Return the gradients for `inputs` of each element of `output`, in C order; the graph is retained.
+    """Return, for each element of `output` in C order, its gradients for `inputs`; the graph is retained.
 
     Args:
-        output: any shape.
+        output: a tensor of any shape.
         inputs: the tensors to differentiate with respect to.
-        create_graph: record the gradients.
-        pace: yields to the loop between two rows.
-        unit: the gradient that each element starts from.
+        create_graph: record how the gradients are computed.
+        pace: yields to the event loop between rows.
+        unit: the gradient of the element itself.
     """
     if not output.requires_grad:
         return [(None,) * len(inputs)] * output.size
     rows = []
     for index in range(output.size):
-        start = np.zeros(output.size, output.dtype)
-        start[index] = unit
-        starts = (asarray(start.reshape(output.shape), device=output.device),)
-        rows.append(await gradients((output,), inputs, starts, create_graph=create_graph, retain_graph=True))
+        one_hot = np.zeros(output.size, output.dtype)
+        one_hot[index] = unit
+        grad_output = asarray(one_hot.reshape(output.shape), device=output.device)
+        rows.append(await gradients((output,), inputs, (grad_output,), create_graph=create_graph, retain_graph=True))
         await pace.keep()
     return rows
 
@@ -280,23 +285,25 @@ def fill_missing(
     missing: str,
     constant: str,
 ) -> tuple[Tensor, ...]:
-    """Return gradients with zeros for missing ones.
+    """Return gradients with zeros for undefined ones.
 
     Args:
-        grads: the gradients.
+        grads: the gradients; None if undefined.
         like: tensors with the shapes, dtypes and devices of the zeros.
-        strict: raise instead; with `create_graph` also for a gradient without a history.
+        strict: raise instead; with `create_graph` also for a gradient that does not require grad.
         create_graph: whether the caller has asked for gradients with a history.
-        missing: the error message for a missing gradient; `{}` is its index.
-        constant: the error message for a gradient without a history.
+        missing: the error message for an undefined gradient; `{}` is its index.
+        constant: the error message for a gradient that does not require grad.
 
     Raises:
-        UnusedInputError: with `strict`, as said there.
+        UnusedInputError: with `strict`, a gradient is undefined, or one does not require grad under `create_graph`.
     """
     if strict:
         for index, gradient in enumerate(grads):
             if gradient is None:
-                raise UnusedInputError(f"{missing.format(index)}, which strict=True does not allow")
+                raise UnusedInputError(
+                    f"{missing.format(index)}, which strict=True does not allow: write strict=False for zeros"
+                )
             if create_graph and not gradient.requires_grad:
                 raise UnusedInputError(
                     f"{constant.format(index)}, which strict=True with create_graph=True does not allow"
@@ -307,24 +314,35 @@ def fill_missing(
 
 
 def require_history(tensors: Sequence[Tensor | None], message: str) -> None:
-    """Raise unless every tensor requires grad; `{}` in the message is the index of the first that does not.
+    """Raise unless all tensors require grad; `{}` in the message is the index of the first that does not.
 
     Raises:
-        UnusedInputError: one does not; the message names it.
+        UnusedInputError: a tensor is None or does not require grad.
     """
     for index, tensor in enumerate(tensors):
         if tensor is None or not tensor.requires_grad:
-            raise UnusedInputError(f"{message.format(index)}, which strict=True does not allow")
+            raise UnusedInputError(
+                f"{message.format(index)}, which strict=True does not allow: write strict=False for zeros"
+            )
+
+
+def require_output_history(outputs: Sequence[Tensor], output_name: str) -> None:
+    """Raise unless all outputs require grad; in errors, `output_name` names one, with `{}` for its index.
+
+    Raises:
+        UnusedInputError: an output does not require grad.
+    """
+    require_history(outputs, f"{output_name} is not computed from the inputs by differentiable operations")
 
 
 def pack_results(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) -> Any:
-    """Return results as a tuple or as a single tensor, without history unless `create_graph`."""
+    """Return results as a tuple or as a single tensor, detached unless `create_graph`."""
     results = tuple(tensors) if create_graph else tuple(tensor.detach() for tensor in tensors)
     return results if as_tuple else results[0]
 
 
 def check_argnums(argnums: Any) -> None:
-    """Raise unless `argnums` is an int or a tuple of different ints."""
+    """Raise unless `argnums` is an int or a non-empty tuple of distinct ints."""
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
     if not entries or not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in entries):
         raise TypeError(f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}")
@@ -333,7 +351,7 @@ def check_argnums(argnums: Any) -> None:
 
 
 def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
-    """Return `argnums` counted from the start, for a call with `count` positional arguments."""
+    """Return `argnums` as non-negative positions, for a call with `count` positional arguments."""
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
     for entry in entries:
         if not -count <= entry < count:
@@ -343,7 +361,7 @@ def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
             )
     positions = [entry % count for entry in entries]
     if len(set(positions)) != len(positions):
-        raise ValueError(f"argnums {argnums!r} names an argument twice, of the {count} that were passed")
+        raise ValueError(f"argnums {argnums!r} names an argument twice in a call with {count} positional arguments")
     return positions
 
 

@@ -1,4 +1,4 @@
-"""Full Jacobians and Hessians: one backward pass for each element of the output."""
+"""Full Jacobians and Hessians, by one backward pass for each element of the output."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from .arguments import (
     gradient_rows,
     new_inputs,
     require_history,
+    require_output_history,
     transform_scope,
     zeros_like,
 )
@@ -30,7 +31,7 @@ __all__ = ["hessian", "jacobian", "jacobian_blocks", "require_real", "stack_rows
 async def jacobian(
     fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
 ) -> Any:
-    """Return the Jacobian of `fn`: for each output and each input, all first derivatives.
+    """Return the Jacobian of `fn`: all first derivatives of each output with respect to each input.
 
     Runs one backward pass for each element of the outputs, and yields to the event loop in between.
 
@@ -47,7 +48,7 @@ async def jacobian(
 
     Raises:
         ArgumentTypeError: an output is complex.
-        UnusedInputError: with `strict`, as said there.
+        UnusedInputError: with `strict`, an output does not depend on an input.
 
     Source: torch.autograd.functional.jacobian.
 
@@ -59,14 +60,14 @@ async def jacobian(
         array([[2., 0.],
                [0., 4.]])
     """
-    create_graph, strict = check_call("jacobian", fn, inputs, create_graph, strict)
-    return await jacobian_blocks(fn, inputs, create_graph, strict, "jacobian: output {} of the function")
+    create_graph, strict = check_call("ag.jacobian", fn, inputs, create_graph, strict)
+    return await jacobian_blocks(fn, inputs, create_graph, strict, "ag.jacobian: output {} of the function")
 
 
 async def hessian(
     fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
 ) -> Any:
-    """Return the Hessian of `fn`: for each pair of inputs, all second derivatives.
+    """Return the Hessian of `fn`: all second derivatives with respect to each pair of inputs.
 
     Args:
         fn: a function or an `async def` of tensors that returns one number as a tensor.
@@ -82,7 +83,7 @@ async def hessian(
     Raises:
         ArgumentTypeError: an input is complex.
         InvalidRootError: `fn` does not return one number.
-        UnusedInputError: with `strict`, as said there.
+        UnusedInputError: with `strict`, the value or its gradient does not depend on an input.
 
     Source: torch.autograd.functional.hessian.
 
@@ -94,20 +95,20 @@ async def hessian(
         >>> ag.run(main())
         [[10.0, 6.0], [6.0, 0.0]]
     """
-    output_name = "hessian: the gradient of the function with respect to input {}"
-    create_graph, strict = check_call("hessian", fn, inputs, create_graph, strict)
-    given, is_tuple = as_inputs(inputs, "hessian")
+    output_name = "ag.hessian: the gradient of the function with respect to input {}"
+    create_graph, strict = check_call("ag.hessian", fn, inputs, create_graph, strict)
+    given, is_tuple = as_inputs(inputs, "ag.hessian")
+
+    value_name = "ag.hessian: the value of the function"
 
     async def value(*points: Tensor) -> Any:
-        output = as_scalar(await call(fn, *points), "hessian")
+        output = as_scalar(await call(fn, *points), "ag.hessian")
         if strict:
-            require_history(
-                (output,), "hessian: output {} of the function is not computed from the inputs by recorded operations"
-            )
+            require_output_history((output,), value_name)
         return output.reshape(())
 
     async def gradient(*points: Tensor) -> Any:
-        first = await jacobian_blocks(value, points, True, False, "hessian: output {} of the function")
+        first = await jacobian_blocks(value, points, True, False, value_name)
         if strict:
             require_history(first, f"{output_name} is constant")
         return first
@@ -119,13 +120,13 @@ async def hessian(
 async def jacobian_blocks(
     fn: Callable[..., Any], inputs: Any, create_graph: bool | None, strict: bool, output_name: str
 ) -> Any:
-    """Return the Jacobian; in errors, `output_name` names the transform and, in place of `{}`, an output of `fn`."""
+    """Return the Jacobian; in errors, `output_name` names the transform and an output, with `{}` for its index."""
     where = output_name.partition(":")[0]
     with transform_scope(create_graph, inputs) as keeps_history:
         points, is_tuple = new_inputs(inputs, keeps_history, where)
         outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
         if strict:
-            require_history(outputs, f"{output_name} is not computed from the inputs by recorded operations")
+            require_output_history(outputs, output_name)
         require_real(outputs, output_name)
         pace = Pace()
         blocks = []
@@ -142,12 +143,12 @@ async def jacobian_blocks(
 
 
 def require_real(outputs: Sequence[Tensor], output_name: str) -> None:
-    """Raise unless every output is real; in errors, `output_name` names it, with `{}` for its index."""
+    """Raise unless all outputs are real; in errors, `output_name` names one, with `{}` for its index."""
     for index, output in enumerate(outputs):
         if output.dtype.kind == "c":
             raise ArgumentTypeError(
-                f"{output_name.format(index)} is complex, and has two rows of derivatives for each element: "
-                "differentiate its real part and its imaginary part, np.real and np.imag, one by one"
+                f"{output_name.format(index)} is complex, but a Jacobian has one row for each element of a real "
+                "output: differentiate its real and imaginary parts, np.real and np.imag, one by one"
             )
 
 
@@ -155,7 +156,10 @@ def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_g
     for row in rows:
         for index, gradient in enumerate(row):
             if gradient is None:
-                raise UnusedInputError(f"{output} does not depend on input {index}, which strict=True does not allow")
+                raise UnusedInputError(
+                    f"{output} does not depend on input {index}, which strict=True does not allow: write "
+                    "strict=False for zeros"
+                )
             if create_graph and not gradient.requires_grad:
                 raise UnusedInputError(
                     f"{output} has a constant Jacobian with respect to input {index}, "
@@ -164,7 +168,7 @@ def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_g
 
 
 def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
-    """Return the rows of one block of a Jacobian as one tensor, with zeros for missing ones."""
+    """Return the rows of one block of a Jacobian as one tensor, with zeros for undefined rows."""
     shape = (*output.shape, *point.shape)
     if keeps_history and any(row is not None and row.requires_grad for row in rows):
         complete = [zeros_like(point) if row is None else row for row in rows]

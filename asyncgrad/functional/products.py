@@ -1,4 +1,4 @@
-"""Products of a vector with a Jacobian or a Hessian, computed without the matrix."""
+"""Products of a vector with a Jacobian or a Hessian, computed without forming the matrix."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from .arguments import (
     new_inputs,
     pack_results,
     require_history,
+    require_output_history,
     transform_scope,
     zeros_like,
 )
 
 __all__ = ["hvp", "jvp", "vhp", "vjp"]
 
-_DETACHED = "{}: output {{}} of the function is not computed from the inputs by recorded operations"
-
 
 async def vjp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the outputs of `fn` and the product of `v` with its Jacobian: one backward pass.
+    """Return the outputs of `fn` and the product of `v` with its Jacobian, by one backward pass.
 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
@@ -44,7 +43,7 @@ async def vjp(
 
     Raises:
         InvalidGradientError: `v` does not fit the outputs.
-        UnusedInputError: with `strict`, as said there.
+        UnusedInputError: with `strict`, the outputs do not depend on an input.
 
     Source: torch.autograd.functional.vjp.
 
@@ -56,20 +55,20 @@ async def vjp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
-    create_graph, strict = check_call("vjp", fn, inputs, create_graph, strict)
+    create_graph, strict = check_call("ag.vjp", fn, inputs, create_graph, strict)
     with transform_scope(create_graph, inputs, v) as keeps_history:
-        points, is_tuple = new_inputs(inputs, keeps_history, "vjp")
-        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "vjp")
+        points, is_tuple = new_inputs(inputs, keeps_history, "ag.vjp")
+        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "ag.vjp")
         if strict:
-            require_history(outputs, _DETACHED.format("vjp"))
-        vector = _detach_unless_kept(as_vector(v, outputs, "output", "vjp"), keeps_history)
+            require_output_history(outputs, "ag.vjp: output {} of the function")
+        vector = _detach_unless_kept(as_vector(v, outputs, "output", "ag.vjp"), keeps_history)
         product = fill_missing(
             await gradients(outputs, points, vector, create_graph=keeps_history),
             points,
             strict=strict,
             create_graph=bool(create_graph),
-            missing="vjp: the outputs of the function do not depend on input {}",
-            constant="vjp: the Jacobian of the function with respect to input {} is constant",
+            missing="ag.vjp: the outputs of the function do not depend on input {}",
+            constant="ag.vjp: the outputs of the function have a constant Jacobian with respect to input {}",
         )
         return pack_results(outputs, outputs_are_tuple, keeps_history), pack_results(product, is_tuple, keeps_history)
 
@@ -77,10 +76,9 @@ async def vjp(
 async def jvp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the outputs of `fn` and the product of its Jacobian with `v`: two backward passes, one through the other.
+    """Return the outputs of `fn` and the product of its Jacobian with `v`, by two backward passes.
 
-    The product `u @ J` that a backward computes is linear in `u`, so a backward through that backward computes
-    `J @ v`.
+    The first pass computes `u @ J`, which is linear in `u`. So the second, through the first, computes `J @ v`.
 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
@@ -95,7 +93,7 @@ async def jvp(
 
     Raises:
         InvalidGradientError: `v` does not fit the inputs.
-        UnusedInputError: with `strict`, as said there.
+        UnusedInputError: with `strict`, an output does not depend on the inputs.
 
     Source: torch.autograd.functional.jvp.
 
@@ -107,24 +105,24 @@ async def jvp(
         >>> ag.run(main())
         array([ 2., 40.])
     """
-    create_graph, strict = check_call("jvp", fn, inputs, create_graph, strict)
+    create_graph, strict = check_call("ag.jvp", fn, inputs, create_graph, strict)
     with transform_scope(create_graph, inputs, v) as keeps_history:
-        points, _ = new_inputs(inputs, keeps_history, "jvp")
-        vector = _detach_unless_kept(as_vector(v, points, "input", "jvp"), keeps_history)
-        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "jvp")
+        points, _ = new_inputs(inputs, keeps_history, "ag.jvp")
+        vector = _detach_unless_kept(as_vector(v, points, "input", "ag.jvp"), keeps_history)
+        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), "ag.jvp")
         if strict:
-            require_history(outputs, _DETACHED.format("jvp"))
-        starts = _starts(outputs)
-        recorded = await gradients(outputs, points, starts, create_graph=True)
+            require_output_history(outputs, "ag.jvp: output {} of the function")
+        grad_outputs = _new_grad_outputs(outputs)
+        grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True)
         if strict:
-            require_history(recorded, "jvp: the outputs of the function do not depend on input {}")
+            require_history(grad_inputs, "ag.jvp: the outputs of the function do not depend on input {}")
         product = fill_missing(
-            await gradients(recorded, starts, vector, create_graph=keeps_history),
+            await gradients(grad_inputs, grad_outputs, vector, create_graph=keeps_history),
             outputs,
             strict=strict,
             create_graph=bool(create_graph),
-            missing="jvp: output {} of the function does not depend on the inputs",
-            constant="jvp: the Jacobian of output {} of the function is constant",
+            missing="ag.jvp: output {} of the function does not depend on the inputs",
+            constant="ag.jvp: output {} of the function has a constant Jacobian",
         )
         return pack_results(outputs, outputs_are_tuple, keeps_history), pack_results(
             product, outputs_are_tuple, keeps_history
@@ -134,7 +132,7 @@ async def jvp(
 async def vhp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the value of `fn` and the product of `v` with its Hessian: two backward passes.
+    """Return the value of `fn` and the product of `v` with its Hessian, by two backward passes.
 
     Args:
         fn: a function or an `async def` of tensors that returns one number as a tensor.
@@ -150,7 +148,7 @@ async def vhp(
     Raises:
         InvalidGradientError: `v` does not fit the inputs.
         InvalidRootError: `fn` does not return one number.
-        UnusedInputError: with `strict`, as said there.
+        UnusedInputError: with `strict`, the value or its gradient does not depend on an input.
 
     Source: torch.autograd.functional.vhp.
 
@@ -162,18 +160,18 @@ async def vhp(
         >>> ag.run(main())
         [70.0, 6.0]
     """
-    create_graph, strict = check_call("vhp", fn, inputs, create_graph, strict)
+    create_graph, strict = check_call("ag.vhp", fn, inputs, create_graph, strict)
     with transform_scope(create_graph, inputs, v) as keeps_history:
-        points, is_tuple = new_inputs(inputs, keeps_history, "vhp")
-        vector = _detach_unless_kept(as_vector(v, points, "input", "vhp"), keeps_history)
-        value, gradient = await _record_gradient(fn, points, strict, "vhp")
+        points, is_tuple = new_inputs(inputs, keeps_history, "ag.vhp")
+        vector = _detach_unless_kept(as_vector(v, points, "input", "ag.vhp"), keeps_history)
+        value, gradient = await _record_gradient(fn, points, strict, "ag.vhp")
         product = fill_missing(
             await gradients(gradient, points, vector, create_graph=keeps_history),
             points,
             strict=strict,
             create_graph=bool(create_graph),
-            missing="vhp: the gradient of the function does not depend on input {}",
-            constant="vhp: the Hessian of the function with respect to input {} is constant",
+            missing="ag.vhp: the gradient of the function does not depend on input {}",
+            constant="ag.vhp: the gradient of the function has a constant Jacobian with respect to input {}",
         )
         return pack_results((value,), False, keeps_history), pack_results(product, is_tuple, keeps_history)
 
@@ -181,10 +179,9 @@ async def vhp(
 async def hvp(
     fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the value of `fn` and the product of its Hessian with `v`: three backward passes.
+    """Return the value of `fn` and the product of its Hessian with `v`, by three backward passes.
 
-    `vhp` gives the same with one backward pass less if the Hessian is symmetric, that is, if `fn` is twice
-    continuously differentiable.
+    If the Hessian is symmetric, as for a twice continuously differentiable `fn`, `vhp` returns the same by two.
 
     Args:
         fn: a function or an `async def` of tensors that returns one number as a tensor.
@@ -200,7 +197,7 @@ async def hvp(
     Raises:
         InvalidGradientError: `v` does not fit the inputs.
         InvalidRootError: `fn` does not return one number.
-        UnusedInputError: with `strict`, as said there.
+        UnusedInputError: with `strict`, the value or its gradient does not depend on an input.
 
     Source: torch.autograd.functional.hvp.
 
@@ -212,20 +209,20 @@ async def hvp(
         >>> ag.run(main())
         12.0
     """
-    create_graph, strict = check_call("hvp", fn, inputs, create_graph, strict)
+    create_graph, strict = check_call("ag.hvp", fn, inputs, create_graph, strict)
     with transform_scope(create_graph, inputs, v) as keeps_history:
-        points, is_tuple = new_inputs(inputs, keeps_history, "hvp")
-        vector = _detach_unless_kept(as_vector(v, points, "input", "hvp"), keeps_history)
-        value, gradient = await _record_gradient(fn, points, strict, "hvp")
-        starts = _starts(points)
-        recorded = await gradients(gradient, points, starts, create_graph=True)
+        points, is_tuple = new_inputs(inputs, keeps_history, "ag.hvp")
+        vector = _detach_unless_kept(as_vector(v, points, "input", "ag.hvp"), keeps_history)
+        value, gradient = await _record_gradient(fn, points, strict, "ag.hvp")
+        grad_outputs = _new_grad_outputs(points)
+        grad_inputs = await gradients(gradient, points, grad_outputs, create_graph=True)
         product = fill_missing(
-            await gradients(recorded, starts, vector, create_graph=keeps_history),
+            await gradients(grad_inputs, grad_outputs, vector, create_graph=keeps_history),
             points,
             strict=strict,
             create_graph=bool(create_graph),
-            missing="hvp: the gradient of the function with respect to input {} does not depend on the inputs",
-            constant="hvp: the Hessian of the function is constant in the row of input {}",
+            missing="ag.hvp: the gradient of the function with respect to input {} does not depend on the inputs",
+            constant="ag.hvp: the gradient of the function with respect to input {} has a constant Jacobian",
         )
         return pack_results((value,), False, keeps_history), pack_results(product, is_tuple, keeps_history)
 
@@ -233,21 +230,21 @@ async def hvp(
 async def _record_gradient(
     fn: Callable[..., Any], points: Sequence[Tensor], strict: bool, where: str
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    """Return the one number that `fn` returns, and its gradient with a history."""
+    """Return the value of `fn`, which must be one number, and its gradient with a history."""
     value = as_scalar(await call(fn, *points), where)
     if strict:
-        require_history((value,), _DETACHED.format(where))
+        require_output_history((value,), f"{where}: the value of the function")
     gradient = await gradients((value,), points, create_graph=True)
     if strict:
         require_history(gradient, f"{where}: the gradient of the function with respect to input {{}} is constant")
     return value, gradient
 
 
-def _starts(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return leaves for a backward to start from. It is linear in them, so their values do not matter."""
+def _new_grad_outputs(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return leaves to pass as grad_outputs; a backward is linear in them, so any values give the same derivative."""
     return tuple(zeros_like(tensor).requires_grad_() for tensor in tensors)
 
 
 def _detach_unless_kept(vector: tuple[Tensor, ...] | None, keeps_history: bool) -> tuple[Tensor, ...] | None:
-    """Return the vector, without its history unless the results keep theirs."""
+    """Return the vector, detached unless the results keep their history."""
     return vector if vector is None or keeps_history else tuple(part.detach() for part in vector)

@@ -1,4 +1,4 @@
-"""`value_and_grad`: makes a function that also returns its gradient."""
+"""`value_and_grad`: turns a function into one that also returns its gradient."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["value_and_grad"]
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool | None = None
 ) -> Callable[..., Coroutine[Any, Any, tuple[Tensor, Any]]]:
-    """Return an async function that returns the value of `fn` and its gradient, and changes no `.grad`.
+    """Return an async function that returns the value of `fn` and its gradient, and leaves each `.grad` unchanged.
 
-    The gradient of an argument that the value does not depend on is zeros.
+    If the value does not depend on an argument, the gradient of that argument is zeros.
 
     Args:
         fn: a function or an `async def` that returns one number as a Tensor.
@@ -45,8 +45,8 @@ def value_and_grad(
 
     Raises:
         ArgumentTypeError: `fn` cannot be called.
-        GradientTypeError: it returns something other than a Tensor.
-        InvalidRootError: it returns a Tensor that is not one real number.
+        GradientTypeError: `fn` returns something other than a Tensor.
+        InvalidRootError: `fn` returns a Tensor that is not one real number.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -69,10 +69,10 @@ def value_and_grad(
             arguments = list(args)
             inputs = []
             for position in positions:
-                what = f"value_and_grad: argument {position}"
+                what = f"ag.value_and_grad: argument {position}"
                 inputs.append(new_input(as_tensor(args[position], what), keeps_history, what))
                 arguments[position] = inputs[-1]
-            value = as_scalar(await call(fn, *arguments, **kwargs), "value_and_grad")
+            value = as_scalar(await call(fn, *arguments, **kwargs), "ag.value_and_grad")
             found = await gradients((value,), inputs, create_graph=keeps_history)
             grads = fill_missing(found, inputs, strict=False, create_graph=False, missing="", constant="")
         is_tuple = isinstance(argnums, tuple)

@@ -1,4 +1,4 @@
-"""Functions that call functions: piece by piece, row by row, axis by axis."""
+"""NumPy's functions that call a function of the user's: for pieces of an array, along an axis, or over axes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ __all__ = ["apply_along_axis", "apply_over_axes", "piecewise"]
 
 
 def _conditions(x: Any, condlist: Any, count: int) -> Any:
-    """Return a mask of `x` for each of so many functions; the last may be of what no condition holds for."""
+    """Return a mask of `x` for each of `count` functions; a missing last one is true where no condition holds."""
     if np.isscalar(condlist) or (not isinstance(condlist[0], list) and np.ndim(condlist[0]) == 0 and x.ndim):
         condlist = [condlist]
     masks: Any = [as_array(raw(one)).astype(bool, copy=False) for one in condlist]
     if len(masks) == count - 1:
         masks.append(~functools.reduce(np.logical_or, masks))
     if len(masks) != count:
-        raise ValueError(f"piecewise takes as many functions as conditions, or one more: {count} and {len(masks)}")
+        raise ValueError(
+            f"numpy.piecewise takes as many functions as conditions, or one more, not {count} for {len(masks)}"
+        )
     return masks
 
 
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
-    """Return for each element what the function of the last condition that holds makes of it; 0 where none does."""
+    """Return each element passed through the function of the last condition that holds; 0 where none holds."""
     x = array_like(x)
     result: Any = np.zeros_like(x)
     for mask, function in zip(_conditions(x, condlist, len(funclist)), funclist, strict=True):
@@ -48,7 +50,7 @@ RULES[np.piecewise] = piecewise
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return what a function makes of each row along an axis; the axes of what it returns take the place of that."""
+    """Return the results of a function for each 1-d slice along `axis`; the axes of a result replace that axis."""
     arr = array_like(arr)
     axis = axis_index(axis, arr.ndim)
     others = [one for one in range(arr.ndim) if one != axis]
@@ -56,7 +58,9 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     lengths = moved.shape[:-1]
     indices = list(np.ndindex(lengths))
     if not indices:
-        raise ValueError(f"apply_along_axis has no row to call the function with, in an array of shape {arr.shape}")
+        raise ValueError(
+            f"numpy.apply_along_axis needs at least one slice to call the function with; arr has shape {arr.shape}"
+        )
     results = [array_beside(func1d(moved[(*index, ...)], *args, **kwargs), arr) for index in indices]
     dtype, shape = results[0].dtype, results[0].shape
     rows = [one if one.shape == shape else np.broadcast_to(one, shape) for one in results]
@@ -70,7 +74,7 @@ RULES[np.apply_along_axis] = apply_along_axis
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
-    """Return what a function of an array and an axis makes of an array for one axis after another."""
+    """Return the result of calling a function of an array and an axis for one axis after another."""
     result = array_like(a)
     ndim = result.ndim
     for one in np.atleast_1d(axes).tolist():
@@ -80,8 +84,8 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
             found = expand_dims(found, axis)
             if found.ndim != result.ndim:
                 raise ValueError(
-                    f"apply_over_axes takes a function that keeps the axes or takes one away: of {result.ndim} it "
-                    f"left {found.ndim - 1}"
+                    "numpy.apply_over_axes takes a function that keeps the number of axes or removes one; this one "
+                    f"returned {found.ndim - 1} axes for {result.ndim}"
                 )
         result = found
     return result

@@ -1,8 +1,8 @@
-"""Decomposition: a function of one array with several results, whose gradients become that of the array together.
+"""Decomposition: a differentiable function of one array that returns several arrays, such as `numpy.linalg.eigh`.
 
-A primitive has one result. Here one call computes all of them, one node stands for them, and one formula takes all of
-their gradients: what several of these share is computed once, and a loss may depend on several of them in a way that
-it may not on one alone.
+A primitive has one result. A decomposition has several, recorded by one node, whose formula takes the gradients of all
+of them. So the formula computes shared terms once, and can check the gradients together: for example, a loss may depend
+on products of left and right singular vectors in which the phases cancel, but not on the phases of either.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .handwritten_node import HandwrittenNode
 
 __all__ = ["Decomposition", "DecompositionNode", "decomposition", "joint_derivative"]
 
-#: A formula is estimated to take about as long as so many matrix products.
+#: The estimated cost of one formula, in matrix products.
 _PRODUCTS = 6
 
 
 @final
 class Decomposition:
-    """A function of one array that returns a named tuple of arrays, and the formula of the gradient of that array.
+    """A function of one array that returns a named tuple of arrays, and the formula for the gradient of that array.
 
-    Called on a bare array it is the bare function. Not made directly: see `decomposition`.
+    A call with a plain array only calls the function. Use the decorator `decomposition` to make one.
     """
 
     __slots__ = ("formula", "function", "node_name")
@@ -42,7 +42,7 @@ class Decomposition:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.node_name = "".join(part.capitalize() for part in function.__name__.split("_")) + "Backward"
-        #: Takes the gradient of each result, None where it is undefined, and then the results.
+        #: Takes the gradient of each result, None if undefined, and then the results; returns the array's gradient.
         self.formula: Callable[..., Any] = _missing
 
     def __call__(self, a: Any, *options: Any) -> Any:
@@ -50,8 +50,8 @@ class Decomposition:
         if not isinstance(a, TensorBase):
             return self.function(a, *options)
         found = self.function(a._data, *options)
-        make, device, mode = type(a), a._device, GRAD_MODE.get()
-        results = [make(as_array(one), None, 0, device) for one in found]
+        cls, device, mode = type(a), a._device, GRAD_MODE.get()
+        results = [cls(as_array(one), None, 0, device) for one in found]
         edge = gradient_edge(a) if mode else None
         if edge is not None:
             node = DecompositionNode(self, edge, results)
@@ -68,22 +68,22 @@ class Decomposition:
 
 
 def _missing(*_: Any) -> Any:
-    raise NotImplementedError("a decomposition needs a formula: give it one by joint_derivative")
+    raise NotImplementedError("the decomposition has no derivative: define one with @joint_derivative(...)")
 
 
 def decomposition(function: Callable[..., Any]) -> Decomposition:
-    """Make the decorated function of an array, and of options, a Decomposition; its derivative follows beneath."""
+    """Return the decorated function of an array and options as a Decomposition; `joint_derivative` adds the formula."""
     return Decomposition(function)
 
 
-def joint_derivative(made: Decomposition) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give the decorated formula as the derivative of all results of a decomposition.
+def joint_derivative(decomposition: Decomposition) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the decorated function the derivative formula of a decomposition, for the gradients of all its results.
 
-    Its gradients are those of a descent, as PyTorch has them: nothing is conjugated around it.
+    Complex gradients follow PyTorch's convention inside the formula: the node does not conjugate them.
     """
 
     def decorate(formula: Callable[..., Any]) -> Callable[..., Any]:
-        made.formula = formula
+        decomposition.formula = formula
         return formula
 
     return decorate
@@ -91,17 +91,17 @@ def joint_derivative(made: Decomposition) -> Callable[[Callable[..., Any]], Call
 
 @final
 class DecompositionNode(HandwrittenNode):
-    """The backward of a Decomposition. It saves the results.
+    """The node of a Decomposition. It saves the results.
 
     Args:
-        made: whose formula it runs.
+        decomposition: the function that was called.
         edge: where the gradient of the array flows.
-        results: the tensors, which are not recorded yet.
+        results: the tensors that the call returns, before the node becomes their grad_fn.
     """
 
-    __slots__ = ("_made", "_metadata", "_saved", "_work")
+    __slots__ = ("_decomposition", "_metadata", "_saved", "_work")
 
-    def __init__(self, made: Decomposition, edge: Edge, results: Sequence[TensorBase]) -> None:
+    def __init__(self, decomposition: Decomposition, edge: Edge, results: Sequence[TensorBase]) -> None:
         node, input_nr = edge
         self.connect((node,), (input_nr,))
         self.order = next_order()
@@ -109,28 +109,28 @@ class DecompositionNode(HandwrittenNode):
             self._note_thread()
         self.shape = self.dtype = self.meta = None
         self.device = results[0]._device
-        self._made = made
+        self._decomposition = decomposition
         self._metadata = tuple([InputMetadata(one._data.shape, one._data.dtype, one._device) for one in results])
-        #: As they stand: None once released.
+        #: The results, None once released.
         self._saved: list[Saved | Packed] | None = [
             Saved(output_alias(one), 0, index) for index, one in enumerate(results)
         ]
-        #: How many multiplications a product of two of the largest result takes.
+        #: The number of multiplications in a product of two matrices as large as the largest result.
         self._work = max([prod(one._data.shape) * one._data.shape[-1] for one in results])
 
     @property
     def name(self) -> str:
-        """The name of the function, as in EighBackward."""
-        return self._made.node_name
+        """The name of the function with the suffix Backward, for example EighBackward."""
+        return self._decomposition.node_name
 
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
-        """For each result, what its gradient must look like."""
+        """The InputMetadata of each result."""
         return self._metadata
 
     @staticmethod
     def run(node: HandwrittenNode, grad: Any, release: bool = False) -> tuple[Any, ...]:
-        """Do what every such node does, but look at the sizes of the arrays first: the work grows faster than these."""
+        """Run the node, or raise OffloadSignal if its matrices are large: the work grows faster than their size."""
         if node.may_be_heavy(node, grad):
             raise OffloadSignal
         grads = node.apply_generic(grad)
@@ -140,27 +140,27 @@ class DecompositionNode(HandwrittenNode):
 
     @staticmethod
     def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
-        """Tell whether a run makes products of large matrices."""
+        """Tell whether a run multiplies large matrices."""
         return node.reads_large()
 
     def reads_large(self) -> bool:
-        """Tell whether a run makes products of large matrices."""
+        """Tell whether a run multiplies large matrices."""
         return bool(self._work >= MANY_PRODUCTS)
 
     def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
-        """Return what runs that take about as long have in common, and an estimate of how long, in seconds."""
+        """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         size = int(self._work ** (2 / 3))
         return super().cost_key(grads)[0], estimated_seconds([size], _PRODUCTS, True)
 
     def compiled_args(self, args: CompiledArgs) -> None:
-        """Collect what every node collects, and the function."""
+        """Collect what every node collects, and the decomposition."""
         super().compiled_args(args)
-        args.collect_exactly(self._made)
+        args.collect_exactly(self._decomposition)
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
-        """Return the gradient of the array, if the backward that runs needs it.
+        """Return the gradient of the array if the running backward needs it, else None, in a tuple.
 
-        Or an awaitable of it, where something saved has to be waited for.
+        If unpacking a saved result has to be awaited, return an awaitable of that tuple.
         """
         if not self.task_should_compute_output(0) or all(grad is None for grad in grads):
             return (None,)
@@ -173,11 +173,11 @@ class DecompositionNode(HandwrittenNode):
         return self.apply_with_saved(grads, await unpacked)
 
     def apply_wanted(self, grads: Sequence[Any] | None, wanted: Sequence[bool]) -> tuple[Any, ...]:
-        """Return the gradient of the array, if it is wanted."""
+        """Return the gradient of the array, or None if it is not wanted."""
         return self.apply_generic(grads) if wanted[0] else (None,)
 
     def apply_generic(self, grad: Sequence[Any] | None) -> tuple[Any, ...]:
-        """Return the gradient of the array, from what was saved and has not been packed."""
+        """Return the gradient of the array, from saved results that no hook has packed."""
         if grad is None or all(one is None for one in grad):
             return (None,)
         entries = self._entries()
@@ -186,12 +186,12 @@ class DecompositionNode(HandwrittenNode):
         )
 
     def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the gradient of the array, with `saved` for the results."""
+        """Return the gradient of the array, computed from `saved` in place of the saved results."""
         if all(grad is None for grad in grads):
             return (None,)
         if not any(isinstance(grad, TensorBase) for grad in grads):
             saved = [one._data if isinstance(one, TensorBase) else one for one in saved]
-        return (self._made.formula(*grads, *saved),)
+        return (self._decomposition.formula(*grads, *saved),)
 
     def _entries(self) -> list[Saved | Packed]:
         if self._saved is None:
@@ -199,13 +199,13 @@ class DecompositionNode(HandwrittenNode):
         return self._saved
 
     def saved_entries(self) -> Sequence[Saved | Packed] | None:
-        """Return the results, or what hooks have packed; None once released."""
+        """Return the saved results, or what hooks packed them into; None once released."""
         return self._saved
 
     def keep_packed(self, index: int, packed: Packed) -> None:
-        """Keep what a hook has packed in the place of a result."""
+        """Keep `packed` in place of saved result number `index`."""
         self._entries()[index] = packed
 
     def release_variables(self) -> None:
-        """Let go of the results."""
+        """Release the saved results."""
         self._saved = None

@@ -1,4 +1,4 @@
-"""The QR factorization: columns that are orthonormal, times a triangle."""
+"""The QR factorization: a matrix with orthonormal columns, times an upper triangular matrix."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _(gq: Any, gr: Any, q: Any, r: Any) -> Any:
         if gq is not None and (raw(gq)[..., count:] != 0).any():
             raise GraphError(
                 f"numpy.linalg.qr: the loss depends on columns of q beyond the first {count}, which have no "
-                "derivative, since any that stand upright on the others would do. Write np.linalg.qr(a), without "
+                "derivative, since they are an arbitrary orthonormal complement. Write np.linalg.qr(a), without "
                 "mode='complete'"
             )
         q, r = q[..., :count], r[..., :count, :]
@@ -47,15 +47,15 @@ def _(gq: Any, gr: Any, q: Any, r: Any) -> Any:
 
 
 def _qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
-    """Return the gradient of matrices for those of their factors, of as many columns and rows as can be.
+    """Return the gradient of matrices from the gradients of their reduced factors.
 
     Raises:
-        GraphError: the first columns of a matrix depend on each other.
+        GraphError: the leading columns of a matrix are linearly dependent.
     """
     rows, columns = r.shape[-2:]
     if rows == columns:
         return _square_qr_gradient(gq, gr, q, r)
-    # Those that follow are products of q with what r has there, and r has products of q with these.
+    # A wide matrix [a, b] with a square a = q r has the factors q and [r, q^H b].
     triangle, others = r[..., :rows], r[..., rows:]
     if gr is None:
         widths = [(0, 0)] * (r.ndim - 1) + [(0, columns - rows)]
@@ -68,13 +68,13 @@ def _qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
 
 
 def _square_qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
-    """Return the gradient of matrices of at least as many rows as columns."""
+    """Return the gradient of matrices with at least as many rows as columns."""
     _check_independent(r)
     inner: Any = None if gr is None else product(r, adjoint(gr))
     if gq is not None:
-        turned = product(adjoint(gq), q)
-        inner = -turned if inner is None else inner - turned
-    # What the triangle below the diagonal says, made Hermitian.
+        projected = product(adjoint(gq), q)
+        inner = -projected if inner is None else inner - projected
+    # The Hermitian matrix with the lower triangle of `inner` and the real part of its diagonal.
     below = np.tril(inner, -1)
     middle = np.real(np.diagonal(inner, 0, -2, -1))
     hermitian = below + adjoint(below) + put_diagonal(middle, below.shape, 0, -2, -1)
@@ -85,18 +85,18 @@ def _square_qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
 
 
 def _check_independent(r: Any) -> None:
-    """Raise if triangles are singular, up to a rounding."""
+    """Raise if triangular matrices are singular up to rounding."""
     diagonal = np.abs(np.diagonal(raw(r), 0, -2, -1))
     if (diagonal <= np.finfo(diagonal.dtype).eps * largest_size(diagonal)).any():
         raise GraphError(
-            "numpy.linalg.qr: the first columns of a matrix depend on each other, and its factors have no derivative "
-            "there. Leave columns out, or add something to the matrix"
+            "numpy.linalg.qr: the leading columns of a matrix are linearly dependent, so its factors have no "
+            "derivative. Remove dependent columns, or perturb the matrix"
         )
 
 
 @primitive(superlinear=True)
 def qr_triangle_(a: Any) -> Any:
-    """Return r of `a = q @ r`."""
+    """Return the factor r of `a = q @ r`."""
     return np.linalg.qr(a, "r")
 
 
@@ -110,16 +110,16 @@ def _(g: Any, a: Any, out: Any) -> Any:
     return np.conjugate(gradient) if gradient.dtype.kind == "c" else gradient
 
 
-#: Modes that give what LAPACK leaves behind, or that NumPy warns of.
+#: Modes that return LAPACK's raw result, or that NumPy has deprecated.
 _AS_COMPUTED = ("raw", "economic", "e", "full", "f")
 _plain_qr = NonDifferentiable(np.linalg.qr)
 
 
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """Return the orthonormal columns q and the triangle r with `a = q @ r`, or what else a mode asks for.
+    """Return q with orthonormal columns and an upper triangular r with `a = q @ r`, or what another mode asks for.
 
     Raises:
-        MissingDerivativeError: `mode` asks for what LAPACK has computed, and the matrix requires grad.
+        MissingDerivativeError: the mode is raw or deprecated, and the matrix requires grad.
     """
     a = array_like(a)
     if mode in ("reduced", "complete"):

@@ -1,4 +1,4 @@
-"""Values between values: quantiles, piecewise linear functions, slopes of sampled functions."""
+"""Quantiles, piecewise linear interpolation, and slopes of sampled functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .indexing import getitem, lines_over, sort, take
 from .primitive import RULES
 from .shaping import reshape
 
-__all__ = ["gradient", "interp", "percentile", "quantile", "shares_of_percents"]
+__all__ = ["fractions_of_percentages", "gradient", "interp", "percentile", "quantile"]
 
 
 def quantile(
@@ -30,71 +30,73 @@ def quantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return the quantile of the elements along axes, on the line between the two elements next to it."""
+    """Return the quantile along axes by linear interpolation between the two nearest elements."""
     if method != "linear" or weights is not None:
         given = "weights=" if weights is not None else f"method={method!r}"
-        raise MissingDerivativeError(f"numpy.quantile has no derivative rule with {given}, only with method='linear'")
+        raise MissingDerivativeError(
+            f"numpy.quantile has no derivative rule with {given}: write method='linear' and no weights"
+        )
     a = array_like(a)
     if a.dtype.kind == "c":
-        raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take real numbers, not {a.dtype}: pass a.real")
+        raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take a real array, not {a.dtype}: pass a.real")
     if a.dtype.kind not in "fiu":
-        raise ArgumentTypeError(f"a quantile is of real numbers, and this array has dtype {a.dtype}: convert it first")
+        raise ArgumentTypeError(f"numpy.quantile takes a real array, not {a.dtype}: pass a.astype(float)")
     a = (
         a
         if a.dtype.kind == "f" and a.dtype.isnative
         else a.astype(a.dtype.newbyteorder("=") if a.dtype.kind == "f" else float)
     )
-    # As everywhere, a Python number leaves the dtype to the array.
-    shares = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
-    if not ((shares >= 0) & (shares <= 1)).all():
-        raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
+    # A Python number does not change the dtype of the result, as in NumPy's promotion.
+    fractions = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
+    if not ((fractions >= 0) & (fractions <= 1)).all():
+        raise ValueError(f"numpy.quantile takes q from 0 to 1 (numpy.percentile from 0 to 100), not the fraction {q}")
     axes = reduced_axes(axis, a.ndim)
     ordered = sort(lines_over(a, axes), 0)
-    places = shares * (ordered.shape[0] - 1)
-    below = np.floor(places).astype(int)
+    positions = fractions * (ordered.shape[0] - 1)
+    below = np.floor(positions).astype(int)
     above = np.minimum(below + 1, ordered.shape[0] - 1)
     lower = take(ordered, below, 0)
-    beyond = (places - below).astype(shares.dtype).reshape(shares.shape + (1,) * (ordered.ndim - 1))
-    result = lower + (take(ordered, above, 0) - lower) * beside(beyond, raw(lower))
-    absent = np.isnan(raw(ordered)[-1])
-    if is_foreign(absent) or np.any(absent):
-        result = np.where(absent, np.nan, result)
+    weight = (positions - below).astype(fractions.dtype).reshape(fractions.shape + (1,) * (ordered.ndim - 1))
+    result = lower + (take(ordered, above, 0) - lower) * beside(weight, raw(lower))
+    has_nan = np.isnan(raw(ordered)[-1])
+    if is_foreign(has_nan) or np.any(has_nan):
+        result = np.where(has_nan, np.nan, result)
     result = in_rows(result)
     if keepdims:
-        result = reshape(result, shares.shape + kept_shape(a.shape, axes))
+        result = reshape(result, fractions.shape + kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
 
 
 RULES[np.quantile] = quantile
 
 
-def shares_of_percents(q: Any, dtype: Any) -> Any:
-    """Return percentages as shares, in the dtype in which NumPy computes them for elements of `dtype`."""
+def fractions_of_percentages(q: Any, dtype: Any) -> Any:
+    """Return percentages divided by 100, in the dtype that NumPy uses for them with an array of `dtype`."""
     return np.true_divide(raw(q), dtype.type(100) if dtype.kind == "f" else 100)
 
 
 def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the percentile: the value below which so many of a hundred elements lie."""
+    """Return the value below which `q` percent of the elements along axes lie."""
     a = array_like(a)
-    return quantile(a, shares_of_percents(q, a.dtype), *args, **kwargs)
+    return quantile(a, fractions_of_percentages(q, a.dtype), *args, **kwargs)
 
 
 RULES[np.percentile] = percentile
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """Return the values at x of the piecewise linear function through the points (xp, fp)."""
+    """Return the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
     if period is not None:
         raise MissingDerivativeError("numpy.interp has no derivative rule with period=: reduce x to one period first")
-    # NumPy interpolates in float64, whatever it is given; only the values may be complex.
+    # NumPy interpolates in float64 for any dtype; only the values may be complex.
     x, xp, fp = placed(x, xp, fp)
     for name, points in (("x", x), ("xp", xp)):
         if points.dtype.kind == "c":
-            raise ArgumentTypeError(f"numpy.interp takes real points, and {name} is of dtype {points.dtype}")
+            raise ArgumentTypeError(f"numpy.interp takes a real {name}, not {points.dtype}: pass {name}.real")
     x, xp = x.astype(float, copy=False), xp.astype(float, copy=False)
     fp = fp.astype(complex if fp.dtype.kind == "c" else float, copy=False)
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
-        raise ValueError(f"interp needs as many points as values, in rows: the shapes are {xp.shape} and {fp.shape}")
+        raise ValueError(f"numpy.interp takes xp and fp of one shape (n,), n > 0, not {xp.shape} and {fp.shape}")
     if xp.size == 1:
         result = np.broadcast_to(fp, x.shape) if x.ndim else fp[0]
     else:
@@ -102,11 +104,11 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         slope = (getitem(fp, start + 1) - getitem(fp, start)) / (getitem(xp, start + 1) - getitem(xp, start))
         result = slope * (x - getitem(xp, start)) + getitem(fp, start)
     result = np.where(raw(x) < raw(xp)[0], fp[0] if left is None else left, result)
-    # The last point itself too, so that it has the value given and not a computed one.
-    return np.where(raw(x) >= raw(xp)[-1], _beyond(x, xp, fp, right), result)
+    # At the last point too, so that the result there is fp[-1] exactly.
+    return np.where(raw(x) >= raw(xp)[-1], _right_of_points(x, xp, fp, right), result)
 
 
-def _beyond(x: Any, xp: Any, fp: Any, right: Any) -> Any:
+def _right_of_points(x: Any, xp: Any, fp: Any, right: Any) -> Any:
     return fp[-1] if right is None else np.where(raw(x) > raw(xp)[-1], right, fp[-1])
 
 
@@ -117,16 +119,19 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     """Return the slopes of a sampled function along axes: central differences inside, one-sided ones at the ends."""
     f = array_like(f)
     if f.dtype.kind == "b" and f.ndim:
-        raise TypeError("gradient is of numbers, and this array has dtype bool: convert it first, f.astype(float)")
+        raise TypeError("numpy.gradient takes an array of numbers, not bool: pass f.astype(float)")
     f = f if f.dtype.kind in "fc" else f.astype(float)
     axes = reduced_axes(axis, f.ndim) if axis is None or isinstance(axis, tuple) else axis_tuple(axis, f.ndim)
     if edge_order not in (1, 2):
-        raise ValueError(f"gradient takes edge_order=1 or 2, not {edge_order}")
+        raise ValueError(f"numpy.gradient takes edge_order=1 or 2, not {edge_order}")
     spacings = varargs or (1.0,)
     if len(spacings) == 1 and np.ndim(spacings[0]) == 0:
         spacings *= len(axes)
     if len(spacings) != len(axes):
-        raise TypeError(f"gradient along {len(axes)} axes takes no spacing, one number, or {len(axes)} spacings")
+        raise TypeError(
+            f"numpy.gradient takes no spacing, one number, or one spacing for each of {len(axes)} axes, "
+            f"not {len(spacings)}"
+        )
     results = tuple(_slopes(f, one, spacing, edge_order) for one, spacing in zip(axes, spacings, strict=True))
     return results[0] if len(results) == 1 else results
 
@@ -135,34 +140,38 @@ RULES[np.gradient] = gradient
 
 
 def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
-    """Return the slopes along one axis, by the parabola through each point and its neighbours."""
+    """Return the slopes along one axis: inside, those of the parabola through each point and its two neighbours."""
     length = f.shape[axis]
     if length < edge_order + 1:
-        raise ValueError(f"gradient with edge_order={edge_order} needs {edge_order + 1} elements, not {length}")
+        raise ValueError(
+            f"numpy.gradient with edge_order={edge_order} needs {edge_order + 1} elements along an axis, not {length}"
+        )
     if f.dtype.kind != "c" and np.iscomplexobj(spacing):
         raise ArgumentTypeError("numpy.gradient of real values takes real spacings: write np.gradient(f + 0j, ...)")
     first, second = rows(axis, None, -1), rows(axis, 1, None)
-    rises = f[second] - f[first]
+    differences = f[second] - f[first]
     if np.ndim(spacing) == 0:
-        rises = rises / spacing
-        inside = (rises[first] + rises[second]) / 2
-        bends = inside - rises[first], rises[second] - inside
+        differences = differences / spacing
+        inside = (differences[first] + differences[second]) / 2
+        corrections = inside - differences[first], differences[second] - inside
     else:
         steps = _steps(spacing, axis, f)
-        rises = rises / steps
+        differences = differences / steps
         before, after = steps[first], steps[second]
-        inside = (rises[first] * after + rises[second] * before) / (before + after)
-        bend = (rises[second] - rises[first]) / (before + after)
-        bends = bend * before, bend * after
-    start, end = rises[rows(axis, None, 1)], rises[rows(axis, -1, None)]
+        inside = (differences[first] * after + differences[second] * before) / (before + after)
+        correction = (differences[second] - differences[first]) / (before + after)
+        corrections = correction * before, correction * after
+    start, end = differences[rows(axis, None, 1)], differences[rows(axis, -1, None)]
     if edge_order == 2:
-        start, end = start - bends[0][rows(axis, None, 1)], end + bends[1][rows(axis, -1, None)]
+        start, end = start - corrections[0][rows(axis, None, 1)], end + corrections[1][rows(axis, -1, None)]
     return laid_like(np.concatenate([start, inside, end], axis, dtype=f.dtype), f)
 
 
 def _steps(points: Any, axis: int, f: Any) -> Any:
-    """Return the distances between coordinates along an axis of `f`."""
+    """Return the distances between coordinates along an axis of `f`, with axes to broadcast with `f`."""
     points, _ = placed(points, f)
     if points.shape != (f.shape[axis],):
-        raise ValueError(f"gradient needs a coordinate for each of {f.shape[axis]} elements, not {points.shape}")
+        raise ValueError(
+            f"numpy.gradient takes one coordinate for each of {f.shape[axis]} elements, not {points.shape}"
+        )
     return reshape(points[1:] - points[:-1], [-1 if one == axis else 1 for one in range(f.ndim)])

@@ -20,7 +20,7 @@ from .handwritten_node import HandwrittenNode
 from .indexing import part
 from .primitive import RULES
 from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
-from .splitting import cut
+from .splitting import split_views
 
 __all__ = [
     "JoinNode",
@@ -225,7 +225,7 @@ RULES[np.block] = block
 def _cut_at(ary: Any, indices: Sequence[int], axis: int) -> list[Any]:
     bounds = [0, *indices, ary.shape[axis]]
     if all(start <= stop for start, stop in pairwise(bounds)):
-        return cut(ary, bounds, axis)
+        return split_views(ary, bounds, axis)
     # NumPy takes indices as slices do: from the end, past it, falling. Such pieces may overlap or leave gaps.
     before = (slice(None),) * axis
     return [part(ary, (*before, slice(start, stop))) for start, stop in pairwise(bounds)]
@@ -241,7 +241,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     if sections <= 0:
         raise ValueError(f"an array is split into one part or more, not {sections}")
     size, longer = divmod(length, sections)
-    return cut(ary, [index * size + min(index, longer) for index in range(sections + 1)], axis)
+    return split_views(ary, [index * size + min(index, longer) for index in range(sections + 1)], axis)
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
@@ -256,7 +256,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
             "np.array_split makes parts as equal as can be"
         )
     size = length // indices_or_sections
-    return cut(ary, [size * index for index in range(indices_or_sections + 1)], axis)
+    return split_views(ary, [size * index for index in range(indices_or_sections + 1)], axis)
 
 
 def _needs_axes(ary: Any, count: int, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, with subgradient 0 where they have none."""
+"""Norms of vectors and matrices, and condition numbers; the subgradient of a norm that is 0 is 0."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _(g: Any, x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
 
 @primitive()
 def power_norm(x: Any, order: float, axis: Any, keepdims: bool) -> Any:
-    """Return the sum of absolute values to a power, and the root of that."""
+    """Return the p-norm: the sum of absolute values to the power `order`, to the power `1 / order`."""
     return sum_over(np.abs(x) ** order, axis, None, None, keepdims) ** (1 / order)
 
 
@@ -51,11 +51,11 @@ def _(g: Any, x: Any, out: Any, order: float, axis: Any, keepdims: bool) -> Any:
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """Return the norm of the vectors that lie along axes."""
+    """Return the norm of vectors along axes."""
     x = array_like(x)
     shape = x.shape
     if axis is None or isinstance(axis, tuple):
-        # NumPy lays the elements of each vector side by side, and adds them up so.
+        # NumPy moves the axes of a vector to the front and flattens them; the same order gives the same bits.
         axes = tuple(range(x.ndim)) if axis is None else axis_tuple(axis, x.ndim)
         rest = tuple(one for one in range(x.ndim) if one not in axes)
         if len(axes) != 1:
@@ -69,13 +69,13 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 def _norm_along(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
-    """Return the norm of the vectors that lie along one axis."""
+    """Return the norm of vectors along one axis."""
     if x.dtype.kind not in "fc":
         x = x.astype(float)
     if ord is None or ord == 2:
         return euclidean_norm(x, axis, keepdims)
     if ord == math.inf:
-        # Of no elements the largest is 0, as NumPy has it for a norm, and there is no smallest.
+        # As in NumPy, the largest of no elements is 0 in a norm, and there is no smallest.
         empty = not math.prod(x.shape[one] for one in axis)
         return max(absolute(x), axis, None, keepdims, 0 if empty else None)
     if ord == -math.inf:
@@ -85,7 +85,7 @@ def _norm_along(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if ord == 1:
         return sum(absolute(x), axis, None, None, keepdims)
     if isinstance(ord, str):
-        raise ValueError(f"a vector has no norm of order {ord!r}: name two axes for a matrix")
+        raise ValueError(f"numpy.linalg.norm of a vector takes no ord={ord!r}: name two axes for a matrix norm")
     return power_norm(x, float(ord), axis, keepdims)
 
 
@@ -94,21 +94,23 @@ RULES[np.linalg.vector_norm] = vector_norm
 
 def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> Any:
     if rows == columns:
-        raise ValueError(f"the two axes of a matrix must differ, and both are {rows}")
+        raise ValueError(f"numpy.linalg.norm of a matrix takes two different axes, not {rows} twice")
     if ord in (None, "fro", "f"):
         return euclidean_norm(x, (rows, columns), keepdims)
-    folds: dict[Any, Any] = {1: (rows, columns, max), -1: (rows, columns, min)}
-    folds |= {math.inf: (columns, rows, max), -math.inf: (columns, rows, min)}
+    reductions: dict[Any, Any] = {1: (rows, columns, max), -1: (rows, columns, min)}
+    reductions |= {math.inf: (columns, rows, max), -math.inf: (columns, rows, min)}
     if ord in (2, -2, "nuc"):
         is_last = (rows, columns) == (x.ndim - 2, x.ndim - 1)
         values = svdvals(x if is_last else moveaxis(x, (rows, columns), (-2, -1)))
         initial = None if values.shape[-1] else 0
         result = sum(values, -1) if ord == "nuc" else min(values, -1) if ord == -2 else max(values, -1, initial=initial)
         return reshape(result, kept_shape(x.shape, (rows, columns))) if keepdims else result
-    if ord not in folds:
-        raise ValueError(f"a matrix has no norm of order {ord!r}")
-    first, second, extreme = folds[ord]
-    # As in NumPy's norms, the largest of no elements is 0, and there is no smallest.
+    if ord not in reductions:
+        raise ValueError(
+            f"numpy.linalg.norm of a matrix takes no ord={ord!r}, only 'fro', 'nuc', 1, -1, 2, -2, np.inf and -np.inf"
+        )
+    first, second, extreme = reductions[ord]
+    # As in NumPy, the largest of no elements is 0 in a norm, and there is no smallest.
     initial = 0 if extreme is max and not x.shape[second] else None
     result = extreme(sum(absolute(x), first, None, None, True), second, None, True, initial)
     return result if keepdims else np.squeeze(result, axis=(rows, columns))
@@ -123,14 +125,16 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         if ord is None or (ord == 2 and x.ndim == 1) or (ord in ("fro", "f") and x.ndim == 2):
             return euclidean_norm(x, None, keepdims)
         if x.ndim not in (1, 2):
-            raise ValueError(f"norm of order {ord!r} is of vectors and matrices: name the axes, of {x.ndim}")
+            raise ValueError(
+                f"numpy.linalg.norm with ord={ord!r} takes one axis or two: name them with axis=, of the {x.ndim} axes"
+            )
         axis = tuple(range(x.ndim))
     axes = axis_tuple(axis, x.ndim)
     if len(axes) == 1:
         return _norm_along(x, ord, axes, keepdims)
     if len(axes) == 2:
         return _matrix_norm(x, ord, *axes, keepdims)
-    raise ValueError(f"norm is taken along one axis or two, not {len(axes)}")
+    raise ValueError(f"numpy.linalg.norm takes one axis or two, not {len(axes)}")
 
 
 RULES[np.linalg.norm] = norm
@@ -145,10 +149,10 @@ RULES[np.linalg.matrix_norm] = matrix_norm
 
 
 def cond(x: Any, p: Any = None) -> Any:
-    """Return the condition numbers of matrices: infinite, and constant, where a matrix is singular."""
+    """Return the condition numbers of matrices; that of a singular matrix is infinite and has the gradient 0."""
     x = array_like(x)
     if x.ndim >= 2 and not math.prod(x.shape[-2:]):
-        raise np.linalg.LinAlgError("cond is not defined on empty arrays")
+        raise np.linalg.LinAlgError(f"numpy.linalg.cond takes matrices with elements, not an array of shape {x.shape}")
     singular: Any = False
     with np.errstate(all="ignore"):
         if p is None or p in (2, -2):
@@ -167,11 +171,11 @@ RULES[np.linalg.cond] = cond
 
 
 def _with_inverse(x: Any) -> tuple[Any, Any, Any]:
-    """Return matrices with identities for those that are singular, their inverses, and which of them these are."""
+    """Return matrices with singular ones replaced by the identity, their inverses, and a mask of the singular ones."""
     # NumPy computes the inverses in double precision.
     wide = x.astype(np.result_type(x.dtype, np.float64), copy=False)
     try:
-        # The dtypes that there is no inverse for are those of the matrices as they are.
+        # For a dtype that has no inverse, such as float16, NumPy raises the error for the original dtype.
         return x, inv(wide) if x.dtype.kind in "fc" and x.dtype.itemsize > 2 else inv(x), False
     except np.linalg.LinAlgError:
         singular = _are_singular(raw(wide))
@@ -180,7 +184,7 @@ def _with_inverse(x: Any) -> tuple[Any, Any, Any]:
 
 
 def _are_singular(x: Any) -> Any:
-    """Tell of each matrix whether NumPy finds no inverse."""
+    """Return a mask of the matrices for which NumPy finds no inverse."""
     if x.ndim > 2:
         return np.stack([_are_singular(matrices) for matrices in x])
     try:

@@ -197,7 +197,7 @@ class Plan:
     def _watch_large(self) -> None:
         self._watch_from(LARGE)
 
-    def watch(self, elements: int) -> None:
+    def note_slow(self, elements: int) -> None:
         """Have calls on as many elements measured, since one has kept its thread for long.
 
         It does nothing where such calls have been measured.
@@ -206,7 +206,7 @@ class Plan:
             self._watch_from(elements)
             watch_changes[0] += 1
 
-    def found_light(self, elements: int) -> None:
+    def note_cheap(self, elements: int) -> None:
         """Stop measuring calls on so few elements, since they have been measured and are short."""
         limit = self._watched_from
         if elements < LARGE and limit is not None and limit <= elements and not self.primitive.superlinear:

@@ -1,4 +1,4 @@
-"""Polynomials, given by their coefficients, that of the highest power first."""
+"""Polynomials as rows of coefficients, the highest power first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _coefficients(*polynomials: Any) -> list[Any]:
-    """Return polynomials as rows: tensors if one of them is a tensor."""
+    """Return polynomials as rows of coefficients; all are tensors if any is."""
     return [atleast_1d(one.coeffs if isinstance(one, np.poly1d) else one) for one in arrays_together(polynomials)]
 
 
@@ -52,7 +52,7 @@ RULES[np.polyval] = polyval
 
 @primitive()
 def vander_(x: Any, count: int, increasing: bool) -> Any:
-    """Return the matrix of powers of the elements of a row."""
+    """Return the Vandermonde matrix of a row: in each row, the powers of one element."""
     return np.vander(x, count, increasing)
 
 
@@ -68,10 +68,10 @@ def _(g: Any, x: Any, count: int, increasing: bool) -> Any:
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """Return the matrix of powers of the elements of a row, the highest first unless `increasing`."""
+    """Return the Vandermonde matrix of a row, with the highest power first unless `increasing`."""
     x = array_like(x)
     if x.ndim != 1:
-        raise ValueError(f"vander takes a row of numbers, not an array with {x.ndim} axes")
+        raise ValueError(f"numpy.vander takes an array with one axis, not one with {x.ndim} axes")
     return vander_.call(x, x.shape[0] if N is None else N, increasing)
 
 
@@ -81,8 +81,8 @@ RULES[np.vander] = vander
 # Sums, products and quotients.
 
 
-def _at_length(row: Any, length: int) -> Any:
-    """Return a polynomial with coefficients of 0 in front, up to a length."""
+def _pad_to_length(row: Any, length: int) -> Any:
+    """Return a polynomial with zeros prepended up to a length."""
     missing = length - row.shape[0]
     return concatenate((zeros_beside((missing,), raw(row)), row)) if missing > 0 else row
 
@@ -91,18 +91,18 @@ def polyadd(a1: Any, a2: Any) -> Any:
     """Return the sum of two polynomials."""
     a1, a2 = _coefficients(a1, a2)
     length = max(a1.shape[0], a2.shape[0])
-    return _at_length(a1, length) + _at_length(a2, length)
+    return _pad_to_length(a1, length) + _pad_to_length(a2, length)
 
 
 def polysub(a1: Any, a2: Any) -> Any:
     """Return the difference of two polynomials."""
     a1, a2 = _coefficients(a1, a2)
     length = max(a1.shape[0], a2.shape[0])
-    return _at_length(a1, length) - _at_length(a2, length)
+    return _pad_to_length(a1, length) - _pad_to_length(a2, length)
 
 
-def _without_leading_zeros(row: Any) -> Any:
-    """Return a polynomial from its first coefficient on that is not 0."""
+def _strip_leading_zeros(row: Any) -> Any:
+    """Return a polynomial without its leading zeros; at least one coefficient remains."""
     found = np.flatnonzero(raw(row))
     return row[int(found[0]) if found.size else row.shape[0] - 1 :] if row.shape[0] else np.zeros_like(row, shape=(1,))
 
@@ -110,24 +110,25 @@ def _without_leading_zeros(row: Any) -> Any:
 def polymul(a1: Any, a2: Any) -> Any:
     """Return the product of two polynomials."""
     a1, a2 = _coefficients(a1, a2)
-    return convolve(_without_leading_zeros(a1), _without_leading_zeros(a2))
+    return convolve(_strip_leading_zeros(a1), _strip_leading_zeros(a2))
 
 
 def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     """Return the quotient of two polynomials, and the remainder."""
     u, v = (one + 0.0 for one in _coefficients(u, v))
     dtype = np.result_type(u.dtype, v.dtype)
-    scale, rest, quotient = 1.0 / v[0], u.astype(dtype), []
+    scale, remainder, quotient = 1.0 / v[0], u.astype(dtype), []
     length = v.shape[0]
     for place in range(u.shape[0] - length + 1):
-        share = scale * rest[place]
-        quotient.append(share)
-        rest = concatenate(
-            (rest[:place], rest[place : place + length] - share * v, rest[place + length :]), dtype=dtype
+        coefficient = scale * remainder[place]
+        quotient.append(coefficient)
+        remainder = concatenate(
+            (remainder[:place], remainder[place : place + length] - coefficient * v, remainder[place + length :]),
+            dtype=dtype,
         )
-    while np.allclose(raw(rest)[0], 0, rtol=1e-14) and rest.shape[0] > 1:
-        rest = rest[1:]
-    return (stack(quotient, dtype=dtype) if quotient else np.zeros_like(rest, shape=(1,))), rest
+    while np.allclose(raw(remainder)[0], 0, rtol=1e-14) and remainder.shape[0] > 1:
+        remainder = remainder[1:]
+    return (stack(quotient, dtype=dtype) if quotient else np.zeros_like(remainder, shape=(1,))), remainder
 
 
 RULES[np.polyadd] = polyadd
@@ -143,7 +144,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     """Return the m-th derivative of a polynomial."""
     m = int(m)
     if m < 0:
-        raise ValueError(f"polyder takes a derivative of order 0 or more, not {m}: see np.polyint")
+        raise ValueError(f"numpy.polyder takes m=0 or more, not {m}: for an integral, write np.polyint(p, {-m})")
     (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
     for _ in range(m):
         p = p[:-1] * (p.shape[0] - 1 - arange_beside(p.shape[0] - 1, raw(p)))
@@ -154,13 +155,13 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """Return the m-th integral of a polynomial, with constants of integration `k`."""
     m = int(m)
     if m < 0:
-        raise ValueError(f"polyint takes an integral of order 0 or more, not {m}: see np.polyder")
+        raise ValueError(f"numpy.polyint takes m=0 or more, not {m}: for a derivative, write np.polyder(p, {-m})")
     (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
     k = zeros_beside((m,), raw(p), float) if k is None else atleast_1d(placed(k, p)[0])
     if k.shape[0] == 1 and m > 1:
         k = k[0] * ones_beside((m,), zeros_beside((), raw(p), float))
     if k.shape[0] < m:
-        raise ValueError(f"polyint of order {m} takes one constant, or {m}, not {k.shape[0]}")
+        raise ValueError(f"numpy.polyint with m={m} takes one constant of integration, or {m}, not {k.shape[0]}")
     for index in range(m):
         p = concatenate((p / (p.shape[0] - arange_beside(p.shape[0], raw(p))), k[index : index + 1]))
     return p
@@ -181,7 +182,7 @@ def poly(seq_of_zeros: Any) -> Any:
     elif zeros.ndim == 1:
         zeros = zeros.astype(np.mintypecode(zeros.dtype.char), copy=False)
     else:
-        raise ValueError(f"poly takes a row of roots or a square matrix, not an array of shape {zeros.shape}")
+        raise ValueError(f"numpy.poly takes a row of roots or a square matrix, not an array of shape {zeros.shape}")
     if not zeros.shape[0]:
         return 1.0
     one = ones_beside((1,), raw(zeros))
@@ -199,10 +200,10 @@ RULES[np.poly] = poly
 
 
 def roots(p: Any) -> Any:
-    """Return the roots of a polynomial, the eigenvalues of its companion matrix."""
+    """Return the roots of a polynomial: the eigenvalues of its companion matrix."""
     p = atleast_1d(array_like(p))
     if p.ndim != 1:
-        raise ValueError(f"roots takes a row of coefficients, not an array with {p.ndim} axes")
+        raise ValueError(f"numpy.roots takes a row of coefficients, not an array with {p.ndim} axes")
     found = np.flatnonzero(raw(p))
     if not found.size:
         return array_beside(np.array([]), p)
@@ -221,33 +222,35 @@ def roots(p: Any) -> Any:
 RULES[np.roots] = roots
 
 
-# The polynomial that is nearest to points.
+# Fitting a polynomial to points.
 
 
-def _checked_points(x: Any, y: Any, deg: int, w: Any) -> tuple[Any, Any, Any]:
-    """Return points and weights as floating rows, which go together."""
+def _check_points(x: Any, y: Any, deg: int, w: Any) -> tuple[Any, Any, Any]:
+    """Return points, values and weights in floating dtypes, after a check of their shapes."""
     x, y = (one + 0.0 for one in arrays_together((x, y)))
     if deg < 0:
-        raise ValueError(f"polyfit takes a degree of 0 or more, not {deg}")
+        raise ValueError(f"numpy.polyfit takes a degree of 0 or more, not {deg}")
     if x.ndim != 1 or not x.size or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
         raise TypeError(
-            f"polyfit takes a row of points, and as many values in rows or columns: the shapes are {x.shape} and "
-            f"{y.shape}"
+            "numpy.polyfit takes x of shape (n,) and y of shape (n,) or (n, k), but the shapes are "
+            f"{x.shape} and {y.shape}"
         )
     if w is None:
         return x, y, None
     w = array_beside(w, x) + 0.0
     if w.shape != x.shape:
-        raise TypeError(f"polyfit takes a weight for each of {x.shape[0]} points, not weights of shape {w.shape}")
+        raise TypeError(f"numpy.polyfit takes one weight for each of the {x.shape[0]} points, not shape {w.shape}")
     if w.dtype.kind == "c" and "f" in (x.dtype.kind, y.dtype.kind):
-        raise ArgumentTypeError(f"numpy.polyfit of real points or values takes real weights, not {w.dtype}")
+        raise ArgumentTypeError(
+            f"numpy.polyfit of real points or values takes real weights, not {w.dtype}: pass w.real"
+        )
     return x, y, w
 
 
 def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
-    """Return the polynomial of a degree with the least sum of squared distances from points."""
+    """Return the polynomial of degree `deg` that fits points with the least sum of squared errors."""
     order = int(deg) + 1
-    x, y, w = _checked_points(x, y, order - 1, w)
+    x, y, w = _check_points(x, y, order - 1, w)
     if rcond is None:
         rcond = x.shape[0] * np.finfo(x.dtype).eps
     powers, values = vander(x, order), y
@@ -264,14 +267,14 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
         return found, residuals, rank, singular, array_beside(rcond, x) if isinstance(rcond, np.generic) else rcond
     if not cov:
         return found
-    spread = np.linalg.inv(dot(powers.T, powers)) / outer(scale, scale)
+    covariance = np.linalg.inv(dot(powers.T, powers)) / outer(scale, scale)
     if cov == "unscaled":
         factor: Any = 1
     elif x.shape[0] <= order:
-        raise ValueError(f"the covariance of {order} coefficients needs more than {x.shape[0]} points")
+        raise ValueError(f"numpy.polyfit: the covariance of {order} coefficients needs more than {x.shape[0]} points")
     else:
         factor = residuals / (x.shape[0] - order)
-    return found, (spread if y.ndim == 1 else spread[:, :, np.newaxis]) * factor
+    return found, (covariance if y.ndim == 1 else covariance[:, :, np.newaxis]) * factor
 
 
 RULES[np.polyfit] = polyfit

@@ -178,7 +178,7 @@ class Primitive:
 _WRAPPER_NAMES: dict[str, Any] = {
     "_MAIN_THREAD": MAIN_THREAD,
     "_THREADS": THREADS,
-    "_Tracked": TensorBase,
+    "_TensorBase": TensorBase,
     "_accumulator": accumulator,
     "_compilers": COMPILERS,
     "_as_array": result_array,

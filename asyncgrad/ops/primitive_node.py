@@ -171,11 +171,11 @@ class PrimitiveNode(TraceableNode):
     def note_slow(self) -> None:
         """Have runs on as many elements measured from now on."""
         super().note_slow()
-        self.plan.watch(size_of(self))
+        self.plan.note_slow(size_of(self))
 
     def note_cheap(self) -> None:
         """Stop measuring runs on as many elements."""
-        self.plan.found_light(size_of(self))
+        self.plan.note_cheap(size_of(self))
 
     def check_versions(self) -> None:
         """Raise if a saved tensor was changed in place since."""

@@ -116,7 +116,7 @@ def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
     """Take the arrays out of the tensors; `_template` is the first, low bits of `_key` say which arguments are."""
     lines = ["    _template, _key = None, 0"]
     for index, tensor in enumerate(tensor_names):
-        lines.append(f"    if isinstance({tensor}, _Tracked):")
+        lines.append(f"    if isinstance({tensor}, _TensorBase):")
         if index == 0:
             lines.append(f"        _template, _key, _device = {tensor}, 2, {tensor}._device")
         else:
@@ -136,7 +136,7 @@ def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
     return [
         f"    _template, _type, _device, _raw_{x} = {x}, type({x}), {x}._device, {x}._data",
         # The first test is there for speed.
-        f"    if type({y}) is _type or isinstance({y}, _Tracked):",
+        f"    if type({y}) is _type or isinstance({y}, _TensorBase):",
         f"        if {y}._device is not _device:",
         f"            raise _mixed_devices({name!r}, {x}, {y})",
         f"        _raw_{y}, _key = {y}._data, 6",

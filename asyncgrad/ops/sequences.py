@@ -1,4 +1,4 @@
-"""Rows of numbers: evenly spaced between two ends, differences of neighbours, more elements or fewer."""
+"""Evenly spaced numbers, differences of neighbours, insertion, resizing, and running sums without nans."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ __all__ = [
 # Between two ends.
 
 
-def _shares(shape: tuple[int, ...], axis: int, endpoint: bool) -> Any:
-    """Return for each place along an axis how much of the way to the end lies before it."""
+def _fractions(shape: tuple[int, ...], axis: int, endpoint: bool) -> Any:
+    """Return each position along an axis as a fraction of the way from start to stop, with axes to broadcast."""
     axis = axis_index(axis, len(shape))
     count = shape[axis]
-    shares = np.arange(count) / max(count - 1 if endpoint else count, 1)
-    return shares.reshape([-1 if one == axis else 1 for one in range(len(shape))])
+    fractions = np.arange(count) / max(count - 1 if endpoint else count, 1)
+    return fractions.reshape([-1 if one == axis else 1 for one in range(len(shape))])
 
 
-def _as_real(shares: Any, g: Any) -> Any:
-    """Return shares in the real dtype of a gradient, and beside it."""
-    return beside(shares.astype(raw(g).real.dtype), raw(g))
+def _as_real(fractions: Any, g: Any) -> Any:
+    """Return fractions in the real dtype of a gradient, on its device."""
+    return beside(fractions.astype(raw(g).real.dtype), raw(g))
 
 
 @primitive()
@@ -53,12 +53,12 @@ def linspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis:
 
 @derivative(linspace_, "start")
 def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Any:
-    return np.sum(g * _as_real(1 - _shares(out_shape, axis, endpoint), g), axis=axis)
+    return np.sum(g * _as_real(1 - _fractions(out_shape, axis, endpoint), g), axis=axis)
 
 
 @derivative(linspace_, "stop")
 def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Any:
-    return np.sum(g * _as_real(_shares(out_shape, axis, endpoint), g), axis=axis)
+    return np.sum(g * _as_real(_fractions(out_shape, axis, endpoint), g), axis=axis)
 
 
 def linspace(
@@ -103,7 +103,7 @@ RULES[np.logspace] = logspace
 
 @primitive()
 def geomspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
-    """Return numbers from `start` to `stop`, each the same multiple of the one before."""
+    """Return numbers from `start` to `stop` in geometric progression."""
     if is_foreign(start) or is_foreign(stop):
         return _geometric(start, stop, num, endpoint, dtype, axis)
     return np.geomspace(start, stop, num, endpoint, dtype, axis)
@@ -128,16 +128,16 @@ def _geometric(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
 
 @derivative(geomspace_, "start")
 def _(g: Any, out: Any, start: Any, endpoint: bool, axis: int) -> Any:
-    return np.sum(g * out * _as_real(1 - _shares(out.shape, axis, endpoint), g), axis=axis) / start
+    return np.sum(g * out * _as_real(1 - _fractions(out.shape, axis, endpoint), g), axis=axis) / start
 
 
 @derivative(geomspace_, "stop")
 def _(g: Any, out: Any, stop: Any, endpoint: bool, axis: int) -> Any:
-    return np.sum(g * out * _as_real(_shares(out.shape, axis, endpoint), g), axis=axis) / stop
+    return np.sum(g * out * _as_real(_fractions(out.shape, axis, endpoint), g), axis=axis) / stop
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
-    """Return `num` numbers from `start` to `stop`, each the same multiple of the one before."""
+    """Return `num` numbers from `start` to `stop` in geometric progression."""
     return geomspace_.call(start, stop, num, endpoint, dtype, axis)
 
 
@@ -149,7 +149,7 @@ RULES[np.geomspace] = geomspace
 
 @primitive()
 def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
-    """Return the differences of neighbours in one row, with others before and after them."""
+    """Return the differences of neighbours in the flattened array, between `to_begin` and `to_end`."""
     if ary.__class__ is not np.ndarray and is_foreign(ary):
         to_end, to_begin = (None if ends is None else placed(ends, ary)[0] for ends in (to_end, to_begin))
     return np.ediff1d(ary, to_end, to_begin)
@@ -176,7 +176,7 @@ def _(g: Any, to_begin_shape: tuple[int, ...]) -> Any:
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Return the differences of neighbours in one row, with others before and after them."""
+    """Return the differences of neighbours in the flattened array, between `to_begin` and `to_end`."""
     return ediff1d_.call(array_like(ary), to_end, to_begin)
 
 
@@ -212,7 +212,7 @@ RULES[np.unwrap] = unwrap
 
 @primitive()
 def insert_(arr: Any, obj: Any, values: Any, axis: int) -> Any:
-    """Return `arr` with values put in before indices, which nobody changes later, along an axis."""
+    """Return `arr` with values inserted before indices along an axis; the node saves `obj`, which must not change."""
     if arr.__class__ is not np.ndarray and is_foreign(arr):
         return _inserted(arr, obj, values, axis)
     return np.insert(arr, obj, values, axis)
@@ -234,7 +234,7 @@ def _inserted(arr: Any, obj: Any, values: Any, axis: int) -> Any:
 
 
 def _origins(arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
-    """Return for each place along the axis where it came from: an index of `arr`, or -1, -2 ... for the values."""
+    """Return the origin of each element along the axis: an index of `arr`, or -1, -2 ... for the inserted values."""
     length = arr_shape[axis]
     return np.insert(np.arange(length), obj, -1 - np.arange(out_shape[axis] - length))
 
@@ -249,19 +249,19 @@ def _(g: Any, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, 
     origins = _origins(arr_shape, out_shape, obj, axis)
     inserted = np.flatnonzero(origins < 0)
     taken = np.take(g, inserted[np.argsort(-origins[inserted])], axis)
-    # Before a single index, which is no list, the first axis of the values runs along the axis.
+    # For a scalar `obj`, the first axis of `values` corresponds to `axis`.
     return np.moveaxis(taken, axis, 0) if not isinstance(obj, slice) and np.ndim(obj) == 0 else taken
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """Return `arr` with values put in before indices along an axis; None makes one row of `arr`."""
+    """Return `arr` with values inserted before indices along an axis; with axis None, `arr` is flattened."""
     arr = array_beside(arr, obj)
     if axis is None:
         arr, axis = (arr if arr.ndim == 1 else ravel(arr)), 0
     if not isinstance(obj, slice):
         # They say where the elements go, as a shape does: they are read on the host.
-        places = np.array(on_host(raw(obj)))
-        obj = places if places.size or hasattr(obj, "dtype") else places.astype(np.intp)
+        positions = np.array(on_host(raw(obj)))
+        obj = positions if positions.size or hasattr(obj, "dtype") else positions.astype(np.intp)
     values, _ = placed(values, arr)
     if values.dtype.kind == "c" and arr.dtype.kind != "c":
         raise ArgumentTypeError(
@@ -275,7 +275,7 @@ RULES[np.insert] = insert
 
 @primitive()
 def resize_(a: Any, new_shape: Any) -> Any:
-    """Return the elements in a shape, as often as it takes to fill that."""
+    """Return an array of a shape, filled with repetitions of the elements."""
     return np.resize(a, new_shape)
 
 
@@ -284,34 +284,34 @@ def _(g: Any, a_shape: tuple[int, ...]) -> Any:
     count = math.prod(a_shape)
     if not count:
         return zeros_beside(a_shape, raw(g))
-    places = np.arange(math.prod(g.shape)) % count
-    return np.reshape(put(np.reshape(g, -1), places, (count,)), a_shape)
+    positions = np.arange(math.prod(g.shape)) % count
+    return np.reshape(put(np.reshape(g, -1), positions, (count,)), a_shape)
 
 
 def resize(a: Any, new_shape: Any) -> Any:
-    """Return the elements in a shape, as often as it takes to fill that."""
+    """Return an array of a shape, filled with repetitions of the elements."""
     return resize_.call(array_like(a), new_shape)
 
 
 RULES[np.resize] = resize
 
 
-# Running sums and products of what is no nan.
+# Running sums and products that ignore nans.
 
 
-def _without_nans(plain: Callable[..., Any], filling: float) -> Callable[..., Any]:
-    """Return a running sum or product that counts each nan as `filling`."""
+def _replacing_nans(plain: Callable[..., Any], replacement: float) -> Callable[..., Any]:
+    """Return a running sum or product that replaces each nan with `replacement`."""
 
     def running(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         a = array_like(a)
         if a.dtype.kind in "fc":
-            a = laid_like(np.where(np.isnan(raw(a)), filling, a), a)
+            a = laid_like(np.where(np.isnan(raw(a)), replacement, a), a)
         return plain(a, axis, dtype, out)
 
     running.__name__ = f"nan{plain.__name__}"
-    running.__doc__ = f"Return numpy.{plain.__name__} of what is no nan, each of which counts as {filling}."
+    running.__doc__ = f"Return numpy.{plain.__name__} with each nan replaced by {replacement}."
     return running
 
 
-nancumsum = RULES[np.nancumsum] = _without_nans(cumsum, 0)
-nancumprod = RULES[np.nancumprod] = _without_nans(cumprod, 1)
+nancumsum = RULES[np.nancumsum] = _replacing_nans(cumsum, 0)
+nancumprod = RULES[np.nancumprod] = _replacing_nans(cumprod, 1)

@@ -1,6 +1,6 @@
-"""Arrays as sets: their different elements, in order, which come from where NumPy finds each of them first.
+"""Set operations on arrays, and weighted counts of elements.
 
-And counts of elements, weighted ones too.
+The gradient of a unique element flows to its first occurrence.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def unique(
     axis: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Return the different elements in order, or the different subarrays along an axis, and what else is asked for."""
+    """Return the sorted unique elements, or unique subarrays along an axis, with indices and counts if asked for."""
     ar = array_like(ar)
     _, first, *others = _unique(raw(ar), True, return_inverse, return_counts, axis, **kwargs)
     if axis is None or ar.ndim == 1:
@@ -57,23 +57,23 @@ RULES[np.unique] = unique
 
 
 def unique_all(x: Any) -> Any:
-    """Return the different elements, the index of each, which of them each element is, and how often each occurs."""
+    """Return the unique elements, their indices, the inverse indices, and their counts."""
     found = unique(x, True, True, True, equal_nan=False)
     return type(np.unique_all(np.zeros(1)))(*found)
 
 
 def unique_counts(x: Any) -> Any:
-    """Return the different elements, and how often each occurs."""
+    """Return the unique elements and their counts."""
     return type(np.unique_counts(np.zeros(1)))(*unique(x, return_counts=True, equal_nan=False))
 
 
 def unique_inverse(x: Any) -> Any:
-    """Return the different elements, and which of them each element is."""
+    """Return the unique elements and the inverse indices."""
     return type(np.unique_inverse(np.zeros(1)))(*unique(x, return_inverse=True, equal_nan=False))
 
 
 def unique_values(x: Any) -> Any:
-    """Return the different elements, in an order that NumPy does not promise: here they ascend."""
+    """Return the unique elements in ascending order, which NumPy does not guarantee for its own arrays."""
     return unique(x, equal_nan=False)
 
 
@@ -84,18 +84,18 @@ RULES[np.unique_values] = unique_values
 
 
 def _rows(first: Any, second: Any, *, assume_unique: bool) -> list[Any]:
-    """Return two arrays in rows, of different elements."""
+    """Return two arrays flattened, with unique elements."""
     arrays = arrays_together((first, second))
     return [reshape(one, -1) if assume_unique else unique(one) for one in arrays]
 
 
 def union1d(ar1: Any, ar2: Any) -> Any:
-    """Return the elements of either array, in order."""
+    """Return the sorted unique elements of either array."""
     return unique(concatenate(arrays_together((ar1, ar2)), None))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
-    """Return the elements of both arrays, in order, and where those are if `return_indices`."""
+    """Return the sorted elements that are in both arrays, and their indices if `return_indices`."""
     first, second = arrays_together((ar1, ar2))
     # CuPy takes elements that are known to differ to be in order, too.
     is_known = assume_unique and raw(first).__class__ is np.ndarray
@@ -105,13 +105,13 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Return the elements of the first array that are none of the second."""
+    """Return the elements of the first array that are not in the second."""
     first, second = _rows(ar1, ar2, assume_unique=assume_unique)
     return getitem(first, np.isin(raw(first), raw(second), assume_unique=True, invert=True))
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Return the elements of one of the arrays but not of both, in order."""
+    """Return the sorted elements that are in exactly one of the arrays."""
     ordered = sort(concatenate(_rows(ar1, ar2, assume_unique=assume_unique)))
     values = raw(ordered)
     if not values.size:
@@ -129,7 +129,7 @@ RULES[np.setxor1d] = setxor1d
 
 @primitive()
 def bincount_(x: Any, weights: Any, minlength: int) -> Any:
-    """Return the sum of the weights of each whole number."""
+    """Return the sum of the weights for each int."""
     return np.bincount(x, weights, minlength)
 
 
@@ -139,7 +139,7 @@ def _(g: Any, x: Any) -> Any:
 
 
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
-    """Return how often each whole number occurs, or the sum of its weights."""
+    """Return the count of each int from 0 on, or the sum of its weights."""
     if weights is None:
         return array_beside(np.bincount(raw(x), None, minlength), x)
     return bincount_.call(np.copy(raw(x)), array_beside(weights, x), minlength)

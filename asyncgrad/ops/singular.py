@@ -1,4 +1,4 @@
-"""Singular values and vectors, and what is made of them: condition numbers, pseudo-inverses, least squares."""
+"""Singular values and vectors, pseudo-inverses and least squares."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .foreign import named
 from .linear_algebra import adjoint, product
 from .primitive import RULES, derivative, primitive
 from .shaping import expand_dims, squeeze
-from .spectral import check_distinct, check_phases, columns_times, distinct_up_to_rounding, eigh, gaps, over_gaps
+from .spectral import are_distinct, check_distinct, check_phases, divide_by_gaps, eigh, gaps, scale_columns
 
 __all__ = ["lstsq", "pinv", "svd", "svdvals"]
 
 _NO_VALUE: Any = np._NoValue
-#: NumPy does not export the class of what its svd returns.
+#: The class of the results of np.linalg.svd, which NumPy does not export.
 _SVDResult = type(np.linalg.svd(np.ones((1, 1))))
 
 
@@ -27,19 +27,19 @@ _SVDResult = type(np.linalg.svd(np.ones((1, 1))))
 
 
 @primitive(superlinear=True)
-def singular_values_(a: Any, found: Any) -> Any:
-    """Return the singular values of matrices, in falling order; `found` where they are known already."""
-    return np.linalg.svd(a, compute_uv=False) if found is None else found
+def singular_values_(a: Any, precomputed: Any) -> Any:
+    """Return the singular values of matrices in descending order: `precomputed` unless that is None."""
+    return np.linalg.svd(a, compute_uv=False) if precomputed is None else precomputed
 
 
 @derivative(singular_values_, "a")
 def _(g: Any, a: Any) -> Any:
     u, _, vh = np.linalg.svd(a, full_matrices=False)
-    return product(columns_times(u, g), vh)
+    return product(scale_columns(u, g), vh)
 
 
 def svdvals(x: Any, /) -> Any:
-    """Return the singular values of matrices, in falling order."""
+    """Return the singular values of matrices in descending order."""
     return singular_values_(array_like(x), None)
 
 
@@ -59,51 +59,51 @@ def svd_(a: Any, full_matrices: bool) -> Any:
 def _(gu: Any, gs: Any, gvh: Any, u: Any, s: Any, vh: Any) -> Any:
     u, gu = _leading_columns(u, gu, s.shape[-1])
     v, gv = _leading_columns(adjoint(vh), None if gvh is None else adjoint(gvh), s.shape[-1])
-    gradient = None if gs is None else columns_times(u, gs)
+    gradient = None if gs is None else scale_columns(u, gs)
     if gu is not None or gv is not None:
-        gradient = _sum_of(gradient, _gradient_of_vectors(gu, gv, u, s, v))
+        gradient = _add_defined(gradient, _gradient_of_vectors(gu, gv, u, s, v))
     gradient = product(gradient, adjoint(v))
-    # What moves a vector out of the space that all of them span.
+    # The part of the gradient orthogonal to the space that the vectors span.
     if gv is not None and v.shape[-2] > v.shape[-1]:
-        away = gv - product(v, product(adjoint(v), gv))
-        gradient = gradient + product(u, adjoint(_over(away, s)))
+        residual = gv - product(v, product(adjoint(v), gv))
+        gradient = gradient + product(u, adjoint(_divide_columns(residual, s)))
     return gradient
 
 
 def _gradient_of_vectors(gu: Any, gv: Any, u: Any, s: Any, v: Any) -> Any:
-    """Return the gradient of matrices for those of their vectors, as far as it lies in what `v` spans, times `v`."""
-    distinct = distinct_up_to_rounding(s)
+    """Return the part of the gradient that lies in the span of `v`, multiplied by `v` from the right."""
+    distinct = are_distinct(s)
     check_distinct("numpy.linalg.svd", "singular values", distinct, gu, gv)
     differences = gaps(s) * (s[..., np.newaxis, :] + s[..., np.newaxis])
-    turned_u = None if gu is None else product(adjoint(u), gu)
-    turned_v = None if gv is None else product(adjoint(v), gv)
-    check_phases("numpy.linalg.svd", _sum_of(turned_u, turned_v))
+    projected_u = None if gu is None else product(adjoint(u), gu)
+    projected_v = None if gv is None else product(adjoint(v), gv)
+    check_phases("numpy.linalg.svd", _add_defined(projected_u, projected_v))
     inner = None
-    if turned_u is not None:
-        inner = columns_times(over_gaps(turned_u - adjoint(turned_u), differences, distinct), s)
-    if turned_v is not None:
-        skew = over_gaps(turned_v - adjoint(turned_v), differences, distinct)
-        inner = _sum_of(inner, s[..., np.newaxis] * skew)
+    if projected_u is not None:
+        inner = scale_columns(divide_by_gaps(projected_u - adjoint(projected_u), differences, distinct), s)
+    if projected_v is not None:
+        skew = divide_by_gaps(projected_v - adjoint(projected_v), differences, distinct)
+        inner = _add_defined(inner, s[..., np.newaxis] * skew)
     gradient = product(u, inner)
-    if turned_u is not None and u.dtype.kind == "c":
-        # The phases of both vectors of a value move together: here it is those of `u` that do.
-        phases = 1j * np.imag(np.diagonal(turned_u, 0, -2, -1))
-        gradient = gradient + _over(columns_times(u, phases), s)
+    if projected_u is not None and u.dtype.kind == "c":
+        # Only the product of both phases of a singular value is determined: attribute the change of phase to `u`.
+        phases = 1j * np.imag(np.diagonal(projected_u, 0, -2, -1))
+        gradient = gradient + _divide_columns(scale_columns(u, phases), s)
     if gu is not None and u.shape[-2] > u.shape[-1]:
-        gradient = gradient + _over(gu - product(u, turned_u), s)
+        gradient = gradient + _divide_columns(gu - product(u, projected_u), s)
     return gradient
 
 
-def _sum_of(first: Any, second: Any) -> Any:
-    """Return the sum of what is there."""
+def _add_defined(first: Any, second: Any) -> Any:
+    """Return the sum of two arrays, or one of them if the other is None."""
     return first if second is None else second if first is None else first + second
 
 
-def _over(vectors: Any, s: Any) -> Any:
-    """Return each column over its singular value; 0 where both are.
+def _divide_columns(vectors: Any, s: Any) -> Any:
+    """Return each column divided by its singular value; 0 for a column of zeros with the singular value 0.
 
     Raises:
-        GraphError: a value alone is 0.
+        GraphError: a column that is not 0 has the singular value 0.
     """
     absent = raw(s) == 0
     if absent.any() and (raw(vectors) != 0).any(-2)[absent].any():
@@ -115,10 +115,10 @@ def _over(vectors: Any, s: Any) -> Any:
 
 
 def _leading_columns(vectors: Any, g: Any, count: int) -> tuple[Any, Any]:
-    """Return the first of the vectors in columns, which have singular values, and their gradient.
+    """Return the first `count` columns, which belong to singular values, and their gradient.
 
     Raises:
-        GraphError: there is a gradient for others, which are any that stand upright on these.
+        GraphError: the gradient of another column is not 0. These columns are an arbitrary orthonormal complement.
     """
     if vectors.shape[-1] == count:
         return vectors, g
@@ -126,8 +126,8 @@ def _leading_columns(vectors: Any, g: Any, count: int) -> tuple[Any, Any]:
         return vectors[..., :count], None
     if (raw(g)[..., count:] != 0).any():
         raise GraphError(
-            f"numpy.linalg.svd: the loss depends on vectors beyond the first {count}, which have no singular value and "
-            "no derivative, since any that stand upright on the others would do. Write "
+            f"numpy.linalg.svd: the loss depends on vectors beyond the first {count}. They belong to no singular value "
+            "and have no derivative, since they are an arbitrary orthonormal complement. Write "
             "np.linalg.svd(a, full_matrices=False)"
         )
     return vectors[..., :count], g[..., :count]
@@ -145,7 +145,7 @@ RULES[np.linalg.svd] = svd
 
 
 def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
-    """Return what `svd` does, from eigenvalues and eigenvectors."""
+    """Return the result of `svd` for Hermitian matrices, computed from their eigenvalues and eigenvectors."""
     if not compute_uv:
         return np.sort(np.abs(np.linalg.eigvalsh(a)))[..., ::-1]
     s, u = eigh(a)
@@ -155,7 +155,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
     signs = np.take_along_axis(signs, order, -1)
     s = np.take_along_axis(s, order, -1)
     u = np.take_along_axis(u, order[..., np.newaxis, :], -1)
-    return _SVDResult(u, s, columns_times(u, signs).mT.conjugate())
+    return _SVDResult(u, s, scale_columns(u, signs).mT.conjugate())
 
 
 # Pseudo-inverses.
@@ -192,9 +192,9 @@ def _(g: Any, a: Any, out: Any, hermitian: bool) -> Any:
 
 
 def _pinv_gradient(g: Any, a: Any, inverse: Any) -> Any:
-    """Return the gradient of matrices, for the gradient of their pseudo-inverses transposed and conjugated.
+    """Return the gradient of matrices; `g` is the conjugate transpose of the gradient of their pseudo-inverses.
 
-    It is that of matrices whose rank does not change.
+    The formula holds where the rank is locally constant.
 
     Source: pinv_backward of PyTorch.
     """
@@ -202,18 +202,18 @@ def _pinv_gradient(g: Any, a: Any, inverse: Any) -> Any:
     if a.shape[-2] <= a.shape[-1]:
         k = product(g, inverse)
         outer = product(k, rows)
-        away = product(product(rows, inverse), g - product(k, a))
-        return outer - adjoint(product(inverse, k)) - product(product(a, inverse), outer) + away
+        residual = product(product(rows, inverse), g - product(k, a))
+        return outer - adjoint(product(inverse, k)) - product(product(a, inverse), outer) + residual
     k = product(inverse, g)
     outer = product(rows, k)
-    away = product(product(g - product(a, k), inverse), rows)
-    return outer - adjoint(product(k, inverse)) - product(product(outer, inverse), a) + away
+    residual = product(product(g - product(a, k), inverse), rows)
+    return outer - adjoint(product(k, inverse)) - product(product(outer, inverse), a) + residual
 
 
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_VALUE) -> Any:
     """Return the pseudo-inverses of matrices.
 
-    The derivative is that of matrices whose rank does not change: where another step would change it, there is none.
+    The derivative assumes that the rank is locally constant. At a matrix where it is not, none exists.
     """
     return pinv_(array_like(a), raw(rcond), hermitian, raw(rtol))
 
@@ -225,9 +225,9 @@ RULES[np.linalg.pinv] = pinv
 
 
 @primitive(superlinear=True)
-def least_squares_(a: Any, b: Any, found: Any, cutoff: float) -> Any:
-    """Return the x of the smallest norm with the smallest `norm(a @ x - b)`, which has been `found`."""
-    return found
+def least_squares_(a: Any, b: Any, precomputed: Any, cutoff: float) -> Any:
+    """Return the x of least norm that minimizes `norm(a @ x - b)`: `precomputed`."""
+    return precomputed
 
 
 @derivative(least_squares_, "a")
@@ -242,34 +242,34 @@ def _(g: Any, a: Any, cutoff: float) -> Any:
 
 
 @primitive(superlinear=True)
-def squared_residuals_(a: Any, b: Any, found: Any, cutoff: float) -> Any:
-    """Return the sums of squares of `a @ x - b` for the least of them, which have been `found`."""
-    return found
+def squared_residuals_(a: Any, b: Any, precomputed: Any, cutoff: float) -> Any:
+    """Return the sums of squares of `a @ x - b` at the least-squares solution: `precomputed`."""
+    return precomputed
 
 
 @derivative(squared_residuals_, "a")
 def _(g: Any, a: Any, b: Any, cutoff: float) -> Any:
     x = np.linalg.lstsq(a, b, cutoff)[0]
-    return product(columns_times(product(a, x) - b, 2 * g), adjoint(x))
+    return product(scale_columns(product(a, x) - b, 2 * g), adjoint(x))
 
 
 @derivative(squared_residuals_, "b")
 def _(g: Any, a: Any, b: Any, cutoff: float) -> Any:
     x = np.linalg.lstsq(a, b, cutoff)[0]
-    return columns_times(b - product(a, x), 2 * g)
+    return scale_columns(b - product(a, x), 2 * g)
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    """Return the solutions of least squares, the squared residuals, the rank and the singular values of a matrix."""
+    """Return the least-squares solutions, the sums of squared residuals, the rank and the singular values of `a`."""
     a, b = arrays_together([a, b])
-    found, residuals, rank, values = np.linalg.lstsq(raw(a), raw(b), raw(rcond))
+    solutions, residuals, rank, values = np.linalg.lstsq(raw(a), raw(b), raw(rcond))
     if rcond is None:
-        # NumPy computes in double precision whatever the dtypes are.
+        # NumPy computes in double precision for any dtype.
         rcond = np.finfo(float).eps * max(a.shape)
     is_vector = b.ndim == 1
     if is_vector:
-        b, found = expand_dims(b, -1), found[:, np.newaxis]
-    x = least_squares_(a, b, found, raw(rcond))
+        b, solutions = expand_dims(b, -1), solutions[:, np.newaxis]
+    x = least_squares_(a, b, solutions, raw(rcond))
     if residuals.size:
         residuals = squared_residuals_(a, b, residuals, raw(rcond))
     else:

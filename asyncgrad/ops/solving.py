@@ -1,4 +1,4 @@
-"""Linear systems: inverses, powers, solutions, determinants, Cholesky factors, of stacks of matrices too."""
+"""Inverses, powers, linear systems, determinants and Cholesky factors, of matrices or stacks of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["cholesky", "det", "inv", "matrix_power", "slogdet", "solve", "tensor
 
 @primitive(np.linalg.inv, superlinear=True)
 def inv_(a: Any) -> Any:
-    """Return the inverses."""
+    """Return the inverses of square matrices."""
     return np.linalg.inv(a)
 
 
@@ -35,10 +35,10 @@ inv = inv_.call
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """Return the inverse of an array with respect to a product over its first `ind` axes."""
+    """Return the inverse of an array with respect to `tensordot` over its first `ind` axes."""
     a = array_like(a)
     if ind <= 0:
-        raise ValueError(f"tensorinv takes the number of the first axes, at least 1, not ind={ind}")
+        raise ValueError(f"numpy.linalg.tensorinv takes ind of at least 1, the number of first axes, not {ind}")
     side = math.prod(a.shape[ind:])
     return reshape(inv(reshape(a, (side, -1))), (*a.shape[ind:], *a.shape[:ind]))
 
@@ -47,14 +47,14 @@ RULES[np.linalg.tensorinv] = tensorinv
 
 
 def matrix_power(a: Any, n: Any) -> Any:
-    """Return square matrices multiplied by themselves so many times; of a negative number, their inverses."""
+    """Return the n-th power of square matrices; for a negative `n`, the power of their inverses."""
     a = array_like(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise np.linalg.LinAlgError(f"matrix_power takes square matrices, and the shape is {a.shape}")
+        raise np.linalg.LinAlgError(f"numpy.linalg.matrix_power takes square matrices, not an array of shape {a.shape}")
     try:
         n = operator.index(n)
     except TypeError as error:
-        raise TypeError(f"matrix_power takes a whole number, not {n!r}") from error
+        raise TypeError(f"numpy.linalg.matrix_power takes a whole number, not {n!r}") from error
     if n == 0:
         return _identity(a)
     if n < 0:
@@ -76,7 +76,7 @@ RULES[np.linalg.matrix_power] = matrix_power
 
 @NonDifferentiable
 def _identity(a: Any) -> Any:
-    """Return identity matrices in the likeness of others."""
+    """Return identity matrices of the shape and dtype of `a`."""
     result = np.empty_like(a)
     result[...] = eye_beside(a.shape[-1], a.dtype, a)
     return result
@@ -84,7 +84,7 @@ def _identity(a: Any) -> Any:
 
 @primitive(superlinear=True)
 def solve_(a: Any, b: Any) -> Any:
-    """Return x with a @ x = b, for matrices b."""
+    """Return x with `a @ x == b`, for matrices `b`."""
     if a.__class__ is not np.ndarray and is_foreign(a):
         # NumPy broadcasts the stacks of matrices.
         stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -106,7 +106,7 @@ _solve = solve_.call
 
 
 def solve(a: Any, b: Any) -> Any:
-    """Return x with a @ x = b; a `b` with one axis is a vector."""
+    """Return x with `a @ x == b`; a `b` with one axis is a vector."""
     a, b = array_like(a), array_like(b)
     return squeeze(_solve(a, expand_dims(b, -1)), -1) if b.ndim == 1 else _solve(a, b)
 
@@ -115,7 +115,7 @@ RULES[np.linalg.solve] = solve
 
 
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    """Return x with `tensordot(a, x, x.ndim) == b`; `axes` of `a` are moved to its end before."""
+    """Return x with `tensordot(a, x, x.ndim) == b`, after moving `axes` of `a` to its end."""
     a, b = array_like(a), array_like(b)
     if axes is not None:
         moved = [axis % a.ndim for axis in axes]
@@ -124,8 +124,8 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     side = math.prod(shape)
     if math.prod(a.shape) != side**2:
         raise np.linalg.LinAlgError(
-            f"tensorsolve takes an array with as many elements along its first axes, those of b, as along the others, "
-            f"and the shapes are {a.shape} and {b.shape}"
+            "numpy.linalg.tensorsolve takes an array with as many elements along its first b.ndim axes as along the "
+            f"others, not shapes {a.shape} and {b.shape}"
         )
     return reshape(solve(reshape(a, (side, side)), reshape(b, -1)), shape)
 
@@ -139,14 +139,15 @@ RULES[np.linalg.tensorsolve] = tensorsolve
 def slogdet(a: Any) -> tuple[Any, Any]:
     """Return the signs and the logarithms of the absolute values of determinants.
 
-    The signs of real determinants have no derivative. The sign of a complex one is it over its absolute value.
+    The sign of a real determinant has no derivative. The sign of a complex one is the determinant divided by its
+    absolute value.
     """
     sign = _complex_sign if a.dtype.kind == "c" else _real_sign
     return _SlogdetResult(sign(a), logarithm_of_determinant.call(a))
 
 
 RULES[np.linalg.slogdet] = slogdet
-#: The class of NumPy's results, which it does not export.
+#: The class of the results of np.linalg.slogdet, which NumPy does not export.
 _SlogdetResult = type(np.linalg.slogdet(np.ones((1, 1))))
 
 
@@ -158,13 +159,13 @@ def _real_sign(a: Any) -> Any:
 
 @primitive(superlinear=True)
 def sign_of_determinant(a: Any) -> Any:
-    """Return complex determinants over their absolute values."""
+    """Return complex determinants divided by their absolute values."""
     return np.linalg.slogdet(a)[0]
 
 
 @derivative(sign_of_determinant, "a")
 def _(g: Any, a: Any, out: Any) -> Any:
-    # Only a turn of the determinant changes its sign.
+    # The sign changes only with the phase of the determinant.
     return _by_matrix(np.imag(g * out) * 1j) * np.linalg.inv(a).mT
 
 
@@ -172,7 +173,7 @@ _complex_sign = sign_of_determinant.call
 
 
 def _by_matrix(factors: Any) -> Any:
-    """Return factors, one for each matrix of a stack, with axes that broadcast over the matrices."""
+    """Return factors, one for each matrix of a stack, with two more axes to broadcast over the matrix."""
     return factors.reshape((*factors.shape, 1, 1))
 
 
@@ -189,7 +190,7 @@ def _(g: Any, a: Any) -> Any:
 
 @primitive(np.linalg.det, superlinear=True)
 def det_(a: Any) -> Any:
-    """Return the determinants."""
+    """Return the determinants of square matrices."""
     return np.linalg.det(a)
 
 
@@ -204,7 +205,7 @@ det = det_.call
 
 
 def _cofactors(a: Any) -> Any:
-    """Return the matrices of cofactors, for singular matrices too."""
+    """Return the matrices of cofactors; singular matrices have them, too."""
     side = a.shape[-1]
     rows = []
     for row in range(side):

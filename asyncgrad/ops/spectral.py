@@ -1,8 +1,8 @@
 """Eigenvalues and eigenvectors.
 
-Eigenvectors are known up to a factor, the phase of a complex number, or up to a sign where they are real. A loss that
-depends on a phase has no derivative, nor has one that depends on single eigenvectors of an eigenvalue that is there
-more than once. Both are refused by the backward. A Hermitian matrix has a Hermitian gradient, as in PyTorch.
+A normalized eigenvector is unique up to its phase if it is complex, and up to its sign if it is real. So a loss that
+depends on the phase has no derivative. Neither has a loss that depends on single eigenvectors of a repeated eigenvalue.
+The backward raises an error in both cases. As in PyTorch, the gradient of a Hermitian matrix is Hermitian.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .linear_algebra import adjoint, product
 from .primitive import RULES, derivative, primitive
 
 __all__ = [
+    "are_distinct",
     "check_distinct",
     "check_phases",
-    "columns_times",
-    "distinct_up_to_rounding",
+    "divide_by_gaps",
     "eig",
     "eigh",
     "eigvals",
     "eigvalsh",
     "gaps",
-    "over_gaps",
+    "scale_columns",
 ]
 
 
@@ -37,42 +37,42 @@ __all__ = [
 _EighResult, _EigResult = type(np.linalg.eigh(np.ones((1, 1)))), type(np.linalg.eig(np.ones((1, 1))))
 
 
-# What the formulas of eigenvectors and of singular vectors share.
+# Functions that the formulas of eigenvectors and of singular vectors share.
 
 
-def columns_times(x: Any, factors: Any) -> Any:
-    """Return matrices with each column times a number of its own."""
+def scale_columns(x: Any, factors: Any) -> Any:
+    """Return matrices with column i multiplied by factor i."""
     return x * factors[..., np.newaxis, :]
 
 
 def gaps(values: Any) -> Any:
-    """Return matrices of differences: of value j and value i in row i and column j."""
+    """Return matrices of differences, with `values[j] - values[i]` in row i and column j."""
     return values[..., np.newaxis, :] - values[..., np.newaxis]
 
 
-def distinct_up_to_rounding(values: Any) -> Any:
-    """Tell of each two values in a row whether they differ by more than a rounding of the largest."""
+def are_distinct(values: Any) -> Any:
+    """Return matrices that tell whether values i and j differ by more than the rounding error of the largest value."""
     values = raw(values)
     rounding = np.finfo(values.dtype).eps * largest_size(values)
     return np.abs(gaps(values)) > rounding[..., np.newaxis]
 
 
-def over_gaps(x: Any, differences: Any, distinct: Any) -> Any:
-    """Return matrices over differences, with 0 where there is none."""
+def divide_by_gaps(x: Any, differences: Any, distinct: Any) -> Any:
+    """Return matrices divided by `differences`, with 0 where the two values are not `distinct`."""
     return np.where(distinct, x / np.where(distinct, differences, 1), 0)
 
 
 def check_distinct(name: str, what: str, distinct: Any, *grads: Any) -> None:
-    """Raise if a loss depends on single vectors of a value that is there more than once.
+    """Raise if the loss depends on single vectors of a repeated value.
 
     Args:
         name: of the function.
-        what: whose vectors they are: eigenvalues, or singular values.
-        distinct: which two of the values in a row differ.
-        *grads: of the vectors, in columns; None where it is undefined.
+        what: "eigenvalues" or "singular values".
+        distinct: what `are_distinct` returned.
+        *grads: the gradients of the vectors, in columns; None if undefined.
 
     Raises:
-        GraphError: it does.
+        GraphError: the gradient of a vector of a repeated value is not 0.
     """
     side = distinct.shape[-1]
     repeated = ~(distinct | eye_beside(side, bool, distinct))
@@ -86,33 +86,33 @@ def check_distinct(name: str, what: str, distinct: Any, *grads: Any) -> None:
     if len(found):
         *_, first, second = (int(index) for index in found[0])
         raise GraphError(
-            f"{name}: the loss depends on single vectors of {what} that are equal (numbers {first} and {second}), and "
-            "these have no derivative. Compute the loss without them, from the values or from the matrix itself, or "
-            "add something to the matrix that makes the values differ"
+            f"{name}: the loss depends on single vectors of equal {what} (numbers {first} and {second}), which have "
+            "no derivative. Compute the loss from the values or from the matrix itself, or perturb the matrix so "
+            "that the values differ"
         )
 
 
-def check_phases(name: str, turned: Any) -> None:
-    """Raise if a loss depends on the phases of complex vectors.
+def check_phases(name: str, projected: Any) -> None:
+    """Raise if the loss depends on the phases of complex vectors.
 
     Args:
         name: of the function.
-        turned: the products of each vector, conjugated, with the gradient of each: their diagonal is real where
-            another phase makes no difference.
+        projected: `v.conj().mT @ gv`, for vectors `v` and their gradients `gv`. Its diagonal is real if the loss does
+            not depend on phases.
 
     Raises:
-        GraphError: it does.
+        GraphError: the diagonal is not real.
     """
-    turned = raw(turned)
-    if turned.dtype.kind != "c" or not turned.size:
+    projected = raw(projected)
+    if projected.dtype.kind != "c" or not projected.size:
         return
-    tolerance = np.finfo(turned.dtype).eps ** 0.5
-    phases = np.abs(np.diagonal(turned, 0, -2, -1).imag)
-    if (phases > tolerance * (1 + np.abs(turned).max((-2, -1), keepdims=True)[..., 0])).any():
+    tolerance = np.finfo(projected.dtype).eps ** 0.5
+    phases = np.abs(np.diagonal(projected, 0, -2, -1).imag)
+    if (phases > tolerance * (1 + np.abs(projected).max((-2, -1), keepdims=True)[..., 0])).any():
         raise GraphError(
-            f"{name}: the loss depends on the phases of complex vectors, which are known up to a phase, so that it has "
-            "no derivative. Compute the loss from what every phase leaves as it is, such as np.abs(v), or the "
-            "projections v[:, [i]] @ v[:, [i]].conj().mT"
+            f"{name}: the loss depends on the phases of complex vectors, which are arbitrary, so it has no derivative. "
+            "Compute the loss from values that do not depend on the phase, such as np.abs(v) or the projections "
+            "v[:, [i]] @ v[:, [i]].conj().mT"
         )
 
 
@@ -121,25 +121,25 @@ def check_phases(name: str, turned: Any) -> None:
 
 @decomposition
 def eigh_(a: Any, UPLO: str) -> Any:
-    """Return the eigenvalues of Hermitian matrices, in rising order, and their eigenvectors, in columns."""
+    """Return the eigenvalues of Hermitian matrices in ascending order, and their eigenvectors in columns."""
     return named(np.linalg.eigh(a, UPLO), _EighResult)  # type: ignore[call-overload]
 
 
 @joint_derivative(eigh_)
 def _(gw: Any, gv: Any, w: Any, v: Any) -> Any:
-    inner: Any = None if gw is None else columns_times(v, gw)
+    inner: Any = None if gw is None else scale_columns(v, gw)
     if gv is not None:
-        distinct = distinct_up_to_rounding(w)
+        distinct = are_distinct(w)
         check_distinct("numpy.linalg.eigh", "eigenvalues", distinct, gv)
-        turned = product(adjoint(v), gv)
-        check_phases("numpy.linalg.eigh", turned)
-        turned = product(v, over_gaps((turned - adjoint(turned)) / 2, gaps(w), distinct))
-        inner = turned if inner is None else inner + turned
+        projected = product(adjoint(v), gv)
+        check_phases("numpy.linalg.eigh", projected)
+        projected = product(v, divide_by_gaps((projected - adjoint(projected)) / 2, gaps(w), distinct))
+        inner = projected if inner is None else inner + projected
     return product(inner, adjoint(v))
 
 
 def eigh(a: Any, UPLO: str = "L") -> Any:
-    """Return the eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is read."""
+    """Return the eigenvalues and eigenvectors of Hermitian matrices; only one triangle is read."""
     return eigh_(array_like(a), UPLO)
 
 
@@ -148,25 +148,25 @@ RULES[np.linalg.eigh] = eigh
 
 @primitive(np.linalg.eigvalsh, superlinear=True)
 def eigvalsh_(a: Any, UPLO: str = "L") -> Any:
-    """Return the eigenvalues of Hermitian matrices, in rising order."""
+    """Return the eigenvalues of Hermitian matrices in ascending order."""
     return np.linalg.eigvalsh(a, UPLO)  # type: ignore[call-overload]
 
 
 @derivative(eigvalsh_, "a")
 def _(g: Any, a: Any, UPLO: str) -> Any:
     _, v = eigh(a, UPLO)
-    return product(columns_times(v, g), adjoint(v))
+    return product(scale_columns(v, g), adjoint(v))
 
 
 eigvalsh = eigvalsh_.call
 
 
-# Others.
+# General square matrices.
 
 
 @decomposition
 def eig_(a: Any) -> Any:
-    """Return the eigenvalues of square matrices, and their eigenvectors, in columns."""
+    """Return the eigenvalues of square matrices, and their eigenvectors in columns."""
     return named(np.linalg.eig(a), _EigResult)
 
 
@@ -175,15 +175,15 @@ def _(gw: Any, gv: Any, w: Any, v: Any) -> Any:
     rows = adjoint(v)
     inner: Any = None if gw is None else gw[..., np.newaxis] * rows
     if gv is not None:
-        distinct = distinct_up_to_rounding(w)
+        distinct = are_distinct(w)
         check_distinct("numpy.linalg.eig", "eigenvalues", distinct, gv)
-        turned = product(rows, gv)
-        check_phases("numpy.linalg.eig", turned)
-        # A vector has length 1, and does not move along itself.
-        along = np.real(np.diagonal(turned, 0, -2, -1))
-        away = turned - columns_times(product(rows, v), along)
-        turned = product(over_gaps(away, np.conjugate(gaps(w)), distinct), rows)
-        inner = turned if inner is None else inner + turned
+        projected = product(rows, gv)
+        check_phases("numpy.linalg.eig", projected)
+        # Eigenvectors have length 1, so their derivative along themselves is 0.
+        along = np.real(np.diagonal(projected, 0, -2, -1))
+        residual = projected - scale_columns(product(rows, v), along)
+        projected = product(divide_by_gaps(residual, np.conjugate(gaps(w)), distinct), rows)
+        inner = projected if inner is None else inner + projected
     return np.linalg.solve(rows, inner)
 
 
@@ -204,15 +204,15 @@ def eigvals_(a: Any) -> Any:
 @derivative(eigvals_, "a")
 def _(g: Any, a: Any, out: Any) -> Any:
     w, v = np.linalg.eig(a)
-    # Without the vectors, LAPACK may find the values in another order.
-    places = _places(raw(out), raw(w))
+    # LAPACK may order the values differently when it computes no vectors.
+    places = _match_nearest(raw(out), raw(w))
     g = product(g[..., np.newaxis, :], places.astype(g.dtype))
     rows = v.mT
     return np.linalg.solve(rows, g.mT * rows)
 
 
-def _places(values: Any, others: Any) -> Any:
-    """Tell of each value which of the others, in another order maybe, is the nearest."""
+def _match_nearest(values: Any, others: Any) -> Any:
+    """Return a matrix that tells for each value, in its row, which of the others is nearest to it."""
     if not values.size:
         return zeros_beside((*values.shape, values.shape[-1]), values, bool)
     nearest = np.argmin(np.abs(values[..., np.newaxis] - others[..., np.newaxis, :]), -1)

@@ -1,7 +1,7 @@
-"""SplitNode: one node for all the pieces that an array is cut into along an axis.
+"""SplitNode: one node for all pieces of an array that is split along an axis.
 
-A view for each piece would make the gradient of the array a sum of arrays of mostly zeros. One node for all pieces lays
-their gradients side by side.
+If each piece had a node of its own, the gradient of the array would be a sum of arrays that are mostly zeros. One node
+for all pieces concatenates their gradients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..graph.tensor_base import CreationMeta, TensorBase
 from ..graph.values import raw, zeros_beside
 from .handwritten_node import HandwrittenNode
 
-__all__ = ["SplitNode", "cut"]
+__all__ = ["SplitNode", "split_views"]
 
 _new: Any = object.__new__
 _MULTI_OUTPUT, _NO_GRAD = CreationMeta.MULTI_OUTPUT, CreationMeta.NO_GRAD
@@ -29,12 +29,12 @@ _MULTI_OUTPUT, _NO_GRAD = CreationMeta.MULTI_OUTPUT, CreationMeta.NO_GRAD
 
 @final
 class SplitNode(HandwrittenNode):
-    """The backward of a split: the gradients of the pieces, side by side. It saves nothing but shapes.
+    """The node of a split: it concatenates the gradients of the pieces, and saves only metadata.
 
     Args:
         edge: where the gradient of the array flows.
-        metadata: of each piece.
-        axis: along which the array was cut.
+        metadata: the InputMetadata of each piece.
+        axis: the axis of the split.
         device: of the array.
     """
 
@@ -62,15 +62,15 @@ class SplitNode(HandwrittenNode):
         return self._metadata
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradient of the array, if the backward needs it."""
+        """Return the gradient of the array, or None if the running backward does not need it."""
         return self.apply_wanted(grads, [self.task_should_compute_output(0)])
 
     def apply_wanted(self, grads: Sequence[Any] | None, wanted: Sequence[bool]) -> tuple[Any, ...]:
-        """Return the gradient of the array, if it is wanted."""
+        """Return the gradient of the array, or None if it is not wanted."""
         return self.apply_generic(grads) if wanted[0] else (None,)
 
     def apply_generic(self, grads: Sequence[Any] | None) -> tuple[Any, ...]:
-        """Lay the gradients side by side, with zeros for a piece that has none; None where no piece has one."""
+        """Concatenate the gradients, with zeros for undefined ones; return None if all are undefined."""
         if grads is None:
             return (None,)
         defined = [grad for grad in grads if grad is not None]
@@ -86,7 +86,7 @@ class SplitNode(HandwrittenNode):
         return (np.concatenate(grads, self._axis),)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
-        """Return the source that joins the gradients, or a call of the body where some are undefined."""
+        """Return the source that concatenates the gradients, or a call of the body if some are undefined."""
         if self.meta is not None or not all(defined):
             return super().body_source(wanted, defined)
         if wanted is not None and not wanted[0]:
@@ -98,14 +98,14 @@ class SplitNode(HandwrittenNode):
         )
 
 
-def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
-    """Return views between `bounds`, which rise from 0 to the length of `axis`."""
+def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
+    """Return the views between consecutive `bounds`, which ascend from 0 to the length of `axis`."""
     data = array._data if isinstance(array, TensorBase) else array
     before = (slice(None),) * axis
     pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
     if not isinstance(array, TensorBase):
         return pieces
-    device, make = array._device, array.__class__
+    device, cls = array._device, array.__class__
     mode = GRAD_MODE.get()
     if not mode and mode is not False:
         mode.used(array)
@@ -115,13 +115,13 @@ def cut(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
         node = SplitNode(edge, _metadata(pieces, device), axis, device)
         if mode is not True:
             mode.created(node)
-    # No view can be written into, so none has to be replayed.
+    # These views refuse in-place writes, so no view is ever replayed.
     record = array._view_record(_MULTI_OUTPUT if mode else _NO_GRAD)
     counter = array._counter
     results = []
     for index, piece in enumerate(pieces):
-        # Without a constructor, which would cost as much as the rest.
-        result = _new(make)
+        # A call of the constructor would cost as much as the rest.
+        result = _new(cls)
         result._data, result._device, result._meta = piece, device, None
         result._grad_fn, result._output_nr = node, 0 if node is None else index
         result._counter, result._view = counter, record

@@ -1,4 +1,4 @@
-"""Medians, covariances, and reductions that leave out nans."""
+"""Medians, covariances, and reductions that ignore nans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .diagonals import diag
 from .dispatch import write
 from .foreign import placed
 from .indexing import lines_over, sort, take, take_along_axis
-from .interpolation import quantile, shares_of_percents
+from .interpolation import fractions_of_percentages, quantile
 from .joining import concatenate
 from .linear_algebra import adjoint, dot
 from .primitive import RULES
@@ -54,18 +54,18 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     if not length % 2:
         result = (take(ordered, length // 2 - 1, 0) + result) / 2
     # Sorting puts nans last, and the median of values with a nan is nan.
-    absent = np.isnan(raw(ordered)[-1])
-    if is_foreign(absent) or np.any(absent):
-        result = np.where(absent, np.nan, result)
+    is_nan = np.isnan(raw(ordered)[-1])
+    if is_foreign(is_nan) or np.any(is_nan):
+        result = np.where(is_nan, np.nan, result)
     if a.shape and math.prod(a.shape):
-        result = laid_like(result, _first_over(raw(a), axes))
+        result = laid_like(result, _first_elements(raw(a), axes))
     if keepdims:
         result = reshape(result, kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
 
 
-def _first_over(array: Any, axes: tuple[int, ...]) -> Any:
-    """Return the first elements along axes, laid out in memory as NumPy lays out medians."""
+def _first_elements(array: Any, axes: tuple[int, ...]) -> Any:
+    """Return the first element along axes, in the memory layout of NumPy's medians."""
     if len(axes) == 1:
         return array[(*(slice(None),) * axes[0], 0)]
     kept = [axis for axis in range(array.ndim) if axis not in axes]
@@ -75,19 +75,19 @@ def _first_over(array: Any, axes: tuple[int, ...]) -> Any:
 RULES[np.median] = median
 
 
-def _without_nans(plain: Callable[..., Any], filling: float) -> Callable[..., Any]:
-    """Return a reduction that counts each nan as `filling`."""
+def _replacing_nans(plain: Callable[..., Any], replacement: float) -> Callable[..., Any]:
+    """Return a reduction that replaces each nan with `replacement`."""
 
     def reduction(a: Any, *args: Any, **kwargs: Any) -> Any:
-        return plain(laid_like(np.where(np.isnan(raw(a)), filling, a), a), *args, **kwargs)
+        return plain(laid_like(np.where(np.isnan(raw(a)), replacement, a), a), *args, **kwargs)
 
     reduction.__name__ = f"nan{plain.__name__}"
-    reduction.__doc__ = f"Return numpy.{plain.__name__} of what is no nan, each of which counts as {filling}."
+    reduction.__doc__ = f"Return numpy.{plain.__name__} with each nan replaced by {replacement}."
     return reduction
 
 
-def _of_others(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction of the elements that are not nan."""
+def _ignoring_nans(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction that ignores nans."""
 
     def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
         if a.dtype.kind not in "fc":
@@ -95,40 +95,40 @@ def _of_others(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(a, *args, where=np.logical_and(~np.isnan(raw(a)), raw(where)), **kwargs)
 
     reduction.__name__ = f"nan{plain.__name__}"
-    reduction.__doc__ = f"Return numpy.{plain.__name__} of the elements that are no nan."
+    reduction.__doc__ = f"Return numpy.{plain.__name__}, ignoring nans."
     return reduction
 
 
-nansum = RULES[np.nansum] = _without_nans(sum, 0)
-nanprod = RULES[np.nanprod] = _without_nans(prod, 1)
-nanmean = RULES[np.nanmean] = _of_others(mean)
-nanvar = RULES[np.nanvar] = _of_others(var)
-nanstd = RULES[np.nanstd] = _of_others(std)
+nansum = RULES[np.nansum] = _replacing_nans(sum, 0)
+nanprod = RULES[np.nanprod] = _replacing_nans(prod, 1)
+nanmean = RULES[np.nanmean] = _ignoring_nans(mean)
+nanvar = RULES[np.nanvar] = _ignoring_nans(var)
+nanstd = RULES[np.nanstd] = _ignoring_nans(std)
 
 
-def _extreme_of_others(plain: Callable[..., Any], outermost: float) -> Callable[..., Any]:
-    """Return an extreme of the elements that are not nan; nan where all are."""
+def _extreme_ignoring_nans(plain: Callable[..., Any], replacement: float) -> Callable[..., Any]:
+    """Return a reduction to the largest or smallest element that ignores nans; nan where all elements are."""
 
     def reduction(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **kwargs: Any) -> Any:
         if a.dtype.kind not in "fc":
             return plain(a, axis, out, keepdims, **kwargs)
-        absent = np.isnan(raw(a))
-        result = plain(np.where(absent, outermost, a), axis, None, keepdims, **kwargs)
-        nothing = np.all(absent, axis=axis, keepdims=keepdims)
-        result = np.where(nothing, np.nan, result) if is_foreign(nothing) or np.any(nothing) else result
+        is_nan = np.isnan(raw(a))
+        result = plain(np.where(is_nan, replacement, a), axis, None, keepdims, **kwargs)
+        all_nan = np.all(is_nan, axis=axis, keepdims=keepdims)
+        result = np.where(all_nan, np.nan, result) if is_foreign(all_nan) or np.any(all_nan) else result
         return result if out is None else write(out, result)
 
     reduction.__name__ = f"nan{plain.__name__}"
-    reduction.__doc__ = f"Return numpy.{plain.__name__} of the elements that are no nan."
+    reduction.__doc__ = f"Return numpy.{plain.__name__}, ignoring nans."
     return reduction
 
 
-nanmax = RULES[np.nanmax] = _extreme_of_others(max, -np.inf)
-nanmin = RULES[np.nanmin] = _extreme_of_others(min, np.inf)
+nanmax = RULES[np.nanmax] = _extreme_ignoring_nans(max, -np.inf)
+nanmin = RULES[np.nanmin] = _extreme_ignoring_nans(min, np.inf)
 
 
-def _ordered_others(a: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return the elements along axes in order, along the first axis, and how many come before the nans."""
+def _sort_and_count(a: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return the elements along axes sorted along the first axis, nans last, and the counts of other elements."""
     ordered = sort(lines_over(a, axes), 0)
     counts = np.sum(~np.isnan(raw(ordered)), axis=0)
     if not np.all(counts):
@@ -136,23 +136,25 @@ def _ordered_others(a: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     return ordered, counts
 
 
-def _at(ordered: Any, places: Any) -> Any:
-    """Return for each line the elements at its own places, which may be nans where a line holds nothing else."""
-    lines = places.shape[places.ndim - ordered.ndim + 1 :]
-    rows = places.reshape(-1, *lines)
-    return reshape(take_along_axis(ordered, np.maximum(rows, 0), 0), places.shape)
+def _take_at(ordered: Any, positions: Any) -> Any:
+    """Return the elements of each line at its own positions; nan for a line that has only nans."""
+    lines = positions.shape[positions.ndim - ordered.ndim + 1 :]
+    rows = positions.reshape(-1, *lines)
+    return reshape(take_along_axis(ordered, np.maximum(rows, 0), 0), positions.shape)
 
 
 def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
-    """Return the middle element along axes of those that are no nan, or the mean of the two in the middle."""
+    """Return the middle element along axes, or the mean of the two in the middle; ignores nans."""
     a = array_like(a)
     if a.dtype.kind not in "fc":
         return median(a, axis, out, overwrite_input, keepdims)
     if not math.prod(a.shape):
         return nanmean(a, axis, None, out, keepdims)
     axes = reduced_axes(axis, a.ndim)
-    ordered, counts = _ordered_others(a, axes)
-    result = (_at(ordered, (counts - 1) // 2) + _at(ordered, np.minimum(counts // 2, ordered.shape[0] - 1))) / 2
+    ordered, counts = _sort_and_count(a, axes)
+    result = (
+        _take_at(ordered, (counts - 1) // 2) + _take_at(ordered, np.minimum(counts // 2, ordered.shape[0] - 1))
+    ) / 2
     if keepdims:
         result = reshape(result, kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
@@ -172,31 +174,33 @@ def nanquantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return the quantile along axes of the elements that are no nan, on the line between the two next to it."""
+    """Return the quantile along axes by linear interpolation between the two nearest elements; ignores nans."""
     a = array_like(a)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(
-            f"numpy.nanquantile and numpy.nanpercentile take real numbers, not {a.dtype}: pass a.real"
+            f"numpy.nanquantile and numpy.nanpercentile take a real array, not {a.dtype}: pass a.real"
         )
     a = a.astype(float) if a.dtype.kind in "iu" else a
     if a.dtype.kind != "f" or method != "linear" or weights is not None:
         return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
     if not math.prod(a.shape):
         return nanmean(a, axis, None, out, keepdims)
-    shares = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
-    if not ((shares >= 0) & (shares <= 1)).all():
-        raise ValueError(f"a quantile is of a share between 0 and 1, not {q}")
+    fractions = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
+    if not ((fractions >= 0) & (fractions <= 1)).all():
+        raise ValueError(
+            f"numpy.nanquantile takes q from 0 to 1 (numpy.nanpercentile from 0 to 100), not the fraction {q}"
+        )
     axes = reduced_axes(axis, a.ndim)
-    ordered, counts = _ordered_others(a, axes)
-    places = beside(shares.reshape(shares.shape + (1,) * counts.ndim), counts) * (counts - 1)
-    below = np.floor(places).astype(int)
-    lower, upper = _at(ordered, below), _at(ordered, np.minimum(below + 1, np.maximum(counts - 1, 0)))
-    result = lower + (upper - lower) * (places - below).astype(shares.dtype)
-    # NumPy computes line by line, so that the quantiles of one lie side by side.
-    together = np.empty(counts.shape + shares.shape)
+    ordered, counts = _sort_and_count(a, axes)
+    positions = beside(fractions.reshape(fractions.shape + (1,) * counts.ndim), counts) * (counts - 1)
+    below = np.floor(positions).astype(int)
+    lower, upper = _take_at(ordered, below), _take_at(ordered, np.minimum(below + 1, np.maximum(counts - 1, 0)))
+    result = lower + (upper - lower) * (positions - below).astype(fractions.dtype)
+    # NumPy computes line by line, so the quantiles of one line are adjacent in memory.
+    together = np.empty(counts.shape + fractions.shape)
     result = laid_like(result, np.moveaxis(together, range(counts.ndim), range(-counts.ndim, 0)))
     if keepdims:
-        result = reshape(result, shares.shape + kept_shape(a.shape, axes))
+        result = reshape(result, fractions.shape + kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
 
 
@@ -204,9 +208,9 @@ RULES[np.nanquantile] = nanquantile
 
 
 def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the percentile of the elements that are no nan: the value below which so many of a hundred lie."""
+    """Return the value below which `q` percent of the elements lie; ignores nans."""
     a = array_like(a)
-    return nanquantile(a, shares_of_percents(q, a.dtype), *args, **kwargs)
+    return nanquantile(a, fractions_of_percentages(q, a.dtype), *args, **kwargs)
 
 
 RULES[np.nanpercentile] = nanpercentile
@@ -216,10 +220,10 @@ RULES[np.nanpercentile] = nanpercentile
 
 
 def _variables(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
-    """Return the matrix of observations, one variable a row."""
+    """Return the matrix of observations, with one variable in each row."""
     arrays = arrays_together([m] if y is None else [m, y])
     if any(one.ndim > 2 for one in arrays):
-        raise ValueError(f"cov takes arrays of at most two axes, not {[one.ndim for one in arrays]}")
+        raise ValueError(f"numpy.cov takes arrays with at most 2 axes, not {[one.ndim for one in arrays]}")
     if dtype is None:
         dtype = np.result_type(*(one.dtype for one in arrays), np.float64)
     rows = [atleast_2d(one).astype(dtype, copy=False) for one in arrays]
@@ -230,7 +234,7 @@ def _variables(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
 
 
 def _observation_weights(fweights: Any, aweights: Any, x: Any) -> Any:
-    """Return the weight of each observation, a column of `x`; None where all weigh the same."""
+    """Return the weight of each observation, a column of `x`, or None without weights."""
     count = x.shape[1]
     weights: Any = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
@@ -241,11 +245,13 @@ def _observation_weights(fweights: Any, aweights: Any, x: Any) -> Any:
             raise ArgumentTypeError(f"numpy.cov takes real {name}, not {one.dtype}: pass {name}.real")
         one = one.astype(float, copy=False)
         if one.shape != (count,):
-            raise RuntimeError(f"cov takes {name} in a row, one for each of {count} observations, not {one.shape}")
+            raise RuntimeError(f"numpy.cov takes {name} of shape ({count},), one for each observation, not {one.shape}")
         if np.any(raw(one) < 0):
-            raise ValueError(f"cov takes no negative {name}")
+            raise ValueError(f"numpy.cov takes no negative {name}")
         if name == "fweights" and np.any(raw(one) != np.around(raw(one))):
-            raise TypeError("cov takes whole numbers as fweights, which count observations: see aweights")
+            raise TypeError(
+                "numpy.cov takes whole numbers as fweights, the counts of observations: pass other weights as aweights"
+            )
         weights = one if weights is None else weights * one
     return weights
 
@@ -261,9 +267,9 @@ def cov(
     *,
     dtype: Any = None,
 ) -> Any:
-    """Return the covariances of variables, which are rows unless `rowvar` is false."""
+    """Return the covariance matrix of variables, which are rows unless `rowvar` is false."""
     if ddof is not None and ddof != int(ddof):
-        raise ValueError(f"cov takes a whole number as ddof, not {ddof}")
+        raise ValueError(f"numpy.cov takes a whole number as ddof, not {ddof}")
     x = _variables(m, y, rowvar, dtype)
     if not x.shape[0]:
         return np.zeros_like(x, float, shape=(0, 0))
@@ -288,7 +294,7 @@ RULES[np.cov] = cov
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
-    """Return the correlations of variables, which are rows unless `rowvar` is false."""
+    """Return the correlation matrix of variables, which are rows unless `rowvar` is false."""
     found = cov(x, y, rowvar, dtype=dtype)
     if not found.ndim:
         return found / found

@@ -1,4 +1,4 @@
-"""Views whose elements lie in memory as strides say: windows that slide along axes, and any others."""
+"""Strided views: sliding windows, and `as_strided`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable:
 
 @primitive()
 def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """Return zeros of a shape with each window added in its place."""
+    """Return zeros of a shape with each window added at its position; windows may overlap."""
     total = zeros_beside(shape, g)
     for start in itertools.product(*map(range, lengths)):
         index: list[Any] = [slice(None)] * len(shape)
         for axis, first in zip(axes, start, strict=True):
-            # An axis may be named more than once: a window in a window.
+            # An axis may be repeated, for windows of windows.
             before = index[axis].start or 0
             index[axis] = slice(before + first, before + first + g.shape[axis])
         total[tuple(index)] += g[(..., *start)]
@@ -54,7 +54,7 @@ def _(h: Any, lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
 def sliding_window_view(
     x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> Any:
-    """Return a view of the windows of a shape that slide along axes; read-only unless `writeable`."""
+    """Return a view of the windows of shape `window_shape` that slide along axes; read-only unless `writeable`."""
     lengths = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
     if axis is None:
         axes = tuple(range(x.ndim))
@@ -68,7 +68,7 @@ RULES[np.lib.stride_tricks.sliding_window_view] = sliding_window_view
 
 @primitive(views=True)
 def strided_(a: Any, place: Slice) -> Any:
-    """Return the view of an array at a place in it."""
+    """Return the view of an array that `place` describes."""
     return (
         place.part(a)
         if place.is_contiguous and a.flags.c_contiguous
@@ -82,10 +82,10 @@ def _(g: Any, place: Slice) -> Any:
 
 
 def as_strided(a: Any, shape: Any, strides: Any) -> Any:
-    """Return the view of `a` that begins where `a` does, with a shape, and with strides in bytes.
+    """Return the view that begins where `a` begins, with the given shape and strides in bytes.
 
     Raises:
-        ArgumentError: it would reach beyond the memory of the elements of `a`.
+        ArgumentError: the view would reach beyond the memory of `a`.
     """
     refuse_foreign("numpy.lib.stride_tricks.as_strided", (a,), "make the view by indexing, reshape or transpose")
     array: Any = raw(a)
@@ -94,7 +94,7 @@ def as_strided(a: Any, shape: Any, strides: Any) -> Any:
     (low, high), (first, last) = whole.reach(), view.reach()
     if view.size() and not low <= first <= last <= high:
         raise ArgumentError(
-            f"a view of shape {view.shape} with strides {view.strides} reaches from byte {first} to {last}, and a "
-            f"tensor of shape {whole.shape} with strides {whole.strides} takes up {low} to {high}"
+            f"as_strided: a view of shape {view.shape} with strides {view.strides} would reach from byte {first} to "
+            f"{last}, but the tensor of shape {whole.shape} with strides {whole.strides} has bytes {low} to {high}"
         )
     return strided_(a, Slice(whole, view, array.flags.c_contiguous))

@@ -1,9 +1,9 @@
-"""The blocking facade: the functions of asyncgrad that are awaited, as plain calls, for code without an event loop.
+"""Blocking forms of the functions of asyncgrad that are awaited, for code without an event loop.
 
-A graph of plain nodes is driven to the end without any event loop, whether or not one is running; a graph with a
-node that may suspend gets a loop of its own. Where a loop is already running, a call that would have to suspend
-raises `BlockingError` and names the line to await instead. `asyncgrad.sync.func` has the transforms of
-`asyncgrad.func`.
+If no node of a graph suspends, the call runs the backward without an event loop, even if one is running in this thread.
+If a node may suspend, the call runs the backward on an event loop of its own. If a loop is already running, a call that
+would have to suspend raises `BlockingError`, whose message shows what to await instead. `asyncgrad.sync.func` has the
+blocking forms of `asyncgrad.func`.
 """
 
 from . import func as func

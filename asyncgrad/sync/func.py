@@ -1,4 +1,4 @@
-"""The blocking forms of the transforms of `asyncgrad.func`: they return plain functions."""
+"""The blocking forms of the transforms of `asyncgrad.func`; the functions that they return block, too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Drive = Callable[[Coroutine[Any, Any, Any], str], Any]
 
 
 def _blocks(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Callable[P, Any]]:
-    """Make a bodiless function the blocking form of a transform, with plain functions for those that it returns."""
+    """Make a function without a body the blocking form of a transform; functions that it returns are plain, too."""
     signature = inspect.signature(transform)
 
     def decorate(described: Callable[[], None]) -> Callable[P, Any]:
@@ -42,10 +42,12 @@ def _blocks(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Calla
                 # The transform raises the error.
                 return step(transform(*args, **kwargs), name)
             drive, bound.arguments["f"] = driver_of(f, name)
-            made = transform(*bound.args, **bound.kwargs)
-            return _plain(made, drive, name) if callable(made) else _plain_parts(drive(made, name), drive, name)
+            transformed = transform(*bound.args, **bound.kwargs)
+            if callable(transformed):
+                return _plain(transformed, drive, name)
+            return _plain_parts(drive(transformed, name), drive, name)
 
-        # What inspect would find by itself is the bare `described`.
+        # Otherwise inspect would show the signature of `described`.
         del blocking.__wrapped__
         blocking.__signature__ = signature  # type: ignore[attr-defined]
         return blocking
@@ -62,7 +64,7 @@ def _plain(transformed: Callable[..., Coroutine[Any, Any, Any]], drive: Drive, n
 
 
 def _plain_parts(result: Any, drive: Drive, name: str) -> Any:
-    """Return the result of a transform, with its pullback or pushforward made a plain function."""
+    """Return the result of a transform with its pullback or pushforward, if it has one, as a plain function."""
     if isinstance(result, tuple) and len(result) > 1 and inspect.iscoroutinefunction(result[1]):
         return (result[0], _plain(result[1], drive, name), *result[2:])
     return result
@@ -93,7 +95,7 @@ def value_and_grad() -> None:
 
 @_blocks(_func.elementwise_grad)
 def elementwise_grad() -> None:
-    """Return a function that returns the derivative of `f` at each element; blocks, as `ag.func.elementwise_grad`.
+    """Return a function that returns the derivative of `f` at each element; blocking `ag.func.elementwise_grad`.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -128,7 +130,7 @@ def jvp() -> None:
 
 @_blocks(_func.linearize)
 def linearize() -> None:
-    """Return the result of `f` and a plain function for products with its Jacobian; blocks, as `ag.func.linearize`.
+    """Return the result of `f` and a plain function for products with its Jacobian; blocking `ag.func.linearize`.
 
     Example:
         >>> import numpy as np, asyncgrad as ag

@@ -1,7 +1,8 @@
-"""Trees: nested dicts, lists, tuples, named tuples, dataclasses and registered classes of tensors and other things.
+"""Trees: nested containers of tensors and other objects, as JAX's and PyTorch's pytrees.
 
-None is a tree without leaves, as in JAX; whatever is no container is a leaf. The leaves of a dict come in its own
-order; where two trees are taken together, the entries of dicts are matched by key.
+Containers are dicts, lists, tuples, named tuples, dataclasses and instances of registered classes. None is a container
+without children, as in JAX. Any other object is a leaf. The leaves of a dict come in the order of its keys; functions
+of several trees match the entries of dicts by key.
 """
 
 from .registry import register as register

@@ -1,4 +1,4 @@
-"""What is a container, and how each kind is taken apart and put together again."""
+"""The types of containers: how to flatten and unflatten each of them."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ T = TypeVar("T", bound=type)
 
 
 class Parts(NamedTuple):
-    """A container that has been taken apart."""
+    """A flattened container."""
 
-    #: How each child is reached from the container: "[0]", "['key']", ".name".
+    #: The source that accesses each child, after the name of the container: "[0]", "['key']", ".name".
     accessors: tuple[str, ...]
     children: tuple[Any, ...]
-    #: What is needed beside the children to put the container together again.
-    rest: Any
+    #: The data that `unflatten` needs besides the class and the children.
+    aux_data: Any
 
 
 class ContainerType(NamedTuple):
-    """How one kind of container is taken apart, and put together from its class, its `rest` and new children."""
+    """How to flatten containers of one type, and to unflatten one from its class, its `aux_data` and new children."""
 
-    take_apart: Callable[[Any], Parts]
-    put_together: Callable[[type, Any, Sequence[Any]], Any]
+    flatten: Callable[[Any], Parts]
+    unflatten: Callable[[type, Any, Sequence[Any]], Any]
 
 
-def _take_sequence(value: Sequence[Any]) -> Parts:
+def _flatten_sequence(value: Sequence[Any]) -> Parts:
     return Parts(tuple(f"[{index}]" for index in range(len(value))), tuple(value), None)
 
 
-def _take_dict(value: dict[Any, Any]) -> Parts:
+def _flatten_dict(value: dict[Any, Any]) -> Parts:
     return Parts(tuple(f"[{key!r}]" for key in value), tuple(value.values()), tuple(value))
 
 
-def _take_defaultdict(value: defaultdict[Any, Any]) -> Parts:
-    parts = _take_dict(value)
-    return parts._replace(rest=(value.default_factory, parts.rest))
+def _flatten_defaultdict(value: defaultdict[Any, Any]) -> Parts:
+    parts = _flatten_dict(value)
+    return parts._replace(aux_data=(value.default_factory, parts.aux_data))
 
 
-def _take_named_tuple(value: Any) -> Parts:
+def _flatten_named_tuple(value: Any) -> Parts:
     return Parts(tuple(f".{name}" for name in value._fields), tuple(value), None)
 
 
-def _take_dataclass(value: Any) -> Parts:
+def _flatten_dataclass(value: Any) -> Parts:
     names = [field.name for field in dataclasses.fields(value) if not field.metadata.get("static", False)]
-    return _take_attributes(value, names)
+    return _flatten_attributes(value, names)
 
 
-def _take_attributes(value: Any, names: Iterable[str]) -> Parts:
+def _flatten_attributes(value: Any, names: Iterable[str]) -> Parts:
     names = tuple(name for name in names if hasattr(value, name))
     static = {name: entry for name, entry in _attributes(value).items() if name not in names}
     return Parts(
@@ -77,34 +77,37 @@ def _slots(cls: type) -> Iterable[str]:
     return [name for name in ((slots,) if isinstance(slots, str) else slots) if name not in ("__dict__", "__weakref__")]
 
 
-def _put_attributes(cls: type, rest: Any, children: Sequence[Any]) -> Any:
-    # Without __init__, which may check or convert what is no number of the user's: a gradient, or a stand-in.
-    names, static = rest
-    made: Any = object.__new__(cls)
+def _unflatten_attributes(cls: type, aux_data: Any, children: Sequence[Any]) -> Any:
+    # Do not call __init__, which may check or convert its arguments: the new leaves may be of any type.
+    names, static = aux_data
+    instance: Any = object.__new__(cls)
     for name, entry in (*static, *zip(names, children, strict=True)):
-        object.__setattr__(made, name, entry)
-    return made
+        object.__setattr__(instance, name, entry)
+    return instance
 
 
-_NONE = ContainerType(lambda value: Parts((), (), None), lambda cls, rest, children: None)
-_NAMED_TUPLE = ContainerType(_take_named_tuple, lambda cls, rest, children: cls(*children))
-_DATACLASS = ContainerType(_take_dataclass, _put_attributes)
+_NONE = ContainerType(lambda value: Parts((), (), None), lambda cls, aux_data, children: None)
+_NAMED_TUPLE = ContainerType(_flatten_named_tuple, lambda cls, aux_data, children: cls(*children))
+_DATACLASS = ContainerType(_flatten_dataclass, _unflatten_attributes)
 
 _CONTAINER_TYPES: dict[type, ContainerType] = {
     type(None): _NONE,
-    list: ContainerType(_take_sequence, lambda cls, rest, children: list(children)),
-    tuple: ContainerType(_take_sequence, lambda cls, rest, children: tuple(children)),
-    dict: ContainerType(_take_dict, lambda cls, rest, children: dict(zip(rest, children, strict=True))),
-    OrderedDict: ContainerType(_take_dict, lambda cls, rest, children: OrderedDict(zip(rest, children, strict=True))),
+    list: ContainerType(_flatten_sequence, lambda cls, aux_data, children: list(children)),
+    tuple: ContainerType(_flatten_sequence, lambda cls, aux_data, children: tuple(children)),
+    dict: ContainerType(_flatten_dict, lambda cls, aux_data, children: dict(zip(aux_data, children, strict=True))),
+    OrderedDict: ContainerType(
+        _flatten_dict, lambda cls, aux_data, children: OrderedDict(zip(aux_data, children, strict=True))
+    ),
     defaultdict: ContainerType(
-        _take_defaultdict, lambda cls, rest, children: defaultdict(rest[0], zip(rest[1], children, strict=True))
+        _flatten_defaultdict,
+        lambda cls, aux_data, children: defaultdict(aux_data[0], zip(aux_data[1], children, strict=True)),
     ),
 }
 _BUILT_IN = frozenset(_CONTAINER_TYPES)
 
 
 def container_type(cls: type) -> ContainerType | None:
-    """Return how containers of this class are taken apart, or None if its instances are leaves."""
+    """Return how to flatten instances of a class, or None if they are leaves."""
     found = _CONTAINER_TYPES.get(cls)
     if found is not None:
         return found
@@ -133,23 +136,23 @@ def register(
     flatten: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
     unflatten: Callable[[Any, tuple[Any, ...]], Any] | None = None,
 ) -> Any:
-    """Make the instances of a class trees; to be called, or put above a class. Named tuples and dataclasses are trees.
+    """Make the instances of a class containers; a function or a class decorator.
 
-    A dataclass keeps what is no part of the tree in fields with `metadata={"static": True}`. An instance is put
-    together again without a call of `__init__`, unless `unflatten` makes one.
+    Named tuples and dataclasses are containers without registration. A field of a dataclass with
+    `metadata={"static": True}` is not a child, but part of the structure. Without `unflatten`, instances are recreated
+    without a call of `__init__`.
 
     Args:
-        cls: the class; not its subclasses.
-        attributes: the names of the attributes that are the children; the others stay as they are. By default all.
-        flatten: instead of `attributes`: takes an instance, and returns its children and a thing that `unflatten` needs
-            beside them.
-        unflatten: takes that thing and a tuple of children, and returns an instance.
+        cls: the class. Its subclasses are not registered.
+        attributes: the names of the attributes that are children, by default all; the others are part of the structure.
+        flatten: instead of `attributes`: takes an instance, and returns its children and auxiliary data.
+        unflatten: takes the auxiliary data and a tuple of children, and returns an instance.
 
     Returns:
         The class.
 
     Raises:
-        ArgumentTypeError: `cls` is no class, or a tensor, an array or a container of Python's.
+        ArgumentTypeError: `cls` is not a class, or is a class of tensors, arrays or Python's containers.
         ArgumentError: `flatten` is given without `unflatten`, or together with `attributes`.
 
     Source: jax.tree_util.register_pytree_node.
@@ -166,7 +169,7 @@ def register(
         -2.0
     """
     if (flatten is None) != (unflatten is None):
-        raise ArgumentError("ag.tree.register takes flatten and unflatten together, or neither")
+        raise ArgumentError("ag.tree.register takes flatten and unflatten together, not one of them")
     if flatten is not None and attributes is not None:
         raise ArgumentError("ag.tree.register takes attributes, or flatten and unflatten, not both")
     if cls is None:
@@ -174,7 +177,9 @@ def register(
     if not inspect.isclass(cls):
         raise ArgumentTypeError(f"ag.tree.register takes a class, not {type(cls).__name__} {cls!r}")
     if cls in _BUILT_IN or issubclass(cls, (TensorBase, np.ndarray, np.generic)):
-        raise ArgumentTypeError(f"ag.tree.register: {cls.__name__} cannot be registered: its place in trees is fixed")
+        raise ArgumentTypeError(
+            f"ag.tree.register takes a class of your own, not {cls.__name__}, whose role in trees is fixed"
+        )
     _CONTAINER_TYPES[cls] = (
         _by_attributes(attributes) if flatten is None or unflatten is None else _by_functions(flatten, unflatten)
     )
@@ -183,15 +188,15 @@ def register(
 
 def _by_attributes(names: Sequence[str] | None) -> ContainerType:
     if isinstance(names, str):
-        raise ArgumentTypeError(f"attributes is a list of names, not a str: write [{names!r}]")
+        raise ArgumentTypeError(f"ag.tree.register: attributes must be a list of names, not a str: write [{names!r}]")
     return ContainerType(
-        lambda value: _take_attributes(value, _attributes(value) if names is None else names), _put_attributes
+        lambda value: _flatten_attributes(value, _attributes(value) if names is None else names), _unflatten_attributes
     )
 
 
 def _by_functions(flatten: Callable[[Any], Any], unflatten: Callable[[Any, tuple[Any, ...]], Any]) -> ContainerType:
-    def take_apart(value: Any) -> Parts:
-        children, rest = flatten(value)
-        return _take_sequence(tuple(children))._replace(rest=rest)
+    def flatten_container(value: Any) -> Parts:
+        children, aux_data = flatten(value)
+        return _flatten_sequence(tuple(children))._replace(aux_data=aux_data)
 
-    return ContainerType(take_apart, lambda cls, rest, children: unflatten(rest, tuple(children)))
+    return ContainerType(flatten_container, lambda cls, aux_data, children: unflatten(aux_data, tuple(children)))

@@ -1,4 +1,4 @@
-"""Trees taken apart into a list of leaves and a structure, and put together again."""
+"""Flattening of trees to a list of leaves and a structure, and unflattening."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["TreeStructure", "flatten", "leaves", "leaves_like", "map", "paths", 
 
 @final
 class TreeStructure:
-    """A tree without its leaves: what `flatten` returns beside them and `unflatten` fills.
+    """A tree without its leaves: `flatten` returns it with the leaves, and `unflatten` takes it.
 
-    Two are equal if the containers are of the same classes and sizes, with the same keys and attributes.
+    Two structures are equal if their containers have the same classes, sizes, keys and attributes.
     """
 
-    __slots__ = ("accessors", "children", "cls", "count", "kind", "rest")
+    __slots__ = ("accessors", "aux_data", "children", "cls", "count", "kind")
 
     def __init__(
         self,
@@ -27,13 +27,13 @@ class TreeStructure:
         kind: ContainerType | None = None,
         accessors: tuple[str, ...] = (),
         children: tuple[TreeStructure, ...] = (),
-        rest: Any = None,
+        aux_data: Any = None,
     ) -> None:
         self.cls = cls
         self.kind = kind
         self.accessors = accessors
         self.children = children
-        self.rest = rest
+        self.aux_data = aux_data
         self.count: int = 1 if kind is None else sum(child.count for child in children)
 
     def __eq__(self, other: object) -> bool:
@@ -42,7 +42,7 @@ class TreeStructure:
         return (
             self.cls is other.cls
             and self.accessors == other.accessors
-            and self.rest == other.rest
+            and self.aux_data == other.aux_data
             and self.children == other.children
         )
 
@@ -63,8 +63,8 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     """Return the leaves of a tree, in order, and its structure, which `unflatten` takes.
 
     Args:
-        tree: any object; one that is no container is a tree of one leaf, and None is one of no leaf.
-        is_leaf: is asked of each container, from the outside in, whether to take it for a leaf.
+        tree: any object. An object that is not a container is a tree with one leaf; None is a tree without leaves.
+        is_leaf: called with each container, the outermost first; returns whether to treat it as a leaf.
 
     Source: jax.tree.flatten.
 
@@ -98,14 +98,14 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]
 
 
 def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Any:
-    """Return a tree of this structure with these leaves.
+    """Return a tree with the given structure and leaves.
 
     Args:
-        structure: of `flatten`.
-        leaves: as many as the structure has places.
+        structure: a structure that `flatten` returned.
+        leaves: as many leaves as the structure has.
 
     Raises:
-        ArgumentTypeError: `structure` is none.
+        ArgumentTypeError: `structure` is not a structure.
         ArgumentError: there are more or fewer leaves.
 
     Source: jax.tree.unflatten.
@@ -118,24 +118,25 @@ def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Any:
     """
     if not isinstance(structure, TreeStructure):
         raise ArgumentTypeError(
-            f"ag.tree.unflatten takes the structure that ag.tree.flatten returns, and leaves, not {describe(structure)}"
+            "ag.tree.unflatten takes a structure that ag.tree.flatten returned as its first argument, not "
+            f"{describe(structure)}"
         )
     given = list(leaves)
     if len(given) != structure.count:
-        raise ArgumentError(f"ag.tree.unflatten: the structure has {structure.count} leaves, not {len(given)}")
+        raise ArgumentError(f"ag.tree.unflatten takes the {structure.count} leaves of the structure, not {len(given)}")
     return _unflatten(structure, iter(given))
 
 
 def map(  # noqa: A001
     function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Return a tree of the same structure whose leaves are what `function` returns for the leaves of the given ones.
+    """Return a tree with the structure of `tree` and the results of `function` for the leaves as its leaves.
 
     Args:
         function: takes one leaf of each tree.
         tree: as for `flatten`.
-        *others: trees of the same structure. They may have containers where the first has a leaf.
-        is_leaf: as for `flatten`, of the first tree.
+        *others: trees of the same structure; they may have containers in place of leaves of `tree`.
+        is_leaf: as for `flatten`, for `tree`.
 
     Raises:
         ArgumentError: another tree has a different structure; the message names the place by its path.
@@ -157,7 +158,7 @@ def map(  # noqa: A001
 
 
 def paths(structure: TreeStructure, root: str) -> Iterator[str]:
-    """Yield how each leaf is reached from the tree that is called `root`: `params['layers'][0].weight`."""
+    """Yield the source that accesses each leaf from a tree named `root`, such as `params['layers'][0].weight`."""
     if structure.kind is None:
         yield root
     for accessor, child in zip(structure.accessors, structure.children, strict=True):
@@ -165,16 +166,16 @@ def paths(structure: TreeStructure, root: str) -> Iterator[str]:
 
 
 def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str) -> list[Any]:
-    """Return what a tree has in the places of the leaves of a structure.
+    """Return the entries of a tree in place of the leaves of a structure.
 
     Args:
-        structure: of another tree.
-        tree: of the same structure, or with containers where that has leaves.
-        what: the tree's name in errors.
+        structure: the structure of another tree.
+        tree: a tree of this structure, or with containers in place of leaves.
+        what: the name of `tree` in errors.
         like: the name of the other tree.
 
     Raises:
-        ArgumentError: it has another structure.
+        ArgumentError: the structure of `tree` differs.
     """
     found: list[Any] = []
     _match(structure, tree, what, like, found)
@@ -187,15 +188,15 @@ def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, found: list[Any])
     if kind is None or (is_leaf is not None and is_leaf(tree)):
         found.append(tree)
         return _LEAF
-    accessors, children, rest = kind.take_apart(tree)
-    return TreeStructure(cls, kind, accessors, tuple([_flatten(child, is_leaf, found) for child in children]), rest)
+    accessors, children, aux_data = kind.flatten(tree)
+    return TreeStructure(cls, kind, accessors, tuple([_flatten(child, is_leaf, found) for child in children]), aux_data)
 
 
 def _unflatten(structure: TreeStructure, leaves: Iterator[Any]) -> Any:
     kind, cls = structure.kind, structure.cls
     if kind is None or cls is None:
         return next(leaves)
-    return kind.put_together(cls, structure.rest, [_unflatten(child, leaves) for child in structure.children])
+    return kind.unflatten(cls, structure.aux_data, [_unflatten(child, leaves) for child in structure.children])
 
 
 def _match(structure: TreeStructure, tree: Any, what: str, like: str, found: list[Any]) -> None:
@@ -205,20 +206,20 @@ def _match(structure: TreeStructure, tree: Any, what: str, like: str, found: lis
         return
     if type(tree) is not cls:
         raise ArgumentError(f"{what} is {_kind(tree)}, but {like} has {_article(cls)} there")
-    accessors, children, _ = kind.take_apart(tree)
+    accessors, children, _ = kind.flatten(tree)
     by_accessor: dict[str, Any] = dict(zip(accessors, children, strict=True))
     if by_accessor.keys() != set(structure.accessors):
-        _refuse_children(structure.accessors, accessors, what, like)
+        _raise_for_children(structure.accessors, accessors, what, like)
     for accessor, child in zip(structure.accessors, structure.children, strict=True):
         _match(child, by_accessor[accessor], f"{what}{accessor}", like, found)
 
 
-def _refuse_children(expected: Sequence[str], actual: Sequence[str], what: str, like: str) -> None:
+def _raise_for_children(expected: Sequence[str], actual: Sequence[str], what: str, like: str) -> None:
     missing = [accessor for accessor in expected if accessor not in actual]
     if missing:
         raise ArgumentError(f"{what} has no {missing[0]}, which {like} has there")
     extra = [accessor for accessor in actual if accessor not in expected]
-    raise ArgumentError(f"{what} has {extra[0]}, which {like} has not")
+    raise ArgumentError(f"{what} has {extra[0]}, which {like} does not have there")
 
 
 def _kind(value: Any) -> str:

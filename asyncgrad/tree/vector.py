@@ -1,4 +1,4 @@
-"""All numbers of a tree as one vector, and back."""
+"""`ravel`: all numbers of a tree as one vector, and back."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["ravel"]
 
 
 def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return all numbers of a tree as one vector, and the function that makes a tree of such a vector.
+    """Return all numbers of a tree as one vector, and the function that turns such a vector into a tree.
 
-    Both ways can be differentiated. Booleans and ints are taken as float64.
+    Both are differentiable. Booleans and ints are converted to float64.
 
     Args:
-        tree: of tensors, arrays and numbers.
+        tree: a tree of tensors, arrays and numbers.
 
     Returns:
-        `(vector, unravel)`: a tensor if any leaf is one, else an array, of the dtype that NumPy promotes the leaves to.
-        `unravel` takes a vector of that size, tensor or array, and returns a tree of parts of it, each with the shape
-        of its leaf, and the dtype where that can be cast to without loss of its kind.
+        `(vector, unravel)`. The vector is a tensor if any leaf is one, else an array, of the dtype that NumPy promotes
+        the leaves to. `unravel` takes a vector of that size, tensor or array, and returns a tree of its parts. Each
+        part has the shape of its leaf, and also the dtype, unless the cast would change the kind of the numbers.
 
     Raises:
-        ArgumentTypeError: a leaf is something else; the message names it by its path.
+        ArgumentTypeError: a leaf is not a tensor, an array or a number; the message names it by its path.
 
     Source: jax.flatten_util.ravel_pytree.
 
@@ -55,7 +55,7 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     def unravel(vector: Any) -> Any:
         given: Any = vector if isinstance(vector, TensorBase) else as_array(vector)
         if given.shape != (bounds[-1],):
-            raise ArgumentError(f"unravel takes a vector of {bounds[-1]} numbers, not {describe(given)}")
+            raise ArgumentError(f"unravel takes a vector of shape ({bounds[-1]},), not {describe(given)}")
         parts = [
             _part(given, start, stop, shape, dtype, is_number)
             for (start, stop), shape, dtype, is_number in zip(

@@ -340,9 +340,11 @@ def test_a_node_that_suspends_is_awaited_and_blocks_where_no_loop_runs(run):
 
 
 def test_a_leaf_that_is_no_number_is_named_by_its_path():
-    with pytest.raises(GradientTypeError, match=r"ag\.func\.grad: params\['layers'\]\[0\]\.weight is str 'x'"):
+    with pytest.raises(
+        GradientTypeError, match=r"ag\.func\.grad: params\['layers'\]\[0\]\.weight must be .* not str 'x'"
+    ):
         func.grad(lambda params: params)({"layers": [Layer("x", 1.0)]})
-    with pytest.raises(GradientTypeError, match=r"y\[1\] is bool True"):
+    with pytest.raises(GradientTypeError, match=r"y\[1\] must be .* not bool True"):
         func.grad(lambda x, y: x, argnums=1)(1.0, [1.0, True])
 
 
@@ -378,7 +380,7 @@ def test_bad_use_of_transforms_is_told():
         func.vjp(1.0, 2.0)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match=r"write ag\.func\.jvp\(f, \(x,\), \(v,\)\)"):
         func.jvp(np.sin, POINT, POINT)
-    with pytest.raises(ArgumentTypeError, match="with has_aux=True the function returns a pair"):
+    with pytest.raises(ArgumentTypeError, match="with has_aux=True the function must return a pair"):
         func.grad(lambda x: x, has_aux=True)(1.0)
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.jacfwd: output 0 of the function is complex"):
         func.jacfwd(lambda x: x * 1j)(1.0)

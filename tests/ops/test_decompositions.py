@@ -147,7 +147,9 @@ def test_vectors_of_equal_eigenvalues_have_no_derivative_and_all_others_do() -> 
     w, v = np.linalg.eigh(a)
 
     (grad,) = sync.grad(w.sum() + v[1, 0], a, retain_graph=True)
-    with pytest.raises(GraphError, match=r"numpy\.linalg\.eigh: .*eigenvalues that are equal \(numbers . and .\)"):
+    with pytest.raises(
+        GraphError, match=r"numpy\.linalg\.eigh: .*single vectors of equal eigenvalues \(numbers . and .\)"
+    ):
         sync.grad(v[:, 1].sum(), a)
 
     np.testing.assert_allclose(grad.numpy(), [[1, -0.5, 0], [-0.5, 1, 0], [0, 0, 1]])
@@ -156,13 +158,13 @@ def test_vectors_of_equal_eigenvalues_have_no_derivative_and_all_others_do() -> 
 @pytest.mark.parametrize(
     ("name", "loss"),
     [
-        ("eig: .* eigenvalues", lambda a: np.linalg.eig(a).eigenvectors.sum()),
-        ("svd: .* singular values", lambda a: np.linalg.svd(a).U.sum()),
-        ("svd: .* singular values", lambda a: np.linalg.svd(a).Vh.sum()),
+        ("eig: .* equal eigenvalues", lambda a: np.linalg.eig(a).eigenvectors.sum()),
+        ("svd: .* equal singular values", lambda a: np.linalg.svd(a).U.sum()),
+        ("svd: .* equal singular values", lambda a: np.linalg.svd(a).Vh.sum()),
     ],
 )
 def test_vectors_of_equal_values_are_refused_by_name(name: str, loss: Any) -> None:
-    with pytest.raises(GraphError, match=rf"numpy\.linalg\.{name} that are equal"):
+    with pytest.raises(GraphError, match=rf"numpy\.linalg\.{name}"):
         sync.backward(loss(leaf(np.eye(2))))
 
 
@@ -214,7 +216,7 @@ def test_vectors_of_the_singular_value_zero_are_refused() -> None:
 def test_triangles_of_columns_that_depend_on_each_other_are_refused(matrix: np.ndarray, mode: Any) -> None:
     found: Any = np.linalg.qr(leaf(matrix), mode)
 
-    with pytest.raises(GraphError, match=r"numpy\.linalg\.qr: the first columns of a matrix depend on each other"):
+    with pytest.raises(GraphError, match=r"numpy\.linalg\.qr: the leading columns of a matrix are linearly dependent"):
         sync.backward((found if mode == "r" else found.R).sum())
 
 
@@ -368,11 +370,11 @@ def test_a_decomposition_without_a_formula_says_so() -> None:
     ("function", "error"),
     [
         (lambda a: np.linalg.matrix_power(a[:, :2], 2), "square"),
-        (lambda a: np.linalg.tensorinv(a, 0), "ind=0"),
+        (lambda a: np.linalg.tensorinv(a, 0), "ind of at least 1, .* not 0"),
         (lambda a: np.linalg.tensorsolve(a[:, :2], a[0]), "elements"),
         (lambda a: np.linalg.multi_dot([a]), "at least two"),
         (lambda a: np.linalg.multi_dot([a, a[0], a]), "a vector first or last"),
-        (lambda a: np.linalg.cond(a[:0]), "empty"),
+        (lambda a: np.linalg.cond(a[:0]), r"not an array of shape \(0, 3\)"),
     ],
 )
 def test_what_numpy_refuses_is_refused_with_what_was_given(function: Any, error: str) -> None:

@@ -60,5 +60,5 @@ def test_a_leaf_that_is_no_number_is_named_by_its_path():
 def test_a_vector_of_another_size_is_refused():
     _, unravel = tree.ravel([1.0, 2.0])
 
-    with pytest.raises(ArgumentError, match=r"takes a vector of 2 numbers, not ndarray of shape \(3,\)"):
+    with pytest.raises(ArgumentError, match=r"takes a vector of shape \(2,\), not ndarray of shape \(3,\)"):
         unravel(np.ones(3))

@@ -15,6 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
+from asyncgrad.errors import DeviceError
 from asyncgrad.ops.kernels import COMPILERS, EXPRESSIONS, KernelCompiler, TableUpdate, register_kernel_compiler
 
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
@@ -30,7 +31,7 @@ from ._kernel_text import (
     update_text,
 )
 
-__all__ = ["CudaKernels", "install_kernels"]
+__all__ = ["CudaKernels", "install_kernels", "mixed_error"]
 
 #: Without it, a product and a sum may be rounded once, and a kernel gives other bits than its operations one by one.
 _OPTIONS = ("--fmad=false",)
@@ -92,6 +93,14 @@ class CudaKernels(KernelCompiler):
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
         module = self.cupy.RawModule(code=text, options=_OPTIONS)
         return module.get_function(name).kernel.linear_launch  # type: ignore[no-any-return]
+
+
+def mixed_error(name: str, array: Any, other: np.ndarray) -> DeviceError:
+    """Return the error for an array of a GPU and one of NumPy in one operation."""
+    return DeviceError(
+        f"{name} got an array on 'cuda:{array.device.id}' and a NumPy array of shape {other.shape}: move that first, by "
+        f"ag.tensor(array, device='cuda:{array.device.id}')"
+    )
 
 
 def _arity(formula: Callable[..., Any]) -> int:
@@ -215,6 +224,9 @@ class _ElementwiseLauncher:
     def _call(self, arguments: Sequence[Any]) -> Callable[..., Any]:
         """Return what makes calls like this one."""
         arrays = [one for one in arguments if type(one) is self._kernels.cupy.ndarray]
+        for one in arguments:
+            if isinstance(one, np.ndarray) and arrays:
+                raise mixed_error(self._formula.__name__, arrays[0], one)
         kinds = [self._kind(one) for one in arguments]
         if not arrays or any(kind is None for kind in kinds):
             return self._call_fixed(arguments, kinds) if arrays else self._formula

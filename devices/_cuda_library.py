@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from ._cuda_kernels import mixed_error
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -89,6 +91,8 @@ def _make_product(cupy: Any) -> Callable[[Any, Any], Any]:
     }
 
     def product(x: Any, y: Any) -> Any:
+        if type(x) is not ndarray or type(y) is not ndarray:
+            raise mixed_error("matmul", *((x, y) if type(x) is ndarray else (y, x)))
         rows, length = x.shape
         count, columns = y.shape
         dtype = x.dtype

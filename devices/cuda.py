@@ -49,6 +49,7 @@ class CudaDevice(Device):
 
     __slots__ = ("_backward_ends", "_cupy", "_gpu", "_held", "_index", "_process", "copy_streams")
 
+    has_strides = False
     has_host_arrays = False
     is_asynchronous = True
 

@@ -169,6 +169,10 @@ def _rule_along_axes(
         s, axes = _as_tuple(s), _as_tuple(axes)
         if axes is not None and (s is not None or transform_primitive is not fft_c2c):
             _check_distinct_axes(transform, axes, a.ndim)
+        if s is not None and -1 in s:
+            # Another library may not know that this stands for the length of the axis.
+            lengths = [a.shape[axis] for axis in _transformed_axes(a.ndim, s, axes)]
+            s = tuple(have if want == -1 else want for have, want in zip(lengths, s, strict=True))
         result = transform_primitive(a, transform, s, axes, norm)
         return result if out is None else write(out, result)
 

@@ -9,7 +9,6 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import optim
-from asyncgrad.errors import DeviceError
 
 SIDE = 512
 BYTES = SIDE * SIDE * 4
@@ -84,10 +83,8 @@ def test_running_out_of_memory_leaves_tensors_and_gradients_and_the_next_step_wo
 
         deep = loss(20) if where == "backward" else None
         small_pool(2 * BYTES if where == "forward" else BYTES)
-        with pytest.raises(DeviceError) as caught:
+        with pytest.raises(MemoryError, match="Out of memory allocating") as caught:
             await (deep or loss(20)).backward()
-        assert isinstance(caught.value, MemoryError)
-        assert gpu.name in str(caught.value)
         same = w.grad is before[0] and (w.grad.to("cpu").numpy() == before[1]).all()
         del caught, deep
         gc.collect()
@@ -107,7 +104,7 @@ def test_a_backward_that_ran_out_of_memory_can_be_run_again(run, gpu, small_pool
         w = matrix(gpu, requires_grad=True)
         loss = (np.tanh(w @ w) @ w).sum()
         small_pool(0)
-        with pytest.raises(DeviceError):
+        with pytest.raises(MemoryError):
             await loss.backward(retain_graph=True)
         assert w.grad is None
         small_pool(20 * BYTES)

@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from asyncgrad.ops.kernels import EXPRESSIONS, KernelCompiler, TableUpdate, register_kernel_compiler
+from asyncgrad.ops.kernels import COMPILERS, EXPRESSIONS, KernelCompiler, TableUpdate, register_kernel_compiler
 
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
@@ -25,7 +25,7 @@ from ._kernel_text import (
     Operand,
     body_function,
     elementwise_text,
-    needs_half,
+    preamble,
     table_dtype,
     update_text,
 )
@@ -43,11 +43,14 @@ _LARGEST_INT = 1 << 53
 
 
 def install_kernels(cupy: Any) -> CudaKernels:
-    """Let formulas run as fused kernels on the arrays of CuPy; return what counts the launches.
+    """Let formulas run as fused kernels on the arrays of CuPy; return what compiles them, and counts the launches.
 
     Args:
         cupy: the module.
     """
+    found = COMPILERS.get(cupy.ndarray)
+    if isinstance(found, CudaKernels):
+        return found
     kernels = CudaKernels(cupy)
     register_kernel_compiler(cupy.ndarray, kernels)
     return kernels
@@ -301,9 +304,7 @@ class _ElementwiseLauncher:
         kinds = [operand.kind for operand in operands]
         name = _name_of(self._formula, kinds)
         names = [kind.name if isinstance(kind, np.dtype) else "float64" if kind is float else "int64" for kind in kinds]
-        head = [self._kernels.macros]
-        if needs_half([*kinds, results[0].kind]) or "ROUND_HALF" in "".join(lines):
-            head.append("#define ROUND_HALF(number) ((float)float16((float)(number)))")
+        head = preamble(self._kernels.macros, [*kinds, results[0].kind], lines)
         kernel = self._kernels.cupy.ElementwiseKernel(
             ", ".join(f"{name} p{nr}" for nr, name in enumerate(names)),
             f"{results[0].kind.name} r",

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._kernel_source import STORED_AS, Kind, Value, computed_as
 
-__all__ = ["BLOCK", "CHUNK", "CUDA_MACROS", "Operand", "elementwise_text", "needs_half", "table_dtype", "update_text"]
+__all__ = ["BLOCK", "CHUNK", "CUDA_MACROS", "Operand", "elementwise_text", "preamble", "table_dtype", "update_text"]
 
 #: The threads of a block, and how many elements each handles at a time.
 BLOCK, WIDTH = 128, 4
@@ -24,6 +24,12 @@ CUDA_MACROS = """\
 #define DEVICE static __device__ __forceinline__
 #define ALIGNED(bytes) __align__(bytes)
 #define THREAD ((long long)blockIdx.x * blockDim.x + threadIdx.x)
+// Without it, reading an element by a number that is not known would copy the whole argument for each thread.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+#define BY_VALUE const __grid_constant__
+#else
+#define BY_VALUE const
+#endif
 #define INFINITE __longlong_as_double(0x7ff0000000000000LL)
 #define NOT_A_NUMBER __longlong_as_double(0x7ff8000000000000LL)
 """
@@ -79,7 +85,7 @@ class Operand(NamedTuple):
     mode: str
 
 
-def needs_half(kinds: Sequence[Kind]) -> bool:
+def _needs_half(kinds: Sequence[Kind]) -> bool:
     """Tell whether one of the dtypes is half precision."""
     return any(isinstance(kind, np.dtype) and kind.char == "e" for kind in kinds)
 
@@ -93,19 +99,20 @@ def _computed(kind: Kind) -> str:
     return computed_as(kind) if isinstance(kind, np.dtype) else _stored(kind)
 
 
-def _head(macros: str, kinds: Sequence[Kind], lines: Sequence[str]) -> list[str]:
+def preamble(macros: str, kinds: Sequence[Kind], lines: Sequence[str]) -> list[str]:
     """Return the lines that come before a kernel."""
     written = "\n".join(lines)
     return [
+        # CUDA's own header comes before the macros, whose names it may use.
+        *([_CUDA_HALF] if macros is CUDA_MACROS and (_needs_half(kinds) or "ROUND_HALF" in written) else []),
         macros,
-        *([_CUDA_HALF] if macros is CUDA_MACROS and (needs_half(kinds) or "ROUND_HALF" in written) else []),
         *([_FUNCTIONS] if any(name in written for name in _DEFINED) else []),
     ]
 
 
 def _four(name: str, kind: np.dtype[Any]) -> str:
     """Return the definition of a type of four elements, which are read and written at once."""
-    return f"typedef struct ALIGNED({min(16, 4 * kind.itemsize)}) {{ {_stored(kind)} v[4]; }} {name};"
+    return f"typedef struct ALIGNED({min(16, 4 * kind.itemsize)}) {name}_ {{ {_stored(kind)} v[4]; }} {name};"
 
 
 def body_function(operands: Sequence[Operand], lines: Sequence[str], result: Value) -> list[str]:
@@ -141,7 +148,7 @@ def elementwise_text(
     aligned = " | ".join(f"(unsigned long long){name}.data" for name in ["r", *(f"a{nr}" for nr in full)])
     given = ", ".join(_element(nr, one) for nr, one in enumerate(operands) if one.mode != "fixed")
     text = [
-        *_head(macros, kinds, lines),
+        *preamble(macros, kinds, lines),
         "typedef struct { char *data; long long size; } View;",
         *(_four(f"Four{nr}", operands[nr].kind) for nr in full),
         _four("FourR", result.kind),
@@ -243,7 +250,7 @@ def update_text(
     own += [f"{stored} *r{nr}" for nr in range(len(results))]
     given += [f"&x{nr}.v[k]" for nr in range(len(results))]
     text = [
-        *_head(macros, [kind], lines),
+        *preamble(macros, [kind], lines),
         "typedef struct {",
         f"    double numbers[{max(numbers, 1)}];",
         f"    long long size[{rows}];",
@@ -255,7 +262,7 @@ def update_text(
         *(f"    {line}" for line in lines),
         *(f"    *r{nr} = ({stored}){result.text};" for nr, result in enumerate(results)),
         "}",
-        f"KERNEL void {name}(const Table t) {{",
+        f"KERNEL void {name}(BY_VALUE Table t) {{",
         f"    const int block = (int)(THREAD / {BLOCK}), thread = (int)(THREAD % {BLOCK});",
         "    int row = 0, end = t.count;",
         "    while (end - row > 1) {",

@@ -28,6 +28,7 @@ __all__ = [
     "TableUpdate",
     "fused",
     "fused_where_compiled",
+    "follow_compilers",
     "is_fusable",
     "register_kernel_compiler",
     "unregister_kernel_compiler",
@@ -76,7 +77,9 @@ def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None
     """Let formulas and elementwise functions run as fused kernels on arrays of a type."""
     COMPILERS[array_type] = compiler
     for wrapper in _wrappers:
-        _fuse(wrapper)
+        names = wrapper.__globals__
+        if names["_function"] is names["_bare_function"]:
+            names["_function"] = FusedFormula(names["_bare_function"])
 
 
 def unregister_kernel_compiler(array_type: type) -> None:
@@ -85,7 +88,9 @@ def unregister_kernel_compiler(array_type: type) -> None:
     for formula in _formulas:
         formula.forget(array_type)
     for wrapper in _wrappers if not COMPILERS else ():
-        wrapper.__globals__["_function"] = wrapper.__globals__["_bare_function"]
+        names = wrapper.__globals__
+        if type(names["_function"]) is FusedFormula:
+            names["_function"] = names["_bare_function"]
 
 
 def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
@@ -121,19 +126,18 @@ def is_fusable(function: Callable[..., Any]) -> bool:
     return function in EXPRESSIONS
 
 
-def fused_where_compiled(wrapper: FunctionType) -> None:
-    """Have a wrapper call fused kernels from the first compiler on, if its function is elementwise."""
-    if is_fusable(wrapper.__globals__["_function"]):
+def fused_where_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a new wrapper calls in place of a function: fused kernels, if there is a compiler."""
+    return FusedFormula(function) if COMPILERS and is_fusable(function) else function
+
+
+def follow_compilers(wrapper: FunctionType) -> None:
+    """Have a wrapper call fused kernels as soon as there is a compiler, if its function is elementwise.
+
+    Its source calls `_function`; `_bare_function` is that of NumPy.
+    """
+    if is_fusable(wrapper.__globals__["_bare_function"]):
         _wrappers.add(wrapper)
-        if COMPILERS:
-            _fuse(wrapper)
-
-
-def _fuse(wrapper: FunctionType) -> None:
-    """Put a FusedFormula in the place of what a wrapper calls."""
-    names = wrapper.__globals__
-    if type(names["_function"]) is not FusedFormula:
-        names["_function"] = FusedFormula(names["_function"])
 
 
 @final

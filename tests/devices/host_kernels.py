@@ -21,6 +21,7 @@ HOST_MACROS = """\
 #include <stdbool.h>
 #define KERNEL
 #define DEVICE static
+#define BY_VALUE const
 #define ALIGNED(bytes) __attribute__((aligned(bytes)))
 static long long THREAD;
 #define INFINITE ((double)INFINITY)
@@ -157,7 +158,7 @@ class RawModule:
 
 def _value(argument: Any, parameter: str) -> Any:
     """Return an argument as the kernel takes it."""
-    kind = parameter.removeprefix("const ").rpartition(" ")[0]
+    kind = " ".join(parameter.split()[1:-1])
     if kind == "View":
         return _View(argument.data.ptr, argument.size)
     if kind == "Table":

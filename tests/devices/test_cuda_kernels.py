@@ -253,6 +253,16 @@ def test_arrays_that_are_not_contiguous_have_a_kernel_too(kernels: CudaKernels) 
     assert kernels.launches == 2
 
 
+@needs_compiler
+def test_what_c_lacks_is_defined_for_arrays_that_are_not_contiguous_too(kernels: CudaKernels) -> None:
+    formula = own(lambda g, x: np.logaddexp(g, x) * g)
+    g, x = (on_host(np.random.default_rng(seed).random((4, 6)).astype("e")) for seed in (1, 2))
+
+    same(kernels.launcher(formula)(g.T, x.T), formula(bare(g), bare(x)).T, exact=False)
+
+    assert kernels.launches == 1
+
+
 def test_an_empty_array_needs_no_kernel(kernels: CudaKernels) -> None:
     formula = tanh.formulas["x"].function
     empty = on_host(np.ones((0, 3), "f"))
@@ -403,7 +413,7 @@ def test_a_kernel_for_cuda_reads_four_elements_at_once() -> None:
 
     assert text.startswith(CUDA_MACROS)
     assert "KERNEL void add_ff(const View r, const View a0, const View a1) {" in text
-    assert "typedef struct ALIGNED(16) { float v[4]; } Four0;" in text
+    assert "typedef struct ALIGNED(16) Four0_ { float v[4]; } Four0;" in text
     assert "float16" not in text
 
 

@@ -229,6 +229,28 @@ def table_dtype(arrays: int, numbers: int) -> np.dtype[Any]:
     )
 
 
+def _update_of_four(arrays: int, written: int, stored: str, given: Sequence[str]) -> list[str]:
+    """Return what reads four elements of each array of a row, and writes those of the first arrays."""
+    pointers = [f"{stored} *q{nr} = t.pointer[{nr}][row] + i;" for nr in range(arrays)]
+    aligned = " | ".join(f"(unsigned long long)q{nr}" for nr in range(arrays))
+    return [
+        *pointers,
+        f"const bool is_whole = count == {WIDTH} && (({aligned}) & 15) == 0;",
+        f"Four {', '.join(f'x{nr}' for nr in range(arrays))};",
+        "if (is_whole) {",
+        *(f"    x{nr} = *(const Four*)q{nr};" for nr in range(arrays)),
+        "} else for (int k = 0; k < count; k++) {",
+        *(f"    x{nr}.v[k] = q{nr}[k];" for nr in range(arrays)),
+        "}",
+        f"for (int k = 0; k < {WIDTH}; k++) if (k < count) body({', '.join(given)});",
+        "if (is_whole) {",
+        *(f"    *(Four*)q{nr} = x{nr};" for nr in range(written)),
+        "} else for (int k = 0; k < count; k++) {",
+        *(f"    q{nr}[k] = x{nr}.v[k];" for nr in range(written)),
+        "}",
+    ]
+
+
 def update_text(
     name: str,
     kind: np.dtype[Any],
@@ -275,22 +297,5 @@ def update_text(
         f"    for (long long i = start + {WIDTH} * thread; i < stop; i += {WIDTH * BLOCK}) {{",
         f"        const int count = stop - i < {WIDTH} ? (int)(stop - i) : {WIDTH};",
     ]
-    pointers = [f"{stored} *q{nr} = t.pointer[{nr}][row] + i;" for nr in range(arrays)]
-    aligned = " | ".join(f"(unsigned long long)q{nr}" for nr in range(arrays))
-    inner = [
-        *pointers,
-        f"const bool is_whole = count == {WIDTH} && (({aligned}) & 15) == 0;",
-        f"Four {', '.join(f'x{nr}' for nr in range(arrays))};",
-        "if (is_whole) {",
-        *(f"    x{nr} = *(const Four*)q{nr};" for nr in range(arrays)),
-        "} else for (int k = 0; k < count; k++) {",
-        *(f"    x{nr}.v[k] = q{nr}[k];" for nr in range(arrays)),
-        "}",
-        f"for (int k = 0; k < {WIDTH}; k++) if (k < count) body({', '.join(given)});",
-        "if (is_whole) {",
-        *(f"    *(Four*)q{nr} = x{nr};" for nr in range(len(results))),
-        "} else for (int k = 0; k < count; k++) {",
-        *(f"    q{nr}[k] = x{nr}.v[k];" for nr in range(len(results))),
-        "}",
-    ]
+    inner = _update_of_four(arrays, len(results), stored, given)
     return "\n".join([*text, *(f"        {line}" for line in inner), "    }", "}"]) + "\n"

@@ -144,24 +144,9 @@ class Plan:
         #: In the order of the parameters, the result last.
         slots = sorted(keys, key=lambda key: (places[key[0]], key[1] or ""))
         #: For each edge, its formula and which saved values it takes; None where no gradient is wanted.
-        self.calls: list[tuple[Callable[..., Any], tuple[int, ...]] | None] = []
-        for name in primitive.tensor_names:
-            if name not in wanted:
-                self.calls.append(None)
-                continue
-            formula = primitive.formulas[name]
-            taken = tuple(slots.index(primitive.slot_key(need)) for need in formula.needs)
-            self.calls.append((formula.function, taken))
+        self.calls = [self._call(name, slots) if name in wanted else None for name in primitive.tensor_names]
         self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
-        self.slots = tuple(
-            SavedSlot(
-                owner,
-                attribute,
-                attribute is None and (owner == "out" or owner in self._tracked),
-                owner == "out" or owner in primitive.tensor_names,
-            )
-            for owner, attribute in slots
-        )
+        self.slots = tuple([self._slot(*key) for key in slots])
         self.tensor_slots = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
         self.holds_tensors = bool(self.tensor_slots)
         self.zeros = (0,) * len(self.calls)
@@ -195,6 +180,15 @@ class Plan:
             self._watch_from(least_volume(1 + len(self._arrays())))
         else:
             when_large_arrays_come(self._watch_large)
+
+    def _call(self, name: str, slots: Sequence[tuple[str, str | None]]) -> tuple[Callable[..., Any], tuple[int, ...]]:
+        """Return the formula of an argument, and the numbers of the slots that it takes."""
+        formula = self.primitive.formulas[name]
+        return formula.function, tuple([slots.index(self.primitive.slot_key(need)) for need in formula.needs])
+
+    def _slot(self, owner: str, attribute: str | None) -> SavedSlot:
+        is_tensor = attribute is None and (owner == "out" or owner in self._tracked)
+        return SavedSlot(owner, attribute, is_tensor, owner == "out" or owner in self.primitive.tensor_names)
 
     def _arrays(self) -> list[int]:
         """Return which of the saved values are arrays."""

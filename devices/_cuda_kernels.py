@@ -231,10 +231,14 @@ class _ElementwiseLauncher:
             return self._formula
         if any(operand.mode == "strided" for operand in operands):
             return self._call_strided(operands, arrays)
+        has_int = any(kind is int for kind in kinds)
+        if has_int and any(one.dtype.kind != "f" for one in arrays):
+            # An int that the dtype of integers cannot hold is refused, which depends on the int.
+            return self._formula
         kernel, dtype = self._kernel(operands, {}, arrays)
         if kernel is None:
             return self._call_fixed(arguments, kinds)
-        return self._launched(kernel, shape, dtype, any(kind is int for kind in kinds))
+        return self._launched(kernel, shape, dtype, has_int)
 
     def _launched(self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool) -> Callable[..., Any]:
         """Return a function that launches a kernel with all its arguments."""

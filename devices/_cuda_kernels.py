@@ -229,9 +229,9 @@ class _ElementwiseLauncher:
             operands.append(Operand(kind, mode))
         if 0 in shape:
             return self._formula
-        if any(operand.mode == "strided" for operand in operands):
-            return self._call_strided(operands, arrays)
         has_int = any(kind is int for kind in kinds)
+        if any(operand.mode == "strided" for operand in operands):
+            return self._formula if has_int else self._call_strided(operands)
         if has_int and any(one.dtype.kind != "f" for one in arrays):
             # An int that the dtype of integers cannot hold is refused, which depends on the int.
             return self._formula
@@ -294,7 +294,7 @@ class _ElementwiseLauncher:
 
         return call
 
-    def _call_strided(self, operands: list[Operand], arrays: Sequence[Any]) -> Callable[..., Any]:
+    def _call_strided(self, operands: list[Operand]) -> Callable[..., Any]:
         """Return what makes calls on arrays that CuPy has to find the elements of: an ElementwiseKernel."""
         # A ufunc is one kernel of CuPy's, which also lays the result out as NumPy does.
         if isinstance(self._formula, np.ufunc):

@@ -224,7 +224,7 @@ class _ElementwiseLauncher:
     def _call(self, arguments: Sequence[Any]) -> Callable[..., Any]:
         """Return what makes calls like this one."""
         arrays = [one for one in arguments if type(one) is self._kernels.cupy.ndarray]
-        for one in arguments:
+        for one in arguments if isinstance(self._formula, np.ufunc) else ():
             if isinstance(one, np.ndarray) and arrays:
                 raise mixed_error(self._formula.__name__, arrays[0], one)
         kinds = [self._kind(one) for one in arguments]
@@ -241,9 +241,9 @@ class _ElementwiseLauncher:
             operands.append(Operand(kind, mode))
         if 0 in shape:
             return self._formula
-        if any(operand.mode == "strided" for operand in operands):
-            return self._call_strided(operands, arrays)
         has_int = any(kind is int for kind in kinds)
+        if any(operand.mode == "strided" for operand in operands):
+            return self._formula if has_int else self._call_strided(operands)
         if has_int and any(one.dtype.kind != "f" for one in arrays):
             # An int that the dtype of integers cannot hold is refused, which depends on the int.
             return self._formula
@@ -306,7 +306,7 @@ class _ElementwiseLauncher:
 
         return call
 
-    def _call_strided(self, operands: list[Operand], arrays: Sequence[Any]) -> Callable[..., Any]:
+    def _call_strided(self, operands: list[Operand]) -> Callable[..., Any]:
         """Return what makes calls on arrays that CuPy has to find the elements of: an ElementwiseKernel."""
         # A ufunc is one kernel of CuPy's, which also lays the result out as NumPy does.
         if isinstance(self._formula, np.ufunc):

@@ -141,7 +141,7 @@ for _name in (
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh"),
 ):
     _FLOATING[getattr(np, _name)] = f"{_name.replace('arc', 'a')}{{f}}({{0}})"
-for _name in ("hypot", "copysign", "nextafter"):
+for _name in ("hypot", "copysign"):
     _FLOATING[getattr(np, _name)] = f"{_name}{{f}}({{0}}, {{1}})"
 
 #: The powers that Python's operator gives as other functions, as NumPy's does.

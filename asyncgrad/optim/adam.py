@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, final
 
 import numpy as np
@@ -54,18 +54,8 @@ class _AdamFamily(Optimizer):
         if state and not set(names) <= set(state):
             return None
         arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
-        beta1, beta2 = group["betas"]
         l2, shrink = self._fused_decay(group)
-        numbers = (
-            l2,
-            shrink,
-            1 - beta1,
-            beta2,
-            1 - beta2,
-            math.sqrt(1 - beta2**step),
-            group["eps"],
-            group["lr"] / (1 - beta1**step),
-        )
+        numbers = _fused_numbers(l2, shrink, *group["betas"], step, group["eps"], group["lr"])
         formula = _fused_formula(bool(l2), amsgrad)
         return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, {"step": step, **arrays})
 
@@ -109,6 +99,15 @@ class _AdamFamily(Optimizer):
         np.divide(mean, buffer, out=buffer)
         buffer *= group["lr"] / (1 - beta1 ** state["step"])
         param -= buffer
+
+
+@lru_cache(8)
+def _fused_numbers(
+    l2: float, shrink: float, beta1: float, beta2: float, step: int, eps: float, lr: float
+) -> tuple[float, ...]:
+    """Return what the formula takes beside arrays, which all parameters have in common."""
+    root, rate = math.sqrt(1 - beta2**step), lr / (1 - beta1**step)
+    return l2, shrink, 1 - beta1, beta2, 1 - beta2, root, eps, rate
 
 
 @cache

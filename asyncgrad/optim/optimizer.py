@@ -189,6 +189,7 @@ class Optimizer(ABC):
         """Update in few launches the parameters whose arrays have a KernelCompiler; return the others."""
         others: list[Tensor] = []
         batches: dict[Any, list[tuple[Tensor, FusedUpdate]]] = {}
+        last: tuple[Any, ...] = ()
         for param in group["params"]:
             data, grad = param._data, param.grad
             if grad is None:
@@ -200,7 +201,10 @@ class Optimizer(ABC):
                 others.append(param)
                 continue
             key = (type(data), data.dtype, param._device, found.formula, found.written, found.numbers)
-            batches.setdefault(key, []).append((param, found))
+            # Mostly all parameters of a group have one key, and to hash it takes longer than all else.
+            if key != last:
+                last, batch = key, batches.setdefault(key, [])
+            batch.append((param, found))
         for (kind, _, _, formula, written, numbers), batch in batches.items():
             update = self._compiled_updates.get((kind, formula))
             if update is None:
@@ -297,11 +301,14 @@ class Optimizer(ABC):
 
 def _lie_alike(arrays: Sequence[Any]) -> bool:
     """Tell whether arrays have one type, shape and dtype, and fill their memory in the same order."""
-    first = arrays[0]
+    first, *others = arrays
+    if not first.flags.forc:
+        return False
     kind, dtype, shape, strides = type(first), first.dtype, first.shape, first.strides
-    return first.flags.forc and all(
-        type(one) is kind and one.dtype == dtype and one.shape == shape and one.strides == strides for one in arrays[1:]
-    )
+    for one in others:
+        if type(one) is not kind or one.dtype != dtype or one.strides != strides or one.shape != shape:
+            return False
+    return True
 
 
 def _check_param(which: str, param: Any) -> None:

@@ -160,6 +160,39 @@ def test_a_kernel_gives_what_its_formula_gives(
     same(result, expected, exact=not is_own and not any(name in body for name in INEXACT))
 
 
+#: The ufuncs that are functions of one or two arrays of any dtype of numbers, by name.
+UFUNCS = sorted(
+    {name for name, one in vars(np).items() if isinstance(one, np.ufunc) and is_fusable(one) and one.nin <= 2}
+    - {"nextafter", "spacing", "isnat", "bitwise_count", "gcd", "lcm", "heaviside", "signbit", "ldexp"}
+    - {"left_shift", "right_shift", "bitwise_left_shift", "bitwise_right_shift"}
+)
+
+
+@needs_compiler
+@pytest.mark.sampled("dtype")
+@pytest.mark.parametrize("dtype", "efdiB?")
+@pytest.mark.parametrize("name", UFUNCS)
+def test_a_ufunc_gives_what_numpy_gives(kernels: CudaKernels, name: str, dtype: str) -> None:
+    ufunc = getattr(np, name)
+    rng = np.random.default_rng(1)
+    values = rng.uniform(0.1, 0.9, (2, 20)) if dtype in "efd" else rng.integers(0, 2 if dtype == "?" else 100, (2, 20))
+    if name == "arccosh":
+        values = values + 1
+    arguments = [on_host(one.astype(dtype)) for one in values][: ufunc.nin]
+    with np.errstate(all="ignore"):
+        try:
+            expected = ufunc(*map(bare, arguments))
+        except TypeError:
+            with pytest.raises(TypeError):
+                kernels.launcher(ufunc)(*arguments)
+            return
+        result = kernels.launcher(ufunc)(*arguments)
+
+    same(result, expected, exact=expected.dtype.kind != "f")
+    # NumPy defines what integers give for these by rules of their own, and CuPy has a kernel for each.
+    assert kernels.launches or dtype in "iB?"
+
+
 @needs_compiler
 @pytest.mark.sampled("dtype")
 @pytest.mark.parametrize("dtype", "?bBhHiIlLefd")

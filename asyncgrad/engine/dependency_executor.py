@@ -13,7 +13,7 @@ from ..graph.metadata import conform
 from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
 from .body import prefers_worker, run_here
-from .device import needs_care
+from .device import needs_node_task
 from .exec_info import count_edges
 from .executor import NodeTurn, Stop
 from .queues import Arrival, InputBuffer, ReadyQueue
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ..scheduling import Clock
     from .graph_task import GraphTask
 
-__all__ = ["DependencyExecutor", "wrong_count"]
+__all__ = ["DependencyExecutor", "gradient_count_error"]
 
 #: In place of an edge number: the node itself was reached before all edges were counted.
 REACHED = -1
 
 
-def wrong_count(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
+def gradient_count_error(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
     """Return the error for a node that returned too few or too many gradients."""
     return InvalidGradientError(
         f"{identify(node)} returned {values.counted(len(outputs), 'gradient')}, and has "
@@ -145,7 +145,7 @@ class DependencyExecutor:
         while (turn := self.pop()) is not None:
             node: Any = turn.node
             self.node = node
-            if node.meta is not None or is_watched or (node.device is not here and needs_care(node.device)):
+            if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
                 return turn
             here = node.device
             if node.order == LEAF_ORDER:
@@ -203,7 +203,7 @@ class DependencyExecutor:
             for edge, grad in enumerate(outputs):
                 self.deliver(node, edge, grad)
 
-    def discount(self, node: Node) -> None:
+    def mark_ended(self, node: Node) -> None:
         """Note that a node has ended after a failure, when `end_turn` is not called any more."""
         self._in_flight.discard(node)
 
@@ -245,7 +245,7 @@ class DependencyExecutor:
         if not left:
             self._ready.push(target, target)
 
-    def suspended(self) -> None:
+    def on_suspend(self) -> None:
         """Sum gradients in an order fixed by the graph from here on, since bodies overlap.
 
         It is the order of a run in which nothing overlaps: newer producers first, unless sequence numbers or edges have

@@ -39,8 +39,8 @@ __all__ = [
     "has_limit",
     "is_elsewhere",
     "loop_thread",
-    "needs_care",
     "moved_to",
+    "needs_node_task",
     "register_device",
     "worker_died_error",
 ]
@@ -345,7 +345,7 @@ def has_limit(device: Device) -> bool:
     return device.max_in_flight is not None and not device.has_worker
 
 
-def needs_care(device: Any) -> bool:
+def needs_node_task(device: Any) -> bool:
     """Tell whether each node with gradients on `device`, which may be None, has to run as a NodeTask."""
     # `is_elsewhere(device) or has_custom_run(device)`, inlined since each backward calls it.
     return isinstance(device, Device) and (

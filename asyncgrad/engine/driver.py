@@ -87,7 +87,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
             if group is not None:
                 await group.end_all(error)
         finally:
-            graph_task.put_back()
+            graph_task.roll_back()
         raise
 
 
@@ -113,7 +113,7 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
             node = graph_task.executor.node
             graph_task.fail()
             _add_location_notes(graph_task, error, node)
-            graph_task.put_back()
+            graph_task.roll_back()
         raise
 
 

@@ -84,7 +84,7 @@ class Engine:
             graph_task.succeed()
         except BaseException as error:
             # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
-            graph_task.put_back()
+            graph_task.roll_back()
             graph_task.has_error = True
             if graph_task.completion is not None:
                 graph_task.completion.fail(error)
@@ -166,8 +166,8 @@ def _choose_executor(
     """Return the executor that a backward starts with."""
     after = COMPILED_AFTER.get()
     if after is not None:
-        otherwise = functools.partial(_make_uncompiled, input_nr=input_nr)
-        compiled = find_compiled(graph_task, after, grad, input_nr, otherwise)
+        make_fallback = functools.partial(_make_uncompiled, input_nr=input_nr)
+        compiled = find_compiled(graph_task, after, grad, input_nr, make_fallback)
         if compiled is not None:
             # A backward with `sums` never finds a compiled function.
             return compiled

@@ -74,8 +74,8 @@ class TurnExecutor(Executor, Protocol):
     def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
         """Take the gradients of a node whose turn has ended, or None where its body did not run."""
 
-    def suspended(self) -> None:
+    def on_suspend(self) -> None:
         """Note that a NodeTask has suspended, so that further nodes may run beside it."""
 
-    def discount(self, node: Node) -> None:
+    def mark_ended(self, node: Node) -> None:
         """Note that a node has ended after a failure, when `end_turn` is not called any more."""

@@ -18,7 +18,7 @@ from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER, metas_added
 from .body import prefers_worker, run_here
 from .dependency_executor import DependencyExecutor
-from .device import needs_care
+from .device import needs_node_task
 from .executor import Stop
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class FastPath:
         self.node: Node | None = None
 
     @classmethod
-    def resumed(
+    def from_state(
         cls,
         task: GraphTask,
         heap: list[tuple[int, Node]],
@@ -80,7 +80,12 @@ class FastPath:
     def can_start_at(root: Node) -> bool:
         """Tell whether a backward from `root` may start on this path."""
         # Only the root's device is checked: the path never enters another one, since the node of a move has a NodeMeta.
-        return root.meta is None and root.order != LEAF_ORDER and root.shape is not None and not needs_care(root.device)
+        return (
+            root.meta is None
+            and root.order != LEAF_ORDER
+            and root.shape is not None
+            and not needs_node_task(root.device)
+        )
 
     def __len__(self) -> int:
         """Return how many nodes have been reached and have not run to their end."""

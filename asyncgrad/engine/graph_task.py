@@ -69,8 +69,6 @@ class GraphTask:
         "_can_checkpoint",
         "_nodes_in_graph",
         "anomaly",
-        "awake",
-        "away",
         "captured",
         "changes",
         "completion",
@@ -89,7 +87,9 @@ class GraphTask:
         "outer_node",
         "read_ahead",
         "reentrant_depth",
+        "remote_jobs",
         "root",
+        "scheduler",
         "streams",
         "sums",
         "thread_id",
@@ -138,9 +138,9 @@ class GraphTask:
         #: Final callbacks, delayed warnings and the completion future; None until one of them is asked for.
         self.completion: Completion | None = None
         #: The DepthScheduler of the loop that drives this task; None where no loop does.
-        self.awake: Any = None
+        self.scheduler: Any = None
         #: The nodes that run on workers of their devices, each with its CoroutineJob; None before the first.
-        self.away: dict[Node, Any] | None = None
+        self.remote_jobs: dict[Node, Any] | None = None
         #: By leaf, the sum in `.grad` to which gradients are added one by one.
         self.sums = sums
         self.is_running, self.is_watched = True, False
@@ -215,7 +215,7 @@ class GraphTask:
         if outer is None or not outer.is_running:
             commit_all(self.changes)
             return
-        if not outer.changes and outer.away is None:
+        if not outer.changes and outer.remote_jobs is None:
             # The lists are swapped: copying would take quadratic time over many nested levels. Not if nodes of the
             # outer task run in other threads, which may be appending to its list.
             outer.changes, self.changes = self.changes, outer.changes
@@ -234,7 +234,7 @@ class GraphTask:
             self.streams.return_to_caller()
         return self.captured
 
-    def put_back(self) -> None:
+    def roll_back(self) -> None:
         """Roll back the changes of this task to gradients, and no others, after a failure."""
         while self.changes:
             # Popped only afterwards: after an interruption in between, a second call starts with the same change.
@@ -253,7 +253,7 @@ class GraphTask:
         """End the task, and drop its context, which refers to it: a cycle would wait for the garbage collector."""
         self.is_running = False
         self.context = _NO_CONTEXT
-        self.awake = self.read_ahead = None
+        self.scheduler = self.read_ahead = None
         del self.executor
         if self.completion is not None:
             self.completion.close(self.captured_grads, self.has_error)

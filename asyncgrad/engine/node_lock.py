@@ -89,7 +89,7 @@ class LockWaiter:
         self.blocked_threads = set() if loop is not None else {loop_thread() or threading.get_ident()}
         around: GraphTask | None = task
         while around is not None:
-            if around.awake is None:
+            if around.scheduler is None:
                 self.blocked_threads.add(_driving_thread(around))
             around = around.outer
         self._event = None if loop is None else OneShotEvent(loop)
@@ -253,12 +253,12 @@ def _unqueue(waiter: LockWaiter, contention: Any) -> None:
 
 def _cannot_continue(holder: GraphTask, node: Node) -> bool:
     """Tell whether a body that holds a lock never goes on."""
-    job = None if holder.away is None else holder.away.get(node)
+    job = None if holder.remote_jobs is None else holder.remote_jobs.get(node)
     if job is not None and not job.has_ended():
         # It goes on in the thread of a device, even if the loop that drives its backward is closed.
         return False
-    awake = holder.awake
-    return not holder.is_running or (awake is not None and awake.loop.is_closed())
+    scheduler = holder.scheduler
+    return not holder.is_running or (scheduler is not None and scheduler.loop.is_closed())
 
 
 def _holders(meta: NodeMeta) -> list[GraphTask]:
@@ -280,7 +280,7 @@ def _driving_thread(holder: GraphTask) -> int:
 
 def _thread_of_body(holder: GraphTask, node: Node | None) -> int | None:
     """Return the thread that runs the body of `node` for `holder`; None where the body has not begun."""
-    job = None if holder.away is None or node is None else holder.away.get(node)
+    job = None if holder.remote_jobs is None or node is None else holder.remote_jobs.get(node)
     return _driving_thread(holder) if job is None else job.thread
 
 

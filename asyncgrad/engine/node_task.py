@@ -20,7 +20,7 @@ from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
 from ..graph.tensor_base import TensorBase
 from .body import Body, TaskGroupLike, prefers_worker
-from .dependency_executor import wrong_count
+from .dependency_executor import gradient_count_error
 from .device import has_custom_run, has_limit
 from .device_limit import acquire_permit
 from .loops import loop_is_running, run_on_own_loop
@@ -228,7 +228,7 @@ class NodeTask:
         """Check the gradients that the body returned, and convert each to the metadata of the next node's input."""
         node = self.node
         if len(outputs) != len(node.next_nodes):
-            raise wrong_count(node, outputs)
+            raise gradient_count_error(node, outputs)
         conforming = []
         create_graph, edge = self.graph_task.create_graph, -1
         # Without `enumerate` and `strict`, which cost as much as the check of one gradient.

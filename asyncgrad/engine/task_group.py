@@ -59,9 +59,9 @@ def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob
     device: Device = node.device
     priority = (-graph_task.reentrant_depth, node.order)
     job = CoroutineJob(node_task.run(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
-    if graph_task.away is None:
-        graph_task.away = {}
-    graph_task.away[node] = job
+    if graph_task.remote_jobs is None:
+        graph_task.remote_jobs = {}
+    graph_task.remote_jobs[node] = job
     submit(job, device)
     return job
 
@@ -71,9 +71,9 @@ def forget_job(job: CoroutineJob, node_task: NodeTask) -> None:
 
     A job whose sender is gone may still run. It stays, for the lock of its node to find.
     """
-    away = node_task.graph_task.away
-    if away is not None and job.has_ended():
-        away.pop(node_task.node, None)
+    remote_jobs = node_task.graph_task.remote_jobs
+    if remote_jobs is not None and job.has_ended():
+        remote_jobs.pop(node_task.node, None)
 
 
 def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
@@ -138,10 +138,10 @@ class NodeTaskGroup:
         self._pauses = 0
         #: Shared with the enclosing backward passes on the same loop, so that they let deeper ones go first.
         outer = graph_task.outer
-        scheduler = None if outer is None else outer.awake
+        scheduler = None if outer is None else outer.scheduler
         if scheduler is None or scheduler.loop is not loop:
             scheduler = DepthScheduler(loop)
-        graph_task.awake = self._scheduler = scheduler
+        graph_task.scheduler = self._scheduler = scheduler
         #: Whether the scheduler counts this driver.
         self._is_awake = False
         self._cancels_before = _cancels_of_driver(loop)
@@ -156,7 +156,7 @@ class NodeTaskGroup:
         task = self._step(coroutine, node_task.name, node)
         if not task.done():
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
-            executor.suspended()
+            executor.on_suspend()
         # As in EagerTask.start().
         del task
 
@@ -208,15 +208,15 @@ class NodeTaskGroup:
     def _on_end(self, task: EagerTask) -> None:
         self._finished.append(task)
         if self._graph_task.has_error:
-            self._discount(task)
+            self._mark_ended(task)
         self._wake_driver()
 
-    def _discount(self, task: EagerTask) -> None:
+    def _mark_ended(self, task: EagerTask) -> None:
         """Note the end of a NodeTask after a failure, when `collect` is not called any more."""
         node = self.running[task]
         if node is not None:
             executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
-            executor.discount(node)
+            executor.mark_ended(node)
 
     def _wake_driver(self) -> None:
         if self._wake is not None and self._wake.set():
@@ -331,7 +331,7 @@ class NodeTaskGroup:
         # The traceback of the error refers to this object: leave no cycle.
         self._raised = None
         for ended in self._finished:
-            self._discount(ended)
+            self._mark_ended(ended)
         try:
             # A driver that is being closed may not await: its loop is gone.
             if not is_closed:

@@ -45,9 +45,9 @@ class WorkerPool:
     """Threads that run Jobs, the most urgent first, as many at a time as the quota of each Job allows."""
 
     __slots__ = (
-        "_arrivals",
         "_idle",
         "_lock",
+        "_next_arrival",
         "_queued",
         "_ready",
         "_running",
@@ -65,7 +65,7 @@ class WorkerPool:
         #: The jobs whose quota allows them to run: a heap of (priority, arrival, job, quota).
         self._ready: list[tuple[tuple[int, int], int, FunctionJob, Quota]] = []
         self._tokens: SimpleQueue[bool] = SimpleQueue()
-        self._arrivals = itertools.count().__next__
+        self._next_arrival = itertools.count().__next__
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._queued: set[FunctionJob] = set()
@@ -77,7 +77,7 @@ class WorkerPool:
         with self._lock:
             self.offloaded += 1
             self._queued.add(job)
-            entry = (job.priority, self._arrivals(), job)
+            entry = (job.priority, self._next_arrival(), job)
             if quota.running >= quota.limit:
                 heappush(quota.waiting, entry)
                 return

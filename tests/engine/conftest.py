@@ -43,4 +43,4 @@ def compiled_where_asked() -> Iterator[None]:
 @pytest.fixture
 def all_arrays_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled function lets go of arrays of every size as soon as they are not needed."""
-    monkeypatch.setattr(codegen, "LARGE", 1)
+    monkeypatch.setattr(codegen, "LARGE_GRADIENT", 1)

@@ -14,7 +14,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.engine.compiled import codegen
-from asyncgrad.engine.compiled.cache import MOST_PROGRAMS
+from asyncgrad.engine.compiled.cache import MAX_PROGRAMS
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, ReleasedGraphError
 from asyncgrad.graph import values
 from asyncgrad.scheduling import LOOP_BUDGET
@@ -564,14 +564,14 @@ def test_the_source_of_a_compiled_backward_can_be_read(cache):
 
 @pytest.mark.parametrize("given", [3, None, [], "x"])
 def test_the_source_of_no_tensor_is_refused(given):
-    with pytest.raises(ArgumentTypeError, match="give a tensor or GradientEdge"):
+    with pytest.raises(ArgumentTypeError, match="pass a tensor or GradientEdge"):
         ag.engine.compiled_source(given)
 
 
 def test_graphs_of_many_nodes_are_compiled_in_pieces(cache):
     x = leaf(1.0)
     y = x
-    for _ in range(4 * codegen.PIECE + 10):
+    for _ in range(4 * codegen.MAX_OPS_PER_SEGMENT + 10):
         y = np.multiply(y, 1.0)
     with compiled_after(0):
         for _ in range(2):
@@ -700,12 +700,12 @@ def test_streams_that_are_not_current_keep_no_backward_from_being_compiled(cache
 def test_the_cache_is_bounded(cache):
     x = leaf(1.0)
     with compiled_after(0):
-        for length in range(1, MOST_PROGRAMS + 20):
+        for length in range(1, MAX_PROGRAMS + 20):
             y = np.multiply(np.ones((length, 1)), x)
             sync.backward(y.sum())
 
-    assert cache.stats().compilations == MOST_PROGRAMS + 19
-    assert len(cache._programs) == MOST_PROGRAMS
+    assert cache.stats().compilations == MAX_PROGRAMS + 19
+    assert len(cache._programs) == MAX_PROGRAMS
 
 
 def test_the_mode_belongs_to_its_context_and_decorates_functions(run, cache):

@@ -252,7 +252,7 @@ def test_a_function_compiled_for_a_number_computes_with_what_comes_in_its_place(
 
 
 def test_the_bits_stay_where_a_function_is_cut_into_pieces(monkeypatch):
-    monkeypatch.setattr(codegen, "PIECE", 4)
+    monkeypatch.setattr(codegen, "MAX_OPS_PER_SEGMENT", 4)
     agrees(lambda x: multiply_add_chain(np.tanh(x), 20), [random_leaf(5)], np.linspace(0.1, 0.9, 5))
 
 

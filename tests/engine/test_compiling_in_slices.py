@@ -344,7 +344,7 @@ def test_no_piece_is_longer_than_one_can_be(cache):
 
     pieces = source.split("async def ")[1:-1]
     steps = [piece.count("Backward, ") for piece in pieces]
-    assert max(steps) <= codegen.PIECE
+    assert max(steps) <= codegen.MAX_OPS_PER_SEGMENT
     # A cell is longer than a piece, and is written once; the first two repetitions and the ends are written apart.
     assert sum(steps) < 4 * 86
 

@@ -256,10 +256,10 @@ class Task:
 
     outer = None
     is_running = True
-    away = None
+    remote_jobs = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None):
-        self.awake = None if loop is None else DepthScheduler(loop)
+        self.scheduler = None if loop is None else DepthScheduler(loop)
 
 
 def test_a_waiter_that_is_given_the_lock_and_cancelled_before_it_runs_gives_it_back(run):

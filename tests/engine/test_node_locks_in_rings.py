@@ -363,7 +363,7 @@ def test_what_the_garbage_collector_gives_back_in_the_midst_of_a_queue_is_given_
         meta = out.grad_fn.meta
 
         class Abandoned:
-            outer = awake = away = None
+            outer = scheduler = remote_jobs = None
             is_running = True
 
         abandoned = Abandoned()

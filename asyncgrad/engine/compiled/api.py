@@ -1,4 +1,4 @@
-"""The switch of compiled autograd, what it finds for a backward, and what can be seen of it."""
+"""The public side of compiled autograd: its context manager, its statistics, and the source of compiled functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ...errors import ArgumentError, ArgumentTypeError, GraphError
 from ...graph.leaf import GraphRoot, gradient_edge
 from ...graph.node import LEAF_ORDER, Edge, GradientEdge
 from ...graph.tensor_base import TensorBase
-from ..device import needs_care
+from ..device import needs_node_task
 from ..exec_info import init_to_execute
 from .cache import CACHE, CompiledStats
-from .trace import Unsupported, reason_of
+from .trace import Unsupported, unsupported_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,13 +36,13 @@ def _from_environment() -> int | None:
         return None
     if not value.isdecimal() or not int(value):
         raise ArgumentError(
-            f"the environment variable {name} is {value!r}: give a whole number from 1 up, how often a graph is to "
-            "have been seen, or leave it empty to compile none"
+            f"the environment variable {name} is {value!r}: set it to an int of 1 or more, the number of times that a "
+            "graph has to be seen before it is compiled, or leave it empty to compile none"
         )
     return int(value)
 
 
-#: How often a backward's graph is to have been seen before it is compiled; None where nothing is compiled.
+#: How many times a backward's graph has to be seen before it is compiled; None if nothing is compiled.
 COMPILED_AFTER: ContextVar[int | None] = ContextVar(
     "asyncgrad_compiled_after",
     default=_from_environment(),  # noqa: B039 - a number
@@ -51,19 +51,20 @@ COMPILED_AFTER: ContextVar[int | None] = ContextVar(
 
 @final
 class compiled_autograd(Mode):
-    """Inside, a backward whose graph has been seen before runs as one compiled function.
+    """Runs a backward whose graph has been seen before as one compiled function.
 
-    The graph is to have the same structure, shapes and dtypes as one seen `after` times. Gradients have the same bits,
-    and everything that a compiled function cannot carry is run by the engine. A context manager and a decorator of
-    functions and `async def`s, which holds for the current context only. What was seen and compiled outlives it, in a
-    bounded cache that all contexts share.
+    A graph is compiled once graphs of the same structure, shapes and dtypes have been seen `after` times. Gradients
+    have the same bits as without compilation, and the engine runs everything that a compiled function does not support.
+
+    This is a context manager, and a decorator of functions and `async def`s, for the current context only. The graphs
+    seen and the functions compiled are kept after the block, in a bounded cache that all contexts share.
 
     Args:
-        after: how often a graph is to have been seen; 1 compiles it when it comes for the second time.
+        after: how many times a graph has to be seen before it is compiled; with 1 the second backward is compiled.
 
     Raises:
         ArgumentError: `after` is 0 or negative.
-        ArgumentTypeError: it is no int.
+        ArgumentTypeError: `after` is not an int.
 
     Source: compiled autograd of PyTorch.
 
@@ -82,13 +83,13 @@ class compiled_autograd(Mode):
     def __init__(self, after: int = 3) -> None:
         if type(after) is not int:
             raise ArgumentTypeError(
-                f"after is how often a graph is to have been seen, an int, not {describe(after)}: write "
-                "ag.compiled_autograd(after=1)"
+                "after, the number of times that a graph has to be seen before it is compiled, must be an int, not "
+                f"{describe(after)}: write ag.compiled_autograd(after=1)"
             )
         if after < 1:
             raise ArgumentError(
-                f"after is how often a graph is to have been seen, 1 or more, not {after}: write "
-                "ag.compiled_autograd(after=1), or no such block where nothing is to be compiled"
+                "after, the number of times that a graph has to be seen before it is compiled, must be 1 or more, not "
+                f"{after}: write ag.compiled_autograd(after=1), or no such block to compile nothing"
             )
         self._after = after
 
@@ -106,7 +107,7 @@ class compiled_autograd(Mode):
 
 
 def compiled_stats() -> CompiledStats:
-    """Return what compiled autograd has done in this process so far.
+    """Return the statistics of compiled autograd in this process so far.
 
     Example:
         >>> import asyncgrad as ag
@@ -117,44 +118,42 @@ def compiled_stats() -> CompiledStats:
 
 
 def find_compiled(
-    task: GraphTask, after: int, grad: Any, input_nr: int, otherwise: Callable[[GraphTask, Any], Executor]
+    task: GraphTask, after: int, grad: Any, input_nr: int, make_fallback: Callable[[GraphTask, Any], Executor]
 ) -> CompiledExecutor | CompilingExecutor | None:
-    """Return the executor of a compiled function for a backward that is about to begin.
-
-    None, with a reason counted, where there is none.
+    """Return an executor that runs a backward by a compiled function; None, with the reason counted, if none may.
 
     Args:
-        task: the backward.
-        after: how often one like it is to have been seen.
-        grad: what arrives at its root.
-        input_nr: at which of its inputs.
-        otherwise: makes the executor where it turns out that no function is to be had.
+        task: the backward, which has not begun.
+        after: how many times its graph has to be seen before it is compiled.
+        grad: the gradient that arrives at its root.
+        input_nr: the input of the root at which it arrives.
+        make_fallback: makes the executor to use if the search or the compilation gives no function.
     """
     root = task.root
     if task.create_graph:
         CACHE.miss("create_graph")
     elif task.streams is not None and task.streams.has_caller_streams:
-        # Otherwise streams make a difference to nodes that have one alone, and those have a NodeMeta.
+        # Without streams of the caller, streams only affect nodes that have one; those have a NodeMeta.
         CACHE.miss("streams")
     elif task.sums is not None:
-        CACHE.miss("sums that go on")
+        CACHE.miss("a sum continued in .grad")
     elif task.anomaly is not None:
         CACHE.miss("anomaly mode")
     elif isinstance(root, GraphRoot):
-        return CACHE.find(task, after, None, 0, otherwise)
-    elif needs_care(root.device):
-        CACHE.miss(reason_of(root))
+        return CACHE.find(task, after, None, 0, make_fallback)
+    elif needs_node_task(root.device):
+        CACHE.miss(unsupported_reason(root))
     elif root.order == LEAF_ORDER:
         CACHE.miss("a leaf as the root")
     elif not _fits(grad, root, input_nr):
-        CACHE.miss("a gradient that is no array")
+        CACHE.miss("a gradient that is not an array")
     else:
-        return CACHE.find(task, after, grad, input_nr, otherwise)
+        return CACHE.find(task, after, grad, input_nr, make_fallback)
     return None
 
 
 def _fits(grad: Any, root: Node, input_nr: int) -> bool:
-    """Tell whether this is a gradient as the root takes it."""
+    """Tell whether a gradient is an array of the shape and dtype that the root's input expects."""
     shape, dtype = root.shape, root.dtype
     if shape is None:
         metadata = root.input_metadata[input_nr]
@@ -165,16 +164,16 @@ def _fits(grad: Any, root: Node, input_nr: int) -> bool:
 
 
 def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
-    """Return the source of the function compiled for backward passes like one from these tensors.
+    """Return the source of the function that is compiled for a backward from these tensors.
 
     Args:
-        tensors: what the backward starts from: a tensor or GradientEdge, or a sequence of them. Their graph need not
-            be the one that was compiled, and may have been released.
-        inputs: what was given as `inputs` of `ag.backward` or `ag.grad`, if that was.
+        tensors: a tensor or GradientEdge, or a sequence of them, that the backward starts from. Their graph may be
+            another one than the graph that was compiled, if both are alike, and it may have been released.
+        inputs: the `inputs` of `ag.backward` or `ag.grad`; None if none were given.
 
     Raises:
         GraphError: no such backward has been compiled, or a tensor has no graph.
-        ArgumentTypeError: what is given is no tensor, or an empty sequence.
+        ArgumentTypeError: an argument is not a tensor or GradientEdge, nor a sequence of them, or is empty.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -197,11 +196,11 @@ def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
             found = CACHE.sources(root, limits, 0 if accumulate or wanted is None else len(wanted), input_nr)
             if found:
                 return found[0]
-    except Unsupported as cannot:
-        raise GraphError(f"a backward from {root.name} is left to the engine, because of {cannot}") from None
+    except Unsupported as unsupported:
+        raise GraphError(f"a backward from {root.name} is not compiled, because of {unsupported}") from None
     raise GraphError(
-        f"no backward like one from {root.name} has been compiled so far: run it, on graphs of the same structure, "
-        "under ag.compiled_autograd(), once more than its `after` says"
+        f"no backward from a graph like that of {root.name} has been compiled so far: under "
+        "ag.compiled_autograd(after=n), run n + 1 backward passes on graphs of the same structure"
     )
 
 
@@ -209,7 +208,7 @@ def _listed(tensors: Any) -> list[Any]:
     if isinstance(tensors, (TensorBase, GradientEdge)):
         return [tensors]
     if not isinstance(tensors, Sequence) or isinstance(tensors, str) or not tensors:
-        raise ArgumentTypeError(f"give a tensor or GradientEdge, or a sequence of them, not {describe(tensors)}")
+        raise ArgumentTypeError(f"pass a tensor or GradientEdge, or a sequence of them, not {describe(tensors)}")
     return list(tensors)
 
 

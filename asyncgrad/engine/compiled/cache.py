@@ -1,9 +1,11 @@
-"""Which backward passes have been seen, and the compiled functions of those that repeat.
+"""The cache of compiled autograd: the graphs seen so far, and the compiled functions of those that repeat.
 
-Bounded, and shared by all contexts and threads. What is looked up before a graph has been walked is its shallow key:
-its root, and a few nodes. Different graphs may have equal keys. A trace, made by a walk through the graph, settles that
-before anything is compiled; a compiled function settles it, exactly, while it runs; and where one finds another graph,
-the place where they differ becomes part of the key, or, if that is deep down, the length of the graph.
+The cache is bounded, and all contexts and threads share it.
+
+A lookup must not walk the graph, so it uses a shallow key: the root and a few nodes below it. Different graphs may have
+equal keys. Before a graph is compiled, a walk makes its trace, which tells them apart. A compiled function checks the
+graph exactly while it runs. If it finds another graph, the path to the first difference becomes part of the key; if
+that path is too long, the length of the graph does.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.node import LEAF_ORDER
-from .codegen import compile_backward, forget
+from .codegen import compile_backward, forget_source
 from .executor import AN_ERROR, OTHER_GRAPH, CompiledExecutor, CompilingExecutor
-from .trace import CHANGED_MEANWHILE, MOST_NODES, Trace, Unsupported, at_once, describe, give_sources, token_of
+from .trace import CHANGED_MEANWHILE, MAX_NODES, Trace, Unsupported, add_sources, run_to_end, token_of, trace_backward
 
 if TYPE_CHECKING:
     from ...graph.node import Node
@@ -31,18 +33,18 @@ if TYPE_CHECKING:
 
 __all__ = ["CACHE", "Cache", "Candidate", "CompiledStats", "Bucket", "Entry", "shallow_key_of"]
 
-#: Nodes in a shallow key, the root included.
+#: The number of nodes in a shallow key, the root included.
 NODES_IN_KEY = 3
-#: Places that a key may have beside them, and how many edges may lead there.
-MOST_PATHS = 4
-LONGEST_PATH = 64
-#: Graphs of one entry that are remembered and have no function; and entries of one bucket, those with one included.
-MOST_CANDIDATES = 8
-MOST_ENTRIES = 512
+#: How many paths of a bucket are part of its key, and how many edges each of them may have.
+MAX_PATHS = 4
+MAX_PATH_LENGTH = 64
+#: How many candidates an entry keeps, and how many entries a bucket keeps.
+MAX_CANDIDATES = 8
+MAX_ENTRIES = 512
 
 
 class Candidate(NamedTuple):
-    """A graph that has no function so far, and how often it has been seen."""
+    """A graph that has not been compiled so far, and how many times it has been seen."""
 
     trace: Trace
     seen: int
@@ -50,52 +52,57 @@ class Candidate(NamedTuple):
 
 @final
 class Entry:
-    """What is known of the graphs of one key."""
+    """The graphs of one key: compiled functions, candidates and counters."""
 
     __slots__ = ("candidates", "guard_failures", "is_busy", "programs", "seen", "skipped", "warm_ups")
 
     def __init__(self) -> None:
-        #: Traces and their functions, the one that fitted last in front.
+        #: Traces with their functions, the one that was found or compiled last in front.
         self.programs: list[tuple[Trace, Program]] = []
-        #: How often a graph has been seen before one was walked through.
+        #: How many graphs of this key were seen before the first walk.
         self.seen = 0
-        #: Those that were walked through, the last one in front.
+        #: The graphs that walks have found, the last one in front.
         self.candidates: list[Candidate] = []
-        #: Guard failures of the function in front, weighed against its hits: see GUARD_FAILURE.
+        #: The guard failures of the function in front, weighed against its hits: see GUARD_FAILURE_WEIGHT.
         self.guard_failures = 0
-        #: How many walks in a row have found a graph that is not remembered; and backward passes since the last.
+        #: How many walks in a row have found a graph that is not among the candidates.
         self.warm_ups = 0
+        #: How many backward passes have been left to the engine since the last walk, because of `warm_ups`.
         self.skipped = 0
-        #: Whether a backward walks through its graph, or compiles it; another one does not, meanwhile.
+        #: Whether a backward is walking a graph of this entry, or compiling it; no other backward does so meanwhile.
         self.is_busy = False
 
     def remember(self, trace: Trace, seen: int) -> None:
-        """Put a graph in front of the candidates, of which only so many are kept."""
+        """Put a graph in front of the candidates; at most MAX_CANDIDATES are kept."""
         known = [one for one in self.candidates if one.trace is not trace]
-        self.candidates = [Candidate(trace, seen), *known][:MOST_CANDIDATES]
+        self.candidates = [Candidate(trace, seen), *known][:MAX_CANDIDATES]
 
 
 @final
 class Bucket:
-    """The entries of graphs with one root; where `paths` lead tells them apart, and perhaps how long they are."""
+    """The entries of the graphs with one shallow key.
+
+    The key of an entry holds the tokens of the nodes that `paths` lead to, and the length of the graph if
+    `measures_length`.
+    """
 
     __slots__ = ("entries", "measures_length", "only", "paths")
 
     def __init__(self) -> None:
         self.paths: list[tuple[int, ...]] = []
         self.measures_length = False
-        #: The one entry while there is no path.
+        #: The only entry as long as keys are empty.
         self.only = Entry()
         self.entries: dict[Any, Entry] = {(): self.only}
 
     def entry_of(self, root: Node, limits: ExecInfos | None) -> Entry:
-        """Return the entry of a graph, made now if it is the first of its kind."""
+        """Return the entry of a graph; the first graph with its key makes it."""
         if not self.paths and not self.measures_length:
             return self.only
         return self._entry_at(self._key(partial(_token_at, root, limits), partial(_length, root, limits)))
 
     def entry_for(self, trace: Trace) -> Entry:
-        """Return the entry of the graphs that a trace is of."""
+        """Return the entry of the graphs that have this trace."""
         return self._entry_at(self._key(trace.token_at, lambda: trace.length))
 
     def _entry_at(self, key: tuple[Any, ...]) -> Entry:
@@ -106,72 +113,75 @@ class Bucket:
         return entry
 
     def _make_room(self) -> None:
-        """Forget the oldest entry that has no function if there are as many as may be."""
-        if len(self.entries) < MOST_ENTRIES:
+        """Remove the oldest entry without a function if the bucket is full."""
+        if len(self.entries) < MAX_ENTRIES:
             return
         oldest = next((key for key, entry in self.entries.items() if not entry.programs), None)
         if oldest is not None:
             del self.entries[oldest]
 
-    def learn(self, trace: Trace, op: int) -> None:
-        """Tell graphs apart by what follows an op of `trace`, too."""
-        if self.measures_length and len(self.paths) >= MOST_PATHS:
+    def split_after(self, trace: Trace, op: int) -> None:
+        """Add the targets of op number `op` of `trace` to the key, and the length if their paths are long."""
+        if self.measures_length and len(self.paths) >= MAX_PATHS:
             return
         to_op = trace.path_to(op)
-        if len(to_op) >= LONGEST_PATH:
+        if len(to_op) >= MAX_PATH_LENGTH:
             self._measure_length()
-        if len(self.paths) >= MOST_PATHS:
+        if len(self.paths) >= MAX_PATHS:
             return
-        self._follow(_onward(trace, to_op, op))
+        self._add_paths(_paths_after(trace, to_op, op))
 
-    def tell_apart(self, one: Trace, other: Trace, op: int) -> None:
-        """Tell graphs apart by what tells these two apart, whose ops before this one are alike.
+    def split_between(self, one: Trace, other: Trace, op: int) -> None:
+        """Add a difference of two traces to the key; their first difference is at op number `op`.
 
-        Those of a recurrent network differ in their lengths, whose sequences are not all of one length.
+        The length comes first: it tells apart the graphs of a recurrent network on sequences of different lengths.
         """
         if not self.measures_length and one.length != other.length:
             self._measure_length()
             return
         to_op = one.path_to(op)
-        paths = [path for path in (to_op, *_onward(one, to_op, op)) if one.token_at(path) != other.token_at(path)]
-        self._follow(paths)
+        paths = [path for path in (to_op, *_paths_after(one, to_op, op)) if one.token_at(path) != other.token_at(path)]
+        self._add_paths(paths)
 
-    def _follow(self, paths: list[tuple[int, ...]]) -> None:
-        """Look where these paths lead from now on, as far as there is room for them."""
-        new = [path for path in paths if path not in self.paths and len(path) <= LONGEST_PATH]
-        new = new[: max(MOST_PATHS - len(self.paths), 0)]
+    def _add_paths(self, paths: list[tuple[int, ...]]) -> None:
+        """Add paths to the key, up to MAX_PATHS."""
+        new = [path for path in paths if path not in self.paths and len(path) <= MAX_PATH_LENGTH]
+        new = new[: max(MAX_PATHS - len(self.paths), 0)]
         if new:
             self.paths += new
-            self._sort_anew()
+            self._rehash()
 
     def _measure_length(self) -> None:
         if not self.measures_length:
             self.measures_length = True
-            self._sort_anew()
+            self._rehash()
 
     def _key(self, token_at: Callable[[tuple[int, ...]], Any], length: Callable[[], int]) -> tuple[Any, ...]:
         tokens = tuple([token_at(path) for path in self.paths])
         return (length(), *tokens) if self.measures_length else tokens
 
-    def _sort_anew(self) -> None:
+    def _rehash(self) -> None:
         entries, self.entries = self.entries, {}
         for entry in entries.values():
-            for described, program in entry.programs:
-                self.entry_for(described).programs.append((described, program))
+            for known_trace, program in entry.programs:
+                self.entry_for(known_trace).programs.append((known_trace, program))
             for candidate in reversed(entry.candidates):
                 self.entry_for(candidate.trace).remember(*candidate)
 
 
-def _onward(trace: Trace, to_op: tuple[int, ...], op: int) -> list[tuple[int, ...]]:
-    """Return the paths to where the edges of an op lead."""
+def _paths_after(trace: Trace, to_op: tuple[int, ...], op: int) -> list[tuple[int, ...]]:
+    """Return the paths to the targets of the edges of an op."""
     targets = trace.ops[op].targets
     return [(*to_op, edge) for edge, target in enumerate(targets) if target is not None]
 
 
 def _length(node: Any, limits: ExecInfos | None) -> int:
-    """Return how many nodes follow each other by the first edge that leads anywhere."""
+    """Return `Trace.length` of the graph below a node: its depth along the first edge of each node that leads anywhere.
+
+    It reads the graph without making a trace.
+    """
     length = 0
-    while node is not None and length < MOST_NODES and (limits is None or limits[node].needed):
+    while node is not None and length < MAX_NODES and (limits is None or limits[node].needed):
         for target in node.next_nodes:
             if target is not None:
                 break
@@ -185,7 +195,7 @@ def _length(node: Any, limits: ExecInfos | None) -> int:
 
 
 def _token_at(root: Any, limits: ExecInfos | None, path: tuple[int, ...]) -> Any:
-    """Return what `Trace.token_at` does of this backward's trace."""
+    """Return what `Trace.token_at` would return for this graph, without making a trace."""
     node = root
     for edge in path:
         targets = node.next_nodes
@@ -199,12 +209,12 @@ def _token_at(root: Any, limits: ExecInfos | None, path: tuple[int, ...]) -> Any
 def shallow_key_of(
     root: Node, limits: ExecInfos | None, captures: int, keep_graph: bool, input_nr: int
 ) -> tuple[Any, ...]:
-    """Return what the graph of a backward is told from others by before anybody walks through it."""
+    """Return the key under which a backward is looked up before its graph has been walked."""
     node: Any = root
     limited = None if limits is None else (limits.executed, captures)
     found: list[Any] = [keep_graph, limited, root.dtype, input_nr]
     if root.shape is None:
-        # The function that is picked looks at all nodes but the root.
+        # The guards of a compiled function check every node except the root.
         found.append(root.input_metadata)
     for _ in range(NODES_IN_KEY):
         plan = getattr(node, "plan", None)
@@ -220,18 +230,19 @@ def shallow_key_of(
     return tuple(found)
 
 
-#: How many keys are remembered, and how many compiled functions.
-MOST_KEYS = 1024
-MOST_PROGRAMS = 256
-#: A function that did not fit counts as many against the next try, one that did takes one off. From so many on a walk
-#: through the graph finds the function that fits, or begins to count the sightings of another graph.
-GUARD_FAILURE = 2
-MOST_GUARD_FAILURES = 4
-#: After so many walks in a row through graphs that did not repeat, only one in 64 is walked, and with each further
-#: such walk half as many, down to one in 2,048: a walk takes several times as long as the engine's run.
+#: How many shallow keys are kept, and how many compiled functions.
+MAX_KEYS = 1024
+MAX_PROGRAMS = 256
+#: A guard failure adds this weight to `Entry.guard_failures`, and a hit subtracts one.
+GUARD_FAILURE_WEIGHT = 2
+#: From this sum on the next graph is walked, which finds the function that fits, or counts a new candidate.
+MAX_GUARD_FAILURES = 4
+#: A walk takes several times as long as a run of the engine. So after PATIENCE walks in a row of graphs that did not
+#: repeat, only one graph in SAMPLING_INTERVAL is walked. Each further such walk doubles the interval, MAX_DOUBLINGS
+#: times at most.
 PATIENCE = 32
-PAUSE = 64
-MOST_DOUBLINGS = 5
+SAMPLING_INTERVAL = 64
+MAX_DOUBLINGS = 5
 
 
 class CompiledStats(NamedTuple):
@@ -239,9 +250,10 @@ class CompiledStats(NamedTuple):
 
     Attributes:
         compilations: how many functions have been compiled.
-        hits: backward passes that a compiled function ran from beginning to end.
-        misses: all others where compiled autograd was on: the engine ran them, or the rest of them, or they failed.
-        reasons: why, with how many misses each has caused.
+        hits: how many backward passes ran in a compiled function from beginning to end.
+        misses: how many other backward passes began while compiled autograd was on: the engine ran them, or a part of
+            them, or they failed.
+        reasons: the reasons of the misses, each with its number of misses.
 
     Example:
         >>> import asyncgrad as ag
@@ -255,8 +267,8 @@ class CompiledStats(NamedTuple):
     reasons: Mapping[str, int]
 
 
-class _Sought(NamedTuple):
-    """The backward that a function is looked for."""
+class _Lookup(NamedTuple):
+    """The backward for which a compiled function is looked up."""
 
     shallow_key: tuple[Any, ...]
     root: Node
@@ -267,53 +279,58 @@ class _Sought(NamedTuple):
     after: int
 
     def is_unchanged(self) -> bool:
-        """Tell whether the graph still looks as it did when the backward began."""
+        """Tell whether the shallow key is the same as at the begin of the backward."""
         return self.shallow_key == shallow_key_of(self.root, self.limits, self.captures, self.keep_graph, self.input_nr)
 
 
 @final
 class Cache:
-    """All of it, behind one lock, which is never held for longer than a few looks."""
+    """The buckets, the compiled functions and the statistics of this process.
 
-    __slots__ = ("_buckets", "_compilations", "_hits", "_lock", "_number", "_programs", "_reasons", "_uses")
+    One lock guards them. It is held only for a few lookups at a time, never while a graph is walked or compiled.
+    """
+
+    __slots__ = ("_buckets", "_compilations", "_hits", "_lock", "_next_number", "_next_use", "_programs", "_reasons")
 
     def __init__(self) -> None:
-        # A backward that nobody awaits any more ends where the garbage collector finds it, be that in here.
+        # Reentrant: the garbage collector may end an abandoned backward, which calls this cache, while the lock is
+        # held.
         self._lock = threading.RLock()
-        #: The oldest in front.
+        #: By shallow key, the oldest first.
         self._buckets: dict[Any, Bucket] = {}
-        #: Each with where it was found.
+        #: The functions that are kept, each with its bucket.
         self._programs: dict[Program, Bucket] = {}
-        self._uses = itertools.count(1).__next__
-        self._number = itertools.count(1).__next__
+        self._next_use = itertools.count(1).__next__
+        self._next_number = itertools.count(1).__next__
         self._compilations = 0
         self._hits = 0
         self._reasons: Counter[str] = Counter()
 
     def stats(self) -> CompiledStats:
-        """Return the figures as they stand."""
+        """Return the current CompiledStats."""
         with self._lock:
             reasons = dict(self._reasons)
             return CompiledStats(self._compilations, self._hits, sum(reasons.values()), MappingProxyType(reasons))
 
     def miss(self, reason: str) -> None:
-        """Count a backward that the engine runs."""
+        """Count a backward that no compiled function runs."""
         with self._lock:
             self._reasons[reason] += 1
 
     def find(
-        self, task: GraphTask, after: int, grad: Any, input_nr: int, otherwise: Callable[[GraphTask, Any], Executor]
+        self, task: GraphTask, after: int, grad: Any, input_nr: int, make_fallback: Callable[[GraphTask, Any], Executor]
     ) -> CompiledExecutor | CompilingExecutor | None:
-        """Return the executor of a function compiled for a backward like this one, or None.
+        """Return an executor that runs a backward by a compiled function; None, with the reason counted, if none may.
 
-        If such a backward has been seen `after` times, it is one that compiles the function first.
+        It is a CompiledExecutor if the shallow key leads to a function, and a CompilingExecutor if the graph has to be
+        walked first.
 
         Args:
             task: the backward.
-            after: how often such a one is to have been seen.
-            grad: what arrives at its root.
-            input_nr: at which of its inputs.
-            otherwise: makes the executor where it turns out that no function is to be had.
+            after: how many times its graph has to be seen before it is compiled.
+            grad: the gradient that arrives at its root.
+            input_nr: the input of the root at which it arrives.
+            make_fallback: makes the executor to use if the search or the compilation gives no function.
         """
         root, limits = task.root, task.limits
         shallow_key = shallow_key_of(root, limits, len(task.captured), task.keep_graph, input_nr)
@@ -321,69 +338,76 @@ class Cache:
             bucket = self._buckets.get(shallow_key)
             if bucket is None:
                 bucket = self._buckets[shallow_key] = Bucket()
-                if len(self._buckets) > MOST_KEYS:
-                    self._forget(self._buckets.pop(next(iter(self._buckets))))
+                if len(self._buckets) > MAX_KEYS:
+                    self._drop_bucket(self._buckets.pop(next(iter(self._buckets))))
             entry = bucket.entry_of(root, limits)
-            if entry.programs and entry.guard_failures < MOST_GUARD_FAILURES:
+            if entry.programs and entry.guard_failures < MAX_GUARD_FAILURES:
                 trace, program = entry.programs[0]
                 if program.is_measured():
                     self._reasons["a body that is measured"] += 1
                     return None
-                program.last_used = self._uses()
-                return CompiledExecutor(task, program, root, grad, self.ended, (bucket, entry, trace, limits))
-            if not self._is_to_be_walked(entry, after):
+                program.last_used = self._next_use()
+                return CompiledExecutor(task, program, root, grad, self.record_end, (bucket, entry, trace, limits))
+            if not self._should_walk(entry, after):
                 self._reasons["seen too seldom"] += 1
                 return None
-        sought = _Sought(shallow_key, root, limits, len(task.captured), task.keep_graph, input_nr, after)
-        return CompilingExecutor(task, self._found_or(sought, bucket, entry, otherwise), grad)
+        lookup = _Lookup(shallow_key, root, limits, len(task.captured), task.keep_graph, input_nr, after)
+        return CompilingExecutor(task, self._find_or_fall_back(lookup, bucket, entry, make_fallback), grad)
 
-    def _found_or(
-        self, sought: _Sought, bucket: Bucket, entry: Entry, otherwise: Callable[[GraphTask, Any], Executor]
+    def _find_or_fall_back(
+        self, lookup: _Lookup, bucket: Bucket, entry: Entry, make_fallback: Callable[[GraphTask, Any], Executor]
     ) -> Slices[Callable[[GraphTask, Any], Executor]]:
-        return (yield from self._found(sought, bucket, entry)) or otherwise
+        return (yield from self._find_or_compile(lookup, bucket, entry)) or make_fallback
 
-    def _found(
-        self, sought: _Sought, bucket: Bucket, entry: Entry
+    def _find_or_compile(
+        self, lookup: _Lookup, bucket: Bucket, entry: Entry
     ) -> Slices[Callable[[GraphTask, Any], CompiledExecutor] | None]:
-        """Return what makes the executor of the function that walking and compiling gives; None if there is none."""
+        """Walk the graph, and compile it if due; return what makes the executor, or None if there is no function."""
         with self._lock:
             if entry.is_busy:
                 self._reasons["another backward compiles it"] += 1
                 return None
             entry.is_busy = True
         try:
-            found = yield from self._walk(sought, bucket, entry)
-        except Unsupported as cannot:
+            found = yield from self._walk(lookup, bucket, entry)
+        except Unsupported as unsupported:
             with self._lock:
                 entry.warm_ups += 1
-                self._reasons[str(cannot)] += 1
+                self._reasons[str(unsupported)] += 1
             return None
         except Exception:
             self.miss(AN_ERROR)
             raise
         finally:
-            # However it ends, be it that whoever did it a little at a time gives up.
+            # Also where the generator is closed before its end.
             entry.is_busy = False
         if found is None:
             self.miss("seen too seldom")
             return None
-        if not sought.is_unchanged():
+        if not lookup.is_unchanged():
             self.miss(CHANGED_MEANWHILE)
             return None
         trace, program, entry = found
-        program.last_used = self._uses()
-        where = (bucket, entry, trace, sought.limits)
-        return lambda task, grad: CompiledExecutor(task, program, sought.root, grad, self.ended, where)
+        program.last_used = self._next_use()
+        origin = (bucket, entry, trace, lookup.limits)
+        return lambda task, grad: CompiledExecutor(task, program, lookup.root, grad, self.record_end, origin)
 
-    def ended(
+    def record_end(
         self,
-        where: tuple[Bucket, Entry, Trace, ExecInfos | None],
+        origin: tuple[Bucket, Entry, Trace, ExecInfos | None],
         root: Node,
         reason: str | None = None,
         op: int = -1,
     ) -> None:
-        """Note that a function has run to its end, or why it was left, and at which op."""
-        bucket, entry, trace, limits = where
+        """Count the end of a run of a compiled function.
+
+        Args:
+            origin: the bucket, the entry and the trace of the function, and the limits of the backward.
+            root: the root of the backward.
+            reason: why the function was left; None if it ran to its end.
+            op: the op at which a guard failed.
+        """
+        bucket, entry, trace, limits = origin
         with self._lock:
             if reason is None:
                 self._hits += 1
@@ -393,17 +417,17 @@ class Cache:
             self._reasons[reason] += 1
             if reason != OTHER_GRAPH:
                 return
-            bucket.learn(trace, op)
+            bucket.split_after(trace, op)
             entry = bucket.entry_of(root, limits)
             if entry.programs:
-                entry.guard_failures += GUARD_FAILURE
+                entry.guard_failures += GUARD_FAILURE_WEIGHT
             else:
-                # That was the first of its kind to be seen.
+                # This graph is the first one seen with its key.
                 entry.seen = max(entry.seen, 1)
 
     def sources(self, root: Node, limits: ExecInfos | None, captures: int, input_nr: int) -> list[str]:
         """Return the source of each function compiled for the graph at an input of `root`."""
-        trace, _ = at_once(describe(root, limits, input_nr))
+        trace, _ = run_to_end(trace_backward(root, limits, input_nr))
         with self._lock:
             known = [
                 one
@@ -412,42 +436,42 @@ class Cache:
                 is not None
                 for one in bucket.entry_of(root, limits).programs
             ]
-        return [program.source for described, program in known if at_once(described.is_like(trace))]
+        return [program.source for known_trace, program in known if run_to_end(known_trace.matches(trace))]
 
-    def _is_to_be_walked(self, entry: Entry, after: int) -> bool:
+    def _should_walk(self, entry: Entry, after: int) -> bool:
         if not entry.programs and not entry.candidates and entry.seen + 1 < after:
             entry.seen += 1
             return False
         if entry.warm_ups >= PATIENCE:
             entry.skipped += 1
-            if entry.skipped < PAUSE << min(entry.warm_ups - PATIENCE, MOST_DOUBLINGS):
+            if entry.skipped < SAMPLING_INTERVAL << min(entry.warm_ups - PATIENCE, MAX_DOUBLINGS):
                 return False
             entry.skipped = 0
         return True
 
-    def _walk(self, sought: _Sought, bucket: Bucket, entry: Entry) -> Slices[tuple[Trace, Program, Entry] | None]:
-        """Describe the graph; return the function for it, compiled now if it is due, and where that is kept."""
-        trace, nodes = yield from describe(sought.root, sought.limits, sought.input_nr)
+    def _walk(self, lookup: _Lookup, bucket: Bucket, entry: Entry) -> Slices[tuple[Trace, Program, Entry] | None]:
+        """Walk the graph; return its trace, its function and the entry of that, or None if it is not compiled yet."""
+        trace, nodes = yield from trace_backward(lookup.root, lookup.limits, lookup.input_nr)
         with self._lock:
             programs = list(entry.programs)
         for one in programs:
-            if (yield from one[0].is_like(trace)):
+            if (yield from one[0].matches(trace)):
                 with self._lock:
                     entry = bucket.entry_for(trace)
-                    # It may have been dropped meanwhile, and still is of this graph.
+                    # Another thread may have dropped the function meanwhile; it still fits this graph.
                     if one in entry.programs:
                         entry.programs.remove(one)
                         entry.programs.insert(0, one)
-                        entry.guard_failures = GUARD_FAILURE
+                        entry.guard_failures = GUARD_FAILURE_WEIGHT
                 return *one, entry
-        candidate = yield from self._candidate(entry, trace, bucket)
+        candidate = yield from self._find_candidate(entry, trace, bucket)
         with self._lock:
-            if candidate.seen < sought.after:
-                # There may be another entry in the place of that one now.
+            if candidate.seen < lookup.after:
+                # Looked up again: a split of the bucket replaces its entries.
                 bucket.entry_for(trace).remember(candidate.trace, candidate.seen + 1)
                 return None
-        yield from give_sources(trace, nodes, sought.limits)
-        work = compile_backward(trace, sought.keep_graph, sought.limits is not None, self._number())
+        yield from add_sources(trace, nodes, lookup.limits)
+        work = compile_backward(trace, lookup.keep_graph, lookup.limits is not None, self._next_number())
         program = yield from work
         with self._lock:
             entry = bucket.entry_for(trace)
@@ -455,19 +479,19 @@ class Cache:
             entry.seen = entry.warm_ups = entry.guard_failures = 0
             entry.programs.insert(0, (trace, program))
             self._compilations += 1
-            program.last_used = self._uses()
+            program.last_used = self._next_use()
             self._programs[program] = bucket
-            if len(self._programs) > MOST_PROGRAMS:
+            if len(self._programs) > MAX_PROGRAMS:
                 oldest = min(self._programs, key=lambda one: one.last_used)
-                self._drop(oldest, self._programs[oldest])
+                self._drop_program(oldest, self._programs[oldest])
         return trace, program, entry
 
-    def _candidate(self, entry: Entry, trace: Trace, bucket: Bucket) -> Slices[Candidate]:
-        """Return what is remembered of a graph that has no function; if nothing is, it is told apart from others."""
+    def _find_candidate(self, entry: Entry, trace: Trace, bucket: Bucket) -> Slices[Candidate]:
+        """Return the candidate that matches a trace; if none does, a new one, after splitting the bucket."""
         with self._lock:
             known = list(entry.candidates)
         for one in known:
-            if (yield from one.trace.is_like(trace)):
+            if (yield from one.trace.matches(trace)):
                 entry.warm_ups = 0
                 return one
         if not known:
@@ -476,22 +500,22 @@ class Cache:
         op = yield from known[0].trace.first_difference(trace)
         with self._lock:
             entry.warm_ups += 1
-            bucket.tell_apart(known[0].trace, trace, op)
+            bucket.split_between(known[0].trace, trace, op)
         return Candidate(trace, 0)
 
-    def _drop(self, program: Program, bucket: Bucket) -> None:
+    def _drop_program(self, program: Program, bucket: Bucket) -> None:
         del self._programs[program]
-        forget(program)
+        forget_source(program)
         for entry in bucket.entries.values():
             entry.programs = [known for known in entry.programs if known[1] is not program]
 
-    def _forget(self, bucket: Bucket) -> None:
+    def _drop_bucket(self, bucket: Bucket) -> None:
         for entry in bucket.entries.values():
             for _, program in entry.programs:
                 if program in self._programs:
                     del self._programs[program]
-                    forget(program)
+                    forget_source(program)
 
 
-#: Shared by the whole process, as what was seen and compiled outlives the `with` that asked for it.
+#: One for the process: a context that turns compiled autograd on again finds what was compiled before.
 CACHE = Cache()

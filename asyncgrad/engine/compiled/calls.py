@@ -1,13 +1,13 @@
-"""What a compiled function calls for an op that it does not write out: a NodeTask, a traceable body, a worker.
+"""The functions that a compiled function calls for an op whose body is not inlined.
 
-These are all that are more than a plain call: hooks, kept gradients, bodies of users, async bodies, what hooks have
-packed. The function stands still meanwhile and holds no gradient of theirs; the driver runs the node as it runs any
-such.
-
-Such a body is made of differentiable functions alone, takes no decision by values, and reads no state that changes. So
-nobody can tell whether it runs as a NodeTask, behind a lock and in a context of its own, or is called; nor whether it
-is called again, as one is that turns out to return something to wait for. Bodies like that are NodeTask ops from then
-on.
+- A node with hooks, retained gradients, a user's body, an async body or packed saved tensors runs as a NodeTask. The
+  compiled function is suspended meanwhile and holds none of the node's gradients; the driver runs the node as it does
+  for any other executor.
+- A traceable body is called directly. It consists of differentiable functions, never branches on values and reads no
+  state that changes. So a direct call cannot be told from a NodeTask with its lock and its context, and the body may be
+  called a second time: if it returns an awaitable, the engine calls it again, and its node is a NodeTask op from then
+  on.
+- A body that may be heavy is measured, or left to a worker.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ...graph.metadata import no_tuple_error
 from ...graph.naming import identify
 from ...graph.packed import Packed, abandon
 from ..body import prefers_worker, run_here
-from ..dependency_executor import wrong_count
-from ..device import needs_care
+from ..dependency_executor import gradient_count_error
+from ..device import needs_node_task
 from .program import NeedsAwait
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompiledTurn",
-    "captured_at",
+    "capture_at",
     "run_node_task",
-    "changed_edges",
-    "is_for_a_worker",
+    "changed_edges_error",
+    "should_offload",
     "is_traced",
     "run_measured",
     "run_traced",
@@ -46,70 +46,72 @@ __all__ = [
 ]
 
 
-def is_for_a_worker(node: Any, grad: Any) -> bool:
-    """Tell whether a worker is to run a plain node; `grad` is its gradient, or the list of them."""
+def should_offload(node: Any, grad: Any) -> bool:
+    """Tell whether a worker should run a plain node; `grad` is its gradient, or the list of its gradients."""
     return node.plan.may_be_heavy(node, grad) and prefers_worker(node, grad)
 
 
 def run_measured(node: Any, grad: Any) -> Any:
-    """Run a plain node here, as its device has it run where it may take long."""
+    """Run a plain node in this thread; a body that may be heavy is run by its device, and measured."""
     return run_here(node, grad) if node.plan.may_be_heavy(node, grad) else node.plan.run_here(node, grad)
 
 
 @final
 class CompiledTurn:
-    """The turn of a node that a compiled function waits for.
+    """The turn of a node that runs as a NodeTask while a compiled function is suspended.
 
     Args:
         node: the node.
-        grads: what has arrived at its inputs; the NodeTask is to own the list.
-        others: how many further nodes are ready, and could run beside it.
-        has_body: whether its body is to run, and not only hooks and captures.
+        grads: the gradients that have arrived at its inputs; the NodeTask takes over the list.
+        ready_count: how many further nodes are ready, and could run beside it.
+        has_body: whether its body has to run, and not only hooks and captures.
     """
 
-    __slots__ = ("edges", "grads", "has_body", "is_running", "node", "others", "outputs")
+    __slots__ = ("edges", "grads", "has_body", "is_running", "node", "outputs", "ready_count")
 
-    def __init__(self, node: Node, grads: list[Any], others: int, has_body: bool) -> None:
+    def __init__(self, node: Node, grads: list[Any], ready_count: int, has_body: bool) -> None:
         self.node = node
         self.grads = grads
-        self.others = others
+        self.ready_count = ready_count
         self.has_body = has_body
-        #: Where its gradients are expected to go.
+        #: The edges of the node when its turn began, which the function has checked.
         self.edges = node.next_nodes, node.input_nrs
         self.is_running = True
-        #: Its gradients, once it has ended.
+        #: The gradients that the node returned; None until it has ended, and where its body did not run.
         self.outputs: tuple[Any, ...] | None = None
 
     def is_as_expected(self) -> bool:
-        """Tell whether a node that has ended gave gradients where it was to, and hooks have left its edges alone."""
+        """Tell whether a node that has ended returned gradients if it had to, and hooks have not changed its edges."""
         nodes, input_nrs = self.edges
         node = self.node
         return (self.outputs is not None) is self.has_body and node.next_nodes is nodes and node.input_nrs is input_nrs
 
 
 @types.coroutine
-def run_node_task(node: Node, grads: list[Any], others: int = 0) -> Generator[CompiledTurn, float, tuple[Any, float]]:
-    """Suspend a compiled function until a node has run; return its gradients, and the next deadline."""
-    turn = CompiledTurn(node, grads, others, True)
+def run_node_task(
+    node: Node, grads: list[Any], ready_count: int = 0
+) -> Generator[CompiledTurn, float, tuple[Any, float]]:
+    """Suspend a compiled function until a node has run; return the node's gradients and the next deadline."""
+    turn = CompiledTurn(node, grads, ready_count, True)
     deadline = yield turn
-    # Nobody else is to hold them: a leaf takes over an array that it gets alone.
+    # The turn drops its reference: a leaf takes over an array only if there is no other reference to it.
     outputs, turn.outputs = turn.outputs, None
     return outputs, deadline
 
 
 @types.coroutine
-def captured_at(node: Node, grads: list[Any], others: int = 0) -> Generator[CompiledTurn, float, float]:
-    """Suspend a compiled function until what is captured at a node has been; return the next deadline."""
-    return (yield CompiledTurn(node, grads, others, False))
+def capture_at(node: Node, grads: list[Any], ready_count: int = 0) -> Generator[CompiledTurn, float, float]:
+    """Suspend a compiled function until the gradients of a node have been captured; return the next deadline."""
+    return (yield CompiledTurn(node, grads, ready_count, False))
 
 
-def changed_edges(node: Node, before: dict[Node, int], now: dict[Node, int]) -> GraphError | None:
-    """Return the error for edges that were changed while a backward ran through them; None where none was.
+def changed_edges_error(node: Node, before: dict[Node, int], now: dict[Node, int]) -> GraphError | None:
+    """Return the error for edges that were changed while a backward ran through them; None if there are none.
 
     Args:
-        node: the one at whose edges that was seen.
-        before: what `nodes_below` gave at the beginning.
-        now: what it gives now.
+        node: the node at which the change was found.
+        before: the result of `nodes_below` at the beginning of the backward.
+        now: its result now.
     """
     for target in now:
         if now[target] > before.get(target, 0):
@@ -126,18 +128,18 @@ def changed_edges(node: Node, before: dict[Node, int], now: dict[Node, int]) -> 
     return None
 
 
-#: Of whose bodies one has returned something to wait for, although it is no `async def`: Functions and nodes' classes.
-_WAITING: WeakSet[type] = WeakSet()
+#: The Functions and classes of nodes of which a body has returned an awaitable although it is not an `async def`.
+_RETURNING_AWAITABLES: WeakSet[type] = WeakSet()
 
 
-def _written_by(node: Any) -> type:
-    """Return what says what the body of a node is: its Function, or its class."""
+def _body_class(node: Any) -> type:
+    """Return the class that defines the body of a node: its Function, or its own class."""
     function: type = getattr(node, "function", type(node))
     return function
 
 
 def is_traced(node: Any) -> bool:
-    """Tell whether a node that has a NodeMeta may be called as it is: traceable, and watched by nobody."""
+    """Tell whether the body of a node with a NodeMeta may be called directly: it is traceable, and no hook sees it."""
     meta = node.meta
     return (
         meta is not None
@@ -146,30 +148,30 @@ def is_traced(node: Any) -> bool:
         and not (meta.pre_hooks or meta.post_hooks or meta.tensor_pre_hooks or meta.retains_grad_hooks)
         and meta.holder is None
         and meta.stream is None
-        and not needs_care(node.device)
+        and not needs_node_task(node.device)
         and not any(isinstance(entry, Packed) for entry in node.saved_entries() or ())
-        and not (_WAITING and _written_by(node) in _WAITING)
+        and not (_RETURNING_AWAITABLES and _body_class(node) in _RETURNING_AWAITABLES)
     )
 
 
 def run_traced(task: GraphTask, node: Any, grads: list[Any]) -> list[Any] | None:
-    """Return what the body gives, an array for each edge; None where it is to be waited for.
+    """Run a traceable body; return an array for each edge, or None if the body returned an awaitable.
 
     Raises:
-        GradientTypeError: it gives no tuple.
-        InvalidGradientError: it gives too few gradients, or too many.
+        GradientTypeError: the body did not return a tuple.
+        InvalidGradientError: it returned too few gradients, or too many.
     """
     if not task.keep_graph:
         node.will_release_variables()
     outputs = run_here(node, grads)
     if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
-        _WAITING.add(_written_by(node))
+        _RETURNING_AWAITABLES.add(_body_class(node))
         abandon(outputs)
         return None
     if not isinstance(outputs, (tuple, list)):
         raise no_tuple_error(node, outputs)
     if len(outputs) != len(node.next_nodes):
-        raise wrong_count(node, tuple(outputs))
+        raise gradient_count_error(node, tuple(outputs))
     return [values.raw(output) for output in outputs]
 
 
@@ -177,7 +179,7 @@ def traced_source() -> BodySource:
     """Return the source of a call of `run_traced`."""
     return BodySource(
         "$s0",
-        # At its turn, since hooks may be added until then.
+        # Checked when the turn of the node comes, since hooks may be added until then.
         unpacking=(
             "if not $is_traced($node): raise GuardFailed",
             "if $prefers_worker($node, $grads): raise OffloadSignal",

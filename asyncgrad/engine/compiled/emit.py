@@ -1,4 +1,4 @@
-"""The source of a compiled backward under way: its lines, its local names, where gradients are kept, its guards."""
+"""What CodeGenerator writes with: lines of source, local variables, the gradients in them, and guards."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
 from ...graph.values import sum_to
 from ..body import run_here
-from ..device import needs_care
-from .calls import captured_at, is_for_a_worker, run_measured, run_node_task
-from .program import GuardFailed, LineKind, Place, Slot, SourceMapEntry, pause
+from ..device import needs_node_task
+from .calls import capture_at, run_measured, run_node_task, should_offload
+from .program import GuardFailed, LineKind, ProgramPoint, Slot, SourceMapEntry, pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .trace import LeafPlace, Op
+    from .trace import LeafSpec, Op
 
 __all__ = [
     "GradLocals",
     "CARRIED",
-    "FEW_LEAVES",
+    "MAX_COMPARED_LEAVES",
     "LocalAllocator",
     "SourceBuilder",
     "leaf_guards",
@@ -37,7 +37,7 @@ __all__ = [
 
 @final
 class LocalAllocator:
-    """Gives out names that begin with a letter; a name given back is the next to be given out."""
+    """Allocates the names of local variables by their first letter; the name released last is allocated first."""
 
     __slots__ = ("_free", "_made")
 
@@ -45,8 +45,8 @@ class LocalAllocator:
         self._free: dict[str, list[str]] = {}
         self._made: dict[str, int] = {}
 
-    def take(self, letter: str) -> str:
-        """Return a name that holds nothing."""
+    def allocate(self, letter: str) -> str:
+        """Return a name whose variable holds nothing that is needed."""
         free = self._free.setdefault(letter, [])
         if free:
             name = free.pop()
@@ -56,80 +56,80 @@ class LocalAllocator:
             name = f"{letter}{number}"
         return name
 
-    def free(self) -> list[str]:
-        """Return the names that hold nothing that is needed, and may still hold what they held last."""
+    def free_names(self) -> list[str]:
+        """Return the released names; their variables may still hold their last values."""
         return sorted(name for free in self._free.values() for name in free)
 
-    def give_back(self, name: str) -> None:
-        """Take a name whose value is not needed any more."""
+    def release(self, name: str) -> None:
+        """Make a name free whose value is not needed any more."""
         self._free[name[0]].append(name)
 
 
-#: When something has arrived that arrived before the segment that is being written.
-CARRIED: Place = (-1, 0)
+#: The point at which a gradient arrives that an earlier segment passes on.
+CARRIED: ProgramPoint = (-1, 0)
 
 
 @final
 class GradLocals:
-    """The gradients that arrive at the inputs of one node."""
+    """The local variables that hold the gradients of the inputs of one node."""
 
     __slots__ = ("_first", "_owned", "letter", "names")
 
     def __init__(self, inputs: int, letter: str) -> None:
         self.letter = letter
-        #: By input; None where nothing has arrived.
+        #: By input; None where no gradient is expected yet.
         self.names: list[str | None] = [None] * inputs
-        self._first: list[Place | None] = [None] * inputs
-        self._owned: list[Place | None] = [None] * inputs
+        self._first: list[ProgramPoint | None] = [None] * inputs
+        self._owned: list[ProgramPoint | None] = [None] * inputs
 
     def expect(self, input_nr: int, names: LocalAllocator) -> str | None:
-        """Return a name for the first gradient to arrive at an input; None where one has arrived."""
+        """Return a new name for the first gradient of an input; None if the input has a name already."""
         if self.names[input_nr] is not None:
             return None
-        name = self.names[input_nr] = names.take(self.letter)
+        name = self.names[input_nr] = names.allocate(self.letter)
         return name
 
-    def arrive(self, input_nr: int, value: str, place: Place) -> str | None:
-        """Let the gradient named `value` arrive; return the line that does it, if it takes one."""
+    def arrive(self, input_nr: int, value: str, point: ProgramPoint) -> str | None:
+        """Add the gradient named `value` to an input; return the line that does so, None if none is needed."""
         name = self.names[input_nr]
         assert name is not None
         if self._first[input_nr] is None:
-            self._first[input_nr] = place
+            self._first[input_nr] = point
             return None if value == name else f"{name} = {value}"
         if self._owned[input_nr] is not None:
             return f"{name} += {value}"
-        self._owned[input_nr] = place
+        self._owned[input_nr] = point
         return f"{name} = {name} + {value}"
 
     def name_of_first(self, input_nr: int) -> str | None:
-        """Return the name that waits for the first gradient of an input; None where that has arrived."""
+        """Return the name for the first gradient of an input; None if that gradient has arrived."""
         return self.names[input_nr] if self._first[input_nr] is None else None
 
     def arrived(self) -> list[str]:
-        """Return the names of what has arrived."""
+        """Return the names of the gradients that have arrived."""
         pairs = zip(self.names, self._first, strict=True)
         return [name for name, first in pairs if name is not None and first is not None]
 
     def rename(self, names: LocalAllocator) -> None:
-        """Give new names to what has arrived, which is carried into another segment."""
+        """Give new names to the gradients that have arrived, at the beginning of another segment."""
         for input_nr, first in enumerate(self._first):
             if first is not None:
-                self.names[input_nr] = names.take(self.letter)
+                self.names[input_nr] = names.allocate(self.letter)
                 self._first[input_nr] = CARRIED
                 self._owned[input_nr] = None if self._owned[input_nr] is None else CARRIED
 
     def slots(self) -> tuple[Slot | None, ...]:
-        """Return where all that was kept."""
+        """Return the slot of each input; None where no gradient has arrived."""
         return tuple(
             None if name is None or first is None else Slot(name, first, owned)
             for name, first, owned in zip(self.names, self._first, self._owned, strict=True)
         )
 
 
-#: Python would take other letters for those that look like them.
+#: The characters to replace in names. ASCII only: Python normalises identifiers, so two spellings may be one name.
 _NOT_IN_NAMES = re.compile(r"^(?=\d|$)|\W", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
-#: What local names look like, and the parameters.
+#: The local variables and parameters of compiled functions.
 _LOCAL = re.compile(
     r"[nghstlx]\d+|_|task|clock|deadline|limits|captured|whole|leaves|left|grads|state|base|segments|segment\d+|backward"
 )
@@ -137,38 +137,39 @@ _LOCAL = re.compile(
 
 @final
 class SourceBuilder:
-    """Lines of source, each with what an error in it means."""
+    """The source of a compiled backward: its lines, the source-map entry of each, and the constants that it uses."""
 
-    __slots__ = ("_constants", "_tuples", "lines", "namespace", "op", "text")
+    __slots__ = ("_constants", "_tuples", "namespace", "op", "source_map", "text")
 
     def __init__(self) -> None:
         self.text: list[str] = []
-        #: For each line what it belongs to; None for one in which nothing can go wrong.
-        self.lines: list[SourceMapEntry | None] = []
+        #: By line; None for a line that cannot raise.
+        self.source_map: list[SourceMapEntry | None] = []
         self.namespace: dict[str, Any] = {
             "AccumulateGrad": AccumulateGrad,
             "GuardFailed": GuardFailed,
             "OffloadSignal": OffloadSignal,
-            "captured_at": captured_at,
+            "capture_at": capture_at,
             "run_node_task": run_node_task,
             "conform": conform,
-            "needs_care": needs_care,
-            "is_for_a_worker": is_for_a_worker,
+            "needs_node_task": needs_node_task,
+            "should_offload": should_offload,
             "pause": pause,
             "run_here": run_here,
             "run_measured": run_measured,
             "sum_to": sum_to,
         }
         self._constants = {id(value): name for name, value in self.namespace.items()}
-        #: Equal ones count as one object.
+        #: Equal tuples are one constant.
         self._tuples: dict[Any, Any] = {}
         #: The op that is being written, counted from the first of its segment.
         self.op = 0
 
     def constant(self, name: str, value: Any) -> str:
-        """Return the name of a constant, one for each object; `name` is what it is called if that is free.
+        """Return the name of a constant, one for each object: `name`, or one derived from it.
 
-        Classes and functions may be called anything at all, so only what is plain in a name is used of it.
+        `name` may be the name of any class or function, so characters that are not allowed in an identifier are
+        replaced, and a number is added if the name is taken.
         """
         if isinstance(value, tuple):
             value = self._tuples.setdefault(value, value)
@@ -187,8 +188,8 @@ class SourceBuilder:
         """Return the name of a dtype."""
         return self.constant(str(dtype), dtype)
 
-    def filled(self, source: str, names: Mapping[str, str], constants: Mapping[str, Any]) -> str:
-        """Return source with its placeholders filled in: by names, or by those of constants."""
+    def fill(self, source: str, names: Mapping[str, str], constants: Mapping[str, Any]) -> str:
+        """Return source in which each placeholder is replaced by a name of `names`, or by that of a constant."""
 
         def name_of(match: re.Match[str]) -> str:
             key = match[1]
@@ -200,63 +201,63 @@ class SourceBuilder:
     def emit(self, line: str, kind: LineKind | None = None, edge: int = -1, leaf: int = -1) -> None:
         """Add a line to the function."""
         self.text.append(f"    {line}")
-        self.lines.append(None if kind is None else SourceMapEntry(self.op, kind, edge, leaf))
+        self.source_map.append(None if kind is None else SourceMapEntry(self.op, kind, edge, leaf))
 
     def emit_comment(self, comment: str) -> None:
-        """Add a comment, in one line whatever is in it."""
+        """Add a comment; it stays in one line, whatever characters it has."""
         self.emit(f"# {comment if comment.isprintable() else ascii(comment)}")
 
     def emit_head(self, line: str) -> None:
-        """Add the line that begins a function."""
+        """Add the `def` line of a function."""
         self.text.append(line)
-        self.lines.append(None)
+        self.source_map.append(None)
 
-    def shorten(self, length: int) -> None:
-        """Take back the lines from number `length` on."""
-        del self.text[length:], self.lines[length:]
+    def truncate(self, length: int) -> None:
+        """Remove the lines from number `length` on."""
+        del self.text[length:], self.source_map[length:]
 
 
 def _is_free(name: str) -> bool:
-    """Tell whether a name means nothing to Python, and is no local one."""
+    """Tell whether a name is no keyword, no builtin and no local variable."""
     return not (keyword.iskeyword(name) or hasattr(builtins, name) or _LOCAL.fullmatch(name))
 
 
 def write_results(text: SourceBuilder, op: Op, names: dict[str, str], values: Sequence[str | None]) -> None:
-    """Write what computes the gradients of an op.
+    """Write the lines that compute the gradients of an op.
 
     Args:
-        text: where to.
-        op: whose gradients.
-        names: those of the op.
+        text: the source to write to.
+        op: the op.
+        names: the names that replace the placeholders of its body.
         values: for each edge the name of its gradient; None where none is wanted.
     """
     body = op.body
     assert body is not None
     results, constants = body.results, body.constants
     if isinstance(results, str):
-        taken = ", ".join(value or "_" for value in values)
-        text.emit(f"{taken}{',' * (len(values) == 1)} = {text.filled(results, names, constants)}", LineKind.BODY)
+        variables = ", ".join(value or "_" for value in values)
+        text.emit(f"{variables}{',' * (len(values) == 1)} = {text.fill(results, names, constants)}", LineKind.BODY)
         return
     for value, source in zip(values, results, strict=True):
-        # A gradient that is handed on keeps its name.
+        # An op that returns its own gradient needs no line: the gradient keeps its name.
         if value is not None and source != "$g":
             assert source is not None
-            text.emit(f"{value} = {text.filled(source, names, constants)}", LineKind.BODY)
+            text.emit(f"{value} = {text.fill(source, names, constants)}", LineKind.BODY)
 
 
-#: Up to as many leaves are compared one by one; more are kept in a set.
-FEW_LEAVES = 8
+#: Up to this number of leaves are compared one by one; more are kept in a set.
+MAX_COMPARED_LEAVES = 8
 
 
 def node_guards(text: SourceBuilder, name: str, op: Op, before: str, after: str | None) -> list[str]:
-    """Return what is true of a node that is not the expected one.
+    """Return the guards of a node: expressions that are true if it is not like an op of the trace.
 
     Args:
-        text: for the names of constants.
-        name: of the node.
-        op: what it is to be.
-        before: the node that runs before it, of those that have been reached.
-        after: the one that runs after it.
+        text: the source, which names constants.
+        name: the local variable of the node.
+        op: the op.
+        before: the variable of the node that runs just before it, of those that have been reached.
+        after: the variable of the one that runs just after it; None if there is none.
     """
     guards = []
     body = op.body
@@ -266,7 +267,7 @@ def node_guards(text: SourceBuilder, name: str, op: Op, before: str, after: str 
         if op.runs_body:
             guards += _class_guards(text, name, op)
     elif body is not None:
-        guards += [text.filled(guard, {"node": name}, body.constants) for guard in body.guards]
+        guards += [text.fill(guard, {"node": name}, body.constants) for guard in body.guards]
         if not body.fixes_edges:
             guards += _class_guards(text, name, op)
     if not op.has_meta:
@@ -283,7 +284,7 @@ def node_guards(text: SourceBuilder, name: str, op: Op, before: str, after: str 
 
 
 def _class_guards(text: SourceBuilder, name: str, op: Op) -> list[str]:
-    # Nodes of one plan may be of several classes.
+    # A plan is compared where there is one, since its nodes may be of several classes.
     kind = op.token[0]
     if kind is op.node_class:
         guard = f"{name}.__class__ is not {text.constant(kind.__name__, kind)}"
@@ -292,16 +293,16 @@ def _class_guards(text: SourceBuilder, name: str, op: Op) -> list[str]:
     return [guard, f"len({name}.next_nodes) != {len(op.targets)}"]
 
 
-def leaf_guards(text: SourceBuilder, name: str, leaf: LeafPlace, others: list[str] | None, may_move: bool) -> list[str]:
-    """Return what is true of a node that is not the expected leaf's.
+def leaf_guards(text: SourceBuilder, name: str, leaf: LeafSpec, others: list[str] | None, may_move: bool) -> list[str]:
+    """Return the guards of an AccumulateGrad: expressions that are true if it is not like a leaf of the trace.
 
     Args:
-        text: for the names of constants.
-        name: of the node.
-        leaf: what it is to be.
-        others: leaves that have been met before, and are not in the set; None where all edges to leaves have been
-            counted.
-        may_move: whether it may be on another device than what comes before.
+        text: the source, which names constants.
+        name: the local variable of the AccumulateGrad.
+        leaf: the leaf of the trace.
+        others: the variables of the leaves that were reached before and are not in the set of leaves; None if the
+            function counts the edges to each leaf.
+        may_move: whether the leaf may be on another device than the node before it.
     """
     guards = [
         f"{name}.__class__ is not AccumulateGrad",
@@ -312,9 +313,9 @@ def leaf_guards(text: SourceBuilder, name: str, leaf: LeafPlace, others: list[st
     if leaf.runs_node_task:
         guards.append(f"{name}.meta.stream is not None")
     if leaf.runs_node_task or may_move:
-        guards.append(f"needs_care({name}.device)")
+        guards.append(f"needs_node_task({name}.device)")
     if others is None:
-        # One that has been met is not there any more.
+        # The function removes a leaf from `left` when it reaches it, so a second visit gives 0 and fails.
         guards.append(f"left.pop({name}, 0) != {leaf.edges}")
     else:
         guards += [f"{name} is {other}" for other in others]
@@ -322,7 +323,7 @@ def leaf_guards(text: SourceBuilder, name: str, leaf: LeafPlace, others: list[st
 
 
 def limits_guards(text: SourceBuilder, name: str, limits: Any) -> list[str]:
-    """Return what is true of a node that a backward with given inputs treats in another way than expected."""
+    """Return guards that are true if a backward with `inputs` treats a node in another way than in the trace."""
     if limits is None:
         return []
     needed, captures = limits

@@ -1,9 +1,10 @@
-"""CompiledExecutor: one generated function runs the nodes.
+"""CompiledExecutor, which runs a backward by a compiled function, and CompilingExecutor, which finds or compiles one.
 
-It does what FastPath does, in the same order, and can be left at any op: where a guard fails, since the graph is not
-the one that the function was made from, what has been delivered so far is handed to a FastPath, which goes on from
-there (deoptimisation). So nothing is computed twice, and nothing has to be foreseen. What FastPath would leave to a
-DependencyExecutor, a NodeTask runs here as it does there, while the function is suspended.
+A compiled function runs the nodes in the order of FastPath, and can be left at any op. If a guard fails, because the
+graph is not like the one that was compiled, the gradients delivered so far go to a FastPath, which continues from there
+(deoptimisation). So no node that has ended runs again, and the cache may choose a function that does not fit.
+
+A node for which FastPath would hand over to a DependencyExecutor runs as a NodeTask while the function is suspended.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ...graph.node import LEAF_ORDER, metas_added
 from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop
 from ..fast_path import FastPath
-from .calls import changed_edges
-from .program import GuardFailed, LineKind, NeedsAwait, Place, Program, Segment, Slot, SourceMapEntry
+from .calls import changed_edges_error
+from .program import GuardFailed, LineKind, NeedsAwait, Program, ProgramPoint, Segment, Slot, SourceMapEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,16 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["AN_ERROR", "OTHER_GRAPH", "CompiledExecutor", "CompilingExecutor"]
 
-#: Why most compiled functions are left.
+#: The reason in CompiledStats for a failed guard.
 OTHER_GRAPH = "another structure, shape or dtype"
-#: Why others end before the engine could go on; a cancellation is one.
+#: The reason for an error in the middle of a function, cancellation included.
 AN_ERROR = "an error"
 
-#: What a line that looks at the graph raises where that is another one: of itself, by attributes that are not there,
-#: or by a tuple of another length, or by None in the place of what was saved.
-_OF_ANOTHER_GRAPH = (GuardFailed, OffloadSignal, AttributeError, TypeError, ValueError)
+#: The errors of a line of kind GUARD that mean that the graph is another one. Besides the guards themselves, a missing
+#: attribute, a tuple of another length, or None instead of saved tensors may raise.
+_GUARD_ERRORS = (GuardFailed, OffloadSignal, AttributeError, TypeError, ValueError)
 
-#: What else it may mean. Only None in the place of what was saved is of another type than expected.
+#: The reasons for some of these errors; the rest count as OTHER_GRAPH. A TypeError means that saved tensors are None.
 _REASONS: dict[type, str] = {
     OffloadSignal: "a heavy body",
     TypeError: "a graph that was released",
@@ -51,26 +52,27 @@ _REASONS: dict[type, str] = {
 
 @final
 class CompiledExecutor:
-    """The executor of a backward that has been compiled: one run of it.
+    """The executor that runs a backward by a compiled function.
 
     Args:
         task: the backward.
-        program: the compiled backward.
+        program: the compiled function.
         root: the node to start from.
-        grad: what arrives at it.
-        ended: called at the end with `entry`; and, where the program could not carry all of it, why, and at which op.
-        entry: what it is called with.
+        grad: the gradient that arrives at it.
+        on_end: called once, with `origin`, `root`, the reason why the function was left (None if it ran to its end),
+            and the op at which a guard failed, or -1.
+        origin: passed to `on_end`.
     """
 
     __slots__ = (
         "_coroutine",
         "_edges",
-        "_ended",
-        "_entry",
         "_grad",
         "_handed_out",
-        "_has_let_others_see",
+        "_has_run_user_code",
         "_metas_added",
+        "_on_end",
+        "_origin",
         "_results",
         "_root",
         "_task",
@@ -82,48 +84,49 @@ class CompiledExecutor:
     leaves_last = True
 
     def __init__(
-        self, task: GraphTask, program: Program, root: Node, grad: Any, ended: Callable[..., None], entry: Any
+        self, task: GraphTask, program: Program, root: Node, grad: Any, on_end: Callable[..., None], origin: Any
     ) -> None:
         self._task = task
-        self._entry = entry
+        self._origin = origin
         self.program = program
         self._root = root
         self._grad = grad
-        self._ended = ended
+        self._on_end = on_end
         self._coroutine: Any = None
         self._results: tuple[list[Node], list[Any]] | None = None
-        #: How many nodes had got a NodeMeta, and how often somebody had asked what is to run, when others ran last.
+        #: The values of `metas_added` and `limits.handed_out` when the function was suspended last.
         self._metas_added = self._handed_out = 0
-        #: Where hooks may look on, how many edges lead to each node; and whether any has.
+        #: If some nodes run as NodeTasks: how many edges led to each node at the beginning.
         self._edges: dict[Node, int] = {}
-        self._has_let_others_see = False
-        #: Of the node that a NodeTask runs.
+        #: Whether a NodeTask has run, and so user code may have changed the graph.
+        self._has_run_user_code = False
+        #: The turn of the node that runs as a NodeTask.
         self._turn: CompiledTurn | None = None
-        #: The node whose body has raised, or whose turn it is.
+        #: The node that has its turn, or whose body has raised.
         self.node: Node | None = None
 
     def __len__(self) -> int:
-        """Return how many nodes have been reached and have not run to their end."""
+        """Return how many nodes have been reached and have not ended."""
         if self._turn is not None:
-            return self._turn.others + self._turn.is_running
+            return self._turn.ready_count + self._turn.is_running
         if self._results is not None:
             return len(self._results[1])
         if self._coroutine is None:
             return 1
-        place = self._where()
-        return 0 if place is None else place.reached_count()
+        position = self._position()
+        return 0 if position is None else position.reached_count()
 
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop | NodeTurn:
-        """Run nodes until none is left, `clock` passes `deadline`, or one is to run as a NodeTask.
+        """Run nodes until none is left, `clock` passes `deadline`, or one has to run as a NodeTask.
 
-        Where a guard fails, another executor goes on.
+        If a guard fails, hand over to another executor.
         """
         if self._results is not None or (self._turn is not None and self._turn.is_running):
             return Stop.DRAINED
         task = self._task
         coroutine = self._coroutine
         if coroutine is not None:
-            self._look_again()
+            self._recheck_reached()
             if task.executor is not self:
                 return Stop.HANDED_OVER
         try:
@@ -138,10 +141,10 @@ class CompiledExecutor:
                 turn = coroutine.send(deadline)
         except StopIteration as end:
             self._results = end.value
-            self._end(None)
+            self._report_end(None)
             return Stop.DRAINED
         except BaseException as error:
-            left = self._left(error)
+            left = self._deoptimize_at(error)
             if left is None:
                 raise
         else:
@@ -154,13 +157,13 @@ class CompiledExecutor:
             raise left
         return left
 
-    # What NodeTasks run.
+    # NodeTasks.
 
     def count_edges(self, root: Node) -> dict[Node, int]:
-        """Return how many edges lead to each node, for the function to use up.
+        """Return how many edges lead to each node, in a dictionary that the function may change.
 
-        A leaf takes its gradient as soon as it is whole, since hooks may look at it, and so before the rest of the
-        graph has been seen. This says that no further one will come.
+        Hooks may read `.grad`, so a leaf takes its gradient as soon as that is complete. The function has not checked
+        the rest of the graph then; the number of edges tells it that no later node leads to the leaf.
         """
         self._edges = nodes_below(root)
         return self._edges.copy()
@@ -171,58 +174,58 @@ class CompiledExecutor:
         return NodeTurn(turn.node, turn.grads)
 
     def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
-        """Take what the node in turn gave; None where its body did not run."""
+        """Take the gradients of the node whose turn has ended, or None where its body did not run."""
         turn = self._turn
         assert turn is not None
         turn.is_running = False
         turn.outputs = outputs
-        self._has_let_others_see = True
+        self._has_run_user_code = True
         self.node = None
         if not turn.is_as_expected():
-            self._leave("a hook that changed the graph")
+            self._deoptimize("a hook that changed the graph")
 
-    def suspended(self) -> None:
-        """Let the engine go on with the nodes that are ready, if there are any, beside the one that has suspended."""
+    def on_suspend(self) -> None:
+        """Deoptimise if another node is ready, so that it runs beside the NodeTask that has suspended."""
         assert self._turn is not None
-        if self._turn.others:
-            self._leave("a body that waits while others could run")
+        if self._turn.ready_count:
+            self._deoptimize("a body that waits while others could run")
             executor: TurnExecutor = self._task.executor  # type: ignore[assignment]  # the slow path
-            executor.suspended()
+            executor.on_suspend()
 
-    def discount(self, node: Node) -> None:
-        """Count the node in turn as no longer running."""
+    def mark_ended(self, node: Node) -> None:
+        """Note that a node has ended after a failure, when `end_turn` is not called any more."""
         self._turn = None
 
     def recheck(self) -> None:
-        """Do nothing: the function looks again when it goes on, and not while a node has its turn."""
+        """Do nothing: `run` checks for changes before the function goes on."""
 
-    def _look_again(self) -> None:
-        """Let the engine go on if others have put a hook on a node that has been reached, or may have one run."""
+    def _recheck_reached(self) -> None:
+        """Deoptimise if, while the function was suspended, a reached node got a hook or code asked what will run."""
         limits = self._task.limits
         if limits is not None and limits.handed_out != self._handed_out:
-            self._leave("a hook that asked what is to run")
+            self._deoptimize("code that asked what will run")
             return
         if metas_added[0] == self._metas_added:
             return
         self._metas_added = metas_added[0]
-        place = self._where()
-        assert place is not None
-        if place.is_watched_anew():
-            self._leave("a hook was added meanwhile")
+        position = self._position()
+        assert position is not None
+        if position.has_new_meta():
+            self._deoptimize("a hook was added meanwhile")
 
     def finish(self) -> None:
-        """Give the leaves, which waited for the end, their gradients."""
+        """Run the AccumulateGrads that the function left for the end."""
         assert self._results is not None
         leaves, grads = self._results
         self._task.run_leaves(leaves, grads)
         self._results = ([], [])
 
     def clear(self) -> None:
-        """Let go of all gradients under way, since the backward has failed; what runs is still counted."""
-        self._end(AN_ERROR)
+        """Drop all pending gradients after a failure; nodes that run still count."""
+        self._report_end(AN_ERROR)
         turn = self._turn
         if turn is not None:
-            turn.others, turn.outputs = 0, None
+            turn.ready_count, turn.outputs = 0, None
             if self.node is turn.node or not turn.is_running:
                 self._turn = None
         self.node = None
@@ -230,92 +233,94 @@ class CompiledExecutor:
         self._results = ([], [])
         self.close()
 
-    def _end(self, reason: str | None, op: int = -1) -> None:
-        """Say how the function has ended, once."""
-        entry, self._entry = self._entry, None
-        if entry is not None:
-            self._ended(entry, self._root, reason, op)
+    def _report_end(self, reason: str | None, op: int = -1) -> None:
+        """Call `on_end`, the first time only."""
+        origin, self._origin = self._origin, None
+        if origin is not None:
+            self._on_end(origin, self._root, reason, op)
 
     def close(self) -> None:
-        """Let go of the function where it stands."""
+        """Close the function where it is suspended."""
         coroutine, self._coroutine = self._coroutine, None
         if coroutine is not None:
             coroutine.close()
 
-    # Where the function stands.
+    # Deoptimisation.
 
-    def _where(self) -> _Position | None:
-        """Return where the suspended function stands."""
+    def _position(self) -> _Position | None:
+        """Return the position at which the function is suspended; None if that is at no line of the source map."""
         coroutine = self._coroutine
         while coroutine is not None and getattr(coroutine, "cr_frame", None) is not None:
             frame = coroutine.cr_frame
-            found = self._place(frame, frame.f_lineno)
+            found = self._position_at(frame, frame.f_lineno)
             if found is not None:
                 return found
             coroutine = coroutine.cr_await
         return None
 
-    def _place(self, frame: Any, number: int) -> _Position | None:
+    def _position_at(self, frame: Any, number: int) -> _Position | None:
         segment = self.program.segments.get(frame.f_code)
-        line = None if segment is None else self.program.lines[number - 1]
+        line = None if segment is None else self.program.source_map[number - 1]
         return None if segment is None or line is None else _Position(segment, line, frame)
 
-    def _left(self, error: BaseException) -> Stop | GraphError | None:
-        """Let another executor go on from where the function raised `error`.
+    def _deoptimize_at(self, error: BaseException) -> Stop | GraphError | None:
+        """Hand over to another executor at the line that raised `error`, if the error says so.
 
         Returns:
-            HANDED_OVER, or what to raise; None where that is `error`.
+            HANDED_OVER, or an error to raise instead of `error`; None to raise `error` itself.
         """
-        # A StopIteration leaves a coroutine as the cause of a RuntimeError.
+        # Python turns a StopIteration that leaves a coroutine into a RuntimeError.
         cause = error.__cause__
-        trace = (cause if isinstance(cause, StopIteration) and isinstance(error, RuntimeError) else error).__traceback__
-        place = None
+        raised = cause if isinstance(cause, StopIteration) and isinstance(error, RuntimeError) else error
+        traceback = raised.__traceback__
+        position = None
         is_innermost = False
-        while trace is not None:
-            found = self._place(trace.tb_frame, trace.tb_lineno)
+        while traceback is not None:
+            found = self._position_at(traceback.tb_frame, traceback.tb_lineno)
             if found is not None:
-                place, is_innermost = found, trace.tb_next is None
-            trace = trace.tb_next
+                position, is_innermost = found, traceback.tb_next is None
+            traceback = traceback.tb_next
         self._coroutine = None
-        if place is None:
+        if position is None:
             return None
-        op = place.line.op + place.names.get("base", 0)
-        kinds = _OF_ANOTHER_GRAPH if place.line.kind is LineKind.GUARD else NeedsAwait
+        op = position.line.op + position.names.get("base", 0)
+        kinds = _GUARD_ERRORS if position.line.kind is LineKind.GUARD else NeedsAwait
         if is_innermost and isinstance(error, kinds):
             reason = _REASONS.get(type(error), OTHER_GRAPH)
-            self._end(reason, op)
-            if self._has_let_others_see:
-                changed = changed_edges(place.node(), self._edges, nodes_below(self._root))
-                if changed is not None:
-                    self.node = place.node()
-                    return changed
-            self._count(self._continued(place), place)
+            self._report_end(reason, op)
+            if self._has_run_user_code:
+                edges_error = changed_edges_error(position.node(), self._edges, nodes_below(self._root))
+                if edges_error is not None:
+                    self.node = position.node()
+                    return edges_error
+            self._hand_over_if_needed(self._make_fast_path(position), position)
             return Stop.HANDED_OVER
-        if is_innermost and place.line.kind is LineKind.EDGE and isinstance(error, (AttributeError, GuardFailed)):
-            # A gradient is no array. The slow path makes one of a number, and refuses the rest by name.
-            reason = "an undefined gradient" if isinstance(error, GuardFailed) else "a gradient that is no array"
-            self._end(reason)
-            edge = place.line.edge
+        if is_innermost and position.line.kind is LineKind.EDGE and isinstance(error, (AttributeError, GuardFailed)):
+            # A gradient is not an array. The slow path converts a number to one, and raises an error that names the
+            # node for anything else.
+            reason = "an undefined gradient" if isinstance(error, GuardFailed) else "a gradient that is not an array"
+            self._report_end(reason)
+            edge = position.line.edge
             outputs = tuple(
-                None if name is None or index < edge else place.names[name]
-                for index, name in enumerate(place.segment.outputs[place.line.op])
+                None if name is None or index < edge else position.names[name]
+                for index, name in enumerate(position.segment.outputs[position.line.op])
             )
-            return self._continued(place).leave(place.node(), edge, outputs)
-        self._end(AN_ERROR)
-        if place.line.kind is not LineKind.BREAK:
-            self.node = place.node()
+            return self._make_fast_path(position).leave(position.node(), edge, outputs)
+        self._report_end(AN_ERROR)
+        if position.line.kind is not LineKind.CLOCK:
+            self.node = position.node()
         return None
 
-    def _leave(self, reason: str) -> None:
-        """Let the engine go on from where the function is suspended, be that in the turn of a node or before an op."""
-        place = self._where()
-        assert place is not None
+    def _deoptimize(self, reason: str) -> None:
+        """Hand over to another executor where the function is suspended: in the turn of a node, or before an op."""
+        position = self._position()
+        assert position is not None
         turn, self._turn = self._turn, None
-        path = self._continued(place)
+        path = self._make_fast_path(position)
         self.close()
-        self._end(reason)
+        self._report_end(reason)
         if turn is None:
-            self._count(path, place)
+            self._hand_over_if_needed(path, position)
             return
         node = turn.node
         executor = path.hand_over([target for target in turn.edges[0] if target is not None])
@@ -326,20 +331,20 @@ class CompiledExecutor:
             executor.node = node
             executor.end_turn(node, turn.outputs)
 
-    def _count(self, path: FastPath, place: _Position) -> None:
-        """Let the slow path go on where the fast one cannot: that runs no GraphRoot and no node with a NodeMeta."""
-        if any(node.meta is not None for node, *_ in place.reached()):
+    def _hand_over_if_needed(self, path: FastPath, position: _Position) -> None:
+        """Hand over to the slow path if a reached node has a NodeMeta, as a GraphRoot does: FastPath runs none such."""
+        if any(node.meta is not None for node, *_ in position.reached()):
             path.hand_over()
 
-    def _continued(self, place: _Position) -> FastPath:
-        """Make the FastPath that goes on from there the task's executor."""
+    def _make_fast_path(self, position: _Position) -> FastPath:
+        """Make a FastPath that goes on from a position the task's executor, and return it."""
         heap: list[tuple[int, Node]] = []
         leaves: list[Node] = []
         buffers: dict[Node, Any] = {}
         owned: set[Any] = set()
-        for node, slots, at in place.reached():
+        for node, slots, at in position.reached():
             is_single = node.shape is not None or node.order == LEAF_ORDER
-            grads = [None if slot is None or slot.first >= at else place.names[slot.name] for slot in slots]
+            grads = [None if slot is None or slot.first >= at else position.names[slot.name] for slot in slots]
             buffers[node] = grads[0] if is_single else grads
             for input_nr, slot in enumerate(slots):
                 if slot is not None and slot.owned is not None and slot.owned < at:
@@ -349,21 +354,20 @@ class CompiledExecutor:
             else:
                 heap.append((node.order, node))
         task = self._task
-        path = task.executor = FastPath.resumed(task, heap, buffers, owned, leaves)
+        path = task.executor = FastPath.from_state(task, heap, buffers, owned, leaves)
         return path
 
 
 @final
 class CompilingExecutor:
-    """The executor of a backward whose function has still to be found, or compiled, in slices.
+    """The executor that finds or compiles the function of a backward, in slices, and then hands over.
 
-    Nothing of the backward has run before another executor is in its place. Given up in the middle, it leaves nothing
-    behind.
+    It runs no node. A backward that fails in the middle leaves no unfinished function in the cache.
 
     Args:
         task: the backward.
-        work: returns what makes the executor, of the task and a gradient: a CompiledExecutor where there is a function.
-        grad: what arrives at the root.
+        work: the slices; they return a function of the task and a gradient that makes the next executor.
+        grad: the gradient that arrives at the root.
     """
 
     __slots__ = ("_grad", "_task", "_work", "node")
@@ -374,15 +378,15 @@ class CompilingExecutor:
         self._task = task
         self._work = work
         self._grad = grad
-        #: No node runs here.
+        #: Always None, since no node runs here.
         self.node: Node | None = None
 
     def __len__(self) -> int:
-        """Return how many nodes have been reached and have not run to their end: the root waits."""
+        """Return 1, for the root that waits."""
         return 1
 
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop:
-        """Work until `clock` is about to pass `deadline`; at the end hand over to the executor that is found."""
+        """Run slices until `clock` is about to pass `deadline`; after the last one hand over to the executor found."""
         try:
             while clock() + next(self._work) <= deadline:
                 pass
@@ -390,26 +394,26 @@ class CompilingExecutor:
             make = end.value
         else:
             return Stop.BUDGET_SPENT
-        # A leaf takes over an array that nobody else holds.
+        # A leaf takes over an array only if there is no other reference to it.
         grad, self._grad = self._grad, None
         self._task.executor = make(self._task, grad)
         return Stop.HANDED_OVER
 
     def recheck(self) -> None:
-        """Do nothing: whoever goes on looks at what others have changed."""
+        """Do nothing: the next executor reads the graph as it is then."""
 
     def finish(self) -> None:
-        """Do nothing, for there are no gradients of leaves."""
+        """Do nothing: there are no gradients of leaves."""
 
     def clear(self) -> None:
-        """Give up; others may compile the same from now on."""
+        """Drop the unfinished work; another backward may compile the same graph from now on."""
         self._grad = None
         self._work.close()
 
 
 @final
 class _Position(NamedTuple):
-    """A line of a compiled function at which that stands."""
+    """The line at which a compiled function is suspended, or has raised."""
 
     segment: Segment
     line: SourceMapEntry
@@ -417,32 +421,32 @@ class _Position(NamedTuple):
 
     @property
     def names(self) -> dict[str, Any]:
-        """What the local names hold; from now on the frame holds that too, until it goes on."""
+        """The local variables. The frame may keep a second reference to their values until it goes on."""
         return self.frame.f_locals  # type: ignore[no-any-return]
 
     def node(self) -> Any:
-        """Return the node of the op, or the leaf that runs."""
+        """Return the node of the op, or the AccumulateGrad that runs."""
         line, segment = self.line, self.segment
         return self.names[segment.node_names[line.op] if line.leaf < 0 else segment.leaf_names[line.leaf]]
 
     def reached_count(self) -> int:
-        """Return how many nodes have been reached and have not run."""
+        """Return how many nodes have been reached and have not ended."""
         return len(self._ops()) + len(self._leaves())
 
-    def reached(self) -> list[tuple[Any, tuple[Slot | None, ...], Place]]:
-        """Return the nodes that have been reached and have not run, the leaves last, each with its slots."""
+    def reached(self) -> list[tuple[Any, tuple[Slot | None, ...], ProgramPoint]]:
+        """Return the nodes that have been reached and have not ended, leaves last, each with its slots and a point."""
         at = (self.line.op, self.line.edge)
         names, segment = self.names, self.segment
-        found: list[tuple[Any, tuple[Slot | None, ...], Place]] = [
+        found: list[tuple[Any, tuple[Slot | None, ...], ProgramPoint]] = [
             (names[segment.node_names[op]], segment.slots[op], at) for op in self._ops()
         ]
         found += [(names[segment.leaf_names[leaf]], (segment.leaf_slots[leaf],), at) for leaf in self._leaves()]
         return found
 
-    def is_watched_anew(self) -> bool:
-        """Tell whether a node that has been reached, and that is run by a plain call, has a NodeMeta now."""
+    def has_new_meta(self) -> bool:
+        """Tell whether a reached node that had no NodeMeta in the trace has one now."""
         names, segment = self.names, self.segment
-        # Those that the node in turn leads to have been looked at ahead of it.
+        # The targets of a node that has its turn count as reached, since their guards ran before the turn.
         at = (self.line.op + 1, -1) if self.line.kind is LineKind.NODE_TASK else None
         expected = [names[segment.node_names[op]] for op in self._ops(at) if op not in segment.ops_with_meta]
         expected += [
@@ -450,8 +454,8 @@ class _Position(NamedTuple):
         ]
         return any(node.meta is not None for node in expected)
 
-    def _ops(self, at: Place | None = None) -> list[int]:
-        """Return the ops that have been reached by then, by now if not given, and have not run."""
+    def _ops(self, at: ProgramPoint | None = None) -> list[int]:
+        """Return the ops that are reached before the point `at`, by default the current one, and have not ended."""
         at = at or (self.line.op, self.line.edge)
         begin = self.line.op + (self.line.edge >= 0)
         return [
@@ -460,7 +464,7 @@ class _Position(NamedTuple):
             if op >= begin and any(slot is not None and slot.first < at for slot in slots)
         ]
 
-    def _leaves(self, at: Place | None = None) -> list[int]:
+    def _leaves(self, at: ProgramPoint | None = None) -> list[int]:
         now = (self.line.op, self.line.edge)
         at = at or now
         return [

@@ -1,8 +1,8 @@
-"""A compiled backward: its functions, its source, and what is known of each of its lines.
+"""Program, a compiled backward: its functions, its source, and the source map that deoptimisation needs.
 
-The functions keep their state in local names alone. Where one is left in the middle (it has found the graph to be
-another one, or the loop is to run, or a body has raised), the line that it stands at says which op that is, and
-the tables here say which names hold the nodes reached by then and their gradients.
+The functions keep their state in local variables alone. When a function stops before its end, because a guard fails, a
+body raises or the event loop has to run, its current line tells which op it has reached. The tables of its Segment
+tell which local variables hold the nodes reached by then and their gradients.
 """
 
 from __future__ import annotations
@@ -14,15 +14,31 @@ from typing import Any, NamedTuple, final
 
 from ...graph.cost import watch_changes
 
-__all__ = ["GuardFailed", "SourceMapEntry", "LineKind", "Segment", "Place", "Program", "Slot", "NeedsAwait", "pause"]
+__all__ = [
+    "GuardFailed",
+    "SourceMapEntry",
+    "LineKind",
+    "Segment",
+    "ProgramPoint",
+    "Program",
+    "Slot",
+    "NeedsAwait",
+    "pause",
+]
 
 
 class GuardFailed(Exception):
-    """Raised by a compiled function, and caught at once: the graph is not the one that it was made from."""
+    """Raised by a compiled function when the graph is not like the one that it was compiled from.
+
+    CompiledExecutor catches it.
+    """
 
 
 class NeedsAwait(GuardFailed):
-    """Raised by a compiled function, and caught at once: a body that was called is one that is to be waited for."""
+    """Raised by a compiled function when a body that it called has returned an awaitable.
+
+    CompiledExecutor catches it.
+    """
 
 
 @types.coroutine
@@ -32,61 +48,64 @@ def pause() -> Generator[None, float, float]:
 
 
 class LineKind(Enum):
-    """What an error in a line of a compiled function means."""
+    """What a line of a compiled function does, and so what an error in it means."""
 
-    #: The node has not begun: an error says that the graph is another one.
+    #: It checks the graph before the body of a node: an error means that the graph is another one.
     GUARD = 1
-    #: The node's body runs: an error is its own.
+    #: It runs the body of a node: an error is that of the body.
     BODY = 2
-    #: A gradient is looked at: an AttributeError says that it is no array.
+    #: It checks a gradient: an AttributeError means that the gradient is not an array.
     EDGE = 3
-    #: Everything up to the op before has ended.
-    BREAK = 4
-    #: A node runs as a NodeTask: an error comes from elsewhere.
+    #: It reads the clock between two ops: no node runs.
+    CLOCK = 4
+    #: It waits for a NodeTask: the error is that of the NodeTask.
     NODE_TASK = 5
 
 
 class SourceMapEntry(NamedTuple):
-    """What a line of source belongs to."""
+    """What a line of source belongs to: the number of an op, and those of an edge and a leaf; -1 for none."""
 
+    #: Counted from the first op of the segment.
     op: int
     kind: LineKind
     edge: int = -1
-    #: Of a line that runs a leaf, which of its segment's.
+    #: For a line that runs a leaf, the number of the leaf in its segment.
     leaf: int = -1
 
 
-#: A moment of a run: the number of an op, and of the edge that delivers, -1 before the op begins. The leaves that
-#: run after an op are counted on from its edges.
-Place = tuple[int, int]
+#: A point of a run: the number of an op, and the number of the edge that delivers, -1 before the op begins. A leaf that
+#: runs after an op has a number of its own, counted on from that of the last edge of the op.
+ProgramPoint = tuple[int, int]
 
 
 class Slot(NamedTuple):
-    """Where the gradient of one input is kept."""
+    """The local variable that holds the gradient of one input."""
 
     name: str
-    #: When it is first there.
-    first: Place
-    #: From when on it is a sum, and so an array of our own; None where it never is.
-    owned: Place | None
+    #: The point at which the first gradient arrives.
+    first: ProgramPoint
+    #: The point from which on it holds a sum: an array that the function made and may write into. None for no sum.
+    owned: ProgramPoint | None
 
 
 @final
 class Segment(NamedTuple):
-    """What is known of one function. Ops are counted from the first that it runs, `base` of the whole."""
+    """The tables of one function, which count ops from its first op, number `base` of the whole backward."""
 
-    #: By op, the name of its node; of those that the function runs, and of those that it hands on.
+    #: By op, the local variable of its node, for the ops that the function runs and those that it passes on.
     node_names: dict[int, str]
-    #: By op, where the gradients of its inputs are kept.
+    #: By op, the slots of its inputs.
     slots: dict[int, tuple[Slot | None, ...]]
-    #: The names of what the node of an op returned, for the ops whose gradients are looked at.
+    #: By op, the local variables of the gradients that its node returned, for the ops whose gradients are checked.
     outputs: dict[int, tuple[str | None, ...]]
-    #: Of the leaves that it meets, and of those that had been met and not run before.
+    #: The local variables of the leaves that have been reached before the function and not run, and of those that it
+    #: reaches itself.
     leaf_names: list[str]
+    #: The slots of these leaves.
     leaf_slots: list[Slot | None]
-    #: When they run; None where that is in a later function, or at the end.
-    leaf_ends: list[Place | None]
-    #: The ops, and the leaves, that are expected to have a NodeMeta.
+    #: The points at which these leaves run; None for a leaf that runs in a later function, or at the end.
+    leaf_ends: list[ProgramPoint | None]
+    #: The ops and the leaves that have a NodeMeta in the trace.
     ops_with_meta: frozenset[int]
     leaves_with_meta: frozenset[int]
 
@@ -96,10 +115,10 @@ class Program:
     """A compiled backward.
 
     Args:
-        filename: what tracebacks call it.
-        lines: by line number, less one, what a line belongs to.
-        plans: those of its ops, each with the number of elements, that may turn out to take long.
-        runs_node_task: whether some of its nodes run as NodeTasks, so that others may look on.
+        filename: the name of the source in tracebacks.
+        source_map: the entry of each line, by line number less one.
+        plans: the plans of its ops, each with the number of elements of its gradient; their bodies may prove heavy.
+        runs_node_task: whether some of its nodes run as NodeTasks, so that user code runs before its end.
     """
 
     __slots__ = (
@@ -108,30 +127,31 @@ class Program:
         "_is_measured",
         "filename",
         "last_used",
-        "lines",
         "plans",
         "run",
         "runs_node_task",
         "segments",
+        "source_map",
         "text",
     )
 
     def __init__(
         self,
         filename: str,
-        lines: list[SourceMapEntry | None],
+        source_map: list[SourceMapEntry | None],
         plans: frozenset[tuple[Any, int]] = frozenset(),
         runs_node_task: bool = False,
     ) -> None:
-        #: The coroutine function: of the GraphTask, a clock, a deadline, the root and its gradient. It returns the
-        #: AccumulateGrads and, in reverse, their gradients.
+        #: The coroutine function. It takes the GraphTask, a clock, a deadline, the root and its gradient, and returns
+        #: the AccumulateGrads that have not run and, in reverse order, their gradients.
         self.run: Callable[..., Any] = None  # type: ignore[assignment]
         #: The lines of the source.
         self.text: list[str] = []
         self.filename = filename
-        self.lines = lines
-        #: The larger, the later.
+        self.source_map = source_map
+        #: The number of its last use; the cache drops the function with the least.
         self.last_used = 0
+        #: By code object of a function, its tables.
         self.segments: dict[types.CodeType, Segment] = {}
         self.plans = plans
         self.runs_node_task = runs_node_task
@@ -140,11 +160,11 @@ class Program:
 
     @property
     def source(self) -> str:
-        """What was compiled."""
+        """The whole source."""
         return "".join(self.text)
 
     def is_measured(self) -> bool:
-        """Tell whether one of its ops has kept a thread for long, so that the engine is to measure those like it."""
+        """Tell whether bodies like that of one of its ops are measured, so that the engine has to run the backward."""
         if self._changes != watch_changes[0]:
             self._changes = watch_changes[0]
             self._is_measured = any(plan.watches(elements) for plan, elements in self.plans)

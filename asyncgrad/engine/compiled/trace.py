@@ -1,10 +1,10 @@
-"""What a compiled backward is made from: the nodes that a backward runs, in their order, found by a walk in slices.
+"""Trace: the nodes that a backward runs, in their order, from which it is compiled.
 
-It is written as generators. Each `yield` is a place where the work may rest, for as long as whoever runs it likes; what
-is yielded is how many seconds the part that follows takes, where that is long, and 0 elsewhere. So the work itself
-knows neither clock nor event loop.
+A trace holds no node. One compiled function runs all graphs with equal traces.
 
-A trace holds no node. Two graphs with equal traces are run by the same compiled function.
+Tracing and compiling are generators, so that the event loop can run in between (`Slices`). The work may pause at each
+`yield`, for any time. The value yielded is an estimate of the seconds that the next slice takes, or 0 if it is short.
+So the work itself reads no clock and knows no event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...graph.leaf import AccumulateGrad, GraphRoot
 from ...graph.lowering import CompiledArgs
 from ...graph.naming import place_of
 from ...graph.node import LEAF_ORDER
-from ..device import needs_care
+from ..device import needs_node_task
 from ..notes import add_note
 from .calls import is_traced, traced_source
 
@@ -32,27 +32,27 @@ __all__ = [
     "CHANGED_MEANWHILE",
     "Unsupported",
     "Trace",
-    "LeafPlace",
-    "MOST_NODES",
+    "LeafSpec",
+    "MAX_NODES",
     "NodeSnapshot",
     "Slices",
     "Op",
     "Target",
-    "at_once",
-    "describe",
-    "give_sources",
-    "reason_of",
+    "run_to_end",
+    "trace_backward",
+    "add_sources",
+    "unsupported_reason",
     "token_of",
 ]
 
 T = TypeVar("T")
 
-#: A generator of such places, which returns a T.
+#: Work in slices, which returns a T: see the module docstring.
 Slices = Generator[float, None, T]
 
 
-def at_once(work: Generator[float, Any, T]) -> T:
-    """Do all of it without a rest; return its result."""
+def run_to_end(work: Generator[float, Any, T]) -> T:
+    """Run all slices without a pause; return the result."""
     while True:
         try:
             next(work)
@@ -62,29 +62,30 @@ def at_once(work: Generator[float, Any, T]) -> T:
 
 @final
 class Unsupported(Exception):
-    """Raised where a graph is left to the engine; its argument is the reason that statistics show."""
+    """Raised for a graph that cannot be compiled; its argument is the reason in CompiledStats."""
 
 
 class Target(NamedTuple):
-    """Where an edge leads: to an op or to a leaf, by number, and to which of its inputs."""
+    """What an edge leads to: an input of an op or of a leaf."""
 
     is_leaf: bool
+    #: The number of the op or the leaf; -1 if it is not wanted.
     number: int
     input_nr: int
-    #: Whether this backward runs, or captures, what it leads to.
+    #: Whether this backward runs the node there, or captures its gradient.
     is_wanted: bool
 
 
-class LeafPlace(NamedTuple):
-    """A leaf's AccumulateGrad."""
+class LeafSpec(NamedTuple):
+    """The AccumulateGrad of one leaf of a trace."""
 
     shape: tuple[int, ...]
     dtype: Any
-    #: Whether its gradient is accumulated, and as which results it is captured; None where no inputs are given.
+    #: Whether its gradient is accumulated, and its captures as pairs of input and result; None without `inputs`.
     limits: tuple[bool, tuple[tuple[int, int], ...]] | None
-    #: Whether a NodeTask runs it.
+    #: Whether it runs as a NodeTask.
     runs_node_task: bool
-    #: How many lead there.
+    #: How many edges lead there.
     edges: int
 
 
@@ -115,38 +116,38 @@ class Op:
         self.runs_body: bool = limits is None or limits[0]
         #: Whether it has a NodeMeta.
         self.has_meta = node.meta is not None
-        #: Whether it is called as it is all the same.
+        #: Whether its body is called directly although it has a NodeMeta.
         self.is_traced = self.has_meta and self.runs_body and is_traced(node)
-        #: Whether a NodeTask runs it, which finds out for itself what hooks there are.
+        #: Whether it runs as a NodeTask, which reads its hooks when it runs.
         self.runs_node_task = self.has_meta and not self.is_traced and not isinstance(node, GraphRoot)
-        #: Of each input.
+        #: By input.
         self.metadata: tuple[InputMetadata | None, ...] = node.input_metadata
         self.key: tuple[Any, ...] = self.metadata
         if not self.runs_node_task:
             args = CompiledArgs()
             node.compiled_args(args)
             self.key = args.structure
-        #: Set by `give_sources`; None where the op runs as a NodeTask, or only captures.
+        #: Set by `add_sources`; None if the op runs as a NodeTask, or only captures.
         self.body: BodySource | None = None
         self.limits = limits
         self.targets: tuple[Target | None, ...] = ()
         self.token = token_of(node)
 
     def identity(self) -> tuple[Any, ...]:
-        """Return all that makes this op what it is."""
+        """Return everything that two ops must have in common to be run by the same source."""
         return self.token[0], self.runs_node_task, self.key, self.limits, self.targets
 
 
 @final
 class Trace:
-    """The ops of a backward in the order in which they run, and its leaves in that in which they are reached."""
+    """The ops of a backward in the order in which they run, and its leaves in the order in which they are reached."""
 
     __slots__ = (
         "_arrived",
         "_last_edges",
         "_leaf_edges",
         "_leaves_after",
-        "_measured",
+        "_path_end",
         "input_nr",
         "leaves",
         "length",
@@ -156,59 +157,62 @@ class Trace:
 
     def __init__(self, ops: list[Op], input_nr: int) -> None:
         self.ops = ops
-        self.leaves: list[LeafPlace] = []
-        #: At which input of the first op the backward begins.
+        self.leaves: list[LeafSpec] = []
+        #: The input of the first op at which the backward begins.
         self.input_nr = input_nr
+        #: Whether any op or leaf runs as a NodeTask.
         self.runs_node_task = False
-        #: How many ops follow each other by the first edge that leads anywhere; and the last of them.
+        #: The depth of the graph along the first edge of each op that leads anywhere.
         self.length = 0
-        self._measured = 0
-        #: By op and by leaf, the op and the edge that deliver last, in the order in which they do.
+        #: The last op on that path so far.
+        self._path_end = 0
+        #: By op or leaf, the op and the edge that deliver to it last, in the order of delivery.
         self._last_edges: dict[tuple[bool, int], tuple[int, int]] = {}
         self._leaves_after: dict[int, list[int]] = {}
         #: By leaf, how many edges lead there.
         self._leaf_edges: Counter[int] = Counter()
-        #: The inputs of ops that a gradient arrives at.
+        #: The op and the input of each gradient that arrives at an op.
         self._arrived: set[tuple[int, int]] = set()
 
-    def take_edges(self, index: int) -> None:
-        """Take note of where the edges of an op lead, now that it is known; the ops come in their order.
+    def add_edges(self, index: int) -> None:
+        """Record the targets of an op, which have been set; call it for each op, in order.
 
         Raises:
-            Unsupported: a gradient arrives at an input that says nothing of it, or that takes none.
+            Unsupported: an edge leads to a newer node, a gradient arrives at an input that takes none, or several
+                arrive at an input of unknown shape.
         """
         op = self.ops[index]
         self.runs_node_task = self.runs_node_task or op.runs_node_task
-        if index == self._measured:
+        if index == self._path_end:
             first = next((target for target in op.targets if target is not None), None)
             if first is not None and not first.is_leaf and first.number >= 0:
-                self._measured = first.number
+                self._path_end = first.number
                 self.length += 1
         for edge, target in enumerate(op.targets):
             if target is None or not target.is_wanted:
                 continue
-            place = target.is_leaf, target.number
-            self._last_edges.pop(place, None)
-            self._last_edges[place] = index, edge
+            key = target.is_leaf, target.number
+            self._last_edges.pop(key, None)
+            self._last_edges[key] = index, edge
             if target.is_leaf:
                 self._leaf_edges[target.number] += 1
             else:
                 self._check_input(target, index)
 
     def _check_input(self, target: Target, index: int) -> None:
-        place = target.number, target.input_nr
+        key = target.number, target.input_nr
         if target.number <= index:
             raise Unsupported("an edge leads to a newer node")
         inputs = self.ops[target.number].metadata
         metadata = inputs[target.input_nr] if target.input_nr < len(inputs) else None
         if target.input_nr >= len(inputs) or (metadata is not None and metadata.was_default_constructed):
-            raise Unsupported("a gradient where an output has none")
-        if metadata is None and place in self._arrived:
+            raise Unsupported("a gradient at an input that takes none")
+        if metadata is None and key in self._arrived:
             raise Unsupported("a sum of gradients of unknown shape")
-        self._arrived.add(place)
+        self._arrived.add(key)
 
-    def take_leaves(self, leaves: Iterable[LeafPlace]) -> Slices[None]:
-        """Take what is known of the leaves, in their order, now that all edges are."""
+    def add_leaves(self, leaves: Iterable[LeafSpec]) -> Slices[None]:
+        """Add the leaves, in order, after the edges of all ops."""
         for number, leaf in enumerate(leaves):
             yield 0.0
             self.leaves.append(leaf._replace(edges=self._leaf_edges[number]))
@@ -220,15 +224,15 @@ class Trace:
         self._arrived.clear()
 
     def ready_after(self, op: int) -> int:
-        """Return the number of the op after which this one has got all its gradients."""
+        """Return the number of the op that delivers the last gradient to op number `op`; -1 for the first op."""
         return self._last_edges.get((False, op), (-1, 0))[0]
 
     def leaves_after(self, op: int) -> list[int]:
-        """Return the leaves that have got all their gradients after an op, in the order in which they do."""
+        """Return the leaves whose last gradient an op delivers, in the order of delivery."""
         return self._leaves_after.get(op, [])
 
     def token_at(self, path: tuple[int, ...]) -> tuple[Any, ...] | None:
-        """Return the token of the node that a row of edges leads to from the root; None where they lead nowhere."""
+        """Return the token of the node that a path of edges leads to from the root; None if it leads nowhere."""
         op = self.ops[0]
         for edge in path:
             target = op.targets[edge] if edge < len(op.targets) else None
@@ -241,7 +245,7 @@ class Trace:
         return op.token
 
     def path_to(self, index: int) -> tuple[int, ...]:
-        """Return the edges that lead from the root to an op, the first way in the order of ops."""
+        """Return a path of edges from the root to an op, by the first parent of each op."""
         parents: dict[int, tuple[int, int]] = {}
         for number, op in enumerate(self.ops[:index]):
             for edge, target in enumerate(op.targets):
@@ -254,7 +258,7 @@ class Trace:
         return tuple(reversed(path))
 
     def first_difference(self, other: Trace) -> Slices[int]:
-        """Return the number of the first op that is another one there; the last one of both if there is none."""
+        """Return the number of the first op that differs between two traces; of the last common op if none differs."""
         last = 0
         for number, (op, other_op) in enumerate(zip(self.ops, other.ops, strict=False)):
             yield 0.0
@@ -263,8 +267,8 @@ class Trace:
                 break
         return last
 
-    def is_like(self, other: Trace) -> Slices[bool]:
-        """Tell whether the other one is of the same structure, with the same shapes and dtypes."""
+    def matches(self, other: Trace) -> Slices[bool]:
+        """Tell whether another trace has the same structure, shapes and dtypes."""
         if (len(self.ops), len(self.leaves), self.input_nr) != (len(other.ops), len(other.leaves), other.input_nr):
             return False
         for op, other_op in zip(self.ops, other.ops, strict=True):
@@ -287,76 +291,76 @@ def _differ(op: Op, other: Op) -> bool:
 
 
 def token_of(node: Any) -> tuple[Any, ...]:
-    """Return what tells one node from another at a glance."""
+    """Return a description of a node that is quick to read: plan or class, shape, dtype, whether it has no NodeMeta."""
     plan = getattr(node, "plan", None)
     return (type(node) if plan is None else plan), node.shape, node.dtype, node.meta is None
 
 
-#: Larger graphs are left to the engine: compiling one would take seconds.
-MOST_NODES = 20_000
-#: So many nodes are sorted in one go, and then merged with others.
-SORTED_AT_A_TIME = 512
+#: The engine runs larger graphs: compiling one would take seconds.
+MAX_NODES = 20_000
+#: How many nodes are sorted in one slice; the sorted chunks are merged.
+SORT_CHUNK = 512
 
-#: Why a graph that was about to be compiled is left to the engine.
+#: The reason in CompiledStats for a graph that was changed between two slices.
 CHANGED_MEANWHILE = "a graph that was changed while it was compiled"
 
 
 @final
 class NodeSnapshot(NamedTuple):
-    """A node as it was when it was looked at."""
+    """A node as it was when the walk read it."""
 
     node: Node
     order: int
     op: Op
     meta: Any
-    #: Of these as of a tuple that is never changed, for a change puts another one in its place.
+    #: Both tuples are never changed in place: another tuple means that the edges were changed.
     next_nodes: tuple[Node | None, ...]
     input_nrs: tuple[int, ...]
-    #: For each edge, whether this backward runs, or captures, what it leads to; no edge where the body does not run.
+    #: By edge, whether this backward runs the node there, or captures its gradient; empty if the body does not run.
     wanted: tuple[bool, ...]
 
     @classmethod
-    def of(cls, node: Node, state: Any, limits: ExecInfos | None) -> NodeSnapshot:
-        """Look at a node; `state` is what given inputs make of it."""
+    def of(cls, node: Node, node_limits: Any, limits: ExecInfos | None) -> NodeSnapshot:
+        """Return the snapshot of a node; `node_limits` is the result of `_limits_of`."""
         nodes, input_nrs = node.next_nodes, node.input_nrs
-        if state is not None and not state[0]:
+        if node_limits is not None and not node_limits[0]:
             nodes, input_nrs = (), ()
         wanted = tuple([limits is None or (target is not None and limits.executes(target)) for target in nodes])
-        return cls(node, node.order, Op(node, state), node.meta, nodes, input_nrs, wanted)
+        return cls(node, node.order, Op(node, node_limits), node.meta, nodes, input_nrs, wanted)
 
     def has_changed(self) -> bool:
-        """Tell whether a node whose body runs has other edges now, or is watched by others."""
+        """Tell whether the node has another NodeMeta or other edges now; its body must run in this backward."""
         node = self.node
         return (
             node.meta is not self.meta or node.next_nodes is not self.next_nodes or node.input_nrs is not self.input_nrs
         )
 
 
-def describe(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Slices[tuple[Trace, list[NodeSnapshot]]]:
-    """Return the trace of a backward that starts at an input of `root`, and the nodes of its ops.
+def trace_backward(root: Node, limits: ExecInfos | None, input_nr: int = 0) -> Slices[tuple[Trace, list[NodeSnapshot]]]:
+    """Return the trace of a backward that starts at an input of `root`, and the snapshots of the nodes of its ops.
 
-    Each node is looked at once. So the trace is one of some graph even if this one is changed between two slices.
+    Each node is read once. So the trace is consistent even if the graph is changed between two slices.
 
     Raises:
-        Unsupported: the graph holds something that a compiled backward cannot carry.
+        Unsupported: the graph cannot be compiled.
     """
-    nodes, leaves = yield from _seen(root, limits)
+    nodes, leaves = yield from _walk_graph(root, limits)
     numbers = {}
     for index, snapshot in enumerate(nodes):
         yield 0.0
         numbers[snapshot.node] = index
     trace = Trace([snapshot.op for snapshot in nodes], input_nr)
-    places: dict[Node, int] = {}
+    leaf_numbers: dict[Node, int] = {}
     for index, snapshot in enumerate(nodes):
         yield 0.0
         snapshot.op.targets = tuple(
             [
-                None if target is None else _target(target, nr, wanted, leaves, places, numbers)
+                None if target is None else _target(target, nr, wanted, leaves, leaf_numbers, numbers)
                 for target, nr, wanted in zip(snapshot.next_nodes, snapshot.input_nrs, snapshot.wanted, strict=True)
             ]
         )
-        trace.take_edges(index)
-    yield from trace.take_leaves(leaves[leaf] for leaf in places)
+        trace.add_edges(index)
+    yield from trace.add_leaves(leaves[leaf] for leaf in leaf_numbers)
     return trace, nodes
 
 
@@ -364,22 +368,22 @@ def _target(
     target: Node,
     input_nr: int,
     is_wanted: bool,
-    leaves: dict[Node, LeafPlace],
-    places: dict[Node, int],
+    leaves: dict[Node, LeafSpec],
+    leaf_numbers: dict[Node, int],
     numbers: dict[Node, int],
 ) -> Target:
     if not is_wanted:
         return Target(False, -1, input_nr, False)
     if target in leaves:
-        return Target(True, places.setdefault(target, len(places)), input_nr, True)
+        return Target(True, leaf_numbers.setdefault(target, len(leaf_numbers)), input_nr, True)
     return Target(False, numbers[target], input_nr, True)
 
 
-def give_sources(trace: Trace, nodes: list[NodeSnapshot], limits: ExecInfos | None) -> Slices[None]:
-    """Fetch the source of each op from its node.
+def add_sources(trace: Trace, nodes: list[NodeSnapshot], limits: ExecInfos | None) -> Slices[None]:
+    """Get the source of each op from its node.
 
     Raises:
-        Unsupported: a node has none.
+        Unsupported: a node has none, or has changed since the walk.
     """
     arriving: dict[int, set[int]] = {}
     for index, (op, snapshot) in enumerate(zip(trace.ops, nodes, strict=True)):
@@ -406,40 +410,41 @@ def give_sources(trace: Trace, nodes: list[NodeSnapshot], limits: ExecInfos | No
 
 
 def _limits_of(node: Node, limits: ExecInfos | None) -> Any:
+    """Return whether a node is needed, and its captures as pairs of input and result; None without `inputs`."""
     if limits is None:
         return None
     info = limits[node]
     return info.needed, tuple((capture.input_nr, capture.result_nr) for capture in info.captures)
 
 
-def _seen(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[NodeSnapshot], dict[Node, LeafPlace]]]:
-    """Return the nodes that this backward runs or captures at, newest first, and the leaves."""
-    rows: list[list[NodeSnapshot]] = []
-    row: list[NodeSnapshot] = []
+def _walk_graph(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[NodeSnapshot], dict[Node, LeafSpec]]]:
+    """Return snapshots of the nodes that this backward runs or captures at, newest first, and its leaves."""
+    chunks: list[list[NodeSnapshot]] = []
+    chunk: list[NodeSnapshot] = []
     count = 0
-    leaves: dict[Node, LeafPlace] = {}
+    leaves: dict[Node, LeafSpec] = {}
     stack, seen = [root], {root}
     while stack:
         yield 0.0
         node = stack.pop()
-        _check(node)
-        state = _limits_of(node, limits)
+        _check_supported(node)
+        node_limits = _limits_of(node, limits)
         if node.order == LEAF_ORDER:
-            leaves[node] = LeafPlace(node.shape or (), node.dtype, state, node.meta is not None, 0)
+            leaves[node] = LeafSpec(node.shape or (), node.dtype, node_limits, node.meta is not None, 0)
             continue
         try:
-            snapshot = NodeSnapshot.of(node, state, limits)
+            snapshot = NodeSnapshot.of(node, node_limits, limits)
         except Exception as error:
             add_note(error, f"in {node.name} ({place_of(node)}), which was asked what its run depends on")
             raise
-        row.append(snapshot)
+        chunk.append(snapshot)
         count += 1
-        if count > MOST_NODES:
-            raise Unsupported("more nodes than are compiled")
-        if len(row) == SORTED_AT_A_TIME:
-            row.sort(key=_order)
-            rows.append(row)
-            row = []
+        if count > MAX_NODES:
+            raise Unsupported("too many nodes")
+        if len(chunk) == SORT_CHUNK:
+            chunk.sort(key=_order)
+            chunks.append(chunk)
+            chunk = []
         for target, is_wanted in zip(snapshot.next_nodes, snapshot.wanted, strict=True):
             if target is None:
                 continue
@@ -448,12 +453,12 @@ def _seen(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[NodeSnapsho
             if is_wanted and target not in seen:
                 seen.add(target)
                 stack.append(target)
-    row.sort(key=_order)
+    chunk.sort(key=_order)
     nodes: list[NodeSnapshot] = []
-    for snapshot in merge(*rows, row, key=_order) if rows else row:
+    for snapshot in merge(*chunks, chunk, key=_order) if chunks else chunk:
         yield 0.0
         if nodes and nodes[-1].order == snapshot.order:
-            raise Unsupported("nodes of one sequence number")
+            raise Unsupported("nodes with equal sequence numbers")
         nodes.append(snapshot)
     return nodes, leaves
 
@@ -462,21 +467,21 @@ def _order(snapshot: NodeSnapshot) -> int:
     return snapshot.order
 
 
-def _check(node: Any) -> None:
-    """Raise unless a compiled function may run this node, or have it run."""
+def _check_supported(node: Any) -> None:
+    """Raise Unsupported unless a compiled function may run a node, itself or as a NodeTask."""
     if isinstance(node, GraphRoot):
         return
     meta = node.meta
-    if needs_care(node.device) or (meta is not None and meta.stream is not None):
-        raise Unsupported(reason_of(node))
+    if needs_node_task(node.device) or (meta is not None and meta.stream is not None):
+        raise Unsupported(unsupported_reason(node))
     for metadata in node.input_metadata:
-        # An input that says nothing of its gradients, or that takes none.
+        # A node with a NodeMeta may have an input of unknown shape, or one that takes no gradient.
         if meta is not None and (metadata is None or metadata.was_default_constructed):
             continue
         if getattr(None if metadata is None else metadata.dtype, "isbuiltin", 0) != 1:
             raise Unsupported("a dtype that is not one of NumPy's own")
 
 
-def reason_of(node: Any) -> str:
-    """Say why a node is left to the engine."""
-    return "a device with a way of its own" if needs_care(node.device) else "streams"
+def unsupported_reason(node: Any) -> str:
+    """Return the reason why a backward with such a node is not compiled."""
+    return "a device that needs NodeTasks" if needs_node_task(node.device) else "streams"

@@ -10,10 +10,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
+from ..arguments import describe
 from ..context import CURRENT_STREAMS, DEFAULT_DEVICE, Mode
-from ..errors import DeviceError
+from ..errors import ArgumentTypeError, DeviceError
 from ..graph.one_device import several_met
-from ..graph.values import is_foreign, moved_array, on_device, on_host
+from ..graph.values import is_foreign, moved_array, on_device
 from .call_streams import CallStream
 from .loops import loop_thread
 from .remote import Job, call_on, worker_died_error
@@ -488,13 +489,21 @@ def moved_to(array: Any, target: Device, home: Device | None = None) -> Any:
         array: NumPy's, or that of another library.
         target: the device.
         home: where an array of another library lives; None finds out.
+
+    Raises:
+        ArgumentTypeError: an array of another library does not say where it lives, and not on this device, which has
+            NumPy's.
     """
     if not is_foreign(array):
         return on_device(array, target)
     home = home or device_of_array(array)
     if home is None:
-        # What does not say where it lives is taken to be an array of the device that it is given to.
-        return on_device(on_host(array), target) if target.has_host_arrays else array
+        if target.has_host_arrays:
+            raise ArgumentTypeError(
+                f"{describe(array)} does not say by __dlpack_device__ which device it is on, and '{target}' has arrays "
+                "of NumPy's alone: name its device, for example by ag.tensor(array, device='cuda:0')"
+            )
+        return array
     return array if home is target else moved_array(array, home, target)
 
 

@@ -469,6 +469,20 @@ def test_a_tensor_of_an_array_of_a_device_lives_there(device: Any) -> None:
     assert ag.tensor(array, device="cpu").numpy().tolist() == [7.0, 1.0, 2.0, 3.0]
 
 
+def test_an_array_that_does_not_say_where_it_is_needs_the_name_of_its_device(device: Any) -> None:
+    @final
+    class Homeless:
+        dtype, shape, ndim, size = np.dtype(np.float64), (2,), 1, 2
+        __cuda_array_interface__ = None
+        __array_function__ = None
+
+    array = Homeless()
+    with pytest.raises(ArgumentTypeError, match=r"does not say by __dlpack_device__ .*device='cuda:0'"):
+        ag.asarray(array)
+
+    assert ag.asarray(array, device=device)._data is array
+
+
 def test_a_tensor_of_a_tensor_of_a_device_is_copied_there(device: Any) -> None:
     other = SimulatedAccelerator()
     t = ag.tensor([1.0, 2.0], device=device)

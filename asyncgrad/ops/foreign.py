@@ -65,7 +65,7 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
     said = str(error) if isinstance(error, TypeError) else ""
-    if said.startswith(_MIXED):
+    if any(words in said for words in _MIXED):
         found = next((one for one in _flat(operands) if isinstance(one, np.ndarray)), None)
         what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
         raise DeviceError(
@@ -90,8 +90,8 @@ def _flat(operands: Iterable[Any]) -> Iterator[Any]:
 
 #: How NumPy begins what it says of a function, and of a ufunc, that an array's type does not implement.
 _LACKING = ("no implementation found for", "operand type(s) all returned NotImplemented")
-#: How CuPy begins what it says of an array of NumPy's.
-_MIXED = "Unsupported type <class 'numpy.ndarray'>"
+#: What CuPy says of an array of NumPy's.
+_MIXED = ("Unsupported type <class 'numpy.ndarray'>", "got numpy.ndarray)", "Only cupy arrays can be concatenated")
 
 
 def eye_beside(side: int, dtype: Any, other: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from .errors import ArgumentError
 from .graph.tensor_base import TensorBase
 from .graph.values import raw, refuse_masked, refuse_sparse
+from .ops.foreign import explain_refusal
 from .ops.linear_algebra import matmul
 
 __all__ = [
@@ -33,6 +34,7 @@ def deferred(other: Any, error: Exception, name: str) -> Any:
     if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
         return NotImplemented
     refuse_sparse(name, (other,), error)
+    explain_refusal(name, (other,), error)
     raise error
 
 

@@ -7,12 +7,12 @@ what it has, on the array's own device, or refused by name; nothing is computed 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, DeviceError
 from ..graph.tensor_base import TensorBase
 from ..graph.values import arange_beside, beside, is_foreign, raw, zeros_beside
 from .axes import array_beside, array_like
@@ -23,10 +23,10 @@ __all__ = [
     "axes_led_by",
     "choice_numbers",
     "clipped",
+    "explain_refusal",
     "eye_beside",
     "is_mask",
     "largest_size",
-    "name_missing",
     "named",
     "placed",
     "refuse_foreign",
@@ -52,8 +52,8 @@ def refuse_foreign(name: str, operands: Sequence[Any], instead: str) -> None:
             raise ArgumentTypeError(f"{name} is not available on {place}: {instead}")
 
 
-def name_missing(name: str, operands: Iterable[Any], error: TypeError) -> None:
-    """Replace NumPy's error for an operand of a library that lacks a function by one that says where it is lacking.
+def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> None:
+    """Replace the error for an operand that a function is not made for by one that says what to write instead.
 
     Args:
         name: of the function.
@@ -62,21 +62,36 @@ def name_missing(name: str, operands: Iterable[Any], error: TypeError) -> None:
 
     Raises:
         ArgumentTypeError: the library of a tensor's array lacks the function.
+        DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
-    if not str(error).startswith(_LACKING):
-        return
+    said = str(error) if isinstance(error, TypeError) else ""
+    if any(words in said for words in _MIXED):
+        found = next((one for one in _flat(operands) if isinstance(one, np.ndarray)), None)
+        what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
+        raise DeviceError(
+            f"{name} got an array of another library and {what}: write ag.tensor(..., device=t.device) of it first"
+        ) from error
+    if said.startswith(_LACKING):
+        for operand in _flat(operands):
+            if isinstance(operand, TensorBase) and is_foreign(operand._data):
+                raise ArgumentTypeError(
+                    f"{name} is not available on {operand._device}: write it as functions that are, or move the "
+                    "tensor by t.to('cpu')"
+                ) from error
+
+
+def _flat(operands: Iterable[Any]) -> Iterator[Any]:
     for operand in operands:
         if isinstance(operand, (list, tuple)):
-            name_missing(name, operand, error)
-        elif isinstance(operand, TensorBase) and is_foreign(operand._data):
-            raise ArgumentTypeError(
-                f"{name} is not available on {operand._device}: write it as functions that are, or move the tensor by "
-                "t.to('cpu')"
-            ) from error
+            yield from _flat(operand)
+        else:
+            yield operand
 
 
 #: How NumPy begins what it says of a function, and of a ufunc, that an array's type does not implement.
 _LACKING = ("no implementation found for", "operand type(s) all returned NotImplemented")
+#: What CuPy says of an array of NumPy's.
+_MIXED = ("Unsupported type <class 'numpy.ndarray'>", "got numpy.ndarray)", "Only cupy arrays can be concatenated")
 
 
 def eye_beside(side: int, dtype: Any, other: Any) -> Any:

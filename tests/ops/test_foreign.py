@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.errors import ArgumentTypeError
-from asyncgrad.ops.foreign import add_at, as_dtype, clipped, name_missing, named, placed, taken
+from asyncgrad.array_operators import deferred
+from asyncgrad.errors import ArgumentTypeError, DeviceError
+from asyncgrad.ops.foreign import add_at, as_dtype, clipped, explain_refusal, named, placed, taken
 from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
 
 #: Makes an array a tensor on the device under test.
@@ -99,10 +100,22 @@ def test_a_function_that_a_library_lacks_is_refused_by_name() -> None:
     x = ag.tensor(POINTS, device=SimulatedAccelerator())
     lacking = TypeError("no implementation found for 'numpy.spacing' on types that implement __array_function__")
     with pytest.raises(ArgumentTypeError, match=r"numpy\.spacing is not available on simulated:\d+") as caught:
-        name_missing("numpy.spacing", ([x],), lacking)
+        explain_refusal("numpy.spacing", ([x],), lacking)
     assert caught.value.__cause__ is lacking
-    name_missing("numpy.spacing", (x,), TypeError("something else"))
-    name_missing("numpy.spacing", (ag.tensor(POINTS),), lacking)
+    explain_refusal("numpy.spacing", (x,), TypeError("something else"))
+    explain_refusal("numpy.spacing", (ag.tensor(POINTS),), lacking)
+
+
+def test_an_array_of_numpys_beside_another_librarys_is_refused_as_another_device_is() -> None:
+    x = ag.tensor(POINTS, device=SimulatedAccelerator())
+    refused = TypeError("Unsupported type <class 'numpy.ndarray'>")
+    with pytest.raises(DeviceError, match=r"numpy\.add got an array of another library and a NumPy array of"):
+        explain_refusal("numpy.add", (x, [VALUES]), refused)
+    with pytest.raises(DeviceError, match=r"and a NumPy array of shape \(3,\)"):
+        deferred(VALUES, refused, "add")
+    with pytest.raises(DeviceError, match="and a list: write"):
+        explain_refusal("numpy.add", (x, [1.0, 2.0]), refused)
+    explain_refusal("numpy.add", (x, VALUES), ValueError(str(refused)))
 
 
 def test_lists_and_numbers_stand_beside_and_arrays_of_numpys_do_not() -> None:

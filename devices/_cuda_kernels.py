@@ -98,8 +98,8 @@ class CudaKernels(KernelCompiler):
 def mixed_error(name: str, array: Any, other: np.ndarray) -> DeviceError:
     """Return the error for an array of a GPU and one of NumPy in one operation."""
     return DeviceError(
-        f"{name} got an array on 'cuda:{array.device.id}' and a NumPy array of shape {other.shape}: move that first, by "
-        f"ag.tensor(array, device='cuda:{array.device.id}')"
+        f"{name} got an array on 'cuda:{array.device.id}' and a NumPy array of shape {other.shape}: move that first, "
+        f"by ag.tensor(array, device='cuda:{array.device.id}')"
     )
 
 

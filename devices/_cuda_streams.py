@@ -52,11 +52,12 @@ class Gpu(Protocol):
 @contextmanager
 def translate_errors(device: Any) -> Iterator[None]:
     """Raise a DeviceError that names the device in the place of an error of CUDA."""
+    from cupy.cuda.driver import CUDADriverError
     from cupy.cuda.runtime import CUDARuntimeError
 
     try:
         yield
-    except CUDARuntimeError as error:
+    except (CUDADriverError, CUDARuntimeError) as error:
         raise DeviceError(
             f"'{device}' has failed: {error}. An error of this kind ends all work on the GPU, and CUDA does not "
             "recover from it within a process: start the process anew"

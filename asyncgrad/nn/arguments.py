@@ -8,6 +8,7 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import ArgumentError, ArgumentTypeError, MissingDerivativeError
+from ..graph.current_streams import follow_streams
 from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array
 
@@ -30,8 +31,16 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def array_of(value: Any) -> Any:
-    """Return the bare array under a tensor, and anything else as an array."""
-    return value._data if isinstance(value, TensorBase) else as_array(value)
+    """Return the bare array under a tensor, and anything else as an array.
+
+    A function that computes with it before its first operation on tensors does so on the current stream.
+    """
+    if isinstance(value, TensorBase):
+        value = value._data
+    if value.__class__ is np.ndarray:
+        return value
+    follow_streams()
+    return as_array(value)
 
 
 def constant(function: str, name: str, value: Any) -> Any:

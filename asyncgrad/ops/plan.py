@@ -175,11 +175,8 @@ class Plan:
         self._watched_from: int | None = None
         #: Up to how many elements calls have been measured and found short.
         self._light_up_to = 0
-        if primitive.superlinear:
-            # A product of sizes, which no measurement changes.
-            self._watch_from(least_volume(1 + len(self._arrays())))
-        else:
-            when_large_arrays_come(self._watch_large)
+        if not is_fused:
+            self._begin_to_watch()
 
     def _call(self, name: str, slots: Sequence[tuple[str, str | None]]) -> tuple[Callable[..., Any], tuple[int, ...]]:
         """Return the formula of an argument, and the numbers of the slots that it takes."""
@@ -193,6 +190,14 @@ class Plan:
     def _arrays(self) -> list[int]:
         """Return which of the saved values are arrays."""
         return [index for index, slot in enumerate(self.slots) if slot.attribute is None and slot.is_array]
+
+    def _begin_to_watch(self) -> None:
+        """Let `run` tell when a body is heavy. Not where kernels are launched, which takes as long for all sizes."""
+        if self.primitive.superlinear:
+            # A product of sizes, which no measurement changes.
+            self._watch_from(least_volume(1 + len(self._arrays())))
+        else:
+            when_large_arrays_come(self._watch_large)
 
     def _watch_large(self) -> None:
         self._watch_from(LARGE)

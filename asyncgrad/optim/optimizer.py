@@ -12,6 +12,7 @@ import numpy as np
 from ..arguments import describe, number, truth
 from ..engine.device import Device, moved_to
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.current_streams import follow_streams
 from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.values import empty_beside, is_foreign, is_writeable
 from ..ops.kernels import COMPILERS, TableUpdate
@@ -158,6 +159,7 @@ class Optimizer(ABC):
 
     def step(self) -> None:
         """Update every parameter that has a gradient, in place; the others stay as they are."""
+        follow_streams()
         for group in self.param_groups:
             for param in self._step_fused(group) if COMPILERS else group["params"]:
                 grad = param.grad

@@ -52,12 +52,11 @@ class Gpu(Protocol):
 @contextmanager
 def translate_errors(device: Any) -> Iterator[None]:
     """Raise a DeviceError that names the device in the place of an error of CUDA."""
-    from cupy.cuda.driver import CUDADriverError
-    from cupy.cuda.runtime import CUDARuntimeError
+    from cupy.cuda import driver, runtime
 
     try:
         yield
-    except (CUDADriverError, CUDARuntimeError) as error:
+    except (driver.CUDADriverError, runtime.CUDARuntimeError) as error:
         raise DeviceError(
             f"'{device}' has failed: {error}. An error of this kind ends all work on the GPU, and CUDA does not "
             "recover from it within a process: start the process anew"
@@ -189,12 +188,12 @@ class CudaStream(Stream):
 
 
 def _wait_for_events(waits: SimpleQueue[tuple[Any, Callable[[], None]] | None]) -> None:
-    from cupy.cuda.runtime import CUDARuntimeError
+    from cupy.cuda import runtime
 
     while (wait := waits.get()) is not None:
         cuda_event, callback = wait
         # The task that is woken asks the event again, and so learns of the failure.
-        with suppress(CUDARuntimeError):
+        with suppress(runtime.CUDARuntimeError):
             cuda_event.synchronize()
         callback()
         del wait, cuda_event, callback

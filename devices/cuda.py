@@ -22,6 +22,7 @@ from ._cuda_kernels import install_kernels
 from ._cuda_library import library_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import CudaStream, translate_errors
+from ._cuda_windows import window_functions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -233,5 +234,7 @@ def open_device(index: int | None) -> CudaDevice:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     install_kernels(cupy)
-    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy)})
+    register_functions(
+        cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **window_functions(cupy)}
+    )
     return CudaDevice(index, cupy)

@@ -3,8 +3,8 @@
 A convolution is one product of matrices, of the filters and of the windows over many images as columns. Each element of
 a result is computed by one thread, in the order in which NumPy's formulas add, so the same call gives the same bits.
 
-Each function returns None for arrays that it has no kernel for: of other dtypes than float32 and float64, of two dtypes,
-or without elements. The caller computes by the functions of CuPy then.
+Each function returns None for arrays that it has no kernel for: of other dtypes than float32 and float64, of two
+dtypes, or without elements. The caller computes by the functions of CuPy then.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ template <typename T, typename I> __device__ void scatter(
 
 #define KERNEL extern "C" __global__ void
 #define L long long
-#define GIVEN L height, L width, L rows, L columns, L stride_y, L stride_x, L top, L left, L step_y, L step_x, L down, \\
-    L across
+#define GIVEN L height, L width, L rows, L columns, L stride_y, L stride_x, L top, L left, L step_y, L step_x, \\
+    L down, L across
 #define WINDOW(I) Window<I>{(I)height, (I)width, (I)rows, (I)columns, (I)stride_y, (I)stride_x, (I)top, (I)left, \\
     (I)step_y, (I)step_x, (I)down, (I)across}
 #define KERNELS(T, I, NAME) \\
@@ -217,6 +217,11 @@ def _chunks(count: int, elements: int, itemsize: int) -> Iterator[slice]:
         yield slice(start, min(start + step, count))
 
 
+def _part(array: Any, chunk: slice) -> Any:
+    # All of them need no view.
+    return array if chunk.stop - chunk.start == array.shape[0] else array[chunk]
+
+
 def _contiguous(array: Any) -> Any:
     return array if array._c_contiguous else array.copy()
 
@@ -260,9 +265,7 @@ class _Windows:
         weights, positions = channels * prod(window.kernel), n * prod(window.size)
         out = self._ndarray((weights, positions), x.dtype)
         size = out.size
-        self._launch(
-            "copy_windows", size, max(size, x.size), x, x, out, n, channels, size, *_geometry(window, x.shape)
-        )
+        self._launch("copy_windows", size, max(size, x.size), x, x, out, n, channels, size, *_geometry(window, x.shape))
         return out
 
     def _add_columns(self, columns: Any, window: Any, out: Any) -> None:
@@ -294,11 +297,11 @@ class _Windows:
         n, filters, positions = x.shape[0], weight.shape[0], prod(window.size)
         out = self._ndarray((n, filters, *window.size), x.dtype)
         for chunk in _chunks(n, x.shape[1] * prod(window.kernel) * positions, x.itemsize):
-            part = x[chunk]
+            part = _part(x, chunk)
             products = _product(weight.reshape(filters, -1), self._columns(part, window), groups)
             if n == 1 and bias is None:
                 return products.reshape(out.shape)
-            self._swap(products, (filters, part.shape[0], positions), out[chunk], bias)
+            self._swap(products, (filters, part.shape[0], positions), _part(out, chunk), bias)
         return out
 
     def input_grad(self, g: Any, weight: Any, shape: tuple[int, ...], window: Any, groups: int) -> Any:
@@ -309,8 +312,8 @@ class _Windows:
         filters, n = weight.shape[0], shape[0]
         out = self._ndarray(shape, g.dtype)
         for chunk in _chunks(n, shape[1] * prod(window.kernel) * prod(window.size), g.itemsize):
-            columns = _transposed_product(weight.reshape(filters, -1), self._rows(g[chunk]), groups)
-            self._add_columns(columns, window, out[chunk])
+            columns = _transposed_product(weight.reshape(filters, -1), self._rows(_part(g, chunk)), groups)
+            self._add_columns(columns, window, _part(out, chunk))
         return out
 
     def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], window: Any, groups: int) -> Any:
@@ -320,7 +323,9 @@ class _Windows:
         g, x = _contiguous(g), _contiguous(x)
         total: Any = None
         for chunk in _chunks(x.shape[0], x.shape[1] * prod(window.kernel) * prod(window.size), x.itemsize):
-            product = _product_with_transposed(self._rows(g[chunk]), self._columns(x[chunk], window), groups)
+            product = _product_with_transposed(
+                self._rows(_part(g, chunk)), self._columns(_part(x, chunk), window), groups
+            )
             if total is None:
                 total = product
             else:

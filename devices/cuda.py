@@ -234,7 +234,5 @@ def open_device(index: int | None) -> CudaDevice:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     install_kernels(cupy)
-    register_functions(
-        cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **window_functions(cupy)}
-    )
+    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **window_functions(cupy)})
     return CudaDevice(index, cupy)

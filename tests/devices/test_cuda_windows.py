@@ -43,15 +43,20 @@ def functions() -> dict[Any, Callable[..., Any]]:
     return window_functions(SimpleNamespace(ndarray=HostArray, RawModule=GridModule), GRID_MACROS)
 
 
-@pytest.fixture
-def device(functions: dict[Any, Callable[..., Any]]) -> Iterator[Device]:
-    """Return a device whose arrays have the kernels."""
+@pytest.fixture(scope="module")
+def made_device(functions: dict[Any, Callable[..., Any]]) -> Iterator[Device]:
     register_kernel_compiler(HostArray, CudaKernels(HostCupy, HOST_MACROS))
     register_functions(HostArray, functions)
-    GridModule.launched.clear()
     yield register_device(HostDevice())
     register_functions(HostArray, {})
     unregister_kernel_compiler(HostArray)
+
+
+@pytest.fixture
+def device(made_device: Device) -> Device:
+    """Return a device whose arrays have the kernels, none of which has run."""
+    GridModule.launched.clear()
+    return made_device
 
 
 def launched() -> list[str]:
@@ -205,7 +210,10 @@ def test_what_has_no_kernel_is_computed_by_numpys_functions(device: Device) -> N
 def test_large_arrays_are_counted_in_long_integers(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cuda_windows, "_SMALL", 0)
 
-    agree(lambda x, weight: nn.max_pool2d(nn.conv2d(x, weight, padding=1), 2), [drawn(2, 2, 6, 6), drawn(2, 2, 3, 3)], device)
+    def function(x: Any, weight: Any) -> Any:
+        return nn.max_pool2d(nn.conv2d(x, weight, padding=1), 2)
+
+    agree(function, [drawn(2, 2, 6, 6), drawn(2, 2, 3, 3)], device)
 
     assert GridModule.launched
     assert all(name.endswith("_large") for name in GridModule.launched)

@@ -28,6 +28,10 @@ SHAPES = [
 ]
 
 
+#: Rows, length and columns of two matrices.
+SIZES = [(3, 4, 5), (1, 7, 1), (1, 1, 1), (64, 128, 33), (5, 1, 6), (300, 200, 100), (3, 0, 2)]
+
+
 def axes_of(shape: tuple[int, ...]) -> list[Any]:
     """Return axes to reduce over: all, each, neighbours, and such that are no neighbours."""
     ndim = len(shape)

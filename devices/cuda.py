@@ -20,6 +20,7 @@ from asyncgrad.graph.values import register_functions
 from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
 from ._cuda_kernels import install_kernels
 from ._cuda_library import library_functions
+from ._cuda_losses import loss_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import CudaStream, translate_errors
 
@@ -233,5 +234,5 @@ def open_device(index: int | None) -> CudaDevice:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     install_kernels(cupy)
-    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy)})
+    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **loss_functions(cupy)})
     return CudaDevice(index, cupy)

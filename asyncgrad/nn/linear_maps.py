@@ -14,8 +14,9 @@ import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.one_device import check_one_device
-from ..graph.values import beside, is_foreign, zeros_beside
+from ..graph.values import beside, is_foreign, own_function, zeros_beside
 from ..ops.foreign import add_at
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, is_outside
 from .rows import leading_sum
@@ -23,7 +24,28 @@ from .rows import leading_sum
 __all__ = ["embedding", "linear"]
 
 
+def _product_on_device(x: Any, y: Any) -> Any:
+    """Return the product of two matrices of another library."""
+    return own_function(np.matmul, x)(x, y)
+
+
+def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
+    if weight.ndim != 2 or not x.ndim or x.shape[-1] != weight.shape[1]:
+        raise _shape_error(x, weight)
+    product = _product_on_device(_as_rows(x), weight.T)
+    if bias is not None:
+        if bias.shape != product.shape[1:] or bias.dtype != product.dtype:
+            return linear_.function(x, weight, bias)
+        product += bias
+    return product if x.ndim == 2 else product.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def _as_rows(x: Any) -> Any:
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 @primitive(superlinear=True)
+@device_variant(_linear_on_device)
 def linear_(x: Any, weight: Any, bias: Any) -> Any:
     """Return `x @ weight.T + bias`."""
     shape = x.shape
@@ -70,7 +92,13 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
 
 
+def _linear_input_grad_on_device(g: Any, weight: Any) -> Any:
+    product = _product_on_device(_as_rows(g), weight)
+    return product if g.ndim == 2 else product.reshape(*g.shape[:-1], weight.shape[1])
+
+
 @primitive(superlinear=True)
+@device_variant(_linear_input_grad_on_device)
 def linear_input_grad_(g: Any, weight: Any) -> Any:
     """Return `g @ weight`, the gradient of `linear` for x."""
     if g.ndim == 2:
@@ -90,7 +118,12 @@ def _(h: Any, g: Any) -> Any:
     return linear_weight_grad(g, h)
 
 
+def _linear_weight_grad_on_device(g: Any, x: Any) -> Any:
+    return _product_on_device(_as_rows(g).T, _as_rows(x))
+
+
 @primitive(superlinear=True)
+@device_variant(_linear_weight_grad_on_device)
 def linear_weight_grad_(g: Any, x: Any) -> Any:
     """Return `g.T @ x`, summed over all leading axes: the gradient of `linear` for its weight."""
     if g.ndim != 2:

@@ -1,4 +1,4 @@
-"""Softmax, layer normalization and their gradients on a GPU: one kernel each, with a block of threads for each row.
+"""Softmax, layer normalization, their gradients and embeddings on a GPU, with a block of threads for each row.
 
 Each function returns None for arrays that it has no kernel for: of other dtypes than float32 and float64, or not in C
 order. The caller computes by the functions of CuPy then.
@@ -109,7 +109,20 @@ template <typename T> __device__ void weight_grad(
     }
 }
 
+// Rows of a table; NaNs where there is no row of that index, which becomes 0 in `kept`.
+template <typename T> __device__ void rows_at(
+    const T* table, const long long* indices, T* out, long long* kept, long long rows, long long length) {
+    long long index = indices[blockIdx.x];
+    bool is_row = 0 <= index && index < rows;
+    table += is_row ? index * length : 0;
+    out += blockIdx.x * length;
+    EACH(k) out[k] = is_row ? table[k] : T(__longlong_as_double(0x7ff8000000000000LL));
+    if (threadIdx.x == 0) kept[blockIdx.x] = is_row ? index : 0;
+}
+
 #define KERNELS(T) \\
+    KERNEL rows_at_##T(const T* table, const long long* i, T* out, long long* kept, long long rows, long long n) \\
+        { rows_at<T>(table, i, out, kept, rows, n); } \\
     KERNEL softmax_##T(const T* x, T* out, long long n) { softmax<T, false>(x, out, n); } \\
     KERNEL log_softmax_##T(const T* x, T* out, long long n) { softmax<T, true>(x, out, n); } \\
     KERNEL softmax_grad_##T(const T* g, const T* y, T* out, long long n) { softmax_grad<T, false>(g, y, out, n); } \\
@@ -136,6 +149,7 @@ def row_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
         "layer_norm": rows.layer_norm,
         "standardize_grad": rows.standardize_grad,
         "layer_norm_weight_grad": rows.weight_grad,
+        "rows_at": rows.rows_at,
     }
 
 
@@ -232,3 +246,18 @@ class _Rows:
         kernel = self._kernel("weight_grad", x.dtype.char)
         kernel(((length + 31) // 32,), (256,), (g, x, mean, inverse, out, rows, length))
         return out
+
+    def rows_at(self, table: Any, indices: Any) -> Any:
+        """Return the rows of a table at indices, and the indices; for one of no row, NaNs and 0."""
+        # No int64 holds all numbers of uint64.
+        if type(indices) is not self._ndarray or indices.dtype.char in "LQ":
+            return None
+        if not self._fit(table) or not table.size or not indices.size or not indices._c_contiguous:
+            return None
+        indices = indices.astype("q", copy=False)
+        rows, length = table.shape
+        out, kept = self._ndarray((*indices.shape, length), table.dtype), self._ndarray(indices.shape, indices.dtype)
+        self._kernel("rows_at", table.dtype.char)(
+            (indices.size,), (threads_for(length),), (table, indices, out, kept, rows, length)
+        )
+        return out, kept

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.one_device import check_one_device
-from ..graph.values import beside, is_foreign, own_function, zeros_beside
+from ..graph.values import beside, is_foreign, kernel_of, own_function, zeros_beside
 from ..ops.foreign import add_at
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
@@ -177,12 +177,9 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @primitive()
-def rows_at_(weight: Any, indices: Any, padding_index: int | None, missing: Any) -> Any:
-    """Return the rows of a table at an array of indices, and NaN where `missing`, which may be None, is true."""
-    rows = weight[indices]
-    if missing is not None:
-        np.copyto(rows, np.nan, where=missing[..., np.newaxis])
-    return rows
+def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any) -> Any:
+    """Return the rows of a table at an array of indices; `rows`, which are those, where that is not None."""
+    return weight[indices] if rows is None else rows
 
 
 @derivative(rows_at_, "weight")
@@ -213,6 +210,23 @@ def _(h: Any, indices: Any, padding_index: int | None) -> Any:
 
 _rows_at = rows_at_.call
 rows_added = rows_added_.call
+
+
+def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
+    """Return the rows of a table at indices that are in the memory of a device, without waiting for their values.
+
+    Returns:
+        The rows, of NaNs where there is no row; and the indices, 0 there.
+    """
+    kernel = kernel_of("rows_at", table)
+    found = None if kernel is None else kernel(table, indices)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    missing = is_outside(indices, len(table))
+    indices = np.where(missing, 0, indices)
+    rows = table[indices]
+    np.copyto(rows, np.nan, where=missing[..., np.newaxis])
+    return rows, indices
 
 
 def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
@@ -248,17 +262,16 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
-    rows, missing = shape[0], None
+    rows, found = shape[0], None
     if data.__class__ is np.ndarray or not is_foreign(data) or table.dtype.kind not in "fc":
         lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
         if lowest < 0 or highest >= rows:
             worst = lowest if lowest < 0 else highest
             raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
     else:
-        missing = is_outside(data, rows)
-        data = np.where(missing, 0, data)
+        found, data = _rows_unwaited(table, data)
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    return _rows_at(weight, beside(data, table), padding_idx, missing)
+    return _rows_at(weight, beside(data, table), padding_idx, found)

@@ -1,4 +1,4 @@
-"""Kernels of losses and attention: their C, compiled by the host's compiler, gives what NumPy's functions give."""
+"""Kernels of losses, attention and embeddings: their C, on the host, gives what NumPy's functions give."""
 
 from __future__ import annotations
 
@@ -243,3 +243,26 @@ def test_linear_is_that_of_numpy(device: Device, shape: tuple[int, ...], has_bia
 
     for one, right in zip(results(device), results("cpu"), strict=True):
         assert_close(one, right)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("index_dtype", [np.int64, np.int32, np.uint8])
+def test_an_embedding_is_that_of_numpy_in_one_kernel(
+    device: Device, cupy: BlockCupy, dtype: Any, index_dtype: Any
+) -> None:
+    def results(where: Any) -> list[Any]:
+        table = ag.tensor(SCORES.astype(dtype), device=where, requires_grad=True)
+        rows = nn.embedding(ag.tensor(np.array([[4, 0, 4], [1, 2, 0]], index_dtype), device=where), table, 2)
+        sync.backward((rows * rows).sum())
+        return [rows, table.grad]
+
+    for one, right in zip(results(device), results("cpu"), strict=True):
+        assert_close(one, right)
+    assert cupy.launched == ["rows_at_float" if dtype is np.float32 else "rows_at_double"]
+
+
+def test_the_row_at_an_index_that_there_is_not_is_nan(device: Device) -> None:
+    rows = nn.embedding(ag.tensor(np.array([5, 0, -1]), device=device), ag.tensor(SCORES, device=device))
+
+    assert np.isnan(host(rows)).all(axis=1).tolist() == [True, False, True]
+    np.testing.assert_array_equal(host(rows)[1], SCORES[0])

@@ -1,4 +1,4 @@
-"""Cross entropy and attention on a GPU, by kernels of our own, give what NumPy's functions give."""
+"""Cross entropy, attention and embeddings on a GPU, by kernels of our own, give what NumPy's functions give."""
 
 from __future__ import annotations
 
@@ -71,3 +71,16 @@ def test_masked_attention_of_any_number_of_sources(gpu, targets, sources, leadin
         return nn.scaled_dot_product_attention(*leaves, given, is_causal=mask == "causal")
 
     assert_same(gradients(gpu, arrays, attend), gradients("cpu", arrays, attend), dtype)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("width", [1, 33, 1000])
+def test_embeddings_of_any_width_are_nan_where_there_is_no_row(gpu, width, dtype):
+    table = drawn(50, width, dtype=dtype)
+    indices = np.random.default_rng(0).integers(0, 50, (7, 30))
+    arrays = [table]
+    found = gradients(gpu, arrays, lambda weight: nn.embedding(ag.tensor(indices, device=gpu), weight, 3))
+    assert_same(found, gradients("cpu", arrays, lambda weight: nn.embedding(indices, weight, 3)), dtype)
+
+    rows = nn.embedding(ag.tensor([50, 0, -1], device=gpu), ag.tensor(table, device=gpu)).to("cpu").numpy()
+    assert np.isnan(rows).all(axis=1).tolist() == [True, False, True]

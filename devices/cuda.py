@@ -24,6 +24,7 @@ from ._cuda_library import library_functions
 from ._cuda_losses import loss_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import CudaStream, translate_errors
+from ._cuda_windows import window_functions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -235,5 +236,6 @@ def open_device(index: int | None) -> CudaDevice:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     install_kernels(cupy)
-    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **loss_functions(cupy)})
+    own = (library_functions, row_functions, loss_functions, window_functions)
+    register_functions(cupy.ndarray, {name: function for make in own for name, function in make(cupy).items()})
     return CudaDevice(index, cupy)

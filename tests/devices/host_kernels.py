@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, final
@@ -16,7 +17,7 @@ import numpy as np
 from asyncgrad.devices._cuda_rows import BLOCK_SOURCE
 
 COMPILER = shutil.which("cc")
-COMPILER_OF_TEMPLATES = shutil.which("c++")
+CPLUSPLUS_COMPILER = shutil.which("c++")
 
 #: What the host's C writes otherwise than CUDA.
 HOST_MACROS = """\
@@ -32,8 +33,19 @@ static long long THREAD;
 #define HALF _Float16
 #define ROUND_HALF(number) ((float)(_Float16)(number))
 """
+#: The same for kernels in C++, whose blocks and threads are set before each call.
+GRID_MACROS = """\
+#define __global__
+#define __device__
+#define INFINITE __builtin_inf()
+struct Index { int x; };
+static Index gridDim, blockDim, blockIdx, threadIdx;
+extern "C" void set_thread(int blocks, int threads, int block, int thread) {
+    gridDim.x = blocks; blockDim.x = threads; blockIdx.x = block; threadIdx.x = thread;
+}
+"""
 #: Each operation is rounded, and integers overflow as NumPy's do.
-_FLAGS = ["-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w", "-x", "c", "-", "-lm"]
+_FLAGS = ["-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w"]
 
 _C_TYPES = {"float": ctypes.c_float, "double": ctypes.c_double, "long long": ctypes.c_longlong}
 
@@ -117,11 +129,13 @@ def _bare(value: Any) -> Any:
     return value.host if isinstance(value, HostArray) else value
 
 
-def built(source: str) -> ctypes.CDLL:
-    """Return a library of a source in C."""
+def built(source: str, language: str = "c") -> ctypes.CDLL:
+    """Return a library of a source in C, or in C++."""
+    compiler = COMPILER if language == "c" else CPLUSPLUS_COMPILER
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "kernel.so")
-        subprocess.run([str(COMPILER), *_FLAGS, "-o", str(library)], input=source, text=True, check=True)
+        command = [str(compiler), *_FLAGS, "-o", str(library), "-x", language, "-", "-lm"]
+        subprocess.run(command, input=source, text=True, check=True)
         return ctypes.CDLL(str(library))
 
 
@@ -157,6 +171,45 @@ class RawModule:
             library.launch(ctypes.c_longlong(-(-threads // block) * block), *values)
 
         return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
+
+
+@final
+class GridModule:
+    """The kernels of a source in C++, each of whose threads begins at its own index and goes on by the grid's size.
+
+    Args:
+        code: the source, after GRID_MACROS.
+        options: for CUDA's compiler.
+    """
+
+    #: The names of the kernels that have run.
+    launched: ClassVar[list[str]] = []
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        self.code = code
+        assert options == ("-std=c++17",)
+
+    @cached_property
+    def _library(self) -> ctypes.CDLL:
+        return built(self.code, "c++")
+
+    def get_function(self, name: str) -> Any:
+        """Return what launches one kernel, with two blocks of three threads that run one after the other."""
+        function = getattr(self._library, name)
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            assert 0 < grid[0] < 1 << 31
+            assert block == (256,)
+            self.launched.append(name)
+            given = [
+                ctypes.c_void_p(one.data.ptr) if isinstance(one, HostArray) else ctypes.c_longlong(one)
+                for one in arguments
+            ]
+            for number in range(6):
+                self._library.set_thread(2, 3, number // 3, number % 3)
+                function(*given)
+
+        return SimpleNamespace(kernel=launch)
 
 
 def _value(argument: Any, parameter: str) -> Any:
@@ -265,7 +318,7 @@ class BlockModule:
                 path = str(Path(folder, "kernels.so"))
                 flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w", "-x", "c++", "-", "-o"]
                 source = _ONE_THREAD + self._code
-                subprocess.run([str(COMPILER_OF_TEMPLATES), *flags, path], input=source, text=True, check=True)
+                subprocess.run([str(CPLUSPLUS_COMPILER), *flags, path], input=source, text=True, check=True)
                 self._library = ctypes.CDLL(path)
 
         def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:

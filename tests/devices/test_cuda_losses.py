@@ -19,7 +19,7 @@ from asyncgrad.graph.values import _own_functions, register_functions
 from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
 from tests.devices.host_kernels import (
     COMPILER,
-    COMPILER_OF_TEMPLATES,
+    CPLUSPLUS_COMPILER,
     HOST_MACROS,
     BlockCupy,
     HostArray,
@@ -28,7 +28,7 @@ from tests.devices.host_kernels import (
 from tests.devices.test_cuda_kernels import HostDevice
 
 pytestmark = pytest.mark.skipif(
-    COMPILER is None or COMPILER_OF_TEMPLATES is None,
+    COMPILER is None or CPLUSPLUS_COMPILER is None,
     reason="the C of kernels is checked by the host's compilers: no cc or no c++",
 )
 

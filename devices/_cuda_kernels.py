@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
@@ -89,6 +90,10 @@ class CudaKernels(KernelCompiler):
         """Return a function that applies a formula to many rows of arrays in as few launches as possible."""
         return _MultiTensorUpdate(self, formula, written)
 
+    def adder(self) -> Callable[[Any, Any], None]:
+        """Return a function that adds an array into another one."""
+        return _ElementwiseLauncher(self, np.add).add_into
+
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
         module = self.cupy.RawModule(code=text, options=_OPTIONS)
@@ -129,6 +134,9 @@ class _ElementwiseLauncher:
         #: By all that decides on a call, how it is made.
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
+        self._is_contiguous = attrgetter(kernels.contiguous)
+        #: By dtype, whether the arrays are of one shape, and GPU, the kernel that adds in place; False for none.
+        self._added: dict[tuple[str, bool, int], Any] = {}
 
     def generate(self) -> Callable[..., Any]:
         """Return the function that is called in place of the formula.
@@ -204,6 +212,30 @@ class _ElementwiseLauncher:
         text = elementwise_text(name, operands, lines, results[0], self._kernels.macros)
         return self._kernels.compile(name, text), results[0].kind
 
+    # In place.
+
+    def add_into(self, total: Any, value: Any) -> None:
+        """Add `value` into `total`: the formula is np.add. The kernel reads its elements before it writes them."""
+        shape, given, dtype = total.shape, getattr(value, "shape", None), total.dtype
+        if (
+            type(value) is type(total)
+            and value.dtype == dtype
+            and self._is_contiguous(total)
+            and self._is_contiguous(value)
+            and total.size
+            and (given == shape or (given and given == shape[-len(given) :]))
+        ):
+            key = dtype.char, given == shape, total.data.device_id if self._kernels.has_several else 0
+            kernel = self._added.get(key)
+            if kernel is None:
+                operands = [Operand(dtype, "full"), Operand(dtype, "full" if given == shape else "row")]
+                kernel = self._added[key] = self._kernel(operands, {}, (total, value))[0] or False
+            if kernel:
+                kernel((total.size + 3) >> 2, (total, total, value), 0, BLOCK)
+                self._kernels.launched[0] += 1
+                return
+        total += value
+
     # All other calls.
 
     def _otherwise(self, *arguments: Any) -> Any:
@@ -250,17 +282,25 @@ class _ElementwiseLauncher:
         kernel, dtype = self._kernel(operands, {}, arrays)
         if kernel is None:
             return self._call_fixed(arguments, kinds)
-        return self._launched(kernel, shape, dtype, has_int)
+        steps = [
+            number
+            for one, operand in zip(arguments, operands, strict=True)
+            if operand.mode == "pitched"
+            for number in _pitch(one) or ()
+        ]
+        return self._launched(kernel, shape, dtype, has_int, tuple(steps))
 
-    def _launched(self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool) -> Callable[..., Any]:
-        """Return a function that launches a kernel with all its arguments."""
+    def _launched(
+        self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool, steps: tuple[int, ...]
+    ) -> Callable[..., Any]:
+        """Return a function that launches a kernel with all its arguments, and after them `steps`."""
         ndarray, launched, formula = self._kernels.cupy.ndarray, self._kernels.launched, self._formula
 
         def call(*arguments: Any) -> Any:
             if has_int and any(type(one) is int and abs(one) > _LARGEST_INT for one in arguments):
                 return formula(*arguments)
             out = ndarray(shape, dtype)
-            kernel((out.size + 3) >> 2, (out, *arguments), 0, BLOCK)
+            kernel((out.size + 3) >> 2, (out, *arguments, *steps), 0, BLOCK)
             launched[0] += 1
             return out
 
@@ -281,7 +321,7 @@ class _ElementwiseLauncher:
         except ValueError:
             return formula
         modes = [_mode(one, shape) if type(one) is ndarray else "fixed" for one in arguments]
-        if "strided" in modes or 0 in shape:
+        if "strided" in modes or "pitched" in modes or 0 in shape:
             return formula
         operands = [Operand(kind, mode) for kind, mode in zip(kinds, modes, strict=True)]
         known: dict[Any, tuple[Any, Any]] = {}
@@ -352,7 +392,7 @@ def _mode(array: Any, shape: tuple[int, ...]) -> str:
     if all(size == 1 or not stride for size, stride in zip(array.shape, array.strides, strict=True)):
         return "single"
     if not array.flags.c_contiguous:
-        return "strided"
+        return "pitched" if array.shape == shape and _pitch(array) is not None else "strided"
     if array.shape == shape:
         return "full"
     own = array.shape
@@ -362,6 +402,26 @@ def _mode(array: Any, shape: tuple[int, ...]) -> str:
     padded = (1,) * (len(shape) - len(own)) + own
     last = next(axis for axis in reversed(range(len(padded))) if padded[axis] != 1)
     return "column" if padded[: last + 1] == shape[: last + 1] else "strided"
+
+
+def _pitch(array: Any) -> tuple[int, int] | None:
+    """Return the length of the rows that an array's elements form in memory, and how many elements apart these begin.
+
+    Such are the parts that an array in C order is split into. Return None where the array has no such rows.
+    """
+    axes = [(size, stride) for size, stride in zip(array.shape, array.strides, strict=True) if size != 1]
+    width, item = 1, array.itemsize
+    while axes and axes[-1][1] == width * item:
+        width *= axes.pop()[0]
+    if not axes:
+        return None
+    count, step = axes.pop()
+    pitch, rest = divmod(step, item)
+    for size, stride in reversed(axes):
+        if stride != count * step:
+            return None
+        count *= size
+    return (width, pitch) if pitch >= width and not rest else None
 
 
 @final

@@ -77,8 +77,8 @@ class Operand(NamedTuple):
     """An argument of an elementwise kernel.
 
     Its mode says how it is broadcast: "full" has the shape of the result, "row" that of its last axes, "column" that of
-    its first axes with axes of length 1 behind, "single" holds one element; "number" is passed by value, and "fixed"
-    is part of the source.
+    its first axes with axes of length 1 behind, "single" holds one element; "pitched" has the shape of the result, and
+    lies in rows with gaps between them; "number" is passed by value, and "fixed" is part of the source.
     """
 
     kind: Kind
@@ -133,7 +133,8 @@ def elementwise_text(
 ) -> str:
     """Return the source of a kernel that computes an array, four elements in each thread.
 
-    Its arguments are the result and the operands. CuPy passes an array as a structure whose first two fields are the
+    Its arguments are the result and the operands, and then for each that is "pitched" the length of its rows and how
+    many elements apart they begin. CuPy passes an array as a structure whose first two fields are the
     pointer and the number of elements, so no argument says how many there are.
     """
     arrays = [nr for nr, one in enumerate(operands) if one.mode not in ("number", "fixed")]
@@ -145,6 +146,9 @@ def elementwise_text(
             parameters.append(f"const {_stored(one.kind)} a{nr}")
         elif one.mode != "fixed":
             parameters.append(f"const View a{nr}")
+    for nr in arrays:
+        if operands[nr].mode == "pitched":
+            parameters += [f"const long long w{nr}", f"const long long s{nr}"]
     aligned = " | ".join(f"(unsigned long long){name}.data" for name in ["r", *(f"a{nr}" for nr in full)])
     given = ", ".join(_element(nr, one) for nr, one in enumerate(operands) if one.mode != "fixed")
     text = [
@@ -191,6 +195,8 @@ def _loads(nr: int, one: Operand) -> list[str]:
             f"    const long long w{nr} = n / a{nr}.size;",
             f"    long long j{nr} = {small.format('/', f'w{nr}')}, k{nr} = begin - j{nr} * w{nr};",
         ]
+    if one.mode == "pitched":
+        return [f"    long long j{nr} = {small.format('/', f'w{nr}')}, k{nr} = begin - j{nr} * w{nr};"]
     return []
 
 
@@ -200,7 +206,7 @@ def _element(nr: int, one: Operand) -> str:
         return f"({_computed(one.kind)})a{nr}"
     if one.mode == "full":
         return f"({_computed(one.kind)})x{nr}.v[k]"
-    index = "0" if one.mode == "single" else f"j{nr}"
+    index = {"single": "0", "pitched": f"j{nr} * s{nr} + k{nr}"}.get(one.mode, f"j{nr}")
     return f"({_computed(one.kind)})((const {_stored(one.kind)}*)a{nr}.data)[{index}]"
 
 
@@ -208,7 +214,8 @@ def _steps(nr: int, one: Operand) -> list[str]:
     """Return what goes on to the next element of an operand that is broadcast."""
     if one.mode == "row":
         return [f"if (++j{nr} == a{nr}.size) j{nr} = 0;"]
-    return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; ++j{nr}; }}"] if one.mode == "column" else []
+    is_in_rows = one.mode in ("column", "pitched")
+    return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; ++j{nr}; }}"] if is_in_rows else []
 
 
 def table_dtype(arrays: int, numbers: int) -> np.dtype[Any]:

@@ -11,6 +11,8 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from asyncgrad.engine.device import Device, device
 from asyncgrad.engine.streams import DeviceStreams
 from asyncgrad.errors import DeviceError
@@ -232,6 +234,7 @@ def open_device(index: int | None) -> CudaDevice:
     if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
-    install_kernels(cupy)
-    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy)})
+    kernels = install_kernels(cupy)
+    sums = {"add": kernels.launcher(np.add), "add_into": kernels.adder()}
+    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **sums})
     return CudaDevice(index, cupy)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from math import prod
 from operator import attrgetter
 from typing import Any, final
 
@@ -23,9 +24,11 @@ from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
     BLOCK,
     CHUNK,
+    COPIED_AS,
     CUDA_MACROS,
     Operand,
     body_function,
+    concatenate_text,
     elementwise_text,
     preamble,
     table_dtype,
@@ -40,6 +43,8 @@ _OPTIONS = ("--fmad=false",)
 _MOST_CALLS = 1024
 #: The most kernels of one formula that hold numbers in their source.
 _MOST_FIXED = 16
+#: More arrays than this are laid side by side by CuPy.
+_MOST_CONCATENATED = 8
 #: Up to this size an int is the same number as a float.
 _LARGEST_INT = 1 << 53
 
@@ -72,6 +77,8 @@ class CudaKernels(KernelCompiler):
         self.macros = macros
         #: How many kernels have been launched, in a list since the launching functions count there.
         self.launched = [0]
+        #: By itemsize, number of arrays, and GPU.
+        self._concatenating: dict[tuple[int, int, int], Callable[..., Any]] = {}
         #: Kernels belong to one GPU.
         self.has_several = cupy.cuda.runtime.getDeviceCount() > 1
         #: CuPy's quick name for `flags.c_contiguous`, if it has that.
@@ -93,6 +100,39 @@ class CudaKernels(KernelCompiler):
     def adder(self) -> Callable[[Any, Any], None]:
         """Return a function that adds an array into another one."""
         return _ElementwiseLauncher(self, np.add).add_into
+
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Return a few arrays side by side along an axis: those in C order and of one dtype by one kernel."""
+        first, count = arrays[0], len(arrays)
+        dtype, shape = first.dtype, first.shape
+        if not 2 <= count <= _MOST_CONCATENATED or not 0 <= axis < len(shape) or dtype.itemsize not in COPIED_AS:
+            return np.concatenate(arrays, axis)
+        before, after, contiguous = shape[:axis], shape[axis + 1 :], attrgetter(self.contiguous)
+        rest = prod(after)
+        widths, total = [], 0
+        for one in arrays:
+            own = one.shape
+            if (
+                type(one) is not self.cupy.ndarray
+                or one.dtype != dtype
+                or not contiguous(one)
+                or not one.size
+                or own[:axis] != before
+                or own[axis + 1 :] != after
+            ):
+                return np.concatenate(arrays, axis)
+            total += own[axis]
+            widths.append(own[axis] * rest)
+        key = dtype.itemsize, count, first.data.device_id if self.has_several else 0
+        kernel = self._concatenating.get(key)
+        if kernel is None:
+            name = f"asyncgrad_concatenate_{count}_{dtype.itemsize}"
+            kernel = self.compile(name, concatenate_text(name, dtype.itemsize, count, self.macros))
+            self._concatenating[key] = kernel
+        out = self.cupy.ndarray((*before, total, *after), dtype)
+        kernel(out.size, (out, *arrays, *widths), 0, BLOCK)
+        self.launched[0] += 1
+        return out
 
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""

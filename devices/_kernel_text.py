@@ -218,6 +218,39 @@ def _steps(nr: int, one: Operand) -> list[str]:
     return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; ++j{nr}; }}"] if is_in_rows else []
 
 
+#: By itemsize, a type of C to copy elements by.
+COPIED_AS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+
+def concatenate_text(name: str, itemsize: int, count: int, macros: str = CUDA_MACROS) -> str:
+    """Return the source of a kernel that lays arrays side by side, one element in each thread.
+
+    Its arguments are the result, the arrays, and how many elements of each array lie side by side in a row of it.
+    """
+    stored = COPIED_AS[itemsize]
+    widths = " + ".join(f"w{nr}" for nr in range(count))
+    views = ", ".join(f"const View a{nr}" for nr in range(count))
+    numbers = ", ".join(f"const long long w{nr}" for nr in range(count))
+    text = [
+        macros,
+        "typedef struct { char *data; long long size; } View;",
+        f"KERNEL void {name}(const View r, {views}, {numbers}) {{",
+        f"    const long long i = THREAD, width = {widths};",
+        "    const long long row = i / width;",
+        "    long long place = i - row * width;",
+        "    if (i >= r.size) return;",
+    ]
+    for nr in range(count):
+        text += [
+            f"    if (place < w{nr}) {{",
+            f"        (({stored}*)r.data)[i] = ((const {stored}*)a{nr}.data)[row * w{nr} + place];",
+            "        return;",
+            "    }",
+            f"    place -= w{nr};",
+        ]
+    return "\n".join([*text, "}"]) + "\n"
+
+
 def table_dtype(arrays: int, numbers: int) -> np.dtype[Any]:
     """Return the dtype of the table that an update is given: numbers, and of each row its pointers and size.
 

@@ -235,6 +235,10 @@ def open_device(index: int | None) -> CudaDevice:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     kernels = install_kernels(cupy)
-    sums = {"add": kernels.launcher(np.add), "add_into": kernels.adder()}
-    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **sums})
+    own = {
+        "add": kernels.launcher(np.add),
+        "add_into": kernels.adder(),
+        np.concatenate: kernels.concatenate,
+    }
+    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **own})
     return CudaDevice(index, cupy)

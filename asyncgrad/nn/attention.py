@@ -10,7 +10,8 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
-from ..graph.values import beside, is_foreign
+from ..graph.values import beside, is_foreign, kernel_of
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .regularization import dropout
@@ -36,7 +37,14 @@ def _(g: Any, query: Any, scale: float) -> Any:
     return g.swapaxes(-1, -2) @ (query * scale)
 
 
+def _attention_weights_on_device(scores: Any, mask: Any) -> Any:
+    kernel = kernel_of("softmax", scores) if mask is None else None
+    weights = None if kernel is None else kernel(scores)
+    return attention_weights_.function(scores, mask) if weights is None else weights
+
+
 @primitive()
+@device_variant(_attention_weights_on_device)
 def attention_weights_(scores: Any, mask: Any) -> Any:
     """Return the softmax of scores + mask along the last axis; zeros for a row that is masked completely."""
     if mask is None:

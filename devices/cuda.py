@@ -19,6 +19,7 @@ from asyncgrad.errors import DeviceError
 from asyncgrad.graph.current_streams import start_following
 from asyncgrad.graph.values import register_functions
 
+from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
 from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
 from ._cuda_kernels import install_kernels
 from ._cuda_library import library_functions
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from asyncgrad.engine.body import Body
     from asyncgrad.engine.device import Event
 
-__all__ = ["CudaDevice", "open_device"]
+__all__ = ["CudaDevice", "all_reduce_hook", "open_device"]
 
 #: How users get CuPy.
 _INSTALL = "pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' where nvidia-smi shows CUDA 12"

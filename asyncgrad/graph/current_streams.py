@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ..context import CURRENT_STREAMS
 
-__all__ = ["FollowingDevice", "add_wrapper", "follow_streams", "start_following"]
+__all__ = ["FollowingDevice", "add_wrapper", "follow_streams", "start_following", "stop_following"]
 
 
 class FollowingDevice(Protocol):
@@ -51,6 +51,15 @@ def start_following(device: FollowingDevice) -> None:
                 namespace["_function"] = _following(namespace["_function"])
 
 
+def stop_following(device: FollowingDevice) -> None:
+    """Let operations no longer follow the current stream of `device`, whose library is not used any more."""
+    with _mutex:
+        _devices.remove(device)
+        for namespace in _wrappers if not _devices else ():
+            function = namespace["_function"]
+            namespace["_function"] = getattr(function, "followed", function)
+
+
 def follow_streams() -> None:
     """Make the current streams of this context the libraries' current ones in this thread."""
     if not _devices:
@@ -69,4 +78,5 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
         follow_streams()
         return function(*args, **kwargs)
 
+    following.followed = function  # type: ignore[attr-defined]
     return following

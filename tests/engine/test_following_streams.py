@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -15,7 +15,7 @@ from asyncgrad.devices import Device, Event, Stream
 from asyncgrad.engine.device import register_device
 from asyncgrad.engine.streams import DONE
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.graph.current_streams import start_following
+from asyncgrad.graph.current_streams import start_following, stop_following
 
 
 @final
@@ -56,8 +56,6 @@ class Library(Device):
         return "library:0"
 
     def make_stream(self, index: int) -> Stream:
-        if index == 1:
-            start_following(self)
         return NamedStream(self, index)
 
     def use_stream(self, stream: Stream | None) -> None:
@@ -86,6 +84,13 @@ def noted(x: Any) -> Any:
 def _(g: Any) -> Any:
     backward_streams.append(LIBRARY.current)
     return g * 2
+
+
+@pytest.fixture(autouse=True, scope="module")
+def followed() -> Iterator[None]:
+    start_following(LIBRARY)
+    yield
+    stop_following(LIBRARY)
 
 
 @pytest.fixture(autouse=True)
@@ -157,6 +162,17 @@ def test_a_backward_that_yields_to_another_task_goes_on_on_its_own_streams(run: 
         assert forward_streams.count(stream.index) > 1
 
     run(main())
+
+
+def test_operations_that_follow_no_device_any_more_call_their_functions_themselves() -> None:
+    stop_following(LIBRARY)
+    try:
+        with LIBRARY.stream():
+            noted(leaf())
+        assert forward_streams == [0]
+        assert noted.call.__globals__["_function"] is noted.call.__globals__["_bare_function"]
+    finally:
+        start_following(LIBRARY)
 
 
 def test_another_thread_follows_the_streams_of_its_own_context() -> None:

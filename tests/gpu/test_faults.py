@@ -117,8 +117,9 @@ def test_a_process_that_is_killed_leaves_no_memory_in_use(cupy):
         process.wait()
     free_after = cupy.cuda.runtime.memGetInfo()[0]
 
+    # Other processes may use the GPU meanwhile, and take less than this one.
     assert free_before - free_during >= 2**31
-    assert free_before - free_after < 2**28
+    assert free_before - free_after < 2**30
 
 
 def test_a_backward_that_is_cancelled_with_work_in_flight_leaves_no_gradient_and_the_next_one_is_right(run, gpu, spin):

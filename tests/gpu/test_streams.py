@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.devices.cuda import all_reduce_hook
+from asyncgrad.errors import DeviceError
 
 SIDE = 1024
 
@@ -152,3 +154,28 @@ def test_two_streams_run_at_the_same_time(run, gpu, spin, cupy):
     first, second = run(main())
 
     assert second < 1.5 * first
+
+
+def test_an_all_reduce_hook_gives_the_gradient_over_all_ranks_of_which_there_is_one(run, gpu, cupy):
+    nccl = pytest.importorskip("cupy.cuda.nccl")
+    if not nccl.available:
+        pytest.skip("CuPy has no NCCL here")
+    communicator = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
+    x = ag.tensor(np.arange(1000.0), device=gpu, requires_grad=True)
+    x.register_post_accumulate_grad_hook(all_reduce_hook(communicator))
+
+    async def main():
+        await (x * x).sum().backward()
+        await (x * x).sum().backward()
+
+    run(main())
+
+    np.testing.assert_array_equal(x.grad.to("cpu").numpy(), 4 * np.arange(1000.0))
+
+
+def test_an_all_reduce_hook_refuses_what_nccl_does_not_add(run, gpu, cupy):
+    x = ag.tensor(np.ones(3, np.complex64), device=gpu, requires_grad=True)
+    x.register_post_accumulate_grad_hook(all_reduce_hook(None))
+
+    with pytest.raises(DeviceError, match="complex64 on 'cuda:0'"):
+        run(ag.backward(np.abs(x).sum()))

@@ -1,0 +1,121 @@
+"""What a GPU computes by functions of our own, in the place of CuPy's, is what NumPy computes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn
+from asyncgrad.graph.values import own_function
+
+TOLERANCES = {"f": 1e-4, "d": 1e-11}
+SHAPES = [
+    (3,),
+    (5000,),
+    (4, 5),
+    (300, 1000),
+    (1000, 300),
+    (2, 3, 4),
+    (33, 65, 17),
+    (1, 7, 1),
+    (0, 3),
+    (3, 0),
+    (70000, 3),
+]
+
+
+#: Rows, length and columns of two matrices.
+SIZES = [(3, 4, 5), (1, 7, 1), (1, 1, 1), (64, 128, 33), (5, 1, 6), (300, 200, 100), (3, 0, 2)]
+
+
+def axes_of(shape: tuple[int, ...]) -> list[Any]:
+    """Return axes to reduce over: all, each, neighbours, and such that are no neighbours."""
+    ndim = len(shape)
+    several = itertools.chain.from_iterable(itertools.combinations(range(ndim), count) for count in range(1, ndim + 1))
+    return [None, *range(-ndim, ndim), *several]
+
+
+def drawn(*shape: int, dtype: str) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(dtype)
+
+
+def close(found: Any, right: np.ndarray) -> bool:
+    array = found.get()
+    tolerance = TOLERANCES[right.dtype.char]
+    size = float(np.max(np.abs(right), initial=1.0))
+    return (array.dtype, array.shape) == (right.dtype, right.shape) and np.allclose(
+        array, right, rtol=tolerance, atol=tolerance * size * 10
+    )
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sums_and_means_over_all_choices_of_axes(cupy, gpu, shape, dtype):
+    array = drawn(*shape, dtype=dtype)
+    there = cupy.asarray(array)
+    for axis, keepdims in itertools.product(axes_of(shape), (False, True)):
+        found = own_function(np.sum, there)(there, axis=axis, keepdims=keepdims)
+        assert close(found, array.sum(axis=axis, keepdims=keepdims)), ("sum", axis, keepdims)
+        if array.size:
+            found = own_function(np.mean, there)(there, axis=axis, keepdims=keepdims)
+            assert close(found, array.mean(axis=axis, keepdims=keepdims)), ("mean", axis, keepdims)
+
+
+def laid(cupy: Any, array: np.ndarray, order: str) -> Any:
+    """Return an array on the GPU in rows, in columns, or with gaps."""
+    there = cupy.asarray(array)
+    if order == "columns":
+        return cupy.ascontiguousarray(there.T).T
+    return cupy.repeat(there, 2, axis=1)[:, ::2] if order == "gaps" else there
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize(
+    "sizes", [(3, 4, 5), (1, 7, 1), (1, 1, 1), (64, 128, 33), (5, 1, 6), (300, 200, 100), (3, 0, 2)]
+)
+def test_products_of_matrices_in_every_order_of_memory(cupy, gpu, sizes, dtype):
+    rows, length, columns = sizes
+    x, y = drawn(rows, length, dtype=dtype), drawn(length, columns, dtype=dtype)
+    for first, second in itertools.product(("rows", "columns", "gaps"), repeat=2):
+        there = laid(cupy, x, first)
+        found = own_function(np.matmul, there)(there, laid(cupy, y, second))
+        assert close(found, x @ y), (first, second)
+
+
+def test_a_product_of_matrices_that_do_not_fit_raises_as_that_of_cupy(cupy, gpu):
+    x = cupy.ones((2, 3), "f")
+
+    with pytest.raises(ValueError, match="mismatch"):
+        own_function(np.matmul, x)(x, x)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("length", [1, 31, 33, 100, 1000, 5000])
+@pytest.mark.parametrize(
+    "function", [nn.softmax, nn.log_softmax, nn.layer_norm], ids=lambda function: function.__name__
+)
+def test_functions_of_rows_of_any_length_and_their_gradients(gpu, function, length, dtype):
+    x, g = drawn(7, length, dtype=dtype) * 3, drawn(7, length, dtype=dtype)
+    weight, bias = drawn(length, dtype=dtype), drawn(length, dtype=dtype) + 1
+
+    def results(device: Any) -> list[Any]:
+        leaves = [ag.tensor(one, device=device, requires_grad=True) for one in (x, weight, bias)]
+        y = nn.layer_norm(leaves[0], length, *leaves[1:]) if function is nn.layer_norm else function(leaves[0])
+        ag.sync.backward(y, ag.tensor(g, device=device))
+        return [one.to("cpu").numpy() for one in (y, *(leaf.grad for leaf in leaves if leaf.grad is not None))]
+
+    for found, right in zip(results(gpu), results("cpu"), strict=True):
+        scale = float(np.max(np.abs(right)))
+        np.testing.assert_allclose(found, right, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype] * 10 * scale)
+
+
+def test_softmax_of_a_row_of_minus_infinities_is_nan_and_infinities_do_not_overflow(gpu):
+    x = np.array([[-np.inf, -np.inf], [1e30, 1.0], [np.nan, 1.0]], np.float32)
+    with np.errstate(invalid="ignore"):
+        right = nn.softmax(x)
+
+    np.testing.assert_array_equal(nn.softmax(ag.tensor(x, device=gpu)).to("cpu").numpy(), right)

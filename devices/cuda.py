@@ -11,6 +11,8 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from asyncgrad.engine.device import Device, device
 from asyncgrad.engine.streams import DeviceStreams
 from asyncgrad.errors import DeviceError
@@ -235,7 +237,9 @@ def open_device(index: int | None) -> CudaDevice:
     if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
-    install_kernels(cupy)
-    own = (library_functions, row_functions, loss_functions, window_functions)
-    register_functions(cupy.ndarray, {name: function for make in own for name, function in make(cupy).items()})
+    kernels = install_kernels(cupy)
+    own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
+    for make in (library_functions, row_functions, loss_functions, window_functions):
+        own.update(make(cupy))
+    register_functions(cupy.ndarray, own)
     return CudaDevice(index, cupy)

@@ -33,6 +33,7 @@ __all__ = [
     "empty_beside",
     "has_memory",
     "has_nan",
+    "has_own_functions",
     "interface_of",
     "is_foreign",
     "kernel_of",
@@ -259,13 +260,23 @@ def on_device(array: np.ndarray, device: Any) -> Any:
 
 def add(first: Any, second: Any) -> Any:
     """Return the sum of two gradients of one shape and dtype as a new value."""
+    if first.__class__ in _own_functions and (kernel := kernel_of("add", first)) is not None:
+        return kernel(first, second)
     return first + second
 
 
 def add_into(total: Any, value: Any) -> Any:
     """Add `value` into `total`, which the caller owns; return the sum, which is `total` itself if that is an array."""
+    if total.__class__ in _own_functions and (kernel := kernel_of("add_into", total)) is not None:
+        kernel(total, value)
+        return total
     total += value
     return total
+
+
+def has_own_functions(value: Any) -> bool:
+    """Tell whether the device of an array has registered functions for its type."""
+    return value.__class__ in _own_functions
 
 
 def sum_to(value: Any, shape: tuple[int, ...]) -> Any:

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from asyncgrad.devices._cuda_rows import BLOCK_SOURCE
+
 COMPILER = shutil.which("cc")
 CPLUSPLUS_COMPILER = shutil.which("c++")
 
@@ -271,3 +273,87 @@ class HostCupy:
     RawModule = RawModule
     ElementwiseKernel = ElementwiseKernel
     cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1))
+
+
+#: In the place of BLOCK_SOURCE: a block has one thread, which has the sum and the maximum of all at once.
+_ONE_THREAD = """\
+#include <cmath>
+using std::exp; using std::log; using std::sqrt; using std::isnan;
+#define __device__
+#define __shared__ static
+#define __syncthreads()
+#define __longlong_as_double(bits) __builtin_bit_cast(double, bits)
+#define KERNEL extern "C" void
+static struct { unsigned x; } blockIdx, threadIdx, blockDim = {1};
+extern "C" void use_block(unsigned block) { blockIdx.x = block; }
+#define LOWEST ((double)-INFINITY)
+template <typename T> T larger(T a, T b) { return a > b || isnan(a) ? a : b; }
+template <typename T, bool is_sum> T over_block(T value) { return value; }
+#define EACH(k) for (long long k = 0; k < length; k++)
+#define SUM(value) over_block<T, true>(value)
+"""
+
+
+@final
+class BlockModule:
+    """Kernels in which a block of threads computes a row; here it is one thread, and blocks run one after the other.
+
+    Args:
+        code: the source.
+        options: for CUDA's compiler.
+    """
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        assert options == ("-std=c++17",)
+        assert code.startswith(BLOCK_SOURCE)
+        self._code = code.removeprefix(BLOCK_SOURCE)
+        self._library: Any = None
+        #: The names of the kernels that have been launched.
+        self.launched: list[str] = []
+
+    def get_function(self, name: str) -> Any:
+        """Return what launches one kernel."""
+        if self._library is None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = str(Path(folder, "kernels.so"))
+                flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w", "-x", "c++", "-", "-o"]
+                source = _ONE_THREAD + self._code
+                subprocess.run([str(CPLUSPLUS_COMPILER), *flags, path], input=source, text=True, check=True)
+                self._library = ctypes.CDLL(path)
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            assert block[0] % 32 == 0
+            self.launched.append(name)
+            for one in range(grid[0]):
+                self._library.use_block(one)
+                getattr(self._library, name)(*map(_block_value, arguments))
+
+        return SimpleNamespace(kernel=launch)
+
+
+def _block_value(argument: Any) -> Any:
+    if isinstance(argument, HostArray):
+        return ctypes.c_void_p(argument.data.ptr)
+    if isinstance(argument, (np.float32, np.float64)):
+        return (ctypes.c_float if argument.dtype == np.float32 else ctypes.c_double)(argument)
+    return ctypes.c_longlong(argument)
+
+
+@final
+class BlockCupy:
+    """What `RowKernels` asks of the module, in the memory of the host."""
+
+    ndarray = HostArray
+
+    def __init__(self) -> None:
+        self.modules: list[BlockModule] = []
+
+    def RawModule(self, code: str, options: tuple[str, ...]) -> BlockModule:  # noqa: N802
+        """Return the kernels of a source."""
+        self.modules.append(BlockModule(code, options))
+        return self.modules[-1]
+
+    @property
+    def launched(self) -> list[str]:
+        """The names of the kernels that have been launched."""
+        return [name for module in self.modules for name in module.launched]

@@ -23,8 +23,10 @@ from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
 from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
 from ._cuda_kernels import install_kernels
 from ._cuda_library import library_functions
+from ._cuda_losses import loss_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import CudaStream, translate_errors
+from ._cuda_windows import window_functions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -236,10 +238,9 @@ def open_device(index: int | None) -> CudaDevice:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     kernels = install_kernels(cupy)
-    own = {
-        "add": kernels.launcher(np.add),
-        "add_into": kernels.adder(),
-        np.concatenate: kernels.concatenate,
-    }
-    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy), **own})
+    own = (library_functions, row_functions, loss_functions, window_functions)
+    functions = {name: function for make in own for name, function in make(cupy).items()}
+    functions["add"], functions["add_into"] = kernels.launcher(np.add), kernels.adder()
+    functions[np.concatenate] = kernels.concatenate
+    register_functions(cupy.ndarray, functions)
     return CudaDevice(index, cupy)

@@ -238,9 +238,8 @@ def open_device(index: int | None) -> CudaDevice:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     kernels = install_kernels(cupy)
-    own = (library_functions, row_functions, loss_functions, window_functions)
-    functions = {name: function for make in own for name, function in make(cupy).items()}
-    functions["add"], functions["add_into"] = kernels.launcher(np.add), kernels.adder()
-    functions[np.concatenate] = kernels.concatenate
-    register_functions(cupy.ndarray, functions)
+    own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
+    for make in (library_functions, row_functions, loss_functions, window_functions):
+        own.update(make(cupy))
+    register_functions(cupy.ndarray, own)
     return CudaDevice(index, cupy)

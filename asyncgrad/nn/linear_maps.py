@@ -24,24 +24,22 @@ from .rows import leading_sum
 __all__ = ["embedding", "linear"]
 
 
-def _product_on_device(x: Any, y: Any) -> Any:
-    """Return the product of two matrices of another library."""
-    return own_function(np.matmul, x)(x, y)
+def _rows(x: Any) -> Any:
+    """Return an array as a matrix of its rows."""
+    shape = x.shape
+    return x if len(shape) == 2 else x.reshape(math.prod(shape[:-1]), shape[-1])
 
 
 def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
-    if weight.ndim != 2 or not x.ndim or x.shape[-1] != weight.shape[1]:
-        raise _shape_error(x, weight)
-    product = _product_on_device(_as_rows(x), weight.T)
+    shape = x.shape
+    if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1] or (bias is not None and not is_foreign(bias)):
+        return linear_.function(x, weight, bias)
+    result = own_function(np.matmul, x)(_rows(x), weight.T)
     if bias is not None:
-        if bias.shape != product.shape[1:] or bias.dtype != product.dtype:
-            return linear_.function(x, weight, bias)
-        product = add_into(product, bias)
-    return product if x.ndim == 2 else product.reshape(*x.shape[:-1], weight.shape[0])
-
-
-def _as_rows(x: Any) -> Any:
-    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        if bias.shape != weight.shape[:1]:
+            raise _bias_error(weight, bias)
+        result = add_into(result, bias) if result.dtype == bias.dtype else result + bias
+    return result if len(shape) == 2 else result.reshape(*shape[:-1], weight.shape[0])
 
 
 @primitive(superlinear=True)
@@ -59,13 +57,17 @@ def linear_(x: Any, weight: Any, bias: Any) -> Any:
     if bias is None:
         return product
     if bias.shape != weight.shape[:1]:
-        raise ArgumentError(
-            f"linear with a weight of shape {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}"
-        )
+        raise _bias_error(weight, bias)
     if product.dtype != bias.dtype:
         return product + bias
     product += bias
     return product
+
+
+def _bias_error(weight: Any, bias: Any) -> ArgumentError:
+    return ArgumentError(
+        f"linear with a weight of shape {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}"
+    )
 
 
 def _shape_error(x: Any, weight: Any) -> ArgumentError:
@@ -92,13 +94,13 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
 
 
-def _linear_input_grad_on_device(g: Any, weight: Any) -> Any:
-    product = _product_on_device(_as_rows(g), weight)
-    return product if g.ndim == 2 else product.reshape(*g.shape[:-1], weight.shape[1])
+def _input_grad_on_device(g: Any, weight: Any) -> Any:
+    result = own_function(np.matmul, g)(_rows(g), weight)
+    return result if g.ndim == 2 else result.reshape(*g.shape[:-1], weight.shape[1])
 
 
 @primitive(superlinear=True)
-@device_variant(_linear_input_grad_on_device)
+@device_variant(_input_grad_on_device)
 def linear_input_grad_(g: Any, weight: Any) -> Any:
     """Return `g @ weight`, the gradient of `linear` for x."""
     if g.ndim == 2:
@@ -118,12 +120,12 @@ def _(h: Any, g: Any) -> Any:
     return linear_weight_grad(g, h)
 
 
-def _linear_weight_grad_on_device(g: Any, x: Any) -> Any:
-    return _product_on_device(_as_rows(g).T, _as_rows(x))
+def _weight_grad_on_device(g: Any, x: Any) -> Any:
+    return own_function(np.matmul, g)(_rows(g).T, _rows(x))
 
 
 @primitive(superlinear=True)
-@device_variant(_linear_weight_grad_on_device)
+@device_variant(_weight_grad_on_device)
 def linear_weight_grad_(g: Any, x: Any) -> Any:
     """Return `g.T @ x`, summed over all leading axes: the gradient of `linear` for its weight."""
     if g.ndim != 2:

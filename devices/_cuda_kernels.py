@@ -43,6 +43,8 @@ _OPTIONS = ("--fmad=false",)
 _MOST_CALLS = 1024
 #: The most kernels of one formula that hold numbers in their source.
 _MOST_FIXED = 16
+#: Stands for a kernel where there can be none.
+_NO_KERNEL: Any = object()
 #: More arrays than this are laid side by side by CuPy.
 _MOST_CONCATENATED = 8
 #: Up to this size an int is the same number as a float.
@@ -175,7 +177,7 @@ class _ElementwiseLauncher:
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
         self._is_contiguous = attrgetter(kernels.contiguous)
-        #: By dtype, whether the arrays are of one shape, and GPU, the kernel that adds in place; False for none.
+        #: By dtype, whether the arrays are of one shape, and GPU, the kernel that adds in place, or _NO_KERNEL.
         self._added: dict[tuple[str, bool, int], Any] = {}
 
     def generate(self) -> Callable[..., Any]:
@@ -269,8 +271,8 @@ class _ElementwiseLauncher:
             kernel = self._added.get(key)
             if kernel is None:
                 operands = [Operand(dtype, "full"), Operand(dtype, "full" if given == shape else "row")]
-                kernel = self._added[key] = self._kernel(operands, {}, (total, value))[0] or False
-            if kernel:
+                kernel = self._added[key] = self._kernel(operands, {}, (total, value))[0] or _NO_KERNEL
+            if kernel is not _NO_KERNEL:
                 kernel((total.size + 3) >> 2, (total, total, value), 0, BLOCK)
                 self._kernels.launched[0] += 1
                 return

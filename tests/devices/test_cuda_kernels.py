@@ -15,6 +15,7 @@ from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
 from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
 from asyncgrad.engine.device import Device, register_device
+from asyncgrad.graph import values
 from asyncgrad.ops.arithmetic import multiply, power
 from asyncgrad.ops.extremes import maximum
 from asyncgrad.ops.kernels import (
@@ -574,6 +575,65 @@ def test_a_recorded_backward_is_fused_too(kernels: CudaKernels, device: Device) 
 
     same(there, curvature(ag.tensor(x, requires_grad=True)), exact=False)
     assert kernels.launches > 5
+
+
+@pytest.fixture
+def summing_device(kernels: CudaKernels, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """Return a device that sums and concatenates by kernels, too."""
+    own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
+    monkeypatch.setitem(values._own_functions, HostArray, own)
+    return device
+
+
+@needs_compiler
+def test_gradients_are_summed_by_kernels_and_where_they_lie(kernels: CudaKernels, summing_device: Device) -> None:
+    x = np.random.default_rng(0).random((4, 6))
+    count = 5
+
+    def gradient(leaf: ag.Tensor) -> Any:
+        y = leaf
+        for _ in range(count):
+            y = y * leaf
+        ag.sync.backward(y, np.ones_like(leaf))
+        assert leaf.grad is not None
+        return leaf.grad._data
+
+    right = gradient(ag.tensor(x, requires_grad=True))
+    before = kernels.launches
+    same(gradient(ag.tensor(x, device=summing_device, requires_grad=True)), right)
+
+    # A launch for each product, for each of its two gradients, and for each sum but the first.
+    assert kernels.launches - before == count + 2 * count + count
+
+
+@needs_compiler
+def test_a_linear_layer_and_parts_of_its_result_give_what_numpy_gives(
+    kernels: CudaKernels, summing_device: Device
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(shape) for shape in ((2, 3, 4), (8, 4), (8,))]
+
+    def gradients(leaves: list[ag.Tensor]) -> list[Any]:
+        first, second = np.split(nn.linear(*leaves), 2, axis=2)
+        ag.sync.backward((np.tanh(first) * nn.sigmoid(second)).sum())
+        return [leaf.grad._data for leaf in leaves if leaf.grad is not None]
+
+    right = gradients([ag.tensor(one, requires_grad=True) for one in arrays])
+    found = gradients([ag.tensor(one, device=summing_device, requires_grad=True) for one in arrays])
+
+    assert len(found) == len(right) == 3
+    for one, other in zip(found, right, strict=True):
+        same(one, other, exact=False)
+
+
+@needs_compiler
+def test_a_node_on_a_device_with_kernels_is_never_measured_as_heavy(device: Device) -> None:
+    x = ag.tensor(np.ones(3), device=device, requires_grad=True)
+    y = x * x
+
+    y.grad_fn.note_slow()
+
+    assert not y.grad_fn.plan.watches(3)
 
 
 @needs_compiler

@@ -33,7 +33,7 @@ __all__ = [
     "empty_beside",
     "has_memory",
     "has_nan",
-    "interface_of",
+    "array_interface",
     "is_foreign",
     "kernel_of",
     "is_number_dtype",
@@ -41,7 +41,7 @@ __all__ = [
     "memory_owner",
     "move",
     "moved_array",
-    "number",
+    "scalar",
     "on_device",
     "own_function",
     "register_functions",
@@ -71,7 +71,7 @@ def register_tensor(tensor_class: type[TensorBase], default_device: Any) -> None
 def wrap(value: Any, device: Any) -> Any:
     """Return a gradient as hooks and users see it: a Tensor on `device` for an array, anything else as it is.
 
-    A `device` of None stands for the default device: a Function applied to no tensor has no other.
+    A `device` of None means the default device: a Function applied to no tensor has no device.
     """
     if not isinstance(value, (np.ndarray, np.generic)) and not is_foreign(value):
         return value
@@ -244,10 +244,10 @@ def on_host(value: Any) -> np.ndarray:
     return np.asarray(value.tolist(), value.dtype) if is_foreign(value) else np.asarray(value)
 
 
-def interface_of(array: Any) -> Any:
-    """Return the array interface of an array, which says where and how it lies in memory.
+def array_interface(array: Any) -> Any:
+    """Return the array interface of an array, which gives its address and memory layout.
 
-    An array of another library has it as `__cuda_array_interface__`, a name that NumPy does not take for its own.
+    An array of another library has it as `__cuda_array_interface__`, which NumPy does not read as its own.
     """
     return array.__array_interface__ if isinstance(array, np.ndarray) else array.__cuda_array_interface__
 
@@ -311,7 +311,7 @@ def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
     return zeros_beside(shape, device.from_host(np.zeros((), dtype)))
 
 
-def number(value: Any, dtype: Any, device: Any = None) -> Any:
+def scalar(value: Any, dtype: Any, device: Any = None) -> Any:
     """Return a number as a 0-d array on a device, of the dtype that NumPy gives it next to an array of `dtype`."""
     return on_device(np.asarray(value, np.result_type(dtype, value)), device)
 

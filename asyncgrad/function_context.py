@@ -16,7 +16,7 @@ from .graph.node import Edge, Node
 from .graph.packed import Packed, unpack_all, unpack_now
 from .graph.saved import Saved, output_alias, released_error, version_of
 from .graph.tensor_base import CreationMeta, TensorBase
-from .graph.values import has_memory, wrap
+from .graph.values import counted, has_memory, wrap
 from .ops.indexing import part
 from .views.history import check_write, rebase
 from .views.nodes import CopySlices
@@ -292,8 +292,8 @@ def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Seque
     where = "forward set ctx._is_pure_view, for a view of an argument and nothing else"
     if len(tensors) != 1 or len(outputs) != 1:
         raise InPlaceError(
-            f"{where}: it must have one tensor argument and one output, and has {len(tensors)} and {len(outputs)}. "
-            "Leave the mark out"
+            f"{where}: it must have one tensor argument and one output, and has "
+            f"{counted(len(tensors), 'tensor argument')} and {counted(len(outputs), 'output')}. Leave the mark out"
         )
     view = outputs[0]._view_meta() if isinstance(outputs[0], TensorBase) else None
     if view is not None and view.base is not _root(tensors[0]):

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
 from .device_functions import METHODS, SCATTERING_DTYPES, UFUNCS_LACKING, check_call, has_function
 
-__all__ = ["DeviceArray", "DeviceFlags", "DevicePointer"]
+__all__ = ["DeviceArray", "DeviceFlags", "DevicePointer", "unwrapped", "wrapped"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 #: Functions that make an array of a host's; they take NumPy's arrays, and nested lists.
 _CREATING_FUNCTIONS = {"arange", "array", "asanyarray", "asarray", "empty", "eye", "full", "identity", "ones", "zeros"}
 _CREATING_FUNCTIONS |= {"ascontiguousarray", "asfortranarray"}
 #: Functions that take indices, shapes or dtypes as arrays of NumPy's.
-_TAKING_HOST_ARRAYS = {"can_cast", "ndim", "result_type", "shape", "size", "take"}
+_TAKING_HOST_ARRAYS = {"can_cast", "delete", "ndim", "result_type", "shape", "size", "take"}
 #: Functions each of whose operands must be an array of the device, or a number.
 _OF_OPERANDS = {"clip", "dot", "inner", "outer", "tensordot", "vdot", "where"}
 _JOINING_FUNCTIONS = {"column_stack", "concatenate", "dstack", "hstack", "stack", "vstack"}
@@ -355,6 +356,46 @@ class DeviceArray:
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         return self._compute(function.__name__, function, (self, *args), {}, ())
+
+
+def unwrapped(value: Any, arrays: list[Any]) -> Any:
+    """Return an argument with the elements in the place of DeviceArrays, which are added to `arrays`."""
+    if isinstance(value, DeviceArray):
+        arrays.append(value)
+        return value._array
+    if type(value) in (tuple, list):
+        return type(value)(unwrapped(one, arrays) for one in value)
+    if type(value) is dict:
+        return {key: unwrapped(one, arrays) for key, one in value.items()}
+    return value
+
+
+def wrapped(result: Any, arrays: Iterable[Any], make: Callable[[np.ndarray, Any], Any], others: list[Any]) -> Any:
+    """Return a result of NumPy's with DeviceArrays; 0-d ones for its scalars.
+
+    Args:
+        result: an array or scalar of NumPy's, a list or tuple of them, or anything else.
+        arrays: the arguments; a result that is one of them is that array.
+        make: takes elements, and the argument whose memory they share, or None.
+        others: what is neither array nor scalar is added to it.
+    """
+    if isinstance(result, (tuple, list)):
+        parts = [wrapped(one, arrays, make, others) for one in result]
+        kind: Any = type(result)
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+    if not isinstance(result, (np.ndarray, np.generic)):
+        others.append(result)
+        return result
+    elements = np.asarray(result)
+    for array in arrays:
+        if result is array._array:
+            return array
+        if elements.base is not None and np.may_share_memory(elements, array._array):
+            # Each view on a device can be written into; NumPy's diagonals cannot, until they are told to.
+            with suppress(ValueError):
+                elements.flags.writeable = True
+            return make(elements, array)
+    return make(elements, None)
 
 
 def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) -> None:

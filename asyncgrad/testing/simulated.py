@@ -12,7 +12,7 @@ import numpy as np
 from ..engine.device import Device, register_device
 from ..engine.streams import DONE, Event, Stream
 from ..errors import ArgumentError, DeviceError, HazardError
-from .device_array import DeviceArray
+from .device_array import DeviceArray, unwrapped, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -442,57 +442,36 @@ class SimulatedAccelerator(Device):
             HazardError: streams would use an array at the same time.
         """
         arrays: list[SimulatedArray] = []
-        args = self._unpacked(name, args, arrays)
-        kwargs = self._unpacked(name, kwargs, arrays)
+        args, kwargs = unwrapped(args, arrays), unwrapped(kwargs, arrays)
+        self.check()
+        for array in arrays:
+            if array.device is not self:
+                raise DeviceError(f"{name} got arrays on '{self}' and on '{array.device}': move one of them first")
         given_out = kwargs.get("out")
         outs = given_out if isinstance(given_out, tuple) else (given_out,)
         targets = [array for array in arrays if any(array._array is out for out in outs)]
         targets += [array for array in written if isinstance(array, SimulatedArray)]
-        self.check()
-        if name in _METADATA:
-            return function(*args, **kwargs)
         result = function(*args, **kwargs)
+        if name in _METADATA:
+            return result
         made: list[SimulatedArray] = []
-        wrapped, is_number = self._wrapped(result, arrays, made)
+        others: list[Any] = []
+
+        def make(elements: np.ndarray, shared: SimulatedArray | None) -> SimulatedArray:
+            if shared is not None:
+                return SimulatedArray(self, elements, shared._memory, shared if shared.base is None else shared.base)
+            made.append(SimulatedArray(self, elements, Memory()))
+            return made[-1]
+
+        results = wrapped(result, arrays, make, others)
+        # The host has to wait for anything that is no array.
+        is_number = any(one is not None for one in others)
         if name in _ALLOCATING or not (made or targets or is_number):
-            return wrapped
+            return results
         self._put(name, arrays, (*targets, *made), self._seconds(name, arrays, made or targets))
         if is_number:
             self._wait_for_stream()
-        return wrapped
-
-    def _unpacked(self, name: str, value: Any, arrays: list[SimulatedArray]) -> Any:
-        if isinstance(value, SimulatedArray):
-            if value.device is not self:
-                raise DeviceError(f"{name} got arrays on '{self}' and on '{value.device}': move one of them first")
-            arrays.append(value)
-            return value._array
-        if type(value) in (tuple, list):
-            return type(value)(self._unpacked(name, item, arrays) for item in value)
-        if type(value) is dict:
-            return {key: self._unpacked(name, item, arrays) for key, item in value.items()}
-        return value
-
-    def _wrapped(self, result: Any, arrays: list[SimulatedArray], made: list[SimulatedArray]) -> tuple[Any, bool]:
-        """Return a result with arrays of this device, and whether it holds a value that the host has to wait for."""
-        if isinstance(result, (tuple, list)):
-            parts = [self._wrapped(item, arrays, made) for item in result]
-            values = [value for value, _ in parts]
-            kind: Any = type(result)
-            whole = kind(*values) if hasattr(kind, "_fields") else kind(values)
-            return whole, any(is_number for _, is_number in parts)
-        if not isinstance(result, (np.ndarray, np.generic)):
-            return result, result is not None
-        for array in arrays:
-            if result is array._array:
-                return array, False
-        elements = np.asarray(result)
-        for array in arrays:
-            if elements.base is not None and np.may_share_memory(elements, array._array):
-                base = array if array.base is None else array.base
-                return SimulatedArray(self, elements, array._memory, base), False
-        made.append(SimulatedArray(self, elements, Memory()))
-        return made[-1], False
+        return results
 
     def _seconds(self, name: str, arrays: Iterable[SimulatedArray], results: list[SimulatedArray]) -> float:
         """Return how long an operation takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +59,9 @@ def test_a_formula_gives_the_same_bits_on_another_type_of_array(function: Callab
     try:
         results = outputs_and_grads(function, case, lambda leaf: ag.tensor(leaf, device=device))
     except DeviceError as error:
-        if function.__name__ in MIXED and "and a NumPy array of shape" in str(error):
+        if function.__name__ in MIXED and re.search(
+            "and a NumPy array of shape|of another library and a list", str(error)
+        ):
             return
         raise
     for result, known in zip(results, expected, strict=True):

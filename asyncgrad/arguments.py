@@ -1,4 +1,4 @@
-"""Checks that many functions make of their arguments: truth values, numbers and callables."""
+"""Checks of arguments that many functions share: of truth values, numbers and callables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["check_function", "describe", "number", "truth", "whole_number"]
 def truth(value: Any, name: str) -> bool:
     """Return a boolean argument as a bool: True or False, also NumPy's, or the ints 1 and 0.
 
-    Any other value also has a truth value in Python ("false" is true), and is most likely a mistake.
+    Any other value is refused. It has a truth value in Python too ("false" is true), but is most likely a mistake.
 
     Args:
-        value: what was given.
-        name: what the error calls it.
+        value: the argument.
+        name: the name of the argument in the error.
 
     Raises:
         ArgumentTypeError: the value is none of these.
@@ -36,7 +36,7 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
 
     Args:
         value: the argument: a number of Python or NumPy, or an array or a tensor of one element.
-        name: what the error calls it.
+        name: the name of the argument in the error.
         least: the smallest allowed value.
 
     Raises:

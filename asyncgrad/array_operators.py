@@ -1,4 +1,4 @@
-"""How Python's operators on a tensor call the functions of arrays, and what they leave to the other operand."""
+"""Python's operators on a tensor: they call array functions, and defer to operands that support no ufuncs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .ops.foreign import explain_refusal
 from .ops.linear_algebra import matmul
 
 __all__ = [
-    "compared",
-    "deferred",
+    "wrap_comparison",
+    "defer_or_raise",
     "matmul_in_place",
-    "operator_of",
-    "reflected_operator_of",
-    "refusing_deferring",
+    "make_operator",
+    "make_reflected_operator",
+    "check_operands",
 ]
 
 T = TypeVar("T", bound=TensorBase)
 
 
-def deferred(other: Any, error: Exception, name: str) -> Any:
+def defer_or_raise(other: Any, error: Exception, name: str) -> Any:
     """Return NotImplemented for an operand whose class sets `__array_ufunc__` to None; raise the error for any other.
 
-    Called only once NumPy has refused the operand: to look at each operand before would cost on the hottest path.
+    It is called only after NumPy has refused the operand: checking each operand first would slow every operation.
     """
     if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
         return NotImplemented
@@ -38,47 +38,47 @@ def deferred(other: Any, error: Exception, name: str) -> Any:
     raise error
 
 
-def refusing_deferring(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that refuses an operand whose class sets `__array_ufunc__` to None, as a ufunc does."""
+def check_operands(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, made to refuse an operand whose class sets `__array_ufunc__` to None, as a ufunc does."""
 
     @functools.wraps(function)
-    def checked(x: Any, y: Any) -> Any:
+    def wrapper(x: Any, y: Any) -> Any:
         if isinstance(x, TensorBase) and isinstance(y, TensorBase):
             return function(x, y)
         for operand in (x, y):
-            if getattr(type(operand), "__array_ufunc__", checked) is None:
+            if getattr(type(operand), "__array_ufunc__", wrapper) is None:
                 raise TypeError(f"operand of type {type(operand).__name__} does not support ufuncs")
         return function(x, y)
 
-    return checked
+    return wrapper
 
 
-def operator_of(function: Callable[..., Any]) -> Callable[[T, Any], T]:
-    """Return the operator of a function of two arrays, with the tensor on the left."""
+def make_operator(function: Callable[..., Any]) -> Callable[[T, Any], T]:
+    """Return the operator that calls a function of two arrays, with the tensor on the left."""
 
     def operator(self: T, other: Any) -> T:
         try:
             return function(self, other)  # type: ignore[no-any-return]
         except Exception as error:
-            return deferred(other, error, function.__name__)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, function.__name__)  # type: ignore[no-any-return]
 
     return operator
 
 
-def reflected_operator_of(function: Callable[..., Any]) -> Callable[[T, Any], T]:
-    """Return the operator with the tensor on the right."""
+def make_reflected_operator(function: Callable[..., Any]) -> Callable[[T, Any], T]:
+    """Return the operator that calls a function of two arrays, with the tensor on the right."""
 
     def operator(self: T, other: Any) -> T:
         try:
             return function(other, self)  # type: ignore[no-any-return]
         except Exception as error:
-            return deferred(other, error, function.__name__)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, function.__name__)  # type: ignore[no-any-return]
 
     return operator
 
 
 def matmul_in_place(x: Any, y: Any) -> Any:
-    """Return x @ y, unless NumPy would not write that into x."""
+    """Return x @ y for `x @= y`; raise if NumPy would not write it into x."""
     shape = np.shape(raw(y))
     extra = len(shape) - max(x.ndim, 2)
     if extra > 0 and set(shape[:extra]) == {1}:
@@ -86,14 +86,14 @@ def matmul_in_place(x: Any, y: Any) -> Any:
     result = matmul(x, y)
     if len(shape) < 2 or result.shape != x.shape:
         raise ArgumentError(
-            f"x @= y needs two axes at least of y and a product of the shape of x, and here x has shape {x.shape} and "
-            f"y {shape}: write x = x @ y"
+            f"x @= y needs a y of two axes at least, and a product of the shape of x; x has shape {x.shape} and y has "
+            f"shape {shape}: write x = x @ y"
         )
     return result
 
 
-def compared(tensor: TensorBase, result: Any, error: TypeError) -> Any:
-    """Return what NumPy's own comparison said, as a plain tensor."""
+def wrap_comparison(tensor: TensorBase, result: Any, error: TypeError) -> Any:
+    """Return the result of NumPy's comparison as a tensor without history; NotImplemented stays as it is."""
     if result is NotImplemented:
         return result
     refuse_masked(result)

@@ -1,4 +1,4 @@
-"""`backward` and `grad`: what users call to run a graph backwards."""
+"""`backward` and `grad`, which users call to run a backward."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def backward(
 
     Args:
         tensors: a tensor or GradientEdge that requires grad, or a sequence of them.
-        grad_tensors: for each, the gradient to start from, of its shape; None (ones) where it has one element.
-        retain_graph: keep what nodes saved, so that the graph can be run again; None means `create_graph`.
+        grad_tensors: for each of `tensors`, the starting gradient, of its shape; None (ones) if it has one element.
+        retain_graph: keep the saved tensors, so that the graph can be run again; None means `create_graph`.
         create_graph: record the backward itself, so that the gradients can be differentiated.
         inputs: accumulate into these tensors only; None means all leaves.
 
@@ -75,13 +75,13 @@ async def backward(
         tensor([2., 4.], dtype=float64, device='cpu')
     """
     if create_graph is not False or retain_graph is not None:
-        retain_graph, create_graph = _flags(retain_graph, create_graph)
+        retain_graph, create_graph = _check_flags(retain_graph, create_graph)
     roots = _as_sequence(tensors, "root")
     wanted = None if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
     given = (None,) * len(roots) if grad_tensors is None else _as_gradients(tensors, roots, grad_tensors)
-    edges, grads = _start(roots, given, create_graph)
+    edges, grads = _check_roots(roots, given, create_graph)
     if wanted is not None:
         for tensor in wanted:
             if isinstance(tensor, TensorBase) and tensor._history() is not None:
@@ -109,21 +109,23 @@ async def grad(
     materialize_grads: bool = False,
     is_grads_batched: bool = False,
 ) -> Any:
-    """Return the gradients of `outputs` with respect to `inputs`, and touch no `.grad`; suspends as `backward` does.
+    """Return the gradients of `outputs` with respect to `inputs`, without changing a `.grad`.
+
+    Suspends as `backward` does.
 
     Args:
         outputs: a tensor or GradientEdge, or a sequence of them.
-        inputs: the same; or a dict, whose keys the result then has.
-        grad_outputs: for each output, the gradient to start from; None (ones) where it has one element.
-        retain_graph: keep what nodes saved; None means `create_graph`.
+        inputs: the same; or a dict, and then the result is a dict with the same keys.
+        grad_outputs: for each output, the starting gradient; None (ones) if the output has one element.
+        retain_graph: keep the saved tensors; None means `create_graph`.
         create_graph: record the backward itself.
         allow_unused: give None for an input that the outputs do not depend on, rather than raise.
-        materialize_grads: give zeros in its place.
+        materialize_grads: give zeros, rather than None, for such an input.
         is_grads_batched: each of `grad_outputs` is a batch, of shape `(rows, *output.shape)`. One backward runs for
             each row, hooks included, and the results have the batch first: `(rows, *input.shape)`.
 
     Returns:
-        A tuple of tensors, one for each input. An array may be shared with other results: do not write into it.
+        A tuple with a tensor for each input, or a dict. Results may share memory: do not write into them.
 
     Raises:
         UnusedInputError: the outputs do not depend on an input; all else as in `backward`.
@@ -139,8 +141,8 @@ async def grad(
         >>> ag.run(main())
         (tensor(2., dtype=float64, device='cpu'),)
     """
-    keep_graph, create_graph = _flags(retain_graph, create_graph)
-    allow_unused, materialize_grads = _on_unused(allow_unused, materialize_grads)
+    keep_graph, create_graph = _check_flags(retain_graph, create_graph)
+    allow_unused, materialize_grads = _check_unused_options(allow_unused, materialize_grads)
     roots = _as_sequence(outputs, "root")
     wanted = _as_inputs(inputs)
     if not wanted:
@@ -152,20 +154,20 @@ async def grad(
     else:
         captured = await _capture(roots, given, wanted, keep_graph, create_graph)
     results = tuple(
-        _result(index, tensor, value, allow_unused, materialize_grads, create_graph, batch)
+        _make_result(index, tensor, value, allow_unused, materialize_grads, create_graph, batch)
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
     return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
 
 
-def _flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:
-    """Return whether to keep and whether to record, as truth values."""
+def _check_flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:
+    """Return whether to keep the graph and whether to record, as bools."""
     create_graph = truth(create_graph, "create_graph")
     return create_graph if retain_graph is None else truth(retain_graph, "retain_graph"), create_graph
 
 
-def _on_unused(allow_unused: bool | None, materialize: bool) -> tuple[bool, bool]:
-    """Return both options as truth values, if they go together."""
+def _check_unused_options(allow_unused: bool | None, materialize: bool) -> tuple[bool, bool]:
+    """Return both options as bools; raise if they contradict each other."""
     materialize = truth(materialize, "materialize_grads")
     if allow_unused is None:
         return materialize, materialize
@@ -179,7 +181,7 @@ def _capture(
     roots: Sequence[Root], given: Any, wanted: Sequence[Root], keep_graph: bool, create_graph: bool
 ) -> Coroutine[Any, Any, list[Any]]:
     """Return the coroutine of one backward that captures the gradients of `wanted`."""
-    edges, grads = _start(roots, given, create_graph)
+    edges, grads = _check_roots(roots, given, create_graph)
     return Engine.execute(
         edges,
         grads,
@@ -193,11 +195,11 @@ def _capture(
 async def _capture_rows(
     roots: Sequence[Root], given: Any, wanted: Sequence[Root], keep_graph: bool, create_graph: bool
 ) -> tuple[tuple[int], list[Any]]:
-    """Run one backward for each row of the batches `given`; return their number as a shape, and what was captured."""
+    """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients."""
     size, captured = await execute_batched(
         roots,
         given,
-        functools.partial(_start, roots, create_graph=create_graph),
+        functools.partial(_check_roots, roots, create_graph=create_graph),
         functools.partial(_input_edges, wanted),
         keep_graph=keep_graph,
         create_graph=create_graph,
@@ -205,7 +207,7 @@ async def _capture_rows(
     return (size,), captured
 
 
-def _result(
+def _make_result(
     index: int,
     tensor: Root,
     value: Any,
@@ -218,7 +220,7 @@ def _result(
         if isinstance(tensor, GradientEdge):
             return values.wrap(value, tensor.node.device)
         result, dtype = values.wrap(value, tensor._device), tensor._data.dtype
-        # A sum is in the byte order of this machine, whatever that of the input is.
+        # A sum has the byte order of the machine, which the input need not have.
         return result if result._data.dtype is dtype else result.astype(dtype, copy=False)
     if not allow_unused:
         raise UnusedInputError(
@@ -236,7 +238,7 @@ def _result(
 
 
 def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
-    """Return one tensor or several as a tuple; `role` says in errors what they are."""
+    """Return one tensor or several as a tuple; `role` names them in errors."""
     if isinstance(tensors, TensorBase):
         return (tensors,)
     alone = isinstance(tensors, (GradientEdge, Edge, np.ndarray, str)) or not isinstance(tensors, Iterable)
@@ -287,14 +289,14 @@ def _label(root: Root) -> str:
 
 
 def _as_gradients(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[Any]:
-    """Return the gradients to start from as a sequence, which is to have one for each root.
+    """Return the starting gradients as a sequence, whose length is yet to be checked.
 
     Args:
         tensors: the roots as the user wrote them.
         roots: the roots.
         given: the gradients as the user wrote them. A list or a tuple has one for each root, and so has any other
-            sequence but a str; for a root that stands alone, though, that has to hold a tensor or an array, and is a
-            gradient itself otherwise.
+            sequence, except strings and arrays. But for a single root, another sequence that holds no tensor or array
+            is the gradient itself.
     """
     if given is None:
         return (None,) * len(roots)
@@ -308,8 +310,8 @@ def _as_gradients(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[A
     return (given,) if is_one else given
 
 
-def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> tuple[list[Edge], list[Any]]:
-    """Return the roots' edges and the gradients to start from, checked."""
+def _check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> tuple[list[Edge], list[Any]]:
+    """Return the edges of the roots and the starting gradients; raise if one of them is invalid."""
     if not roots:
         raise InvalidRootError("there is nothing to run backward from: pass at least one tensor")
     if len(given) != len(roots):
@@ -327,7 +329,7 @@ def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> t
                 f"root {index} ({_label(root)}) does not require grad and has no grad_fn: "
                 "compute it from a tensor made with requires_grad=True, outside of no_grad()"
             )
-        if gradient is not None and _is_as_expected(gradient, edge.node):
+        if gradient is not None and _clearly_fits(gradient, edge.node):
             grads.append(values.wrap(gradient, edge.node.device) if create_graph else values.raw(gradient))
             edges.append(edge)
             continue
@@ -340,14 +342,17 @@ def _start(roots: Sequence[Root], given: Sequence[Any], create_graph: bool) -> t
             continue
         if metadata.was_default_constructed:
             raise InvalidRootError(f"root {index} ({_label(root)}) is an output that has no gradient: take another")
-        value = _ones(index, root, metadata) if gradient is None else _check_gradient(index, root, gradient, metadata)
+        if gradient is None:
+            value = _make_implicit_gradient(index, root, metadata)
+        else:
+            value = _check_gradient(index, root, gradient, metadata)
         grads.append(values.wrap(value, edge.node.device) if create_graph else values.raw(value))
         edges.append(edge)
     return edges, grads
 
 
-def _is_as_expected(gradient: Any, node: Node) -> bool:
-    """Tell whether a gradient certainly fits, as nearly all do; False means that it has to be checked."""
+def _clearly_fits(gradient: Any, node: Node) -> bool:
+    """Tell whether a gradient certainly fits, as nearly all do; False means that it must be checked."""
     if node.meta is not None:
         return False
     device = node.device
@@ -358,7 +363,7 @@ def _is_as_expected(gradient: Any, node: Node) -> bool:
     return is_there and array.shape == node.shape and array.dtype is node.dtype
 
 
-def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
+def _make_implicit_gradient(index: int, root: Root, metadata: InputMetadata) -> Any:
     if math.prod(metadata.shape) != 1:
         raise InvalidRootError(
             f"root {index} ({_label(root)}) is not a scalar, so there is no one gradient to start from: "
@@ -371,7 +376,7 @@ def _ones(index: int, root: Root, metadata: InputMetadata) -> Any:
     device = metadata.device
     if device is not None and not device.has_host_arrays and isinstance(root, TensorBase):
         return values.ones_beside(metadata.shape, root._data)
-    # As np.ones does, in a third of the time.
+    # The same as np.ones, in a third of the time.
     ones = np.empty(metadata.shape, metadata.dtype)
     ones.fill(1)
     return values.on_device(ones, device)

@@ -30,35 +30,34 @@ async def execute_batched(
     keep_graph: bool,
     create_graph: bool,
 ) -> tuple[int, list[Any]]:
-    """Run one backward for each row of a batch; return how many rows there are, and what each input captured, stacked.
+    """Run one backward for each row of a batch; return the number of rows and the stacked gradients of each input.
 
-    All rows but the last keep the graph, so that one of them that fails leaves it as it was. An empty batch runs
-    nothing and releases nothing. Suspends as the backward passes do, and between two of them when the time budget
-    is spent.
+    All rows but the last keep the graph, so that it is unchanged if one of them fails. An empty batch runs nothing and
+    releases nothing. It suspends as the backward passes do, and between two of them when the time budget is spent.
 
     Args:
         roots: the tensors that the backward passes start from.
-        given: for each root, gradients to start from: an array or tensor of shape `(rows, *root.shape)`.
+        given: for each root, a batch of starting gradients: an array or tensor of shape `(rows, *root.shape)`.
         start: checks one row, a gradient for each root; returns the edges and gradients that `Engine.execute` takes.
-        find_inputs: returns the edges whose gradients are captured; called once the roots' edges are known, which
-            keep the node of a leaf that no other graph holds.
+        find_inputs: returns the edges whose gradients are captured. It is called after `start`, since the edges of the
+            roots keep alive the node of a leaf that no other graph holds.
         keep_graph: whether the last row keeps the graph too.
-        create_graph: record the backward passes, the taking of the rows and the stacking.
+        create_graph: record the backward passes, the selection of the rows and the stacking.
 
     Returns:
-        The number of rows; and for each input an array or tensor of shape `(rows, ...)`, where a row without a
-        gradient has zeros, or None where no row has one.
+        The number of rows; and for each input an array or tensor of shape `(rows, ...)`, with zeros for a row without
+        a gradient, or None if no row has one.
 
     Raises:
         GraphError: a root is a GradientEdge.
-        InvalidGradientError: a batch is missing, does not fit its root, or has other rows than the rest.
-        GradientTypeError: what is given for a root is no array.
+        InvalidGradientError: a batch is missing, does not fit its root, or has not as many rows as the others.
+        GradientTypeError: a batch is no array.
     """
     batches = _check_batches(roots, given)
     size = len(batches[0])
     if size == 0:
         edges, _ = start([np.zeros_like(values.raw(batch), shape=batch.shape[1:]) for batch in batches])
-        return 0, _capture_nothing(edges, find_inputs())
+        return 0, _capture_empty(edges, find_inputs())
     inputs: Sequence[Edge] = ()
     rows: list[list[Any]] = []
     pace = Pace()
@@ -83,7 +82,7 @@ async def execute_batched(
 
 
 def _check_batches(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Return the batch of each root, all of one length."""
+    """Return the batch of each root; raise unless all have the same length."""
     listed = list(given)
     if len(listed) != len(roots):
         raise InvalidGradientError(
@@ -122,15 +121,15 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
 
 
 def _stack_rows(column: Sequence[Any]) -> Any:
-    """Return the rows of one input as one array or tensor, zeros for those that are missing; None where all are."""
+    """Return the rows of one input as one array or tensor, with zeros for missing ones; None if all are missing."""
     like = next((grad for grad in column if grad is not None), None)
     if like is None:
         return None
     return np.stack([np.zeros_like(like) if grad is None else grad for grad in column])
 
 
-def _capture_nothing(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:
-    """Return what each input captures in no backward at all; None for one that the roots do not lead to."""
+def _capture_empty(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:
+    """Return the gradients of an empty batch for each input; None for an input that the roots do not lead to."""
     arrived = set(roots)
     nodes: list[Node] = [node for node, _ in roots if node is not None]
     seen = set(nodes)
@@ -140,10 +139,10 @@ def _capture_nothing(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]
             if edge.node is not None and edge.node not in seen:
                 seen.add(edge.node)
                 nodes.append(edge.node)
-    return [_no_rows(edge) if edge in arrived else None for edge in inputs]
+    return [_empty_rows(edge) if edge in arrived else None for edge in inputs]
 
 
-def _no_rows(edge: Edge) -> Any:
+def _empty_rows(edge: Edge) -> Any:
     assert edge.node is not None
     metadata = edge.node.input_metadata[edge.input_nr]
     if metadata is None:

@@ -101,7 +101,7 @@ ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
 #: The hooks that pack the tensors that new nodes save; None without hooks; a message where they are disabled.
 SAVED_TENSORS_HOOKS: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_hooks", default=None)
 #: The CopyOnWrite that copies saved tensors before a write into them; None without one.
-COPY_ON_WRITE: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_keeper", default=None)
+COPY_ON_WRITE: ContextVar[Any] = ContextVar("asyncgrad_copy_on_write", default=None)
 #: The GraphTask whose node, hook or callback runs; None outside of a backward.
 CURRENT_GRAPH_TASK: ContextVar[RunningBackward | None] = ContextVar("asyncgrad_graph_task", default=None)
 #: The Node whose body or hook runs; None outside of one.
@@ -166,7 +166,10 @@ def current_node() -> Any:
 
 
 class Watcher:
-    """Abstract: sees the arguments of operations while grad mode is off; false, since it is then GRAD_MODE's value."""
+    """Abstract: sees the arguments of operations while grad mode is off.
+
+    It is false, since it is then the value of GRAD_MODE.
+    """
 
     __slots__ = ()
 
@@ -221,34 +224,34 @@ class Mode:
 
     def __call__(self, function: F) -> F:
         """Return `function` wrapped so that its body runs in the mode."""
-        return _under(self._clone, function)
+        return _wrap(self._clone, function)
 
 
-def _under(mode: Callable[[], Mode], function: F) -> F:
+def _wrap(mode: Callable[[], Mode], function: F) -> F:
     """Return `function` wrapped so that its body, and only its body, runs under `mode()`."""
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(_under(mode, function.__func__))
+        return type(function)(_wrap(mode, function.__func__))
     if inspect.isclass(function) or not callable(function):
         hint = ": decorate its methods" if inspect.isclass(function) else ""
         raise TypeError(f"a mode decorates functions, not {function!r}{hint}")
-    wrap: Any = _under_call
+    wrap: Any = _wrap_call
     if is_kind(inspect.isasyncgenfunction, function):
-        wrap = _under_async_generator
+        wrap = _wrap_async_generator
     elif is_kind(inspect.iscoroutinefunction, function):
-        wrap = _under_coroutine
+        wrap = _wrap_coroutine
     elif is_kind(inspect.isgeneratorfunction, function):
-        wrap = _under_generator
+        wrap = _wrap_generator
     return functools.wraps(function)(wrap(mode, function))  # type: ignore[return-value]
 
 
 def is_kind(test: Callable[[Any], bool], function: Any) -> bool:
-    """Tell whether a function, or what calling an object calls in the end, passes one of inspect's tests."""
+    """Tell whether a function, that of a partial, or the `__call__` of an object passes one of inspect's tests."""
     while isinstance(function, functools.partial):
         function = function.func
     return test(function) or test(getattr(type(function), "__call__", None))  # noqa: B004
 
 
-def _under_call(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_call(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with mode():
             return function(*args, **kwargs)
@@ -256,7 +259,7 @@ def _under_call(mode: Callable[[], Mode], function: Callable[..., Any]) -> Calla
     return wrapper
 
 
-def _under_coroutine(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_coroutine(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         with mode():
             return await function(*args, **kwargs)
@@ -264,7 +267,7 @@ def _under_coroutine(mode: Callable[[], Mode], function: Callable[..., Any]) -> 
     return wrapper
 
 
-def _under_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
     # Each step enters the mode anew, so that the caller's mode holds between steps.
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
@@ -291,7 +294,7 @@ def _under_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> 
     return wrapper
 
 
-def _under_async_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_async_generator(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         generator = function(*args, **kwargs)
         step = generator.__anext__
@@ -440,8 +443,8 @@ class set_grad_enabled(Mode):
         return clone
 
     def __call__(self, function: F) -> F:
-        """Return `function` wrapped; restore the mode that the constructor changed, since a decorator is no block."""
+        """Return `function` wrapped; restore the mode that the constructor changed, since only calls run in it."""
         if self._mode_before is not None:
             set_grad_mode(self._mode_before)
             self._mode_before = None
-        return _under(self._clone, function)
+        return _wrap(self._clone, function)

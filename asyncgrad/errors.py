@@ -11,7 +11,7 @@
     │   ├── InvalidRootError                a root that cannot start a backward
     │   └── CheckpointError                 a recomputation that differs from the forward
     ├── InvalidGradientError(RuntimeError)  a gradient of the wrong shape, dtype, device or count
-    ├── GradientTypeError(TypeError)        a value that is no gradient in place of one
+    ├── GradientTypeError(TypeError)        a value that is no array in place of a gradient
     ├── HookError(RuntimeError)             a hook in a wrong place, or with a wrong result
     ├── HookTypeError(TypeError)            a hook that is no function, or returned a wrong type
     ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
@@ -24,6 +24,7 @@
     ├── DeadlockError(RuntimeError)         tasks wait for one another, or for an event that nothing will set
     ├── StoreError(OSError)                 a store of saved tensors failed: disk full, file gone, no permission
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
+    ├── ArgumentTypeError(TypeError)        an argument of a type that a function cannot work with
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
 
     StoreWarning(RuntimeWarning)            a tensor that a store could not take stays in memory
@@ -81,7 +82,7 @@ class AnomalyError(GraphError):
 
 
 class UnusedInputError(GraphError):
-    """A gradient was asked for an input that the outputs do not depend on."""
+    """A gradient was requested for an input that the outputs do not depend on."""
 
 
 class InvalidRootError(GraphError):
@@ -89,7 +90,7 @@ class InvalidRootError(GraphError):
 
 
 class CheckpointError(GraphError):
-    """A checkpointed function did something else in the recomputation than in the forward."""
+    """The recomputation of a checkpointed function differs from its forward."""
 
 
 class InvalidGradientError(AsyncgradError, RuntimeError):
@@ -97,7 +98,7 @@ class InvalidGradientError(AsyncgradError, RuntimeError):
 
 
 class GradientTypeError(AsyncgradError, TypeError):
-    """A value in place of a gradient is no array."""
+    """A value given as a gradient is neither a tensor nor an array."""
 
 
 class HookError(AsyncgradError, RuntimeError):
@@ -109,7 +110,7 @@ class HookTypeError(AsyncgradError, TypeError):
 
 
 class GradcheckError(AsyncgradError, RuntimeError):
-    """A gradient of a backward differs from the one of finite differences."""
+    """A gradient of a backward differs from that of finite differences."""
 
 
 class InPlaceError(AsyncgradError, RuntimeError):
@@ -117,7 +118,7 @@ class InPlaceError(AsyncgradError, RuntimeError):
 
 
 class RequiresGradError(AsyncgradError, RuntimeError):
-    """A tensor that must require grad does not, or a tensor that cannot was told to."""
+    """A tensor that must require grad does not, or one that cannot require grad is asked to."""
 
 
 class DeviceError(AsyncgradError, RuntimeError):

@@ -1,4 +1,4 @@
-"""The facade for extensions: what it takes to add rules, nodes and devices."""
+"""The facade for extensions, which add rules, nodes and devices."""
 
 from .engine.device import Device as Device
 from .graph.node import Edge as Edge

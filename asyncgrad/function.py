@@ -1,4 +1,4 @@
-"""Function: operations with a forward and a backward of the user's own, each a function or an `async def`."""
+"""Function: operations whose forward and backward the user writes, each as a function or an `async def`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .context import (
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
-    announced_node,
     check_marks,
-    dirty_output,
     edges_of,
     forbid_writes_into_views,
     is_dirty,
     is_non_differentiable,
     keeps_grad,
-    own_output,
+    node_to_announce,
+    prepare_output,
+    rebase_dirty_output,
     records,
     save,
     wrap_output,
@@ -46,7 +46,7 @@ from .graph.naming import number_of
 from .graph.node import Edge, Node, NodeMeta
 from .graph.tensor_base import TensorBase
 from .graph.values import check_numbers
-from .once_differentiable import without_derivative
+from .once_differentiable import forbid_derivative
 from .saving_node import SavingNode
 
 if TYPE_CHECKING:
@@ -65,10 +65,9 @@ class Function:
     backward suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
     `setup_context(ctx, inputs, output)` follows it.
 
-    Nothing is recorded where no argument requires grad. A Function with parameters elsewhere, which gives them their
-    gradients itself, says `ctx.set_records(True)`; without it there is a warning where forward takes or keeps tensors
-    that require grad. An array that `backward` returns under `create_graph` has no history: to differentiate it again
-    is an error, and not zero.
+    Nothing is recorded if no argument requires grad; if forward then uses or keeps other tensors that require grad, it
+    warns. A Function whose backward computes the gradients of such tensors itself calls `ctx.set_records(True)`. An
+    array that `backward` returns under `create_graph` has no history: differentiating it raises, rather than give zero.
 
     Source: torch.autograd.Function.
 
@@ -94,11 +93,11 @@ class Function:
 
     #: Whether a plain `backward` must run in the thread of the event loop that waits for it: see `Node.stays_on_loop`.
     stays_on_loop = False
-    #: Whether `backward` is made of differentiable functions alone, takes no decision by a gradient's values, and reads
-    #: no state that changes: then a compiled backward calls it directly.
+    #: Whether `backward` consists of differentiable functions only, does not branch on the values of gradients, and
+    #: reads no state that changes. A compiled backward then calls it directly.
     is_traceable = False
 
-    #: What is wrong with the methods of this class; None where nothing is.
+    #: The error message if a method of this class is wrong, else None.
     _mistake: str | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -106,32 +105,32 @@ class Function:
         cls._mistake = next(filter(None, (_find_mistake(cls, name) for name in _METHODS)), None)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Raise."""
-        raise ArgumentTypeError(f"{cls.__name__} is not made, it is applied: write {cls.__name__}.apply(...)")
+        """Raise: a Function is applied, not instantiated."""
+        raise ArgumentTypeError(f"{cls.__name__} is not instantiated, it is applied: write {cls.__name__}.apply(...)")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs; to be written by the subclass."""
-        raise NotImplementedError("to be written by the subclass")
+        """Compute the outputs; the subclass defines this."""
+        raise NotImplementedError("define a static forward(ctx, *args) in the subclass")
 
     @staticmethod
     def setup_context(ctx: FunctionContext, inputs: tuple[Any, ...], output: Any) -> Any:
-        """Save what backward needs, where `forward` takes no `ctx`."""
-        raise NotImplementedError("to be written by the subclass, where forward takes no ctx")
+        """Save what backward needs, if `forward` takes no `ctx`."""
+        raise NotImplementedError("define a static setup_context(ctx, inputs, output), or let forward take ctx")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Compute the gradients of the arguments; to be written by the subclass."""
-        raise NotImplementedError("to be written by the subclass")
+        """Compute the gradients of the arguments; the subclass defines this."""
+        raise NotImplementedError("define a static backward(ctx, *grads) in the subclass")
 
     @staticmethod
     def vjp(ctx: Any, *grads: Any) -> Any:
-        """Another name for `backward`."""
-        raise NotImplementedError("to be written by the subclass")
+        """Compute what `backward` does, under another name; define one of the two."""
+        raise NotImplementedError("define a static backward(ctx, *grads) in the subclass")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward` and record it; return its outputs, or an awaitable of them where it is async.
+        """Run `forward` and record it; return its outputs, or an awaitable of them if it is async.
 
         Keyword arguments are bound by the signature of `forward`.
         """
@@ -145,10 +144,10 @@ class Function:
         mode = GRAD_MODE.get()
         executable = bool(mode) and any(isinstance(value, TensorBase) and value._requires_grad() for value in args)
         edges = [gradient_edge(value) if executable and isinstance(value, TensorBase) else None for value in args]
-        watcher: _LostGradients | bool = UNRECORDED.get()
+        watcher: _LostGradientWatcher | bool = UNRECORDED.get()
         if mode:
             has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
-            watcher = _LostGradients(sys._getframe(1)) if has_backward and not executable else False
+            watcher = _LostGradientWatcher(sys._getframe(1)) if has_backward and not executable else False
         elif mode is not False:
             mode.used(*args)
         call = _FunctionCall(cls, args, edges, executable, two_part, watcher)
@@ -162,7 +161,7 @@ def _bind_arguments(
 ) -> tuple[Any, ...]:
     """Return the arguments of `forward` in order.
 
-    Defaults are filled in where a later argument is given; for setup_context, all of them.
+    The defaults before the last given argument are filled in; with setup_context, all defaults are.
     """
     bound = inspect.signature(forward).bind(*(() if two_part else (None,)), *args, **kwargs)
     given = list(bound.arguments)
@@ -179,12 +178,12 @@ def _bind_arguments(
     return bound.args if two_part else bound.args[1:]
 
 
-#: The methods of a Function.
+#: The methods that a subclass may define.
 _METHODS = ("forward", "setup_context", "backward", "vjp")
 
 
 def _find_mistake(function: type[Function], name: str) -> str | None:
-    """Return what is wrong with a method, which is called without an instance; None where nothing is."""
+    """Return the error message if a method cannot be called without an instance; None if it can."""
     method = inspect.getattr_static(function, name)
     if isinstance(method, (classmethod, property)):
         kind = f"a {type(method).__name__}"
@@ -202,37 +201,37 @@ def _find_mistake(function: type[Function], name: str) -> str | None:
 
 
 def _is_of_another_class(method: FunctionType, function: type[Function]) -> bool:
-    """Tell whether a method was written in another class, and taken over from there: `forward = Other.forward`."""
+    """Tell whether a method was defined in another class, as in `forward = Other.forward`."""
     owner = method.__qualname__.rpartition(".")[0]
     return owner not in ("", function.__qualname__) and not owner.endswith("<locals>")
 
 
 @final
-class _LostGradients(Watcher):
-    """Tells whether an unrecorded forward has used a tensor that requires grad, whose gradient would be lost.
+class _LostGradientWatcher(Watcher):
+    """Notes whether an unrecorded forward uses a tensor that requires grad, whose gradient would be lost.
 
     Args:
         frame: the frame that applies the Function.
     """
 
-    __slots__ = ("_graph_task", "_place", "is_lost")
+    __slots__ = ("_call_site", "_graph_task", "is_lost")
 
     def __init__(self, frame: FrameType) -> None:
         # Operations of a backward that the forward runs do not count.
         self._graph_task = CURRENT_GRAPH_TASK.get()
-        #: Where to warn: an async forward ends where the caller's line may be no longer on the stack.
-        self._place = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+        #: The line to warn about: the caller may have left the stack when an async forward ends.
+        self._call_site = (frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
         #: Whether a gradient would be lost.
         self.is_lost = False
 
     def used(self, *values: Any) -> None:
-        """See whether there is one among the arguments of an operation."""
+        """Check the arguments of an operation."""
         if not self.is_lost and CURRENT_GRAPH_TASK.get() is self._graph_task:
             self.is_lost = any(isinstance(value, TensorBase) and value._requires_grad() for value in values)
 
     def warn(self, message: str) -> None:
         """Issue a warning at the line that applies the Function."""
-        filename, line, names = self._place
+        filename, line, names = self._call_site
         registry = names.setdefault("__warningregistry__", {})
         warnings.warn_explicit(message, UserWarning, filename, line, names.get("__name__"), registry)
 
@@ -250,27 +249,27 @@ class _FunctionCall:
         edges: Sequence[Edge | None],
         executable: bool,
         two_part: bool,
-        watcher: _LostGradients | bool,
+        watcher: _LostGradientWatcher | bool,
     ) -> None:
         self._function = function
         self._args = args
-        #: Whether a node is recorded: where an argument requires grad, or forward asks for it.
+        #: Whether a node is recorded: an argument requires grad, or forward asks for it.
         self._executable = executable
         self._is_recording = is_grad_enabled()
         self._two_part = two_part
-        #: What sees the operations of forward, which are not recorded.
+        #: The watcher of the operations in forward, which are not recorded; False for none.
         self._watcher = watcher
-        # The node takes its sequence number before forward runs, so that it is older than what forward makes.
+        # The node takes its sequence number before forward runs, so that it is older than the nodes that forward makes.
         self._node = FunctionNode(function, args, edges)
         self._ctx = self._node.ctx
         observer = RECORDING.get()
         if self._is_recording and observer is not True:
-            # Now, since an async forward ends where the caller's line is no longer on the stack.
+            # Now, since the caller may have left the stack when an async forward ends.
             observer.note(self._node)
         self._ctx.needs_input_grad = tuple(isinstance(value, TensorBase) and value._requires_grad() for value in args)
 
     def run(self) -> Any:
-        with self._unrecorded():
+        with self._disable_recording():
             output = self._function.forward(*self._forward_arguments())
             if inspect.isawaitable(output):
                 return self._finish_async(output)
@@ -280,12 +279,12 @@ class _FunctionCall:
         return self._record(output)
 
     async def run_async(self) -> Any:
-        with self._unrecorded():
+        with self._disable_recording():
             output = self._function.forward(*self._forward_arguments())
             return await self._finish_async(output)
 
     async def _finish_async(self, output: Any) -> Any:
-        with self._unrecorded():
+        with self._disable_recording():
             if inspect.isawaitable(output):
                 output = await output
             if self._two_part:
@@ -298,11 +297,11 @@ class _FunctionCall:
     def _forward_arguments(self) -> tuple[Any, ...]:
         return self._args if self._two_part else (self._ctx, *self._args)
 
-    def _unrecorded(self) -> Mode:
+    def _disable_recording(self) -> Mode:
         return no_grad() if self._watcher is UNRECORDED.get() else watched_no_grad(self._watcher)
 
     def _wrap_output(self, output: Any) -> Any:
-        """Return what forward returned with tensors in place of arrays."""
+        """Return the output of forward, with tensors in place of arrays."""
         if output is None:
             raise ArgumentTypeError(
                 f"{self._function.__name__}.forward returned None: return the outputs, as in return y, or one that "
@@ -311,25 +310,30 @@ class _FunctionCall:
         return wrap_output(output, self._node.device)
 
     def _decide_recording(self, outputs: Sequence[Any]) -> None:
-        """Decide whether a node is recorded, now that forward has run; warn where its own gradients are lost."""
+        """Decide, after forward, whether a node is recorded; warn if gradients of tensors that it uses are lost."""
         asked = records(self._ctx)
         if asked and self._is_recording:
             self._executable = True
         watcher = self._watcher
-        if self._executable or asked is not None or not isinstance(watcher, _LostGradients) or not self._is_recording:
+        if (
+            self._executable
+            or asked is not None
+            or not isinstance(watcher, _LostGradientWatcher)
+            or not self._is_recording
+        ):
             return
         watcher.used(*outputs)
         if watcher.is_lost or keeps_grad(self._ctx):
             name = self._function.__name__
             watcher.warn(
-                f"no argument of {name}.apply requires grad, so that {name}.backward is never called; and its forward "
-                "takes or keeps tensors that do require grad, and get no gradient from it. Pass them as arguments, or "
-                "write ctx.set_records(True) in forward to have backward called, or ctx.set_records(False) where none "
-                "is to flow"
+                f"no argument of {name}.apply requires grad, so {name}.backward is never called; but its forward uses "
+                "or keeps tensors that require grad, which get no gradient from it. Pass them as arguments, or call "
+                "ctx.set_records(True) in forward to have backward called, or ctx.set_records(False) if no gradient is "
+                "to flow"
             )
 
     def _record(self, output: Any) -> Any:
-        """Return the outputs as tensors with the node as their grad_fn, and let the context save."""
+        """Return the outputs as tensors whose grad_fn is the node, and save what forward asked for."""
         node, ctx = self._node, self._ctx
         output = self._wrap_output(output)
         outputs = output if isinstance(output, tuple) else (output,)
@@ -355,14 +359,14 @@ class _FunctionCall:
         save(ctx, self._args, seen, node if self._executable else None)
         observer = RECORDING.get()
         if self._executable and observer is not True:
-            observer.announce(announced_node(node, results))
+            observer.announce(node_to_announce(node, results))
         return tuple(results) if isinstance(output, tuple) else results[0]
 
     def _output(self, value: TensorBase, node: Node | None, index: int) -> TensorBase:
         ctx = self._ctx
         if is_dirty(ctx, value):
-            return dirty_output(value, node, index, self._args)
-        value = own_output(ctx, value, node, self._args)
+            return rebase_dirty_output(value, node, index, self._args)
+        value = prepare_output(ctx, value, node, self._args)
         value._grad_fn, value._output_nr = node, index if node is not None else 0
         return value
 
@@ -376,7 +380,7 @@ class FunctionNode(SavingNode):
     def __init__(self, function: type[Function], args: tuple[Any, ...], edges: Sequence[Edge | None]) -> None:
         self.function = function
         self._arguments = len(args)
-        #: Position of each tensor argument: those have an edge.
+        #: The positions of the tensor arguments, each of which has an edge.
         self._argument_edges = tuple(index for index, value in enumerate(args) if isinstance(value, TensorBase))
         self._connect([edges[index] for index in self._argument_edges])
         self.shape = None
@@ -395,22 +399,22 @@ class FunctionNode(SavingNode):
 
     @property
     def is_traceable(self) -> bool:  # type: ignore[override]
-        """Whether the Function says so."""
+        """The `is_traceable` of the Function."""
         return self.function.is_traceable
 
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
-        """For each output of forward, what its gradient must look like; the slot of a non-tensor has none."""
+        """The metadata of the gradient of each output of forward; without shape for an output that is no tensor."""
         return self._metadata
 
     def set_metadata(self, metadata: tuple[InputMetadata, ...]) -> None:
-        """Say what the outputs of forward look like, once they are known."""
+        """Set the metadata of the outputs, once forward has returned them."""
         self._metadata = metadata
-        # Where the gradients that it takes live. Its arguments may live elsewhere.
+        # The device of the gradients that backward takes; the arguments may be on another one.
         self.device = next((slot.device for slot in metadata if slot.device is not None), self.device)
 
     def compiled_args(self, args: CompiledArgs) -> None:
-        """Collect what every node collects, and what the context says of the arguments of forward."""
+        """Collect what every node collects, the Function, and the settings of its context."""
         super().compiled_args(args)
         args.collect_exactly(self.function, self.ctx.needs_input_grad, self.ctx.materialize_grads)
 
@@ -426,7 +430,7 @@ class FunctionNode(SavingNode):
             result = backward(ctx, *tensors)
         else:
             result = self.run_backward(functools.partial(backward, ctx, *tensors))
-        # Do not keep alive the gradients that backward may have dropped. Under `create_graph` a history keeps them.
+        # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
         given = tensors if is_grad_enabled() else ()
         return self._await_result(result, given) if inspect.isawaitable(result) else self._check_result(result, given)
 
@@ -434,7 +438,7 @@ class FunctionNode(SavingNode):
         return self._check_result(await result, given)
 
     def _check_result(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Check what backward returned for the gradients that it was given, and keep what belongs to tensors."""
+        """Check what backward returned, given the gradients `given`; return the gradients of the tensor arguments."""
         grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
@@ -459,10 +463,10 @@ class FunctionNode(SavingNode):
                 )
         if len(edges) != len(grads):
             grads = tuple([grads[index] for index in edges])
-        return self._with_history(grads, given) if is_grad_enabled() else grads
+        return self._guard_arrays(grads, given) if is_grad_enabled() else grads
 
-    def _with_history(self, grads: tuple[Any, ...], given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return gradients under `create_graph`: arrays among them, which have no history, raise where that is missed.
+    def _guard_arrays(self, grads: tuple[Any, ...], given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return gradients under `create_graph`; differentiating an array among them, which has no history, raises.
 
         A tensor without history counts as a constant.
         """
@@ -470,12 +474,12 @@ class FunctionNode(SavingNode):
         if not arrays:
             return grads
         edges = [gradient_edge(grad) for grad in given if isinstance(grad, TensorBase)] + edges_of(self.ctx)
-        found = without_derivative(
+        found = forbid_derivative(
             [grads[index] for index in arrays],
             edges,
             self.device,
-            f"{self._subject()} an array, which has no history, and it was to be differentiated: compute on the "
-            "tensors that backward is given, with NumPy's functions; or return ag.asarray(array) for a constant",
+            f"{self._subject()} an array, which has no history, and it was to be differentiated: compute with NumPy's "
+            "functions on the tensors that backward takes; or return ag.asarray(array) for a constant",
         )
         results = list(grads)
         for index, grad in zip(arrays, found, strict=True):

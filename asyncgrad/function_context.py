@@ -1,4 +1,4 @@
-"""FunctionContext: the `ctx` of a Function, which carries what forward leaves for backward."""
+"""FunctionContext: the `ctx` of a Function, which carries values from forward to backward."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .graph.node import Edge, Node
 from .graph.packed import Packed, unpack_all, unpack_now
 from .graph.saved import Saved, output_alias, released_error, version_of
 from .graph.tensor_base import CreationMeta, TensorBase
-from .graph.values import has_memory, wrap
+from .graph.values import counted, has_memory, wrap
 from .ops.indexing import part
 from .views.history import check_write, rebase
 from .views.nodes import CopySlices
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = [
     "FunctionContext",
     "check_marks",
-    "dirty_output",
+    "rebase_dirty_output",
     "edges_of",
     "is_dirty",
     "is_non_differentiable",
     "keeps_grad",
-    "own_output",
+    "prepare_output",
     "records",
     "save",
-    "announced_node",
+    "node_to_announce",
     "forbid_writes_into_views",
     "wrap_output",
 ]
@@ -43,7 +43,7 @@ __all__ = [
 
 @final
 class FunctionContext:
-    """What `forward` leaves for `backward`: saved tensors, marks, and any attribute that a user sets.
+    """Carries saved tensors, marks, and any attribute that a user sets from `forward` to `backward`.
 
     Example:
         >>> import asyncgrad as ag
@@ -60,7 +60,7 @@ class FunctionContext:
     """
 
     def __init__(self, node: Node) -> None:
-        #: For each argument of forward, whether a gradient is wanted.
+        #: For each argument of forward, whether it needs a gradient.
         self.needs_input_grad: tuple[bool, ...] = ()
         #: Whether undefined gradients reach backward as zeros.
         self.materialize_grads = True
@@ -68,27 +68,29 @@ class FunctionContext:
         self._node = weakref.ref(node)
         self._to_save: tuple[Any, ...] = ()
         self._saved: tuple[Saved | Packed, ...] | None = ()
-        #: What has been unpacked ahead for a plain backward that runs now.
+        #: The saved tensors unpacked ahead for a plain backward, while it runs; else None.
         self._loaded: tuple[Any, ...] | None = None
         self._dirty: tuple[Any, ...] = ()
         self._non_differentiable: tuple[Any, ...] = ()
-        #: What forward said by `set_records`; None where it said nothing.
+        #: The value that forward gave to `set_records`; None if it was not called.
         self._records: bool | None = None
-        #: Set by forward: whether the Function is a view of its one tensor argument and nothing else, so that its
-        #: output may be written into, and its history made anew from where it lies. As in PyTorch.
+        #: Set by forward, as in PyTorch: whether the output is a view of the one tensor argument and nothing else, so
+        #: that it may be written into, and its history regenerated from its location.
         self._is_pure_view = False
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors for backward: arguments or outputs of forward, or anything between; None stays None.
+        """Save tensors for backward: arguments, outputs or intermediate results of forward; None stays None.
 
-        They are released after the backward, and checked for writes in place since. An array comes back as a tensor.
+        They are released after the backward, which raises if one was written into after it was saved. An array comes
+        back as a tensor.
         """
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
         """Say that forward wrote into these arguments in place; forward must return them.
 
-        Another tensor among them is pointless and gives a warning.
+        For a tensor that is no argument of forward, the mark has no effect and gives a warning; if that tensor is a
+        view or requires grad, an error.
         """
         self._dirty = tensors
 
@@ -101,13 +103,12 @@ class FunctionContext:
         self.materialize_grads = truth(value, "the value of ctx.set_materialize_grads(value)")
 
     def set_records(self, value: bool) -> None:
-        """Say whether backward is called where no argument of forward requires grad: to be called in forward.
+        """Say, in forward, whether backward is called if no argument of forward requires grad.
 
-        For a Function with parameters elsewhere, which gives them their gradients itself, by a backward inside of its
-        own say. With True the outputs require grad, as long as grad mode is on around `apply`; a backward that is
-        limited to some inputs, such as `ag.grad`, does not come by unless one of them lies behind the arguments. False
-        is what holds without a call, and says that it is meant: no warning, where forward takes or keeps what requires
-        grad.
+        This is for a Function whose backward computes the gradients of tensors that are no arguments of it, for example
+        by a backward of its own. With True the outputs require grad, if grad mode is on around `apply`; a backward with
+        given inputs, such as `ag.grad`, skips the Function unless an input is reached through its arguments. False is
+        the default, but without the warning if forward uses or keeps tensors that require grad.
 
         Example:
             >>> import asyncgrad as ag
@@ -130,51 +131,54 @@ class FunctionContext:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What was saved, in order.
+        """The saved tensors, in order.
 
         Raises:
-            ReleasedGraphError: a backward has run before without `retain_graph`.
-            ChangedTensorError: a tensor was written into since.
-            HookError: what was packed has to be waited for: write `await ctx.load_saved()` in an async backward.
+            ReleasedGraphError: an earlier backward ran without `retain_graph`.
+            ChangedTensorError: a tensor was written into after it was saved.
+            HookError: unpacking must be awaited: write `await ctx.load_saved()` in an async backward.
         """
         if self._loaded is not None:
             return self._loaded
         return tuple(unpack_now(*_saved_by(self), "await ctx.load_saved() in place of ctx.saved_tensors"))
 
     async def load_saved(self) -> tuple[Any, ...]:
-        """Return `saved_tensors`; suspends where unpacking has something to wait for."""
+        """Return `saved_tensors`; suspend if unpacking must be awaited."""
         if self._loaded is not None:
             return self._loaded
         found = unpack_all(*_saved_by(self))
         return tuple(await found if inspect.isawaitable(found) else found)
 
 
-# What Function.apply and its node ask of a context: functions, so that an attribute of any name may be set on it.
+# Function.apply and FunctionNode use a context through the functions below. As methods, they would take names that a
+# user may give to attributes.
 
 
 def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:
     node = ctx._node()
     if node is None:
-        raise GraphError("the node of this context is gone, and with it what was saved")
+        raise GraphError(
+            "the node of this context was freed, and its saved tensors with it: keep an output of the Function"
+        )
     if ctx._saved is None:
         raise released_error(node)
     return node, ctx._saved
 
 
 def records(ctx: FunctionContext) -> bool | None:
-    """Return what forward said by `set_records`; None where it said nothing."""
+    """Return the value that forward gave to `set_records`; None if it was not called."""
     return ctx._records
 
 
 def keeps_grad(ctx: FunctionContext) -> bool:
-    """Tell whether forward has left a tensor that requires grad, to be saved or in an attribute."""
+    """Tell whether forward keeps a tensor that requires grad: one to be saved, or one in an attribute."""
     return any(value._requires_grad() for value in _tensors_in([ctx._to_save, _attributes(ctx)]))
 
 
 def edges_of(ctx: FunctionContext) -> list[Edge | None]:
-    """Return the edges of all that a backward may compute its gradients from, beside those that it is given.
+    """Return the edges of all tensors that a backward may use in addition to the gradients that it takes.
 
-    Those are the arguments of forward, what is saved, and the tensors in attributes.
+    These are the arguments of forward, the saved tensors, and the tensors in attributes.
     """
     node = ctx._node()
     if node is None:
@@ -190,16 +194,16 @@ def edges_of(ctx: FunctionContext) -> list[Edge | None]:
 
 
 def _attributes(ctx: FunctionContext) -> list[Any]:
-    """Return what a user has set on a context, and the context's own attributes that tensors cannot be in."""
+    """Return the values of the attributes of a context, without those in `_OWN`."""
     return [value for name, value in vars(ctx).items() if name not in _OWN]
 
 
-#: Attributes of a context that hold tensors which are accounted for elsewhere.
+#: The attributes of a context whose tensors the callers of `_attributes` treat separately, or need not see.
 _OWN = frozenset({"_to_save", "_saved", "_loaded", "_dirty", "_non_differentiable"})
 
 
 def _tensors_in(value: Any) -> Iterator[TensorBase]:
-    """Give the tensors in a structure of lists, tuples, sets, dicts and dataclasses."""
+    """Yield the tensors in a structure of lists, tuples, sets, dicts and dataclasses."""
     stack, seen = [value], set[int]()
     while stack:
         value = stack.pop()
@@ -223,58 +227,59 @@ def is_dirty(ctx: FunctionContext, value: TensorBase) -> bool:
 
 
 def is_non_differentiable(ctx: FunctionContext, value: TensorBase) -> bool:
-    """Tell whether forward marked `value`, or the array that it was made of, as having no gradient."""
+    """Tell whether forward marked `value`, or the array that it wraps, as having no gradient."""
     return _among(value, ctx._non_differentiable) or _among(value._data, ctx._non_differentiable)
 
 
 def check_marks(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any], node: Node | None) -> None:
-    """Raise if a mark that forward has made is impossible; warn if it has no effect.
+    """Raise if a mark that forward made is invalid; warn if it has no effect.
 
     Args:
         ctx: the context.
         inputs: the arguments of forward.
-        outputs: what it returned.
-        node: of the Function; None where nothing is recorded.
+        outputs: the values that forward returned.
+        node: the node of the Function; None if nothing is recorded.
 
     Raises:
-        GradientTypeError: it is no tensor.
-        InPlaceError: it is not among the outputs, or is a view beside other outputs; or it is no argument and has a
-            history, as a view or on its own, which nobody could bring up to date; or forward is no pure view.
-        ArgumentTypeError: its declaration to be one is no bool.
+        GradientTypeError: a value marked as dirty is no tensor.
+        InPlaceError: a dirty tensor is not among the outputs, or is a view and not the only output; or it is no
+            argument, but a view or requires grad, so that its history would be wrong; or `ctx._is_pure_view` is set
+            and forward is no pure view.
+        ArgumentTypeError: `ctx._is_pure_view` is no bool.
     """
     _check_dirty(ctx, inputs, outputs, node)
     _check_pure_view(ctx, inputs, outputs)
 
 
 def _check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any], node: Node | None) -> None:
-    """Raise if what forward says that it wrote into is not returned; warn of what is no argument."""
+    """Raise if the history of a dirty tensor cannot follow the write; warn if the tensor is no argument."""
     for dirty in ctx._dirty:
         if not isinstance(dirty, TensorBase):
             raise GradientTypeError(f"mark_dirty takes the tensors that forward wrote into, not {describe(dirty)}")
-        where = f"a tensor of shape {dirty._data.shape} is marked dirty, that is written into in place"
+        where = f"a tensor of shape {dirty._data.shape} is marked dirty, as written into in place"
         if not _among(dirty, outputs):
             raise InPlaceError(f"{where}, and forward does not return it: add it to what forward returns")
         if dirty._view is not None and len(outputs) > 1:
             raise InPlaceError(
-                f"{where}, and is a view, of which forward may return nothing else beside it: write into a copy, "
-                "x = x.copy(), or return other outputs from another Function"
+                f"{where}, and is a view, which must be the only output of forward: write into a copy, x = x.copy(), "
+                "or return the other outputs from another Function"
             )
         if node is None or _among(dirty, inputs):
             continue
         if dirty._view is not None or dirty._requires_grad():
-            history = "is a view, whose base" if dirty._view is not None else "requires grad, whose gradient"
+            history = "is a view, whose base" if dirty._view is not None else "requires grad, and its gradient"
             raise InPlaceError(
-                f"{where}, is no argument of forward and {history} would not notice: mark arguments only, and let "
-                "apply take this one as an argument"
+                f"{where}, is no argument of forward, and {history} would not account for the write: pass it to apply "
+                "as an argument"
             )
         warnings.warn(
-            f"{where}, and is no argument of forward, so that nothing depends on the mark: mark arguments only",
+            f"{where}, and is no argument of forward, so the mark has no effect: mark arguments only",
             stacklevel=6,
         )
 
 
 def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-    """Raise if forward declares to be a view of its one tensor argument and cannot be.
+    """Raise if forward declares that its output is a view of its one tensor argument, and it cannot be.
 
     Source: ctx._is_pure_view of PyTorch, which does not look at what the output is a view of.
     """
@@ -284,11 +289,11 @@ def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Seque
     if not declared:
         return
     tensors = [value for value in inputs if isinstance(value, TensorBase)]
-    where = "forward set ctx._is_pure_view, that it makes a view of an argument and nothing else"
+    where = "forward set ctx._is_pure_view, for a view of an argument and nothing else"
     if len(tensors) != 1 or len(outputs) != 1:
         raise InPlaceError(
-            f"{where}: then it has one tensor argument, and here there are {len(tensors)}, and one output, and here "
-            f"there are {len(outputs)}. Leave the mark out"
+            f"{where}: it must have one tensor argument and one output, and has "
+            f"{counted(len(tensors), 'tensor argument')} and {counted(len(outputs), 'output')}. Leave the mark out"
         )
     view = outputs[0]._view_meta() if isinstance(outputs[0], TensorBase) else None
     if view is not None and view.base is not _root(tensors[0]):
@@ -304,13 +309,13 @@ def _root(tensor: TensorBase) -> TensorBase:
 
 
 def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorBase], node: Node | None) -> None:
-    """Take what forward asked to save, now that its outputs have their places in the graph.
+    """Save what forward asked for, now that its outputs have their history.
 
     Args:
         ctx: the context.
         inputs: the arguments of forward.
-        outputs: the tensors that apply returns, by the `id` of what forward returned (of the array, for an array).
-        node: where they are saved; None where nothing is recorded.
+        outputs: the tensors that apply returns, by the `id` of the tensor or array that forward returned.
+        node: the node that saves them; None if nothing is recorded.
     """
     to_save, ctx._to_save = ctx._to_save, ()
     dirty, ctx._dirty = ctx._dirty, ()
@@ -329,7 +334,7 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorB
         if value is None:
             saved.append(Saved(None))
         elif output is not None and _among(value, dirty):
-            # Of a view, which has no node of its own, there is one output alone.
+            # A dirty view is the only output of the Function, and its own output_nr is that of its regenerated grad_fn.
             saved.append(
                 Saved(output_alias(output), version_of(output), 0 if output._view is not None else output._output_nr)
             )
@@ -347,13 +352,13 @@ def _among(value: Any, items: Sequence[Any]) -> bool:
     return any(value is item for item in items)
 
 
-def dirty_output(value: TensorBase, node: Node | None, index: int, inputs: Sequence[Any]) -> TensorBase:
-    """Give an argument that forward wrote into its new place in the graph; return it.
+def rebase_dirty_output(value: TensorBase, node: Node | None, index: int, inputs: Sequence[Any]) -> TensorBase:
+    """Set the history of an argument that forward wrote into; return the argument.
 
     Args:
         value: the argument.
-        node: of the Function; None where nothing is recorded.
-        index: which output it is.
+        node: the node of the Function; None if nothing is recorded.
+        index: the index of the output that it is.
         inputs: the arguments of forward.
 
     Raises:
@@ -364,22 +369,22 @@ def dirty_output(value: TensorBase, node: Node | None, index: int, inputs: Seque
         return value
     check_write(value)
     tensors = [argument for argument in inputs if isinstance(argument, TensorBase)]
-    # Only a view's edge is used, and a view that is marked dirty is always an argument.
+    # The slot is used only for a view, and a dirty view is always an argument.
     slot = next((edge for edge, argument in enumerate(tensors) if argument is value), 0)
     value._meta = None
-    rebase(value, node, index, slot, is_whole=False)
+    rebase(value, node, index, slot, is_complete=False)
     return value
 
 
-def own_output(ctx: FunctionContext, value: TensorBase, node: Node | None, inputs: Sequence[Any]) -> TensorBase:
-    """Return an output that may be given a place in the graph: a view of `value` where that has one already.
+def prepare_output(ctx: FunctionContext, value: TensorBase, node: Node | None, inputs: Sequence[Any]) -> TensorBase:
+    """Return an output whose history may be set: a view of `value` if that is an input or has a history, else itself.
 
-    Only the Function can produce the history of a view that forward returns, so it cannot be regenerated, unless
+    The history of a view that forward returns comes from the Function, so it cannot be regenerated, unless
     `ctx._is_pure_view` says that the output is only a view.
     """
     if _among(value, inputs) or value._grad_fn is not None or value._meta is not None:
         source, value = value, output_alias(value)
-        # Without a node it has no history, and a view has that of its base.
+        # Without a node the output must have no history, and a view would have that of its base.
         if node is not None or not source._requires_grad():
             value._view = source._view_record(CreationMeta.IN_CUSTOM_FUNCTION, (part, Ellipsis))
     view = value._view_meta()
@@ -392,10 +397,10 @@ def own_output(ctx: FunctionContext, value: TensorBase, node: Node | None, input
     return value
 
 
-def announced_node(node: Node, outputs: Sequence[Any]) -> Node:
-    """Return what has come into the graph for a Function's node: a CopySlices around it where a view was written into.
+def node_to_announce(node: Node, outputs: Sequence[Any]) -> Node:
+    """Return the node that a Function announces: the CopySlices around its node if it wrote into a view, else the node.
 
-    That knows the line of the forward call from the node.
+    The CopySlices gets the metadata of the node, such as the line of the forward call.
     """
     view = outputs[0]._view_meta() if len(outputs) == 1 and isinstance(outputs[0], TensorBase) else None
     slices = None if view is None else view.base._grad_fn
@@ -406,7 +411,7 @@ def announced_node(node: Node, outputs: Sequence[Any]) -> Node:
 
 
 def forbid_writes_into_views(outputs: Sequence[Any], node: Node) -> None:
-    """Note of views among several outputs of one node that none of them may be written into."""
+    """Forbid writes into the views among several outputs of one node."""
     made = [value for value in outputs if isinstance(value, TensorBase) and value._grad_fn is node]
     if len({id(value) for value in made}) > 1:
         for value in made:
@@ -416,7 +421,7 @@ def forbid_writes_into_views(outputs: Sequence[Any], node: Node) -> None:
 
 
 def wrap_output(output: Any, device: Any) -> Any:
-    """Return arrays as tensors, on their own or in a tuple; a list counts as a tuple."""
+    """Return the output of forward, with arrays as tensors and a list as a tuple."""
     if isinstance(output, (tuple, list)):
         return tuple(wrap(item, device) for item in output)
     return wrap(output, device)

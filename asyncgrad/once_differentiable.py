@@ -1,4 +1,4 @@
-"""once_differentiable, and the node that raises when a gradient is differentiated that cannot be."""
+"""once_differentiable, and the node that raises if a gradient that cannot be differentiated is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .graph.tensor_base import TensorBase
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["DelayedError", "once_differentiable", "without_derivative"]
+__all__ = ["DelayedError", "once_differentiable", "forbid_derivative"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -41,18 +41,19 @@ class DelayedError(Node):
         self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Raise."""
+        """Raise the GraphError."""
         raise GraphError(self._message)
 
 
-def without_derivative(grads: Sequence[Any], edges: Iterable[Edge | None], device: Any, message: str) -> list[Any]:
-    """Return gradients as tensors whose own derivative raises, under `create_graph`; other values are unchanged.
+def forbid_derivative(grads: Sequence[Any], edges: Iterable[Edge | None], device: Any, message: str) -> list[Any]:
+    """Return gradients as tensors whose derivative raises, if recording is on; otherwise return them unchanged.
 
     Args:
-        grads: tensors, whose history is dropped, arrays, or None.
-        edges: of what they were computed from; None for what requires no grad. If none does, nothing raises.
-        device: where arrays are.
-        message: of the error.
+        grads: tensors, whose history is dropped, arrays, or None, which stays None.
+        edges: the edges of the tensors that they were computed from, None for one that does not require grad. If none
+            does, the gradients are returned unchanged.
+        device: the device of arrays.
+        message: the message of the error.
     """
     mode, known = GRAD_MODE.get(), list(dict.fromkeys(edge for edge in edges if edge is not None))
     if not mode or not known:
@@ -71,9 +72,9 @@ def without_derivative(grads: Sequence[Any], edges: Iterable[Edge | None], devic
 def once_differentiable(backward: F) -> F:
     """Decorate a `backward` that cannot itself be differentiated: it runs with recording off.
 
-    Differentiating its result, under `create_graph`, raises, rather than give a wrong gradient: with respect to the
-    gradients that it is given, to the arguments of forward, and to all that requires grad among what is saved, what is
-    kept in attributes of `ctx`, and what operations in it take.
+    Under `create_graph`, differentiating its result raises, rather than give a wrong gradient. This holds with respect
+    to the gradients that it takes, the arguments of forward, and each tensor that requires grad and is saved, kept in
+    an attribute of `ctx`, or used by an operation in it.
 
     Example:
         >>> import asyncgrad as ag
@@ -118,7 +119,7 @@ def once_differentiable(backward: F) -> F:
 
 
 def _guard_result(result: Any, ctx: Any, used_inputs: _DifferentiableInputs, name: str) -> Any:
-    """Return what the marked backward of that name returned, so that its derivative raises where it is recorded."""
+    """Return the result of the backward called `name`; if recording is on, differentiating the result raises."""
     if not used_inputs.is_recorded:
         return result
     several = isinstance(result, (tuple, list))
@@ -128,16 +129,16 @@ def _guard_result(result: Any, ctx: Any, used_inputs: _DifferentiableInputs, nam
         f"{name} is marked once_differentiable, and its result was to be differentiated: "
         "remove the mark if its formula is made of differentiable functions"
     )
-    results = without_derivative(result if several else (result,), edges, device, message)
+    results = forbid_derivative(result if several else (result,), edges, device, message)
     return tuple(results) if several else results[0]
 
 
 @final
 class _DifferentiableInputs(Watcher):
-    """Keeps the tensors that require grad among those that a backward is given and that operations in it take.
+    """Collects the tensors that require grad among the gradients that a backward takes and those that it uses.
 
     Args:
-        grads: what it is given.
+        grads: the gradients that the backward takes.
     """
 
     __slots__ = ("is_recorded", "tensors")
@@ -150,10 +151,10 @@ class _DifferentiableInputs(Watcher):
 
     @property
     def watcher(self) -> Watcher | bool:
-        """The watcher of operations in the backward: this under `create_graph`, else False."""
+        """The watcher of operations in the backward: this object under `create_graph`, else False."""
         return self if self.is_recorded else False
 
     def used(self, *values: Any) -> None:
-        """Keep those that require grad."""
+        """Collect those that require grad."""
         if self.is_recorded:
             self.tensors += [value for value in values if isinstance(value, TensorBase) and value._requires_grad()]

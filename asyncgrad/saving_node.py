@@ -1,4 +1,4 @@
-"""SavingNode: a node that keeps what it saves in a FunctionContext."""
+"""SavingNode, the base of nodes that keep their saved tensors in a FunctionContext."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ __all__ = ["SavingNode"]
 
 
 class SavingNode(Node):
-    """Abstract: a node that keeps what it saves in a FunctionContext."""
+    """Abstract: a node that keeps its saved tensors in a FunctionContext."""
 
     __slots__ = ("ctx",)
 
     ctx: FunctionContext
 
     def saved_entries(self) -> Sequence[Saved | Packed] | None:
-        """Return what was saved, as it stands; None once released."""
+        """Return the saved entries, without unpacking; None once released."""
         return self.ctx._saved
 
     def keep_packed(self, index: int, packed: Packed) -> None:
-        """Keep what a hook has packed in the place of a saved tensor."""
+        """Replace a saved tensor by what a hook has packed."""
         saved = self.ctx._saved
         assert saved is not None
         self.ctx._saved = (*saved[:index], packed, *saved[index + 1 :])
 
     def release_variables(self) -> None:
-        """Let go of the saved tensors, if there are any; what else hangs on the context stays."""
+        """Release the saved tensors, if there are any; other attributes of the context stay."""
         if self.ctx._saved:
             self.ctx._saved = None
 
     def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> Any:
-        """Return what `apply(grads)` does, with `saved` in place of what `ctx.save_for_backward` has saved."""
+        """Return what `apply(grads)` does, with `saved` in place of the tensors that `ctx.save_for_backward` saved."""
         loaded = tuple(wrap(value, self.device) for value in saved)
         before, self.ctx._loaded = self.ctx._loaded, loaded
         try:
@@ -58,7 +58,7 @@ class SavingNode(Node):
             self.ctx._loaded = before
 
     def run_backward(self, backward: Callable[[], Any]) -> Any:
-        """Return the result of a plain `backward`; values whose unpacking must be awaited are loaded first."""
+        """Return the result of a plain `backward`; load saved tensors first if their unpacking must be awaited."""
         if not self.waits_for_saved():
             return backward()
         return _load_ahead(self.ctx, backward)

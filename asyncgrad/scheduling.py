@@ -56,8 +56,8 @@ class Quota:
         self.waiting: list[tuple[tuple[int, int], int, Any]] = []
 
 
-def _number(value: Any, what: str, kind: type) -> Any:
-    """Return a number that the user gave, if it is one, of the kind wanted, and not negative."""
+def _check_number(value: Any, what: str, kind: type) -> Any:
+    """Return `value` as an int or a float, whichever `kind` is; raise unless it is a number that is not negative."""
     number: Any = -1
     if not isinstance(value, (bool, np.bool_, str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -75,10 +75,10 @@ def _from_environment(name: str, default: float, kind: type) -> Any:
         return default
     with contextlib.suppress(ValueError):
         value = kind(value)
-    return _number(value, f"the environment variable {name}", kind)
+    return _check_number(value, f"the environment variable {name}", kind)
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     """Return how many processors this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
@@ -86,17 +86,17 @@ def _cores() -> int:
 
 #: Returns the time, in seconds from an arbitrary point.
 Clock: TypeAlias = Callable[[], float]
-#: What a loop budget is measured by. Read once where a budget begins to count, and handed down from there.
+#: The clock that measures loop budgets. It is read once where a budget begins, and passed down from there.
 CLOCK: ContextVar[Clock] = ContextVar("asyncgrad_clock", default=perf_counter)
 #: Seconds for which a backward may run before it yields to the event loop.
 LOOP_BUDGET: ContextVar[float] = ContextVar(
     "asyncgrad_loop_budget", default=_from_environment("ASYNCGRAD_LOOP_BUDGET_MS", 1, float) / 1000
 )
 #: Shared by all backward passes outside of a `workers` block.
-_DEFAULT_QUOTA = Quota(_from_environment("ASYNCGRAD_WORKERS", _cores(), int))
+_DEFAULT_QUOTA = Quota(_from_environment("ASYNCGRAD_WORKERS", _count_cores(), int))
 #: The quota of this context: shared by all backward passes of one `workers` block.
 WORKERS: ContextVar[Quota] = ContextVar("asyncgrad_workers", default=_DEFAULT_QUOTA)
-#: Seconds from which on a body is run by a worker.
+#: Seconds that a body must take at least to run on a worker.
 OFFLOAD_THRESHOLD: ContextVar[float] = ContextVar(
     "asyncgrad_offload_threshold", default=_from_environment("ASYNCGRAD_OFFLOAD_THRESHOLD_MS", 0.5, float) / 1000
 )
@@ -131,19 +131,19 @@ class _Setting(Mode):
 class workers(_Setting):
     """Inside, a backward uses at most `n` worker threads, and all that run in the block share them; 0 uses none.
 
-    Heavy bodies run on workers, so that they run side by side and an event loop is not kept by them; with 0 all runs
-    in the thread that drives the backward. A context manager, and a decorator of functions of all kinds. The default
-    is the number of processors, or what the environment variable ASYNCGRAD_WORKERS says.
+    Long bodies run on workers, in parallel and without blocking the event loop; with 0, everything runs in the thread
+    that drives the backward. It is a context manager, and a decorator of functions of all kinds. The default is the
+    number of processors, or the value of the environment variable ASYNCGRAD_WORKERS.
 
-    Any number of workers gives the same bits. That is why BLAS is left alone, whose sums depend on how many threads
-    it uses by itself. OpenBLAS, which NumPy's wheels have, lets products that come at a time take turns, each on all
-    of its threads.
+    The results have the same bits for any number of workers. Therefore BLAS keeps its own number of threads, on which
+    its sums depend. OpenBLAS, which is in NumPy's wheels, runs concurrent products one after another, each on all of
+    its threads.
 
     Args:
-        n: how many.
+        n: the number of workers.
 
     Raises:
-        ArgumentError: it is negative, or no whole number.
+        ArgumentError: `n` is negative, or no whole number.
 
     Example:
         >>> import asyncgrad as ag
@@ -158,21 +158,21 @@ class workers(_Setting):
     _variable = WORKERS
 
     def __init__(self, n: int) -> None:
-        super().__init__(Quota(_number(n, "the n of ag.workers(n)", int)))
+        super().__init__(Quota(_check_number(n, "the n of ag.workers(n)", int)))
 
 
 @final
 class loop_budget(_Setting):
-    """Inside, a backward yields to the event loop each time it has run for as many seconds.
+    """Inside, a backward yields to the event loop whenever it has run for the given time.
 
-    The default is a millisecond, or what the environment variable ASYNCGRAD_LOOP_BUDGET_MS says, in milliseconds.
-    A single body that takes longer and is not run by a worker keeps the loop for as long as it takes.
+    The default is a millisecond, or the value of the environment variable ASYNCGRAD_LOOP_BUDGET_MS, in milliseconds.
+    A single body that takes longer, and does not run on a worker, blocks the loop for as long as it takes.
 
     Args:
-        seconds: the budget; with 0 it yields after each node.
+        seconds: the budget; with 0 the backward yields after each node.
 
     Raises:
-        ArgumentError: it is negative, or no number.
+        ArgumentError: `seconds` is negative, or no number.
 
     Example:
         >>> import asyncgrad as ag
@@ -189,22 +189,22 @@ class loop_budget(_Setting):
     _variable = LOOP_BUDGET
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(_number(seconds, "the seconds of ag.loop_budget(seconds)", float))
+        super().__init__(_check_number(seconds, "the seconds of ag.loop_budget(seconds)", float))
 
 
 @final
 class offload_threshold(_Setting):
-    """Inside, bodies that take as many seconds or longer run on workers, and shorter ones where they are.
+    """Inside, bodies that take the given time or longer run on workers, and shorter ones in the backward's own thread.
 
-    How long one takes is estimated from the sizes of its arrays, and then measured: a running mean for each kind of
-    body, shapes and dtypes. The default is half a millisecond, about ten times what it costs to hand a body over, or
-    what the environment variable ASYNCGRAD_OFFLOAD_THRESHOLD_MS says, in milliseconds.
+    The time is first estimated from the sizes of the body's arrays, and then measured, as a running mean for each
+    combination of body, shapes and dtypes. The default is half a millisecond, about ten times the cost of passing a
+    body to a worker, or the value of the environment variable ASYNCGRAD_OFFLOAD_THRESHOLD_MS, in milliseconds.
 
     Args:
-        seconds: how long.
+        seconds: the threshold.
 
     Raises:
-        ArgumentError: it is negative, or no number.
+        ArgumentError: `seconds` is negative, or no number.
 
     Example:
         >>> import asyncgrad as ag
@@ -216,12 +216,12 @@ class offload_threshold(_Setting):
     _variable = OFFLOAD_THRESHOLD
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(_number(seconds, "the seconds of ag.offload_threshold(seconds)", float))
+        super().__init__(_check_number(seconds, "the seconds of ag.offload_threshold(seconds)", float))
 
 
 @final
 class _FullCollections:
-    """Holds off the automatic full collections of Python's garbage collector, for the whole process."""
+    """Prevents automatic full collections by Python's garbage collector, in the whole process."""
 
     __slots__ = ("_before", "_holders", "_mutex")
 
@@ -235,7 +235,7 @@ class _FullCollections:
         self._before = (0, 0, 0)
 
     def hold(self) -> None:
-        """Let no full collection begin until there have been as many releases as holds."""
+        """Prevent full collections until each hold has been released."""
         with self._mutex:
             self._holders += 1
             if self._holders == 1:
@@ -264,19 +264,19 @@ FULL_COLLECTIONS = _FullCollections()
 
 @final
 class no_full_collections:
-    """Inside, Python's garbage collector never looks, by itself, through all objects there are.
+    """Inside, Python's garbage collector starts no full collection by itself.
 
-    A full collection visits every node of every graph: a second for a million nodes, during which an event loop stands
-    still, and there are more of them the more nodes there are. Graphs need none: a node is freed when nobody refers to
-    it any more. Inside the block the collector goes on to collect what is young, in pauses below a millisecond; cycles
-    that have grown old are found after the block, or by a `gc.collect()` of your own in a quiet moment.
+    A full collection visits every node of every graph. That takes a second for a million nodes, during which the event
+    loop is blocked, and happens more often the more nodes there are. Graphs do not need it: a node is freed with the
+    last reference to it. Inside the block the collector still collects young objects, in pauses below a millisecond.
+    Old cycles are found after the block, or by your own `gc.collect()`.
 
-    A context manager that holds for the whole process, which has one collector. It sets the third threshold
-    (`gc.set_threshold`) out of reach; the end of the last block, of any thread or task, restores it, unless other code
-    has set it meanwhile. Blocks may be nested and overlap. Drop the graph inside the block; if an event loop is still
-    freeing it at the end, the block lasts until it has.
+    It is a context manager that holds for the whole process, since the collector does. It sets the third threshold
+    (`gc.set_threshold`) out of reach; the end of the last block, in any thread or task, restores it, unless other code
+    has set it meanwhile. Blocks may be nested and may overlap. Drop the graph inside the block; if an event loop is
+    still freeing it at the end, the block lasts until it is freed.
 
-    Python 3.14 collects in increments by itself, and has no use for it.
+    Python 3.14 collects incrementally by itself and does not need this.
 
     Example:
         >>> import gc, numpy as np, asyncgrad as ag

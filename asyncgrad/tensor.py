@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, final
 import numpy as np
 
 from .arguments import describe, truth
-from .array_operators import compared, deferred, matmul_in_place, operator_of, reflected_operator_of, refusing_deferring
+from .array_operators import (
+    check_operands,
+    defer_or_raise,
+    make_operator,
+    make_reflected_operator,
+    matmul_in_place,
+    wrap_comparison,
+)
 from .backward import backward
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .errors import (
@@ -227,7 +234,7 @@ class Tensor(TensorBase):
         array = _moved_async if truth(non_blocking, "non_blocking") else moved_array
         copied: Tensor = moved(self, array(self._data, home, place), place)
         if copied._grad_fn is not None:
-            copied._grad_fn.leads_to(home)
+            copied._grad_fn.set_source_device(home)
         return copied
 
     def detach(self) -> Tensor:
@@ -724,75 +731,75 @@ class Tensor(TensorBase):
     # A helper builds each one, since they differ only in the function that they call; a call costs no more for it. The
     # most frequent ones are the wrappers of primitives themselves.
 
-    __add__ = add.operator(deferred)
-    __radd__ = reflected_operator_of(add.call)
+    __add__ = add.operator(defer_or_raise)
+    __radd__ = make_reflected_operator(add.call)
     __iadd__ = in_place(add, operator.iadd)
 
-    __sub__ = subtract.operator(deferred)
-    __rsub__ = reflected_operator_of(subtract.call)
+    __sub__ = subtract.operator(defer_or_raise)
+    __rsub__ = make_reflected_operator(subtract.call)
     __isub__ = in_place(subtract, operator.isub)
 
-    __mul__ = multiply.operator(deferred)
-    __rmul__ = reflected_operator_of(multiply.call)
+    __mul__ = multiply.operator(defer_or_raise)
+    __rmul__ = make_reflected_operator(multiply.call)
     __imul__ = in_place(multiply, operator.imul)
 
-    __truediv__ = divide.operator(deferred)
-    __rtruediv__ = reflected_operator_of(divide.call)
+    __truediv__ = divide.operator(defer_or_raise)
+    __rtruediv__ = make_reflected_operator(divide.call)
     __itruediv__ = in_place(divide, operator.itruediv)
 
-    __floordiv__ = operator_of(RULES[np.floor_divide])
-    __rfloordiv__ = reflected_operator_of(RULES[np.floor_divide])
+    __floordiv__ = make_operator(RULES[np.floor_divide])
+    __rfloordiv__ = make_reflected_operator(RULES[np.floor_divide])
     __ifloordiv__ = written_by(RULES[np.floor_divide], operator.ifloordiv)
 
-    __mod__ = operator_of(remainder.call)
-    __rmod__ = reflected_operator_of(remainder.call)
+    __mod__ = make_operator(remainder.call)
+    __rmod__ = make_reflected_operator(remainder.call)
     __imod__ = in_place(remainder, operator.imod)
 
-    __pow__ = operator_of(refusing_deferring(power.call))
-    __rpow__ = reflected_operator_of(refusing_deferring(power.call))
-    __ipow__ = written_by(refusing_deferring(power.call), operator.ipow)
+    __pow__ = make_operator(check_operands(power.call))
+    __rpow__ = make_reflected_operator(check_operands(power.call))
+    __ipow__ = written_by(check_operands(power.call), operator.ipow)
 
-    __matmul__ = operator_of(refusing_deferring(matmul))
-    __rmatmul__ = reflected_operator_of(refusing_deferring(matmul))
-    __imatmul__ = written_by(refusing_deferring(matmul_in_place), operator.imatmul)
+    __matmul__ = make_operator(check_operands(matmul))
+    __rmatmul__ = make_reflected_operator(check_operands(matmul))
+    __imatmul__ = written_by(check_operands(matmul_in_place), operator.imatmul)
 
-    __and__ = operator_of(RULES[np.bitwise_and])
-    __rand__ = reflected_operator_of(RULES[np.bitwise_and])
+    __and__ = make_operator(RULES[np.bitwise_and])
+    __rand__ = make_reflected_operator(RULES[np.bitwise_and])
     __iand__ = written_by(RULES[np.bitwise_and], operator.iand)
 
-    __or__ = operator_of(RULES[np.bitwise_or])
-    __ror__ = reflected_operator_of(RULES[np.bitwise_or])
+    __or__ = make_operator(RULES[np.bitwise_or])
+    __ror__ = make_reflected_operator(RULES[np.bitwise_or])
     __ior__ = written_by(RULES[np.bitwise_or], operator.ior)
 
-    __xor__ = operator_of(RULES[np.bitwise_xor])
-    __rxor__ = reflected_operator_of(RULES[np.bitwise_xor])
+    __xor__ = make_operator(RULES[np.bitwise_xor])
+    __rxor__ = make_reflected_operator(RULES[np.bitwise_xor])
     __ixor__ = written_by(RULES[np.bitwise_xor], operator.ixor)
 
-    __lshift__ = operator_of(RULES[np.left_shift])
-    __rlshift__ = reflected_operator_of(RULES[np.left_shift])
+    __lshift__ = make_operator(RULES[np.left_shift])
+    __rlshift__ = make_reflected_operator(RULES[np.left_shift])
     __ilshift__ = written_by(RULES[np.left_shift], operator.ilshift)
 
-    __rshift__ = operator_of(RULES[np.right_shift])
-    __rrshift__ = reflected_operator_of(RULES[np.right_shift])
+    __rshift__ = make_operator(RULES[np.right_shift])
+    __rrshift__ = make_reflected_operator(RULES[np.right_shift])
     __irshift__ = written_by(RULES[np.right_shift], operator.irshift)
 
-    __lt__ = operator_of(RULES[np.less])
-    __le__ = operator_of(RULES[np.less_equal])
-    __gt__ = operator_of(RULES[np.greater])
-    __ge__ = operator_of(RULES[np.greater_equal])
+    __lt__ = make_operator(RULES[np.less])
+    __le__ = make_operator(RULES[np.less_equal])
+    __gt__ = make_operator(RULES[np.greater])
+    __ge__ = make_operator(RULES[np.greater_equal])
 
     def __eq__(self, other: object) -> Any:
         try:
             return _equal(self, other)
         except TypeError as error:
             # NumPy answers for what it cannot compare, such as a string: no element is equal to it.
-            return compared(self, self._data.__eq__(raw(other)), error)
+            return wrap_comparison(self, self._data.__eq__(raw(other)), error)
 
     def __ne__(self, other: object) -> Any:
         try:
             return _not_equal(self, other)
         except TypeError as error:
-            return compared(self, self._data.__ne__(raw(other)), error)
+            return wrap_comparison(self, self._data.__ne__(raw(other)), error)
 
     # Its elements can change, and == gives an array: sets and dicts tell tensors apart by identity.
     def __hash__(self) -> int:
@@ -802,13 +809,13 @@ class Tensor(TensorBase):
         try:
             return _divmod(self, other)  # type: ignore[no-any-return]
         except Exception as error:
-            return deferred(other, error, "divmod")  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "divmod")  # type: ignore[no-any-return]
 
     def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         try:
             return _divmod(other, self)  # type: ignore[no-any-return]
         except Exception as error:
-            return deferred(other, error, "divmod")  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "divmod")  # type: ignore[no-any-return]
 
     def __neg__(self) -> Tensor:
         return negative.call(self)  # type: ignore[no-any-return]

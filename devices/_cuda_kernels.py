@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from math import prod
+from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
@@ -22,9 +24,11 @@ from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
     BLOCK,
     CHUNK,
+    COPIED_AS,
     CUDA_MACROS,
     Operand,
     body_function,
+    concatenate_text,
     elementwise_text,
     preamble,
     table_dtype,
@@ -39,6 +43,10 @@ _OPTIONS = ("--fmad=false",)
 _MOST_CALLS = 1024
 #: The most kernels of one formula that hold numbers in their source.
 _MOST_FIXED = 16
+#: Stands for a kernel where there can be none.
+_NO_KERNEL: Any = object()
+#: More arrays than this are laid side by side by CuPy.
+_MOST_CONCATENATED = 8
 #: Up to this size an int is the same number as a float.
 _LARGEST_INT = 1 << 53
 
@@ -71,6 +79,8 @@ class CudaKernels(KernelCompiler):
         self.macros = macros
         #: How many kernels have been launched, in a list since the launching functions count there.
         self.launched = [0]
+        #: By itemsize, number of arrays, and GPU.
+        self._concatenating: dict[tuple[int, int, int], Callable[..., Any]] = {}
         #: Kernels belong to one GPU.
         self.has_several = cupy.cuda.runtime.getDeviceCount() > 1
         #: CuPy's quick name for `flags.c_contiguous`, if it has that.
@@ -88,6 +98,43 @@ class CudaKernels(KernelCompiler):
     def update(self, formula: Callable[..., Any], written: int) -> TableUpdate:
         """Return a function that applies a formula to many rows of arrays in as few launches as possible."""
         return _MultiTensorUpdate(self, formula, written)
+
+    def adder(self) -> Callable[[Any, Any], None]:
+        """Return a function that adds an array into another one."""
+        return _ElementwiseLauncher(self, np.add).add_into
+
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Return a few arrays side by side along an axis: those in C order and of one dtype by one kernel."""
+        first, count = arrays[0], len(arrays)
+        dtype, shape = first.dtype, first.shape
+        if not 2 <= count <= _MOST_CONCATENATED or not 0 <= axis < len(shape) or dtype.itemsize not in COPIED_AS:
+            return np.concatenate(arrays, axis)
+        before, after, contiguous = shape[:axis], shape[axis + 1 :], attrgetter(self.contiguous)
+        rest = prod(after)
+        widths, total = [], 0
+        for one in arrays:
+            own = one.shape
+            if (
+                type(one) is not self.cupy.ndarray
+                or one.dtype != dtype
+                or not contiguous(one)
+                or not one.size
+                or own[:axis] != before
+                or own[axis + 1 :] != after
+            ):
+                return np.concatenate(arrays, axis)
+            total += own[axis]
+            widths.append(own[axis] * rest)
+        key = dtype.itemsize, count, first.data.device_id if self.has_several else 0
+        kernel = self._concatenating.get(key)
+        if kernel is None:
+            name = f"asyncgrad_concatenate_{count}_{dtype.itemsize}"
+            kernel = self.compile(name, concatenate_text(name, dtype.itemsize, count, self.macros))
+            self._concatenating[key] = kernel
+        out = self.cupy.ndarray((*before, total, *after), dtype)
+        kernel(out.size, (out, *arrays, *widths), 0, BLOCK)
+        self.launched[0] += 1
+        return out
 
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
@@ -129,6 +176,9 @@ class _ElementwiseLauncher:
         #: By all that decides on a call, how it is made.
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
+        self._is_contiguous = attrgetter(kernels.contiguous)
+        #: By dtype, whether the arrays are of one shape, and GPU, the kernel that adds in place, or _NO_KERNEL.
+        self._added: dict[tuple[str, bool, int], Any] = {}
 
     def generate(self) -> Callable[..., Any]:
         """Return the function that is called in place of the formula.
@@ -204,6 +254,30 @@ class _ElementwiseLauncher:
         text = elementwise_text(name, operands, lines, results[0], self._kernels.macros)
         return self._kernels.compile(name, text), results[0].kind
 
+    # In place.
+
+    def add_into(self, total: Any, value: Any) -> None:
+        """Add `value` into `total`: the formula is np.add. The kernel reads its elements before it writes them."""
+        shape, given, dtype = total.shape, getattr(value, "shape", None), total.dtype
+        if (
+            type(value) is type(total)
+            and value.dtype == dtype
+            and self._is_contiguous(total)
+            and self._is_contiguous(value)
+            and total.size
+            and (given == shape or (given and given == shape[-len(given) :]))
+        ):
+            key = dtype.char, given == shape, total.data.device_id if self._kernels.has_several else 0
+            kernel = self._added.get(key)
+            if kernel is None:
+                operands = [Operand(dtype, "full"), Operand(dtype, "full" if given == shape else "row")]
+                kernel = self._added[key] = self._kernel(operands, {}, (total, value))[0] or _NO_KERNEL
+            if kernel is not _NO_KERNEL:
+                kernel((total.size + 3) >> 2, (total, total, value), 0, BLOCK)
+                self._kernels.launched[0] += 1
+                return
+        total += value
+
     # All other calls.
 
     def _otherwise(self, *arguments: Any) -> Any:
@@ -250,17 +324,25 @@ class _ElementwiseLauncher:
         kernel, dtype = self._kernel(operands, {}, arrays)
         if kernel is None:
             return self._call_fixed(arguments, kinds)
-        return self._launched(kernel, shape, dtype, has_int)
+        steps = [
+            number
+            for one, operand in zip(arguments, operands, strict=True)
+            if operand.mode == "pitched"
+            for number in _pitch(one) or ()
+        ]
+        return self._launched(kernel, shape, dtype, has_int, tuple(steps))
 
-    def _launched(self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool) -> Callable[..., Any]:
-        """Return a function that launches a kernel with all its arguments."""
+    def _launched(
+        self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool, steps: tuple[int, ...]
+    ) -> Callable[..., Any]:
+        """Return a function that launches a kernel with all its arguments, and after them `steps`."""
         ndarray, launched, formula = self._kernels.cupy.ndarray, self._kernels.launched, self._formula
 
         def call(*arguments: Any) -> Any:
             if has_int and any(type(one) is int and abs(one) > _LARGEST_INT for one in arguments):
                 return formula(*arguments)
             out = ndarray(shape, dtype)
-            kernel((out.size + 3) >> 2, (out, *arguments), 0, BLOCK)
+            kernel((out.size + 3) >> 2, (out, *arguments, *steps), 0, BLOCK)
             launched[0] += 1
             return out
 
@@ -281,7 +363,7 @@ class _ElementwiseLauncher:
         except ValueError:
             return formula
         modes = [_mode(one, shape) if type(one) is ndarray else "fixed" for one in arguments]
-        if "strided" in modes or 0 in shape:
+        if "strided" in modes or "pitched" in modes or 0 in shape:
             return formula
         operands = [Operand(kind, mode) for kind, mode in zip(kinds, modes, strict=True)]
         known: dict[Any, tuple[Any, Any]] = {}
@@ -352,7 +434,7 @@ def _mode(array: Any, shape: tuple[int, ...]) -> str:
     if all(size == 1 or not stride for size, stride in zip(array.shape, array.strides, strict=True)):
         return "single"
     if not array.flags.c_contiguous:
-        return "strided"
+        return "pitched" if array.shape == shape and _pitch(array) is not None else "strided"
     if array.shape == shape:
         return "full"
     own = array.shape
@@ -362,6 +444,26 @@ def _mode(array: Any, shape: tuple[int, ...]) -> str:
     padded = (1,) * (len(shape) - len(own)) + own
     last = next(axis for axis in reversed(range(len(padded))) if padded[axis] != 1)
     return "column" if padded[: last + 1] == shape[: last + 1] else "strided"
+
+
+def _pitch(array: Any) -> tuple[int, int] | None:
+    """Return the length of the rows that an array's elements form in memory, and how many elements apart these begin.
+
+    Such are the parts that an array in C order is split into. Return None where the array has no such rows.
+    """
+    axes = [(size, stride) for size, stride in zip(array.shape, array.strides, strict=True) if size != 1]
+    width, item = 1, array.itemsize
+    while axes and axes[-1][1] == width * item:
+        width *= axes.pop()[0]
+    if not axes:
+        return None
+    count, step = axes.pop()
+    pitch, rest = divmod(step, item)
+    for size, stride in reversed(axes):
+        if stride != count * step:
+            return None
+        count *= size
+    return (width, pitch) if pitch >= width and not rest else None
 
 
 @final

@@ -1,4 +1,4 @@
-"""Softmax, layer normalization and their gradients on a GPU: one kernel each, with a block of threads for each row.
+"""Softmax, layer normalization, their gradients and embeddings on a GPU, with a block of threads for each row.
 
 Each function returns None for arrays that it has no kernel for: of other dtypes than float32 and float64, or not in C
 order. The caller computes by the functions of CuPy then.
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["row_functions"]
+__all__ = ["BLOCK_SOURCE", "RowKernels", "row_functions", "threads_for"]
 
-_SOURCE = """
+#: What a block of threads does together: the sum and the maximum over its threads, and loops over a row.
+BLOCK_SOURCE = """
 #define LOWEST (-__longlong_as_double(0x7ff0000000000000LL))
 
 template <typename T> __device__ T larger(T a, T b) { return a > b || isnan(a) ? a : b; }
@@ -38,7 +39,10 @@ template <typename T, bool is_sum> __device__ T over_block(T value) {
 }
 #define EACH(k) for (long long k = threadIdx.x; k < length; k += blockDim.x)
 #define SUM(value) over_block<T, true>(value)
+#define KERNEL extern "C" __global__ void
+"""
 
+_SOURCE = """
 template <typename T, bool is_log> __device__ void softmax(const T* x, T* out, long long length) {
     x += blockIdx.x * length; out += blockIdx.x * length;
     T largest = T(LOWEST), total = 0;
@@ -105,8 +109,20 @@ template <typename T> __device__ void weight_grad(
     }
 }
 
-#define KERNEL extern "C" __global__ void
+// Rows of a table; NaNs where there is no row of that index, which becomes 0 in `kept`.
+template <typename T> __device__ void rows_at(
+    const T* table, const long long* indices, T* out, long long* kept, long long rows, long long length) {
+    long long index = indices[blockIdx.x];
+    bool is_row = 0 <= index && index < rows;
+    table += is_row ? index * length : 0;
+    out += blockIdx.x * length;
+    EACH(k) out[k] = is_row ? table[k] : T(__longlong_as_double(0x7ff8000000000000LL));
+    if (threadIdx.x == 0) kept[blockIdx.x] = is_row ? index : 0;
+}
+
 #define KERNELS(T) \\
+    KERNEL rows_at_##T(const T* table, const long long* i, T* out, long long* kept, long long rows, long long n) \\
+        { rows_at<T>(table, i, out, kept, rows, n); } \\
     KERNEL softmax_##T(const T* x, T* out, long long n) { softmax<T, false>(x, out, n); } \\
     KERNEL log_softmax_##T(const T* x, T* out, long long n) { softmax<T, true>(x, out, n); } \\
     KERNEL softmax_grad_##T(const T* g, const T* y, T* out, long long n) { softmax_grad<T, false>(g, y, out, n); } \\
@@ -133,17 +149,48 @@ def row_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
         "layer_norm": rows.layer_norm,
         "standardize_grad": rows.standardize_grad,
         "layer_norm_weight_grad": rows.weight_grad,
+        "rows_at": rows.rows_at,
     }
 
 
-def _threads(length: int) -> int:
+def threads_for(length: int) -> int:
     """Return how many threads a block has for rows of that length."""
     return 32 if length <= 64 else 64 if length <= 256 else 128 if length <= 1024 else 512
 
 
 @final
+class RowKernels:
+    """The kernels of a source, which is compiled when the first of them is needed.
+
+    Args:
+        cupy: the module.
+        source: their source, which follows BLOCK_SOURCE.
+    """
+
+    def __init__(self, cupy: Any, source: str) -> None:
+        self._ndarray = cupy.ndarray
+        self._module = cupy.RawModule(code=BLOCK_SOURCE + source, options=("-std=c++17",))
+        self._kernels: dict[tuple[str, str], Any] = {}
+
+    def kernel(self, name: str, char: str) -> Any:
+        """Return the kernel of a name for a dtype."""
+        kernel = self._kernels.get((name, char))
+        if kernel is None:
+            kernel = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}").kernel
+            self._kernels[name, char] = kernel
+        return kernel
+
+    def fit(self, *arrays: Any) -> bool:
+        """Tell whether arrays are of one type, dtype and order for which there are kernels."""
+        dtype = arrays[0].dtype
+        return dtype.char in "fd" and all(
+            type(one) is self._ndarray and one.dtype == dtype and one._c_contiguous for one in arrays
+        )
+
+
+@final
 class _Rows:
-    """The kernels, which are compiled when the first of them is needed.
+    """Functions of the rows of arrays.
 
     Args:
         cupy: the module.
@@ -151,22 +198,8 @@ class _Rows:
 
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray
-        self._module = cupy.RawModule(code=_SOURCE, options=("-std=c++17",))
-        self._kernels: dict[tuple[str, str], Any] = {}
-
-    def _kernel(self, name: str, char: str) -> Any:
-        kernel = self._kernels.get((name, char))
-        if kernel is None:
-            kernel = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}").kernel
-            self._kernels[name, char] = kernel
-        return kernel
-
-    def _fit(self, *arrays: Any) -> bool:
-        """Tell whether arrays are of one type, dtype and order for which there are kernels."""
-        dtype = arrays[0].dtype
-        return dtype.char in "fd" and all(
-            type(one) is self._ndarray and one.dtype == dtype and one._c_contiguous for one in arrays
-        )
+        kernels = RowKernels(cupy, _SOURCE)
+        self._kernel, self._fit = kernels.kernel, kernels.fit
 
     def map(self, name: str, *arrays: Any) -> Any:
         """Return what a kernel makes of the rows of arrays of one shape."""
@@ -175,7 +208,7 @@ class _Rows:
             return None
         length = shape[-1]
         out = self._ndarray(shape, dtype)
-        self._kernel(name, dtype.char)((out.size // length,), (_threads(length),), (*arrays, out, length))
+        self._kernel(name, dtype.char)((out.size // length,), (threads_for(length),), (*arrays, out, length))
         return out
 
     def layer_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -188,7 +221,7 @@ class _Rows:
         # A null pointer says that there is no weight, or no bias.
         pointers = (x, weight if weight is not None else 0, bias if bias is not None else 0, out, mean, inverse)
         number = dtype.type
-        self._kernel("layer_norm", dtype.char)((rows,), (_threads(length),), (*pointers, length, number(eps)))
+        self._kernel("layer_norm", dtype.char)((rows,), (threads_for(length),), (*pointers, length, number(eps)))
         return out, mean, inverse
 
     def standardize_grad(self, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
@@ -198,7 +231,9 @@ class _Rows:
         rows = mean.shape[0]
         out = self._ndarray(x.shape, x.dtype)
         length = x.size // rows
-        self._kernel("standardize_grad", x.dtype.char)((rows,), (_threads(length),), (g, x, mean, inverse, out, length))
+        self._kernel("standardize_grad", x.dtype.char)(
+            (rows,), (threads_for(length),), (g, x, mean, inverse, out, length)
+        )
         return out
 
     def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
@@ -211,3 +246,18 @@ class _Rows:
         kernel = self._kernel("weight_grad", x.dtype.char)
         kernel(((length + 31) // 32,), (256,), (g, x, mean, inverse, out, rows, length))
         return out
+
+    def rows_at(self, table: Any, indices: Any) -> Any:
+        """Return the rows of a table at indices, and the indices; for one of no row, NaNs and 0."""
+        # No int64 holds all numbers of uint64.
+        if type(indices) is not self._ndarray or indices.dtype.char in "LQ":
+            return None
+        if not self._fit(table) or not table.size or not indices.size or not indices._c_contiguous:
+            return None
+        indices = indices.astype("q", copy=False)
+        rows, length = table.shape
+        out, kept = self._ndarray((*indices.shape, length), table.dtype), self._ndarray(indices.shape, indices.dtype)
+        self._kernel("rows_at", table.dtype.char)(
+            (indices.size,), (threads_for(length),), (table, indices, out, kept, rows, length)
+        )
+        return out, kept

@@ -77,8 +77,8 @@ class Operand(NamedTuple):
     """An argument of an elementwise kernel.
 
     Its mode says how it is broadcast: "full" has the shape of the result, "row" that of its last axes, "column" that of
-    its first axes with axes of length 1 behind, "single" holds one element; "number" is passed by value, and "fixed"
-    is part of the source.
+    its first axes with axes of length 1 behind, "single" holds one element; "pitched" has the shape of the result, and
+    lies in rows with gaps between them; "number" is passed by value, and "fixed" is part of the source.
     """
 
     kind: Kind
@@ -133,7 +133,8 @@ def elementwise_text(
 ) -> str:
     """Return the source of a kernel that computes an array, four elements in each thread.
 
-    Its arguments are the result and the operands. CuPy passes an array as a structure whose first two fields are the
+    Its arguments are the result and the operands, and then for each that is "pitched" the length of its rows and how
+    many elements apart they begin. CuPy passes an array as a structure whose first two fields are the
     pointer and the number of elements, so no argument says how many there are.
     """
     arrays = [nr for nr, one in enumerate(operands) if one.mode not in ("number", "fixed")]
@@ -145,6 +146,9 @@ def elementwise_text(
             parameters.append(f"const {_stored(one.kind)} a{nr}")
         elif one.mode != "fixed":
             parameters.append(f"const View a{nr}")
+    for nr in arrays:
+        if operands[nr].mode == "pitched":
+            parameters += [f"const long long w{nr}", f"const long long s{nr}"]
     aligned = " | ".join(f"(unsigned long long){name}.data" for name in ["r", *(f"a{nr}" for nr in full)])
     given = ", ".join(_element(nr, one) for nr, one in enumerate(operands) if one.mode != "fixed")
     text = [
@@ -191,6 +195,8 @@ def _loads(nr: int, one: Operand) -> list[str]:
             f"    const long long w{nr} = n / a{nr}.size;",
             f"    long long j{nr} = {small.format('/', f'w{nr}')}, k{nr} = begin - j{nr} * w{nr};",
         ]
+    if one.mode == "pitched":
+        return [f"    long long j{nr} = {small.format('/', f'w{nr}')}, k{nr} = begin - j{nr} * w{nr};"]
     return []
 
 
@@ -200,7 +206,7 @@ def _element(nr: int, one: Operand) -> str:
         return f"({_computed(one.kind)})a{nr}"
     if one.mode == "full":
         return f"({_computed(one.kind)})x{nr}.v[k]"
-    index = "0" if one.mode == "single" else f"j{nr}"
+    index = {"single": "0", "pitched": f"j{nr} * s{nr} + k{nr}"}.get(one.mode, f"j{nr}")
     return f"({_computed(one.kind)})((const {_stored(one.kind)}*)a{nr}.data)[{index}]"
 
 
@@ -208,7 +214,41 @@ def _steps(nr: int, one: Operand) -> list[str]:
     """Return what goes on to the next element of an operand that is broadcast."""
     if one.mode == "row":
         return [f"if (++j{nr} == a{nr}.size) j{nr} = 0;"]
-    return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; ++j{nr}; }}"] if one.mode == "column" else []
+    is_in_rows = one.mode in ("column", "pitched")
+    return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; ++j{nr}; }}"] if is_in_rows else []
+
+
+#: By itemsize, a type of C to copy elements by.
+COPIED_AS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+
+def concatenate_text(name: str, itemsize: int, count: int, macros: str = CUDA_MACROS) -> str:
+    """Return the source of a kernel that lays arrays side by side, one element in each thread.
+
+    Its arguments are the result, the arrays, and how many elements of each array lie side by side in a row of it.
+    """
+    stored = COPIED_AS[itemsize]
+    widths = " + ".join(f"w{nr}" for nr in range(count))
+    views = ", ".join(f"const View a{nr}" for nr in range(count))
+    numbers = ", ".join(f"const long long w{nr}" for nr in range(count))
+    text = [
+        macros,
+        "typedef struct { char *data; long long size; } View;",
+        f"KERNEL void {name}(const View r, {views}, {numbers}) {{",
+        f"    const long long i = THREAD, width = {widths};",
+        "    const long long row = i / width;",
+        "    long long place = i - row * width;",
+        "    if (i >= r.size) return;",
+    ]
+    for nr in range(count):
+        text += [
+            f"    if (place < w{nr}) {{",
+            f"        (({stored}*)r.data)[i] = ((const {stored}*)a{nr}.data)[row * w{nr} + place];",
+            "        return;",
+            "    }",
+            f"    place -= w{nr};",
+        ]
+    return "\n".join([*text, "}"]) + "\n"
 
 
 def table_dtype(arrays: int, numbers: int) -> np.dtype[Any]:

@@ -11,6 +11,8 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from asyncgrad.engine.device import Device, device
 from asyncgrad.engine.streams import DeviceStreams
 from asyncgrad.errors import DeviceError
@@ -21,8 +23,10 @@ from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
 from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
 from ._cuda_kernels import install_kernels
 from ._cuda_library import library_functions
+from ._cuda_losses import loss_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import CudaStream, translate_errors
+from ._cuda_windows import window_functions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -233,6 +237,9 @@ def open_device(index: int | None) -> CudaDevice:
     if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
-    install_kernels(cupy)
-    register_functions(cupy.ndarray, {**library_functions(cupy), **row_functions(cupy)})
+    kernels = install_kernels(cupy)
+    own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
+    for make in (library_functions, row_functions, loss_functions, window_functions):
+        own.update(make(cupy))
+    register_functions(cupy.ndarray, own)
     return CudaDevice(index, cupy)

@@ -92,7 +92,7 @@ def test_a_function_is_applied_and_never_made(args, own):
     if own:
         Made.__init__ = lambda self, *args: None
 
-    with pytest.raises(ArgumentTypeError, match=r"Made is not made, it is applied: write Made\.apply\("):
+    with pytest.raises(ArgumentTypeError, match=r"Made is not instantiated, it is applied: write Made\.apply\("):
         Made(*args)
     with pytest.raises(ArgumentTypeError, match=r"write Made\.apply\("):
         Made(x=leaf(1.0))

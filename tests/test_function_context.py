@@ -239,7 +239,7 @@ def test_the_context_of_a_graph_that_is_gone_says_so():
 
     function(forward).apply(leaf(1.0))
 
-    with pytest.raises(GraphError, match="gone"):
+    with pytest.raises(GraphError, match="was freed"):
         contexts[0].saved_tensors
 
 
@@ -359,5 +359,5 @@ def test_marking_dirty_what_is_no_argument_says_nothing_where_nothing_is_recorde
     "value", [lambda: ag.tensor([5.0, 6.0])[:1], lambda: leaf(5.0), lambda: leaf(5.0) * 2], ids=["view", "leaf", "made"]
 )
 def test_marking_dirty_what_is_no_argument_and_has_a_history_of_its_own_raises(value):
-    with pytest.raises(InPlaceError, match=r"shape \(1,\).*no argument.*mark arguments only"):
+    with pytest.raises(InPlaceError, match=r"shape \(1,\).*no argument.*pass it to apply"):
         marks(value()).apply(leaf(1.0))

@@ -201,10 +201,23 @@ class FastPath:
         elif node in self._owned:
             total += grad
             self._buffers[node] = total
+        elif values.has_own_functions(grad):
+            self._add_by_kernel(node, total, grad)
         else:
             self._buffers[node] = total + grad
             if not create_graph:
                 self._owned.add(node)
+
+    def _add_by_kernel(self, node: Node, total: Any, grad: Any) -> None:
+        """Add a gradient of a device that has functions of its own to the sum at a node of one input.
+
+        The sum is owned as that of input number 0, which `run` does not look for: it would add by an operator.
+        """
+        if (node, 0) in self._owned:
+            self._buffers[node] = values.add_into(total, grad)
+        else:
+            self._buffers[node] = values.add(total, grad)
+            self._owned.add((node, 0))
 
     def _enqueue(self, node: Node | None, grad: Any) -> None:
         """Put a node into the heap; do nothing for None."""
@@ -302,7 +315,7 @@ class FastPath:
         for target in reached:
             grads = self._buffers[target]
             if target.shape is not None:
-                executor.seed(target, [grads], [target in self._owned])
+                executor.seed(target, [grads], [target in self._owned or (target, 0) in self._owned])
             else:
                 grads = [None] * target.num_inputs if grads is None else grads
                 executor.seed(target, grads, [(target, nr) in self._owned for nr in range(len(grads))])

@@ -93,7 +93,7 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
     if not is_array:
         values.refuse_masked(value)
     if isinstance(value, (int, float, complex)) and not metadata.was_default_constructed:
-        value = values.number(value, metadata.dtype, metadata.device)
+        value = values.scalar(value, metadata.dtype, metadata.device)
     fitted = fit(value, metadata)
     if not isinstance(fitted, str):
         return fitted

@@ -11,7 +11,7 @@ from ..context import GRAD_MODE
 from ..errors import ChangedTensorError, ReleasedGraphError
 from .naming import identify
 from .tensor_base import TensorBase
-from .values import has_memory, interface_of, memory_owner
+from .values import array_interface, has_memory, memory_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -208,7 +208,7 @@ def _bounds(array: Any) -> tuple[int, int]:
     if isinstance(array, np.ndarray):
         found: tuple[int, int] = np.lib.array_utils.byte_bounds(array)
         return found
-    first = interface_of(array)["data"][0]
+    first = array_interface(array)["data"][0]
     last = first + array.itemsize
     for length, stride in zip(array.shape, array.strides, strict=True):
         reach = (length - 1) * stride

@@ -33,7 +33,8 @@ __all__ = [
     "empty_beside",
     "has_memory",
     "has_nan",
-    "interface_of",
+    "has_own_functions",
+    "array_interface",
     "is_foreign",
     "kernel_of",
     "is_number_dtype",
@@ -41,7 +42,7 @@ __all__ = [
     "memory_owner",
     "move",
     "moved_array",
-    "number",
+    "scalar",
     "on_device",
     "own_function",
     "register_functions",
@@ -71,7 +72,7 @@ def register_tensor(tensor_class: type[TensorBase], default_device: Any) -> None
 def wrap(value: Any, device: Any) -> Any:
     """Return a gradient as hooks and users see it: a Tensor on `device` for an array, anything else as it is.
 
-    A `device` of None stands for the default device: a Function applied to no tensor has no other.
+    A `device` of None means the default device: a Function applied to no tensor has no device.
     """
     if not isinstance(value, (np.ndarray, np.generic)) and not is_foreign(value):
         return value
@@ -91,7 +92,7 @@ def move(value: Any, source: Any, target: Any) -> Any:
 def moved_array(array: Any, source: Any, target: Any) -> Any:
     """Return a copy of an array of device `source` as an array of device `target`."""
     host = source.to_host(array)
-    # An array that comes from elsewhere is new already.
+    # An array that comes from another device is a copy already.
     return host if target.has_host_arrays and not source.has_host_arrays else target.from_host(host)
 
 
@@ -105,7 +106,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def is_writeable(array: Any) -> bool:
-    """Tell whether an array may be written into; that of a library without such a flag always may."""
+    """Tell whether an array may be written into, as one without the flag `writeable` always may."""
     return bool(getattr(array.flags, "writeable", True))
 
 
@@ -150,28 +151,31 @@ def refuse_masked(value: Any) -> None:
         )
 
 
-#: By type of array, what is called there in the place of functions of NumPy.
+#: For each type of array, the functions that replace NumPy's.
 _own_functions: dict[type, Mapping[Any, Callable[..., Any]]] = {}
 
 
 def register_functions(array_type: type, functions: Mapping[Any, Callable[..., Any]]) -> None:
-    """Let a device's own functions be called on arrays of its type.
+    """Register the functions of a device, to be called on its arrays in place of NumPy's.
 
     Args:
-        array_type: the type.
-        functions: by the function of NumPy whose place they take, or by the name that asyncgrad looks them up by.
+        array_type: the type of the device's arrays.
+        functions: each by the NumPy function that it replaces, or by the name that `kernel_of` takes.
     """
     _own_functions[array_type] = functions
 
 
 def own_function(function: Any, array: Any) -> Any:
-    """Return what the device of an array has in the place of a function of NumPy, or that function."""
+    """Return the function that replaces a NumPy function on the device of an array; the NumPy function if none does."""
     functions = _own_functions.get(type(array))
     return function if functions is None else functions.get(function, function)
 
 
 def kernel_of(name: str, array: Any) -> Callable[..., Any] | None:
-    """Return what the device of an array has registered under a name, which may return None for some arguments."""
+    """Return the function that the device of an array has registered under a name; None if there is none.
+
+    The function may return None for some arguments.
+    """
     functions = _own_functions.get(type(array))
     return None if functions is None else functions.get(name)
 
@@ -193,7 +197,7 @@ def zeros_beside(shape: tuple[int, ...], other: Any, dtype: Any = None) -> Any:
 def ones_beside(shape: int | tuple[int, ...], other: Any) -> Any:
     """Return an array of ones of the type, dtype and device of the array `other`."""
     if other.__class__ is np.ndarray or not is_foreign(other):
-        # As np.ones does, in half of the time for a short array.
+        # The same as np.ones, in half of the time for a short array.
         ones = np.empty(shape, other.dtype)
         ones.fill(1)
         return ones
@@ -244,10 +248,10 @@ def on_host(value: Any) -> np.ndarray:
     return np.asarray(value.tolist(), value.dtype) if is_foreign(value) else np.asarray(value)
 
 
-def interface_of(array: Any) -> Any:
-    """Return the array interface of an array, which says where and how it lies in memory.
+def array_interface(array: Any) -> Any:
+    """Return the array interface of an array, which gives its address and memory layout.
 
-    An array of another library has it as `__cuda_array_interface__`, a name that NumPy does not take for its own.
+    An array of another library has it as `__cuda_array_interface__`, which NumPy does not read as its own.
     """
     return array.__array_interface__ if isinstance(array, np.ndarray) else array.__cuda_array_interface__
 
@@ -259,13 +263,23 @@ def on_device(array: np.ndarray, device: Any) -> Any:
 
 def add(first: Any, second: Any) -> Any:
     """Return the sum of two gradients of one shape and dtype as a new value."""
+    if first.__class__ in _own_functions and (kernel := kernel_of("add", first)) is not None:
+        return kernel(first, second)
     return first + second
 
 
 def add_into(total: Any, value: Any) -> Any:
     """Add `value` into `total`, which the caller owns; return the sum, which is `total` itself if that is an array."""
+    if total.__class__ in _own_functions and (kernel := kernel_of("add_into", total)) is not None:
+        kernel(total, value)
+        return total
     total += value
     return total
+
+
+def has_own_functions(value: Any) -> bool:
+    """Tell whether the device of an array has registered functions for its type."""
+    return value.__class__ in _own_functions
 
 
 def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
@@ -292,7 +306,7 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
         # What np.sum and np.reshape do, without their overhead, which costs as much as summing a few thousand numbers.
         return np.asarray(np.add.reduce(value, axis=axes)).reshape(shape)
     total = own_function(np.sum, value)(value, axis=axes)
-    # A view would not be the only reference to its memory, and a leaf could not take it over.
+    # A leaf cannot take over a view, which is not the only reference to its memory.
     return total if total.shape == shape else np.reshape(total, shape)
 
 
@@ -307,11 +321,11 @@ def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
     """Return an array of zeros on a device; a NumPy array where the device is None."""
     if device is None or device.has_host_arrays:
         return np.zeros(shape, dtype)
-    # One number goes there, and not all.
+    # Only one number is copied to the device.
     return zeros_beside(shape, device.from_host(np.zeros((), dtype)))
 
 
-def number(value: Any, dtype: Any, device: Any = None) -> Any:
+def scalar(value: Any, dtype: Any, device: Any = None) -> Any:
     """Return a number as a 0-d array on a device, of the dtype that NumPy gives it next to an array of `dtype`."""
     return on_device(np.asarray(value, np.result_type(dtype, value)), device)
 
@@ -352,7 +366,7 @@ def memory_owner(array: Any) -> Any:
 
 
 def has_memory(value: Any) -> bool:
-    """Tell whether this is an array, of NumPy's or of another library, that views may share the memory of."""
+    """Tell whether a value is an array, NumPy's or another library's, whose memory views may share."""
     return isinstance(value, np.ndarray) or is_foreign(value)
 
 

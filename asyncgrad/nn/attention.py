@@ -10,7 +10,8 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
-from ..graph.values import beside, is_foreign
+from ..graph.values import beside, is_foreign, kernel_of
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .regularization import dropout
@@ -36,7 +37,24 @@ def _(g: Any, query: Any, scale: float) -> Any:
     return g.swapaxes(-1, -2) @ (query * scale)
 
 
+#: A mask for the kernels of a device: target i attends to the sources 0 to i.
+_CAUSAL = "causal"
+
+
+def _attention_weights_on_device(scores: Any, mask: Any) -> Any:
+    kernel = kernel_of("softmax" if mask is None else "masked_softmax", scores)
+    if kernel is not None:
+        masks = () if mask is None else (mask if mask is _CAUSAL else np.broadcast_to(mask, scores.shape),)
+        result = kernel(scores, *masks)
+        if result is not None:
+            return result
+    if mask is None:
+        return attention_weights_.function(scores, None)
+    return attention_weights_.function(scores, _numbers(_causal(scores) if mask is _CAUSAL else mask, scores))
+
+
 @primitive()
+@device_variant(_attention_weights_on_device)
 def attention_weights_(scores: Any, mask: Any) -> Any:
     """Return the softmax of scores + mask along the last axis; zeros for a row that is masked completely."""
     if mask is None:
@@ -132,13 +150,18 @@ def scaled_dot_product_attention(
 
 
 def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
-    """Return the array to add to the scores, or None: 0 where a target may attend, and minus infinity elsewhere."""
+    """Return the array to add to the scores, or None: 0 where a target may attend, and minus infinity elsewhere.
+
+    Where the device of the scores has a kernel for them, it is _CAUSAL, or truth values as they are given.
+    """
     shape = scores.shape
+    has_kernel = scores.__class__ is not np.ndarray and kernel_of("masked_softmax", scores) is not None
     if truth(is_causal, "is_causal"):
         if attn_mask is not None:
             raise ArgumentError("scaled_dot_product_attention takes attn_mask or is_causal=True, not both")
-        like = {"like": scores} if is_foreign(scores) else {}
-        attn_mask = np.tri(shape[-2], shape[-1], dtype=bool, **like)
+        if has_kernel:
+            return _CAUSAL
+        attn_mask = _causal(scores)
     if attn_mask is None:
         return None
     data = array_of(attn_mask)
@@ -149,5 +172,17 @@ def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
     if not fits:
         raise ArgumentError(f"attn_mask of shape {data.shape} does not broadcast to the scores' shape, {shape}")
     if data.dtype.kind == "b":
-        return beside(np.where(data, 0.0, -np.inf).astype(scores.dtype), scores)
+        return beside(data, scores) if has_kernel else _numbers(data, scores)
     return attn_mask
+
+
+def _causal(scores: Any) -> Any:
+    like = {"like": scores} if is_foreign(scores) else {}
+    return np.tri(scores.shape[-2], scores.shape[-1], dtype=bool, **like)
+
+
+def _numbers(mask: Any, scores: Any) -> Any:
+    """Return the numbers that stand for truth values in a sum with the scores; numbers as they are."""
+    if mask.dtype.kind != "b":
+        return mask
+    return beside(np.where(mask, 0.0, -np.inf).astype(scores.dtype), scores)

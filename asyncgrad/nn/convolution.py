@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import empty_beside, zeros_beside
+from ..graph.values import empty_beside, own_function, zeros_beside
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair
-from .windows import Window, add_shifted, crop, pad, sliding
+from .windows import Window, add_shifted, by_kernel, crop, pad, sliding
 
 __all__ = ["conv2d"]
 
@@ -55,7 +56,13 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
         yield chunk, columns.reshape(len(part), groups, weights, positions)
 
 
+def _conv2d_on_device(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
+    result = by_kernel("conv2d", x, weight, bias, window, groups)
+    return conv2d_.function(x, weight, bias, window, groups) if result is None else result
+
+
 @primitive(superlinear=True)
+@device_variant(_conv2d_on_device)
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
     n, filters, positions = x.shape[0], weight.shape[0], window.size[0] * window.size[1]
@@ -80,12 +87,25 @@ def _(g: Any, x: Any, weight_shape: tuple[int, ...], window: Window, groups: int
     return conv2d_weight_grad(g, x, weight_shape, window, groups)
 
 
+def _bias_gradient_on_device(g: Any) -> Any:
+    # The pixels of an image lie side by side, so that each of the two sums is a simple one.
+    total = own_function(np.sum, g)
+    return total(total(g, axis=(2, 3)), axis=0)
+
+
 @derivative(conv2d_, "bias")
+@device_variant(_bias_gradient_on_device)
 def _(g: Any) -> Any:
     return np.sum(g, axis=(0, 2, 3))
 
 
+def _input_grad_on_device(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    result = by_kernel("conv2d_input_grad", g, weight, shape, window, groups)
+    return conv2d_input_grad_.function(g, weight, shape, window, groups) if result is None else result
+
+
 @primitive(superlinear=True)
+@device_variant(_input_grad_on_device)
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
     n, positions = g.shape[0], window.size[0] * window.size[1]
@@ -112,7 +132,13 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
     return conv2d_weight_grad(g, h, weight_shape, window, groups)
 
 
+def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    result = by_kernel("conv2d_weight_grad", g, x, shape, window, groups)
+    return conv2d_weight_grad_.function(g, x, shape, window, groups) if result is None else result
+
+
 @primitive(superlinear=True)
+@device_variant(_weight_grad_on_device)
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its filters."""
     positions = window.size[0] * window.size[1]

@@ -8,10 +8,11 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
-from ..graph.values import as_array, beside
+from ..graph.values import as_array, beside, kernel_of
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, check_reduction, constant, real_floating
-from .labels import Selection, at_labels, in_dtype, label_index, select
+from .labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_beside, select
 from .rows import maximum_along, sum_along
 from .softmaxes import log_softmax, softmax, softmax_grad
 
@@ -45,7 +46,21 @@ def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
     return cross_entropy_grad(g, logits, selection, maxima, sums)
 
 
+def _cross_entropy_grad_on_device(
+    g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any
+) -> Any:
+    if isinstance(selection, LabelsOnDevice):
+        labels, ignore_index, factor = selection
+        kernel = kernel_of("cross_entropy_grad", logits)
+        result = None if kernel is None else kernel(g, logits, labels, ignore_index, maxima, sums, factor)
+        if result is not None:
+            return result
+        selection = selection.select(logits)
+    return cross_entropy_grad_.function(g, logits, selection, maxima, sums)
+
+
 @primitive()
+@device_variant(_cross_entropy_grad_on_device)
 def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
     """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
     labels, ignored, coefficient, _ = selection
@@ -60,21 +75,26 @@ def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, 
 
 
 @derivative(cross_entropy_grad_, "g")
-def _(h: Any, logits: Any, selection: Selection) -> Any:
-    labels, ignored, coefficient, _ = selection
+def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Any:
+    labels, ignored, coefficient, _ = _selected(selection, logits)
     expected = np.sum(h * softmax(logits, 1), axis=1)
     value = (expected - at_labels(h, labels, None)) * coefficient
     return value if ignored is None else value * ~ignored
 
 
 @derivative(cross_entropy_grad_, "logits")
-def _(h: Any, g: Any, logits: Any, selection: Selection) -> Any:
+def _(h: Any, g: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Any:
+    selection = _selected(selection, logits)
     scale = g * selection.coefficient
     if selection.ignored is not None:
         scale = scale * ~selection.ignored
     if scale.ndim:
         scale = np.expand_dims(scale, 1)
     return softmax_grad(h * scale, softmax(logits, 1), 1)
+
+
+def _selected(selection: Selection | LabelsOnDevice, logits: Any) -> Selection:
+    return selection if isinstance(selection, Selection) else selection.select(array_of(logits))
 
 
 _cross_entropy = cross_entropy_.call
@@ -127,6 +147,10 @@ def cross_entropy(
         return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
     scores, samples = _canonicalize("cross_entropy", logits, truth)
     data = real_floating("cross_entropy", "logits", array_of(scores))
+    if data.__class__ is not np.ndarray and weight is None and not label_smoothing:
+        result = _by_kernel(scores, data, truth, ignore_index, reduction)
+        if result is not None:
+            return result if result.shape in ((), samples) else result.reshape(samples)
     selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
     if label_smoothing:
         losses = _smooth(log_softmax(scores, 1), selection, weight, label_smoothing)
@@ -134,6 +158,20 @@ def cross_entropy(
     value, maxima, sums = _compute(data, selection, reduction)
     result = _cross_entropy(scores, value, selection, maxima, sums)
     return result if result.shape in ((), samples) else result.reshape(samples)
+
+
+def _by_kernel(scores: Any, data: Any, labels: Any, ignore_index: int, reduction: str) -> Any:
+    """Return the cross entropy by the kernel of a device; None where it has none for these arrays."""
+    kernel = kernel_of("cross_entropy", data)
+    # No int64 holds all numbers of uint64.
+    if kernel is None or data.ndim != 2 or labels.dtype == np.uint64:
+        return None
+    labels = labels_beside("cross_entropy", labels.reshape(-1), data, ignore_index)
+    found = kernel(data, labels, ignore_index, reduction)
+    if found is None:
+        return None
+    value, maxima, sums, factor = found
+    return _cross_entropy(scores, value, LabelsOnDevice(labels, ignore_index, factor), maxima, sums)
 
 
 def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:

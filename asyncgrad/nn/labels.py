@@ -11,7 +11,7 @@ from ..graph.values import arange_beside, beside, is_foreign, zeros_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import constant, is_outside
 
-__all__ = ["Selection", "at_labels", "in_dtype", "label_index", "select"]
+__all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index", "labels_beside", "select"]
 
 
 class Selection(NamedTuple):
@@ -26,6 +26,42 @@ class Selection(NamedTuple):
     coefficient: Any
     #: The factor of a sum over all classes of one sample: a number, or an array without axes that holds one.
     scale: Any
+
+
+class LabelsOnDevice(NamedTuple):
+    """Labels of scores of shape (n, classes) as the kernels of a device take them: unchecked, in its memory."""
+
+    #: Shape (n,), int64.
+    labels: Any
+    #: The label of which the loss is 0.
+    ignore_index: int
+    #: The factor of each loss, an array without axes; None for 1.
+    factor: Any
+
+    def select(self, scores: Any) -> Selection:
+        """Return them as a Selection, which takes more kernels."""
+        reduction = "sum" if self.factor is None else "mean"
+        return _select_unseen(self.labels, scores.shape[1], scores.dtype, None, self.ignore_index, reduction)
+
+
+def labels_beside(function: str, labels: Any, scores: Any, ignore_index: int) -> Any:
+    """Return integer labels as an array of int64 in the memory of a device, as that of the scores.
+
+    Raises:
+        IndexRangeError: a label is not a class; only those on the host are looked at.
+    """
+    if labels.__class__ is np.ndarray:
+        kept, classes = labels[labels != ignore_index], scores.shape[1]
+        if kept.size and (kept.min() < 0 or kept.max() >= classes):
+            raise _range_error(function, kept.min() if kept.min() < 0 else kept.max(), classes, ignore_index)
+    return beside(labels.astype(np.int64, copy=False), scores)
+
+
+def _range_error(function: str, label: Any, classes: int, ignore_index: int) -> IndexRangeError:
+    return IndexRangeError(
+        f"{function} got label {label}, but there are {classes} classes: labels must be 0 to {classes - 1}, for axis 1 "
+        f"of the scores, or {ignore_index} to ignore one"
+    )
 
 
 def select(
@@ -62,10 +98,7 @@ def select(
             labels = np.where(ignored, 0, labels)
             lowest, highest = labels.min(), labels.max()
         if lowest < 0 or highest >= classes:
-            raise IndexRangeError(
-                f"{function} got label {lowest if lowest < 0 else highest}, but there are {classes} classes: labels "
-                f"must be 0 to {classes - 1}, for axis 1 of the scores, or {ignore_index} to ignore one"
-            )
+            raise _range_error(function, lowest if lowest < 0 else highest, classes, ignore_index)
     if weights is None:
         count = labels.size if ignored is None else labels.size - int(np.count_nonzero(ignored))
         scale = (1 / count if count else np.nan) if reduction == "mean" else 1.0

@@ -14,8 +14,9 @@ import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.one_device import check_one_device
-from ..graph.values import beside, is_foreign, zeros_beside
+from ..graph.values import add_into, beside, is_foreign, kernel_of, own_function, zeros_beside
 from ..ops.foreign import add_at
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, is_outside
 from .rows import leading_sum
@@ -23,7 +24,26 @@ from .rows import leading_sum
 __all__ = ["embedding", "linear"]
 
 
+def _rows(x: Any) -> Any:
+    """Return an array as a matrix of its rows."""
+    shape = x.shape
+    return x if len(shape) == 2 else x.reshape(math.prod(shape[:-1]), shape[-1])
+
+
+def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
+    shape = x.shape
+    if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1] or (bias is not None and not is_foreign(bias)):
+        return linear_.function(x, weight, bias)
+    result = own_function(np.matmul, x)(_rows(x), weight.T)
+    if bias is not None:
+        if bias.shape != weight.shape[:1]:
+            raise _bias_error(weight, bias)
+        result = add_into(result, bias) if result.dtype == bias.dtype else result + bias
+    return result if len(shape) == 2 else result.reshape(*shape[:-1], weight.shape[0])
+
+
 @primitive(superlinear=True)
+@device_variant(_linear_on_device)
 def linear_(x: Any, weight: Any, bias: Any) -> Any:
     """Return `x @ weight.T + bias`."""
     shape = x.shape
@@ -37,13 +57,17 @@ def linear_(x: Any, weight: Any, bias: Any) -> Any:
     if bias is None:
         return product
     if bias.shape != weight.shape[:1]:
-        raise ArgumentError(
-            f"linear with a weight of shape {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}"
-        )
+        raise _bias_error(weight, bias)
     if product.dtype != bias.dtype:
         return product + bias
     product += bias
     return product
+
+
+def _bias_error(weight: Any, bias: Any) -> ArgumentError:
+    return ArgumentError(
+        f"linear with a weight of shape {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}"
+    )
 
 
 def _shape_error(x: Any, weight: Any) -> ArgumentError:
@@ -70,7 +94,13 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
 
 
+def _input_grad_on_device(g: Any, weight: Any) -> Any:
+    result = own_function(np.matmul, g)(_rows(g), weight)
+    return result if g.ndim == 2 else result.reshape(*g.shape[:-1], weight.shape[1])
+
+
 @primitive(superlinear=True)
+@device_variant(_input_grad_on_device)
 def linear_input_grad_(g: Any, weight: Any) -> Any:
     """Return `g @ weight`, the gradient of `linear` for x."""
     if g.ndim == 2:
@@ -90,7 +120,12 @@ def _(h: Any, g: Any) -> Any:
     return linear_weight_grad(g, h)
 
 
+def _weight_grad_on_device(g: Any, x: Any) -> Any:
+    return own_function(np.matmul, g)(_rows(g).T, _rows(x))
+
+
 @primitive(superlinear=True)
+@device_variant(_weight_grad_on_device)
 def linear_weight_grad_(g: Any, x: Any) -> Any:
     """Return `g.T @ x`, summed over all leading axes: the gradient of `linear` for its weight."""
     if g.ndim != 2:
@@ -144,12 +179,9 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @primitive()
-def rows_at_(weight: Any, indices: Any, padding_index: int | None, missing: Any) -> Any:
-    """Return the rows of a table at an array of indices, and NaN where `missing`, which may be None, is true."""
-    rows = weight[indices]
-    if missing is not None:
-        np.copyto(rows, np.nan, where=missing[..., np.newaxis])
-    return rows
+def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any) -> Any:
+    """Return the rows of a table at an array of indices; `rows`, which are those, where that is not None."""
+    return weight[indices] if rows is None else rows
 
 
 @derivative(rows_at_, "weight")
@@ -180,6 +212,23 @@ def _(h: Any, indices: Any, padding_index: int | None) -> Any:
 
 _rows_at = rows_at_.call
 rows_added = rows_added_.call
+
+
+def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
+    """Return the rows of a table at indices that are in the memory of a device, without waiting for their values.
+
+    Returns:
+        The rows, of NaNs where there is no row; and the indices, 0 there.
+    """
+    kernel = kernel_of("rows_at", table)
+    found = None if kernel is None else kernel(table, indices)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    missing = is_outside(indices, len(table))
+    indices = np.where(missing, 0, indices)
+    rows = table[indices]
+    np.copyto(rows, np.nan, where=missing[..., np.newaxis])
+    return rows, indices
 
 
 def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
@@ -215,17 +264,16 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
-    rows, missing = shape[0], None
+    rows, found = shape[0], None
     if data.__class__ is np.ndarray or not is_foreign(data) or table.dtype.kind not in "fc":
         lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
         if lowest < 0 or highest >= rows:
             worst = lowest if lowest < 0 else highest
             raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
     else:
-        missing = is_outside(data, rows)
-        data = np.where(missing, 0, data)
+        found, data = _rows_unwaited(table, data)
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    return _rows_at(weight, beside(data, table), padding_idx, missing)
+    return _rows_at(weight, beside(data, table), padding_idx, found)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.values import own_function
+from ..ops.kernels import FusedFormula, device_variant
 from ..ops.primitive import derivative, primitive
 from .activations import softplus
 from .arguments import array_of, check_real, check_reduction
@@ -32,7 +34,27 @@ def _reduce(losses: Any, reduction: str) -> Any:
     return np.mean(losses) if reduction == "mean" else np.sum(losses)
 
 
+def _squares(input: Any, target: Any) -> Any:
+    difference = input - target
+    return difference * difference
+
+
+_fused_squares = FusedFormula(_squares)
+
+
+def _squared_error_on_device(input: Any, target: Any, factor: float | None) -> Any:
+    squares = _fused_squares(input, target)
+    if squares.dtype.kind != "f" or not squares.size:
+        return squared_error_.function(input, target, factor)
+    if factor is None:
+        return squares
+    # Any other factor than 1 is that of a mean.
+    function = np.sum if factor == 1 else np.mean
+    return own_function(function, squares)(squares)
+
+
 @primitive()
+@device_variant(_squared_error_on_device)
 def squared_error_(input: Any, target: Any, factor: float | None) -> Any:
     """Return the squares of the differences, or their sum times `factor` if that is given."""
     difference = np.subtract(input, target)

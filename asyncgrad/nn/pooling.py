@@ -10,9 +10,10 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import beside, zeros_beside
+from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, complex_error, pair
-from .windows import Window, add_shifted, crop, pad, shifted
+from .windows import Window, add_shifted, by_kernel, crop, pad, shifted
 
 __all__ = ["avg_pool2d", "max_pool2d"]
 
@@ -28,6 +29,8 @@ def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
 
 def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
     """Return the maximum of each window, and its number among the elements of the window, the first of equal ones."""
+    if x.__class__ is not np.ndarray and (found := by_kernel("find_maxima", x, window)) is not None:
+        return found  # type: ignore[no-any-return]
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     padded = pad(x, window.padding, lowest)
     maxima: Any = None
@@ -56,7 +59,13 @@ def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
     return scatter_chosen(g, choice, x_shape, window)
 
 
+def _scatter_chosen_on_device(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
+    result = by_kernel("scatter_windows", g, choice, shape, window)
+    return scatter_chosen_.function(g, choice, shape, window) if result is None else result
+
+
 @primitive()
+@device_variant(_scatter_chosen_on_device)
 def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to the element that its window chose."""
     padded = _zeros_around(shape, window, g)
@@ -70,7 +79,13 @@ def _(h: Any, choice: Any, window: Window) -> Any:
     return gather_chosen(h, choice, window)
 
 
+def _gather_chosen_on_device(x: Any, choice: Any, window: Window) -> Any:
+    result = by_kernel("gather_windows", x, choice, window)
+    return gather_chosen_.function(x, choice, window) if result is None else result
+
+
 @primitive()
+@device_variant(_gather_chosen_on_device)
 def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
     """Return the element of x that each window chose."""
     padded = pad(x, window.padding)
@@ -146,7 +161,13 @@ def max_pool2d(
 # Means.
 
 
+def _window_sums_on_device(x: Any, window: Window) -> Any:
+    result = by_kernel("gather_windows", x, None, window)
+    return window_sums_.function(x, window) if result is None else result
+
+
 @primitive()
+@device_variant(_window_sums_on_device)
 def window_sums_(x: Any, window: Window) -> Any:
     """Return the sum of each window."""
     padded = pad(x, window.padding)
@@ -165,7 +186,13 @@ def _(g: Any, x_shape: tuple[int, ...], window: Window) -> Any:
     return window_sums_grad(g, x_shape, window)
 
 
+def _window_sums_grad_on_device(g: Any, shape: tuple[int, ...], window: Window) -> Any:
+    result = by_kernel("scatter_windows", g, None, shape, window)
+    return window_sums_grad_.function(g, shape, window) if result is None else result
+
+
 @primitive()
+@device_variant(_window_sums_grad_on_device)
 def window_sums_grad_(g: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to all of its window."""
     padded = _zeros_around(shape, window, g)
@@ -231,6 +258,9 @@ def avg_pool2d(
         for axis, around in ((0, heights), (1, widths))
     ]
     shares = 1 / np.multiply.outer(*counts).astype(data.dtype if data.dtype.kind in "fc" else np.float64)
+    if data.__class__ is not np.ndarray and (shares == shares[0, 0]).all():
+        # A number, which needs no copy to a device.
+        return window_sums(x, window) * shares[0, 0].item()
     return window_sums(x, window) * beside(shares, data)
 
 

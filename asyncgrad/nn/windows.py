@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import empty_beside, is_foreign, zeros_beside
+from ..graph.values import empty_beside, is_foreign, kernel_of, zeros_beside
 
-__all__ = ["Window", "add_shifted", "crop", "pad", "shifted", "sliding"]
+__all__ = ["Window", "add_shifted", "by_kernel", "crop", "pad", "shifted", "sliding"]
 
 
 class Window(NamedTuple):
@@ -70,6 +70,12 @@ class Window(NamedTuple):
     def offsets(self) -> list[tuple[int, int]]:
         """The position in the window of each of its elements, row by row."""
         return [(row, column) for row in range(self.kernel[0]) for column in range(self.kernel[1])]
+
+
+def by_kernel(name: str, array: Any, *arguments: Any) -> Any:
+    """Return the result of the kernel that a device has under a name; None where it has none for these arguments."""
+    kernel = kernel_of(name, array)
+    return None if kernel is None else kernel(array, *arguments)
 
 
 def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0) -> Any:

@@ -17,7 +17,7 @@ from ..context import BLOCKING
 from ..engine.loops import LoopThread
 from ..errors import StoreError, StoreWarning
 from ..graph.read_ahead import NO_ROOM
-from ..graph.values import interface_of, memory_owner
+from ..graph.values import array_interface, memory_owner
 from .activation import Activation, KeptInMemory, Location, ReadOperation, StoredArray, is_parameter, store_error, wake
 from .forking import reset_in_children
 from .layout import Layout
@@ -152,7 +152,7 @@ class Offload:
         if nbytes < self._min_bytes or nbytes > root.nbytes:
             return KeptInMemory(tensor)
         counter = tensor._shared_version()
-        address = interface_of(array)["data"][0]
+        address = array_interface(array)["data"][0]
         memory = (id(root), address, array.shape, array.strides, array.dtype, id(counter), counter.value)
         known = self._saved.get(memory)
         if known is not None and known.root() is root and known.entry.location is not Location.KEPT:

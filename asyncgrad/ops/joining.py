@@ -12,7 +12,7 @@ from ..context import GRAD_MODE
 from ..graph.leaf import gradient_edge
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, check_numbers
+from ..graph.values import as_array, check_numbers, is_foreign, own_function
 from .axes import array_like, axis_index
 from .dispatch import write
 from .foreign import placed
@@ -126,7 +126,10 @@ def concatenate(
     if axis is None:
         arrays, axis = [reshape(array_like(array), -1) for array in arrays], 0
     raw = _raw(arrays)
-    data = np.concatenate(raw, axis, dtype=dtype, casting=casting)
+    if raw and dtype is None and casting == "same_kind" and is_foreign(raw[0]):
+        data = own_function(np.concatenate, raw[0])(raw, axis)
+    else:
+        data = np.concatenate(raw, axis, dtype=dtype, casting=casting)
     if axis < 0:
         axis += data.ndim
     bounds = [0]

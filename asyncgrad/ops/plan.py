@@ -103,6 +103,7 @@ class Plan:
     __slots__ = (
         "_is_elementwise",
         "_light_up_to",
+        "_may_be_watched",
         "_results",
         "_tracked",
         "_watched_from",
@@ -175,6 +176,8 @@ class Plan:
         self._watched_from: int | None = None
         #: Up to how many elements calls have been measured and found short.
         self._light_up_to = 0
+        #: To launch kernels takes as long for arrays of all sizes, so no such body is heavy.
+        self._may_be_watched = not is_fused
         if not is_fused:
             self._begin_to_watch()
 
@@ -192,7 +195,7 @@ class Plan:
         return [index for index, slot in enumerate(self.slots) if slot.attribute is None and slot.is_array]
 
     def _begin_to_watch(self) -> None:
-        """Let `run` tell when a body is heavy. Not where kernels are launched, which takes as long for all sizes."""
+        """Let `run` tell when a body is heavy."""
         if self.primitive.superlinear:
             # A product of sizes, which no measurement changes.
             self._watch_from(least_volume(1 + len(self._arrays())))
@@ -205,9 +208,9 @@ class Plan:
     def note_slow(self, elements: int) -> None:
         """Have calls on as many elements measured, since one has kept its thread for long.
 
-        It does nothing where such calls have been measured.
+        It does nothing where such calls have been measured, and where kernels are launched.
         """
-        if elements > self._light_up_to and not self.primitive.superlinear:
+        if elements > self._light_up_to and self._may_be_watched and not self.primitive.superlinear:
             self._watch_from(elements)
             watch_changes[0] += 1
 

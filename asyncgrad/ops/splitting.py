@@ -18,7 +18,7 @@ from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
-from ..graph.values import raw, zeros_beside
+from ..graph.values import own_function, raw, zeros_beside
 from .handwritten_node import HandwrittenNode
 
 __all__ = ["SplitNode", "split_views"]
@@ -83,7 +83,10 @@ class SplitNode(HandwrittenNode):
                 else grad
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             ]
-        return (np.concatenate(grads, self._axis),)
+        first = grads[0]
+        if first.__class__ is np.ndarray:
+            return (np.concatenate(grads, self._axis),)
+        return (own_function(np.concatenate, first)(grads, self._axis),)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the source that concatenates the gradients, or a call of the body if some are undefined."""

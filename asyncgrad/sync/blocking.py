@@ -1,4 +1,4 @@
-"""The blocking forms of the functions of asyncgrad that are awaited.
+"""The blocking forms of asyncgrad's awaitable functions.
 
 Nothing is computed here. Each function below is a name and a docstring; its decorator gives it the signature of
 the awaitable function and a body that steps that function's coroutine.
@@ -18,7 +18,7 @@ from ..backward import backward as _backward
 from ..backward import grad as _grad
 from ..context import is_kind
 from ..tensor import Tensor
-from .driving import driver_of, on_a_loop, step, without_suspension
+from .driving import choose_driver, make_blocking, run_on_own_loop, run_without_suspending
 
 __all__ = [
     "backward",
@@ -38,29 +38,29 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callable[[], None]], Callable[P, T]]:
+def _blocking_form_of(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callable[[], None]], Callable[P, T]]:
     """Make a bodiless function the blocking form of `awaitable`."""
     signature = inspect.signature(awaitable)
     takes_function = "fn" in signature.parameters
 
-    def decorate(described: Callable[[], None]) -> Callable[P, T]:
-        name = described.__name__
+    def decorate(stub: Callable[[], None]) -> Callable[P, T]:
+        name = stub.__name__
 
-        @functools.wraps(described)
+        @functools.wraps(stub)
         def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
             if not takes_function:
-                return step(awaitable(*args, **kwargs), name)
+                return run_without_suspending(awaitable(*args, **kwargs), name)
             fn = args[0] if args else kwargs.get("fn")
             if is_kind(inspect.iscoroutinefunction, fn):
-                return on_a_loop(awaitable(*args, **kwargs), name)
+                return run_on_own_loop(awaitable(*args, **kwargs), name)
             if not callable(fn):
                 # The awaitable function raises the error.
-                return step(awaitable(*args, **kwargs), name)
+                return run_without_suspending(awaitable(*args, **kwargs), name)
             bound = signature.bind(*args, **kwargs)
-            bound.arguments["fn"] = without_suspension(fn, name)
-            return step(awaitable(*bound.args, **bound.kwargs), name)
+            bound.arguments["fn"] = make_blocking(fn, name)
+            return run_without_suspending(awaitable(*bound.args, **bound.kwargs), name)
 
-        # What inspect would find by itself is the bare `described`.
+        # Otherwise inspect would show the signature of the stub.
         del blocking.__wrapped__
         blocking.__signature__ = signature  # type: ignore[attr-defined]
         blocking.__annotations__ = dict(awaitable.__annotations__)
@@ -69,7 +69,7 @@ def _blocks(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callabl
     return decorate
 
 
-@_blocks(_backward)
+@_blocking_form_of(_backward)
 def backward() -> None:
     """Add the gradients of `tensors` to the leaves' `.grad`; the blocking form of `ag.backward`.
 
@@ -85,7 +85,7 @@ def backward() -> None:
     """
 
 
-@_blocks(_grad)
+@_blocking_form_of(_grad)
 def grad() -> None:
     """Return the gradients of `outputs` with respect to `inputs`; the blocking form of `ag.grad`.
 
@@ -114,7 +114,7 @@ def value_and_grad(
     """
     name = "value_and_grad"
     check_function(fn, "sync.value_and_grad", argnums)
-    drive, wrapped = driver_of(fn, name)
+    drive, wrapped = choose_driver(fn, name)
     awaitable = _functional.value_and_grad(wrapped, argnums, create_graph=create_graph)
 
     @functools.wraps(fn)
@@ -124,7 +124,7 @@ def value_and_grad(
     return with_gradient
 
 
-@_blocks(_functional.vjp)
+@_blocking_form_of(_functional.vjp)
 def vjp() -> None:
     """Return the outputs of `fn` and the product of `v` with its Jacobian; the blocking form of `ag.vjp`.
 
@@ -136,7 +136,7 @@ def vjp() -> None:
     """
 
 
-@_blocks(_functional.jvp)
+@_blocking_form_of(_functional.jvp)
 def jvp() -> None:
     """Return the outputs of `fn` and the product of its Jacobian with `v`; the blocking form of `ag.jvp`.
 
@@ -148,7 +148,7 @@ def jvp() -> None:
     """
 
 
-@_blocks(_functional.vhp)
+@_blocking_form_of(_functional.vhp)
 def vhp() -> None:
     """Return the value of `fn` and the product of `v` with its Hessian; the blocking form of `ag.vhp`.
 
@@ -160,7 +160,7 @@ def vhp() -> None:
     """
 
 
-@_blocks(_functional.hvp)
+@_blocking_form_of(_functional.hvp)
 def hvp() -> None:
     """Return the value of `fn` and the product of its Hessian with `v`; the blocking form of `ag.hvp`.
 
@@ -172,7 +172,7 @@ def hvp() -> None:
     """
 
 
-@_blocks(_functional.jacobian)
+@_blocking_form_of(_functional.jacobian)
 def jacobian() -> None:
     """Return the Jacobian of `fn`; the blocking form of `ag.jacobian`.
 
@@ -184,7 +184,7 @@ def jacobian() -> None:
     """
 
 
-@_blocks(_functional.hessian)
+@_blocking_form_of(_functional.hessian)
 def hessian() -> None:
     """Return the Hessian of `fn`; the blocking form of `ag.hessian`.
 
@@ -195,7 +195,7 @@ def hessian() -> None:
     """
 
 
-@_blocks(_testing.gradcheck)
+@_blocking_form_of(_testing.gradcheck)
 def gradcheck() -> None:
     """Return True if the gradients of `fn` agree with finite differences; the blocking form of `ag.gradcheck`.
 
@@ -207,9 +207,9 @@ def gradcheck() -> None:
     """
 
 
-@_blocks(_testing.gradgradcheck)
+@_blocking_form_of(_testing.gradgradcheck)
 def gradgradcheck() -> None:
-    """Return True if the second derivatives of `fn` agree with finite differences; blocks, as `ag.gradgradcheck`.
+    """Return True if the second derivatives of `fn` agree with finite differences; blocking `ag.gradgradcheck`.
 
     Example:
         >>> import asyncgrad as ag

@@ -1,4 +1,4 @@
-"""How a plain call drives a coroutine to its end: without a loop where it does not suspend, else on one of its own."""
+"""Running a coroutine in a blocking call: without an event loop if it does not suspend, else on its own loop."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from ..context import BLOCKING, is_kind
 from ..engine.loops import loop_is_running, run
 from ..errors import BlockingError
 
-__all__ = ["driver_of", "on_a_loop", "step", "without_suspension", "suspension_error"]
+__all__ = ["choose_driver", "run_on_own_loop", "run_without_suspending", "make_blocking", "suspension_error"]
 
 T = TypeVar("T")
 
 
-def step(coroutine: Coroutine[Any, Any, T], name: str) -> T:
-    """Return the result of a coroutine that does not suspend while BLOCKING is set."""
+def run_without_suspending(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+    """Return the result of a coroutine that does not suspend while BLOCKING is set.
+
+    Raises:
+        BlockingError: the coroutine would have to suspend.
+    """
     before = BLOCKING.get()
     try:
         # Inside the try, since an interrupt may come as soon as it is set.
@@ -26,7 +30,7 @@ def step(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     except BlockingError as error:
-        # The engine names the node, and knows only of backward and grad.
+        # The engine's message names the node, but can only advise to await ag.backward or ag.grad.
         if f"ag.{name}(" not in str(error):
             error.add_note(f"in asyncgrad.sync.{name}(...): await ag.{name}(...) instead")
         raise
@@ -36,8 +40,12 @@ def step(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     raise suspension_error(name)
 
 
-def on_a_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
-    """Return the result of a coroutine that may suspend, run on an event loop of its own."""
+def run_on_own_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+    """Return the result of a coroutine that may suspend, run on an event loop of its own.
+
+    Raises:
+        BlockingError: an event loop is running in this thread.
+    """
     if loop_is_running():
         coroutine.close()
         raise suspension_error(name)
@@ -48,11 +56,11 @@ def on_a_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
         BLOCKING.reset(token)
 
 
-def without_suspension(fn: Any, name: str) -> Callable[..., Any]:
-    """Return the user's function, made to run outside of the blocking call and to wait for what it returns."""
+def make_blocking(fn: Any, name: str) -> Callable[..., Any]:
+    """Return the user's function, wrapped to run with BLOCKING off and to wait for an awaitable that it returns."""
 
     @functools.wraps(fn)
-    def plain(*args: Any, **kwargs: Any) -> Any:
+    def blocking(*args: Any, **kwargs: Any) -> Any:
         # Tasks that the function starts copy this context, and they may suspend.
         token = BLOCKING.set(False)
         try:
@@ -61,16 +69,16 @@ def without_suspension(fn: Any, name: str) -> Callable[..., Any]:
             BLOCKING.reset(token)
         if not inspect.isawaitable(result):
             return result
-        return on_a_loop(result if inspect.iscoroutine(result) else _await_it(result), name)
+        return run_on_own_loop(result if inspect.iscoroutine(result) else _await_it(result), name)
 
-    return plain
+    return blocking
 
 
-def driver_of(fn: Any, name: str) -> tuple[Callable[[Coroutine[Any, Any, Any], str], Any], Any]:
-    """Return how the coroutines of a transform of this function are driven, and the function to transform."""
+def choose_driver(fn: Any, name: str) -> tuple[Callable[[Coroutine[Any, Any, Any], str], Any], Any]:
+    """Return the function that runs the coroutines of a transform of `fn`, and the function to transform."""
     if is_kind(inspect.iscoroutinefunction, fn):
-        return on_a_loop, fn
-    return step, without_suspension(fn, name)
+        return run_on_own_loop, fn
+    return run_without_suspending, make_blocking(fn, name)
 
 
 async def _await_it(awaitable: Any) -> Any:
@@ -78,8 +86,8 @@ async def _await_it(awaitable: Any) -> Any:
 
 
 def suspension_error(name: str) -> BlockingError:
-    """Return the error that names the line to await instead."""
+    """Return the error for a call that would have to suspend, which says what to await instead."""
     return BlockingError(
-        f"asyncgrad.sync.{name}(...) would have to suspend, and an event loop is running in this thread, which that "
-        f"would stall. Await it instead: await ag.{name}(...)"
+        f"asyncgrad.sync.{name}(...) would have to suspend, which would block the event loop that is running in "
+        f"this thread. Await it instead: await ag.{name}(...)"
     )

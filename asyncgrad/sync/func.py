@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
 from .. import func as _func
-from .driving import driver_of, step
+from .driving import choose_driver, run_without_suspending
 
 __all__ = [
     "elementwise_grad",
@@ -27,27 +27,27 @@ P = ParamSpec("P")
 Drive = Callable[[Coroutine[Any, Any, Any], str], Any]
 
 
-def _blocks(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Callable[P, Any]]:
+def _blocking_form_of(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Callable[P, Any]]:
     """Make a function without a body the blocking form of a transform; functions that it returns are plain, too."""
     signature = inspect.signature(transform)
 
-    def decorate(described: Callable[[], None]) -> Callable[P, Any]:
-        name = f"func.{described.__name__}"
+    def decorate(stub: Callable[[], None]) -> Callable[P, Any]:
+        name = f"func.{stub.__name__}"
 
-        @functools.wraps(described)
+        @functools.wraps(stub)
         def blocking(*args: P.args, **kwargs: P.kwargs) -> Any:
             bound = signature.bind(*args, **kwargs)
             f = bound.arguments["f"]
             if not callable(f):
                 # The transform raises the error.
-                return step(transform(*args, **kwargs), name)
-            drive, bound.arguments["f"] = driver_of(f, name)
+                return run_without_suspending(transform(*args, **kwargs), name)
+            drive, bound.arguments["f"] = choose_driver(f, name)
             transformed = transform(*bound.args, **bound.kwargs)
             if callable(transformed):
                 return _plain(transformed, drive, name)
             return _plain_parts(drive(transformed, name), drive, name)
 
-        # Otherwise inspect would show the signature of `described`.
+        # Otherwise inspect would show the signature of the stub.
         del blocking.__wrapped__
         blocking.__signature__ = signature  # type: ignore[attr-defined]
         return blocking
@@ -57,10 +57,10 @@ def _blocks(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Calla
 
 def _plain(transformed: Callable[..., Coroutine[Any, Any, Any]], drive: Drive, name: str) -> Callable[..., Any]:
     @functools.wraps(transformed)
-    def plain(*args: Any, **kwargs: Any) -> Any:
+    def blocking(*args: Any, **kwargs: Any) -> Any:
         return drive(transformed(*args, **kwargs), name)
 
-    return plain
+    return blocking
 
 
 def _plain_parts(result: Any, drive: Drive, name: str) -> Any:
@@ -70,7 +70,7 @@ def _plain_parts(result: Any, drive: Drive, name: str) -> Any:
     return result
 
 
-@_blocks(_func.grad)
+@_blocking_form_of(_func.grad)
 def grad() -> None:
     """Return a function that returns the gradient of `f`; the blocking form of `ag.func.grad`.
 
@@ -81,7 +81,7 @@ def grad() -> None:
     """
 
 
-@_blocks(_func.value_and_grad)
+@_blocking_form_of(_func.value_and_grad)
 def value_and_grad() -> None:
     """Return a function that returns the value of `f` and its gradient; the blocking form of `ag.func.value_and_grad`.
 
@@ -93,7 +93,7 @@ def value_and_grad() -> None:
     """
 
 
-@_blocks(_func.elementwise_grad)
+@_blocking_form_of(_func.elementwise_grad)
 def elementwise_grad() -> None:
     """Return a function that returns the derivative of `f` at each element; blocking `ag.func.elementwise_grad`.
 
@@ -104,7 +104,7 @@ def elementwise_grad() -> None:
     """
 
 
-@_blocks(_func.vjp)
+@_blocking_form_of(_func.vjp)
 def vjp() -> None:
     """Return the result of `f` and a plain pullback; the blocking form of `ag.func.vjp`.
 
@@ -116,7 +116,7 @@ def vjp() -> None:
     """
 
 
-@_blocks(_func.jvp)
+@_blocking_form_of(_func.jvp)
 def jvp() -> None:
     """Return the result of `f` and the product of its Jacobian with `tangents`; the blocking form of `ag.func.jvp`.
 
@@ -128,7 +128,7 @@ def jvp() -> None:
     """
 
 
-@_blocks(_func.linearize)
+@_blocking_form_of(_func.linearize)
 def linearize() -> None:
     """Return the result of `f` and a plain function for products with its Jacobian; blocking `ag.func.linearize`.
 
@@ -140,7 +140,7 @@ def linearize() -> None:
     """
 
 
-@_blocks(_func.hvp)
+@_blocking_form_of(_func.hvp)
 def hvp() -> None:
     """Return the product of the Hessian of `f` with `tangents`; the blocking form of `ag.func.hvp`.
 
@@ -151,7 +151,7 @@ def hvp() -> None:
     """
 
 
-@_blocks(_func.jacrev)
+@_blocking_form_of(_func.jacrev)
 def jacrev() -> None:
     """Return a function that returns the Jacobian of `f`; the blocking form of `ag.func.jacrev`.
 
@@ -163,7 +163,7 @@ def jacrev() -> None:
     """
 
 
-@_blocks(_func.jacfwd)
+@_blocking_form_of(_func.jacfwd)
 def jacfwd() -> None:
     """Return a function that returns the Jacobian of `f`, column by column; the blocking form of `ag.func.jacfwd`.
 
@@ -174,7 +174,7 @@ def jacfwd() -> None:
     """
 
 
-@_blocks(_func.hessian)
+@_blocking_form_of(_func.hessian)
 def hessian() -> None:
     """Return a function that returns the Hessian of `f`; the blocking form of `ag.func.hessian`.
 

@@ -1,4 +1,4 @@
-"""Where a view lies in the memory of its base: by strides, or by calling its view functions again."""
+"""The location of a view in the memory of its base, given by strides or by the view functions that make it."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import numpy as np
 from ..arguments import truth
 from ..context import Mode
 from ..errors import InPlaceError
-from ..graph.values import interface_of, is_foreign, is_writeable
+from ..graph.values import array_interface, is_foreign, is_writeable
 
 if TYPE_CHECKING:
     from ..graph.tensor_base import TensorBase, ViewMeta, ViewRecord
 
 __all__ = [
-    "Place",
+    "ViewLocation",
     "ViewReplay",
     "Slice",
     "TensorGeometry",
     "ViewFunc",
-    "overlaps",
-    "place_of",
-    "place_of_part",
+    "has_internal_overlap",
+    "locate_view",
+    "locate_part",
     "replay_views",
-    "replays",
+    "should_replay",
 ]
 
-#: Whether this context reaches a view by calling its view functions again, and not by strides.
+#: Whether this context reads a view out of its base by calling its view functions again, rather than by strides.
 _REPLAYS: ContextVar[bool] = ContextVar("asyncgrad_replays_views", default=False)
 
 
 @final
 class replay_views(Mode):
-    """Inside, the part of a gradient that belongs to a view is reached by calling the view's functions again.
+    """Inside, the gradient of a view is read out of its base's gradient by calling the view functions again.
 
-    Otherwise it is reached by strides, which takes less time and needs a device whose arrays have them. The gradients
-    are the same. A context manager and a decorator, which holds for the current context only.
+    Outside, it is read by strides, which is faster but needs a device whose arrays have strides. The gradients are the
+    same. It is a context manager and a decorator, and holds for the current context only.
 
     Args:
-        enabled: whether to call them again; False reaches views by strides.
+        enabled: True calls the view functions again; False uses strides.
 
     Source: view replay of PyTorch.
 
@@ -74,13 +74,15 @@ class replay_views(Mode):
         return replay_views(self._enabled)
 
 
-def replays(device: Any) -> bool:
-    """Tell whether views on a device are to be reached by calling their functions again."""
+def should_replay(device: Any) -> bool:
+    """Tell whether views on `device` are read by calling their view functions again."""
     return _REPLAYS.get() or not device.has_strides
 
 
 class TensorGeometry(NamedTuple):
-    """How an array lies in memory; strides and offset are in bytes, the offset from the first element of the base.
+    """The memory layout of an array: shape, dtype, and strides and offset in bytes.
+
+    The offset is counted from the first element of the base.
 
     Source: TensorGeometry of PyTorch, which counts in elements.
 
@@ -98,7 +100,7 @@ class TensorGeometry(NamedTuple):
     dtype: Any
 
     def reach(self) -> tuple[int, int]:
-        """Return the lowest and the highest byte that the array takes up, relative to its base."""
+        """Return the first byte that the array occupies and the byte after the last, relative to the base."""
         low = high = self.offset
         for length, stride in zip(self.shape, self.strides, strict=True):
             if not length:
@@ -110,7 +112,7 @@ class TensorGeometry(NamedTuple):
         return low, high + self.dtype.itemsize
 
     def size(self) -> int:
-        """Return how many elements there are."""
+        """Return the number of elements."""
         return math.prod(self.shape)
 
 
@@ -128,14 +130,14 @@ class ViewFunc(NamedTuple):
     steps: tuple[tuple[Any, tuple[Any, ...]], ...]
 
     def __call__(self, base: Any) -> Any:
-        """Return the view of another base, which must be laid out as the first one was."""
+        """Return the view of `base`, which must have the memory layout of the original base."""
         for function, arguments in self.steps:
             base = function(base, *arguments)
         return base
 
     @classmethod
     def of(cls, view: ViewMeta, *further: Any) -> ViewFunc | None:
-        """Return what leads to a view, and to a view of that by `further` steps; None where a step is not known."""
+        """Return the ViewFunc of a view, continued by the steps `further`; None if a function is unknown."""
         steps = [*reversed(further)]
         record: ViewRecord | None = view.record
         while record is not None:
@@ -148,19 +150,19 @@ class ViewFunc(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Where a view lies in the memory of its base."""
+    """The location of a view in the memory of its base, by strides."""
 
     base: TensorGeometry
     view: TensorGeometry
-    #: Whether the elements of the base follow one another in memory, in rows.
+    #: Whether the base is C-contiguous.
     is_contiguous: bool
 
     @classmethod
     def of(cls, array: Any, base: Any) -> Slice:
-        """Return where `array` lies in the memory of the array `base`.
+        """Return the location of `array` in the memory of the array `base`.
 
         Raises:
-            InPlaceError: somewhere else.
+            InPlaceError: `array` lies outside of that memory.
         """
         offset = _address(array) - _address(base)
         whole = TensorGeometry(base.shape, base.strides, 0, base.dtype)
@@ -168,13 +170,13 @@ class Slice(NamedTuple):
         (low, high), (first, last) = whole.reach(), view.reach()
         if array.size and not low <= first <= last <= high:
             raise InPlaceError(
-                f"a view of shape {array.shape} has no place any more in the memory of its base of shape {base.shape}, "
-                "which has got another array since, as a .grad does: make the view anew"
+                f"a view of shape {array.shape} is not in the memory of its base of shape {base.shape}, whose array "
+                "was replaced after the view was made, as that of a .grad may be: make the view again"
             )
         return cls(whole, view, base.flags.c_contiguous)
 
     def copy_like_base(self, array: Any) -> Any:
-        """Return a copy of `array` that lies in memory as the base does."""
+        """Return a copy of `array` with the memory layout of the base."""
         if is_foreign(array):
             return self._copy_foreign(array)
         if self.is_contiguous:
@@ -186,7 +188,7 @@ class Slice(NamedTuple):
         return copy
 
     def _copy_foreign(self, array: Any) -> Any:
-        """Return a copy with the base's order of axes, for array types whose memory only NumPy's functions reach."""
+        """Return a copy with the base's order of axes, for an array of another library: no np.ndarray views it."""
         shape, strides = self.base.shape, self.base.strides
         axes = sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
         rows = np.empty_like(array, self.base.dtype, order="C", shape=tuple(shape[axis] for axis in axes))
@@ -195,7 +197,7 @@ class Slice(NamedTuple):
         return copy
 
     def part(self, array: Any) -> Any:
-        """Return the view of an array that `copy_like_base` gave, or of one in rows where the base is in rows."""
+        """Return the view of `array`, which `copy_like_base` returned or which is C-contiguous like the base."""
         view = self.view
         if 0 in view.shape:
             return np.empty(view.shape, view.dtype)
@@ -205,86 +207,87 @@ class Slice(NamedTuple):
         return np.ndarray(view.shape, view.dtype, array.base, view.offset - low, view.strides)
 
     def read(self, array: Any) -> Any:
-        """Return the view of an array of any layout, or a copy of it."""
+        """Return the view of `array`; a copy of the view if the layout of `array` is not that of the base."""
         if self.is_contiguous and array.flags.c_contiguous and array.dtype is self.base.dtype:
             return self.part(array)
         return self.part(self.copy_like_base(array))
 
-    def replaced(self, array: Any, values: Any) -> Any:
-        """Return a copy of `array`, laid out as the base, with other values where the view lies."""
+    def replace_part(self, array: Any, values: Any) -> Any:
+        """Return a copy of `array` with the memory layout of the base and with `values` in the view."""
         total = self.copy_like_base(array)
         self.part(total)[...] = values
         return total
 
     def scatter(self, values: Any) -> Any:
-        """Return zeros laid out as the base, with `values` added where the view lies."""
+        """Return zeros with the memory layout of the base and with `values` added in the view."""
         base = self.base
         total: Any = np.zeros(base.shape, base.dtype)
         if not self.is_contiguous:
             total = self.copy_like_base(total)
-        place = self.part(total)
-        if not overlaps(place):
-            place[...] = values
+        part = self.part(total)
+        if not has_internal_overlap(part):
+            part[...] = values
             return total
+        # Elements of the view share memory: add each to the element of the base that it is, by its index.
         whole: Any = total.reshape(-1) if self.is_contiguous else total.base
         elements = whole.view(self.view.dtype) if whole.size else whole
-        numbers = np.arange(elements.size)
+        indices = np.arange(elements.size)
         step, low = self.view.dtype.itemsize, 0 if self.is_contiguous else self.base.reach()[0]
-        numbers_at = np.ndarray(
+        view_indices = np.ndarray(
             self.view.shape,
-            numbers.dtype,
-            numbers,
-            (self.view.offset - low) // step * numbers.itemsize,
-            tuple(stride // step * numbers.itemsize for stride in self.view.strides),
+            indices.dtype,
+            indices,
+            (self.view.offset - low) // step * indices.itemsize,
+            tuple(stride // step * indices.itemsize for stride in self.view.strides),
         )
-        np.add.at(elements, numbers_at.reshape(-1), np.reshape(values, -1))
+        np.add.at(elements, view_indices.reshape(-1), np.reshape(values, -1))
         return total
 
 
 class ViewReplay(NamedTuple):
-    """A view as what its functions make of its base."""
+    """The location of a view in its base, by the view functions that make it."""
 
     func: ViewFunc
     base: TensorGeometry
     view: TensorGeometry
-    #: That place again, by strides: it says how a copy of the base is to lie in memory.
-    place: Slice
+    #: The location by strides, which gives a copy of the base its memory layout.
+    strided: Slice
 
     def read(self, array: Any) -> Any:
-        """Return the view of an array of any layout, or a copy of it."""
+        """Return the view of `array`; a copy of the view if a view function copies."""
         return self.func(array)
 
-    def replaced(self, array: Any, values: Any) -> Any:
-        """Return a copy of `array`, laid out as the base, with other values where the view lies.
+    def replace_part(self, array: Any, values: Any) -> Any:
+        """Return a copy of `array` with the memory layout of the base and with `values` in the view.
 
         Raises:
-            InPlaceError: a view function makes a copy, or something else than it made of the base.
+            InPlaceError: the view functions return a copy, or an array of another shape than the view.
         """
-        total = self.place.copy_like_base(array)
+        total = self.strided.copy_like_base(array)
         part = self.func(total)
         if part.shape != self.view.shape or not (part.size == 0 or np.may_share_memory(part, total)):
             raise InPlaceError(
-                f"a view of shape {self.view.shape} cannot be made again of an array of shape {total.shape}: called "
-                f"again, its functions give an array of shape {part.shape}. Reach views by strides, "
+                f"a view of shape {self.view.shape} cannot be replayed on an array of shape {total.shape}: its view "
+                f"functions return an array of shape {part.shape} that is not this view. Use strides, "
                 "`with ag.graph.replay_views(False):`"
             )
         if not is_writeable(part):
-            # A diagonal is read-only. Nobody else has this one.
+            # np.diagonal returns a read-only view. This one is of a new copy, so that nothing else is written into.
             part.flags.writeable = True
         part[...] = values
         return total
 
 
-#: Where a view lies in its base, as a node keeps it.
-Place = Slice | ViewReplay
+#: The location of a view in its base, as a node saves it.
+ViewLocation = Slice | ViewReplay
 
 
 def _address(array: Any) -> int:
-    address: int = interface_of(array)["data"][0]
+    address: int = array_interface(array)["data"][0]
     return address
 
 
-def overlaps(array: Any) -> bool:
+def has_internal_overlap(array: Any) -> bool:
     """Tell whether two elements of an array share memory."""
     if array.flags.forc:
         return False
@@ -298,43 +301,43 @@ def overlaps(array: Any) -> bool:
             return False
     else:
         return False
-    # What the strides leave open is settled by the places themselves: it is rare.
-    places = np.zeros((), np.intp)
+    # The strides alone do not decide this rare case, so compare the offsets of all elements.
+    offsets = np.zeros((), np.intp)
     for stride, length in zip(array.strides, array.shape, strict=True):
-        places = places[..., np.newaxis] + np.arange(length) * stride
-    near = np.sort(places, axis=None)
-    return bool((near[1:] - near[:-1] < array.itemsize).any())
+        offsets = offsets[..., np.newaxis] + np.arange(length) * stride
+    offsets = np.sort(offsets, axis=None)
+    return bool((offsets[1:] - offsets[:-1] < array.itemsize).any())
 
 
-def place_of(view: TensorBase, meta: ViewMeta) -> Place:
-    """Return where a view lies in its base, in the way that this context and the view's device reach it."""
+def locate_view(view: TensorBase, meta: ViewMeta) -> ViewLocation:
+    """Return the location of a view in its base, by strides or by view functions as `should_replay` says."""
     array, whole = view._data, meta.base._data
     known = meta.geometries
     if known is None or known[1] is not array or known[2] is not whole:
         known = meta.geometries = Slice.of(array, whole), array, whole
-    place: Slice = known[0]
-    return _make_replay(place, ViewFunc.of(meta)) if replays(view._device) else place
+    location: Slice = known[0]
+    return _make_replay(location, ViewFunc.of(meta)) if should_replay(view._device) else location
 
 
-def place_of_part(of: TensorBase, meta: ViewMeta | None, part: Any, step: Any) -> Place:
-    """Return where a part of `of`, which is a view where it has `meta`, lies in the base of that.
+def locate_part(tensor: TensorBase, meta: ViewMeta | None, part: Any, step: Any) -> ViewLocation:
+    """Return the location of a part of a tensor in the tensor's base.
 
     Args:
-        of: the tensor.
-        meta: of that; None where it is the base itself.
+        tensor: the tensor.
+        meta: its ViewMeta; None if the tensor is no view, and so is the base itself.
         part: the array of the part.
-        step: the view function that makes it, and its arguments.
+        step: the view function that makes the part, with its arguments.
     """
-    place = Slice.of(part, of._data if meta is None else meta.base._data)
-    if not replays(of._device):
-        return place
-    return _make_replay(place, ViewFunc((step,)) if meta is None else ViewFunc.of(meta, step))
+    location = Slice.of(part, tensor._data if meta is None else meta.base._data)
+    if not should_replay(tensor._device):
+        return location
+    return _make_replay(location, ViewFunc((step,)) if meta is None else ViewFunc.of(meta, step))
 
 
-def _make_replay(place: Slice, func: ViewFunc | None) -> ViewReplay:
+def _make_replay(location: Slice, func: ViewFunc | None) -> ViewReplay:
     if func is None:
         raise InPlaceError(
-            f"a view of shape {place.view.shape} was made by a function that cannot be called again on another base: "
-            "reach views by strides, `with ag.graph.replay_views(False):`"
+            f"a view of shape {location.view.shape} was made by a function that cannot be called again on another "
+            "base: use strides, `with ag.graph.replay_views(False):`"
         )
-    return ViewReplay(func, place.base, place.view, place)
+    return ViewReplay(func, location.base, location.view, location)

@@ -1,4 +1,4 @@
-"""The nodes of what is written in place: CopyBackwards, CopySlices, and the node of a view made anew."""
+"""The nodes of in-place writes: CopyBackwards, CopySlices, and the AsStridedNode of a regenerated view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..graph.packed import Packed
 from ..graph.saved import Saved, released_error
 from ..graph.tensor_base import TensorBase
 from ..ops.handwritten_node import HandwrittenNode
-from .geometry import Place, Slice
+from .geometry import Slice, ViewLocation
 from .strided import part_at, put_at, replace_at
 
 __all__ = ["AsStridedNode", "CopyBackwards", "CopySlices", "copy_of"]
@@ -28,18 +28,18 @@ _new = object.__new__
 
 @final
 class AsStridedNode(HandwrittenNode):
-    """The backward of a view whose history was regenerated: zeros like the base, with the gradient in the view's place.
+    """The backward of a view whose history was regenerated: zeros like the base, with the gradient in the view.
 
     Args:
-        edge: where the gradient of the base flows.
+        edge: the edge of the base.
         view: the view.
-        place: where it lies.
+        location: the location of the view in the base.
     """
 
-    __slots__ = ("_place",)
+    __slots__ = ("_location",)
 
-    def __init__(self, edge: Edge, view: TensorBase, place: Slice) -> None:
-        # Inlined for speed, since in a chain of writes into a view each makes one.
+    def __init__(self, edge: Edge, view: TensorBase, location: Slice) -> None:
+        # Inlined for speed: in a chain of writes into a view, each write makes such a node.
         node, input_nr = edge
         assert node is not None
         node.has_parent = True
@@ -50,7 +50,7 @@ class AsStridedNode(HandwrittenNode):
         data = view._data
         self.shape, self.dtype, self.device = data.shape, data.dtype, view._device
         self.meta = None
-        self._place = place
+        self._location = location
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class AsStridedNode(HandwrittenNode):
         return "AsStridedBackward"
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradient of the base, if the backward that runs needs it."""
+        """Return the gradient of the base, if the running backward needs it."""
         return self.apply_wanted(grads[0], [self.task_should_compute_output(0)])
 
     def apply_wanted(self, g: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
@@ -66,23 +66,23 @@ class AsStridedNode(HandwrittenNode):
         return self.apply_generic(g) if wanted[0] else (None,)
 
     def apply_generic(self, g: Any) -> tuple[Any, ...]:
-        """Return zeros with the gradient added where the view lies."""
-        return (None if g is None else put_at(g, self._place),)
+        """Return zeros like the base, with the gradient added in the view."""
+        return (None if g is None else put_at(g, self._location),)
 
 
 @final
 class CopyBackwards(HandwrittenNode):
-    """The backward of a copy into a tensor: where the copy wrote, the source gets the gradient, the old value none.
+    """The backward of a copy into a tensor: the source gets the gradient of what was copied, the old value the rest.
 
-    Its edges lead to the tensor as it was before, and to the source. The gradient of the old value is zeros where
-    that is gone; shape, dtype and device are brought to those of the source as after any node. So it is the backward
-    of a move to another dtype, too, whose first edge leads nowhere.
+    The first edge leads to the tensor before the copy, the second to the source. As after any node, the gradient of
+    the source is then fitted to the shape, dtype and device of the source. So this node is also the backward of a
+    conversion to another dtype or device, whose first edge leads nowhere.
 
     Args:
-        edge: of the tensor before it was written into.
-        source: of what was copied.
+        edge: the edge of the tensor before the copy.
+        source: the edge of the source.
         out: the tensor.
-        where: a mask of what was written; None is everything.
+        where: a mask of the copied elements; None if all were copied.
 
     Source: CopyBackwards of PyTorch.
 
@@ -94,34 +94,36 @@ class CopyBackwards(HandwrittenNode):
         'CopyBackwards'
     """
 
-    __slots__ = ("_home", "_where")
+    __slots__ = ("_source_device", "_where")
 
-    #: Where the source lives, if that is another device.
-    _home: Any
+    #: The device of the source if it is not that of the copy, else None.
+    _source_device: Any
 
     def __init__(self, edge: Edge | None, source: Edge | None, out: TensorBase, where: Any = None) -> None:
         self._connect((edge, source))
         self.shape, self.dtype, self.device = out._data.shape, out._data.dtype, out._device
-        self.meta = self._home = None
+        self.meta = self._source_device = None
         self._where = where
 
-    def leads_to(self, home: Any) -> None:
-        """Note that what was copied lives on another device.
+    def set_source_device(self, device: Any) -> None:
+        """Set the device of the source, which is not that of the copy.
 
-        The node then has a NodeMeta, since the next one may have to run in another thread.
+        The node then has a NodeMeta, since the next node may have to run in another thread.
         """
-        self._home = home
+        self._source_device = device
         self.make_meta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the gradients of the old value and of the source, as far as the backward that runs needs them."""
+        """Return the gradients of the old value and of the source, as far as the running backward needs them."""
         old, new = self.apply_wanted(grads[0], [self.task_should_compute_output(edge) for edge in (0, 1)])
-        return old, new if new is None or self._home is None else values.move(new, self.device, self._home)
+        return old, new if new is None or self._source_device is None else values.move(
+            new, self.device, self._source_device
+        )
 
     def apply_generic(self, g: Any) -> tuple[Any, ...]:
         """Return the gradients of the old value and of the source, as far as they require grad."""
         if self._where is None and self.next_nodes[0] is None:
-            # All that a new tensor asks for.
+            # A new tensor has no old value.
             return None, g
         return self.apply_wanted(g, [node is not None for node in self.next_nodes])
 
@@ -136,15 +138,15 @@ class CopyBackwards(HandwrittenNode):
 
 
 def copy_of(source: Node, input_nr: int, data: Any, device: Any) -> CopyBackwards:
-    """Return the node of a new tensor that is a copy, in another dtype or on another device.
+    """Return the node of a new tensor that is a copy of another tensor, in another dtype or on another device.
 
     Args:
-        source: the node of what was copied.
-        input_nr: which input of that.
-        data: the copy.
-        device: where it is.
+        source: the node of the tensor that was copied.
+        input_nr: the index of the input of that node.
+        data: the array of the copy.
+        device: the device of the copy.
     """
-    # Inlined for speed: to make the node takes as long as the rest of a cast.
+    # Inlined for speed: making the node takes as long as the rest of a cast.
     node = _new(CopyBackwards)
     source.has_parent = True
     node.next_nodes, node.input_nrs = (None, source), (0, input_nr)
@@ -152,24 +154,24 @@ def copy_of(source: Node, input_nr: int, data: Any, device: Any) -> CopyBackward
     if len(THREADS) > 1:
         node._note_thread()
     node.shape, node.dtype, node.device = data.shape, data.dtype, device
-    node.meta = node._home = node._where = None
+    node.meta = node._source_device = node._where = None
     return node
 
 
 @final
 class CopySlices(HandwrittenNode):
-    """The backward of a write into a view, as the node of its base.
+    """The backward of a write into a view: the grad_fn of the view's base after the write.
 
-    It takes the gradient of the base, has the write's own node turn the part that belongs to the view into the
-    gradient of what stood there before, and hands on the rest of it unchanged. Its first edge leads to the base as it
-    was before; the others are those of the write, without that of the view.
+    It takes the gradient of the base. The node of the write turns the view's part of this gradient into the gradient of
+    the view's old value; the rest passes unchanged. The first edge leads to the base before the write. The other edges
+    are those of the write's node, without the edge of the view.
 
     Args:
-        edge: of the base before the write; None where it did not require grad.
+        edge: the edge of the base before the write; None if the base did not require grad.
         base: the base.
-        place: where the view lies in it.
+        location: the location of the view in the base.
         fn: the node of the write.
-        slot: which edge of that is the view's.
+        slot: the index of the view's edge among those of `fn`.
 
     Source: CopySlices of PyTorch.
 
@@ -182,10 +184,10 @@ class CopySlices(HandwrittenNode):
         'CopySlices'
     """
 
-    __slots__ = ("_fn", "_place", "_slot", "is_async")
+    __slots__ = ("_fn", "_location", "_slot", "is_async")
 
     def __init__(
-        self, edge: tuple[Node | None, int] | None, base: TensorBase, place: Place, fn: Node, slot: int = 0
+        self, edge: tuple[Node | None, int] | None, base: TensorBase, location: ViewLocation, fn: Node, slot: int = 0
     ) -> None:
         node, input_nr = (None, 0) if edge is None else edge
         nodes, input_nrs = fn.next_nodes, fn.input_nrs
@@ -199,7 +201,7 @@ class CopySlices(HandwrittenNode):
         self.is_async = fn.is_async
         self._fn: Any = fn
         self._slot = slot
-        self._place = place
+        self._location = location
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the base and of what was written, or an awaitable of them."""
@@ -209,17 +211,19 @@ class CopySlices(HandwrittenNode):
         if graph_task is not None and graph_task.limits is not None:
             wanted = [self.task_should_compute_output(edge) for edge in range(self.num_outputs)]
             self._mark_view_needed(graph_task.limits, wanted[0])
-        fn = self._checked_fn()
+        fn = self._require_fn()
         if g is None or _runs_by_plan(fn):
             return self._run(g, wanted)
-        part = part_at(g, self._place)
+        part = part_at(g, self._location)
         results = fn.apply((part,))
         return (
-            self._await_results(g, part, results) if inspect.isawaitable(results) else self._replaced(g, part, results)
+            self._await_results(g, part, results)
+            if inspect.isawaitable(results)
+            else self._replace_view_gradient(g, part, results)
         )
 
     async def _await_results(self, g: Any, part: Any, results: Awaitable[Any]) -> tuple[Any, ...]:
-        return self._replaced(g, part, await results)
+        return self._replace_view_gradient(g, part, await results)
 
     def apply_generic(self, g: Any) -> tuple[Any, ...]:
         """Return the gradients of the base and of what was written, as far as they require grad."""
@@ -230,10 +234,10 @@ class CopySlices(HandwrittenNode):
         return self._run(g, wanted)
 
     def _run(self, g: Any, wanted: Sequence[bool] | None) -> tuple[Any, ...]:
-        fn = self._checked_fn()
+        fn = self._require_fn()
         if g is None:
             return (None,) * len(self.next_nodes)
-        part = part_at(g, self._place)
+        part = part_at(g, self._location)
         if wanted is not None:
             results = fn.apply_wanted(part, wanted)
         elif isinstance(part, TensorBase):
@@ -242,25 +246,25 @@ class CopySlices(HandwrittenNode):
             results = fn.plan.run_here(fn, part)
         if self.next_nodes[0] is None or (wanted is not None and not wanted[0]):
             return (None, *results[1:])
-        return self._replaced(g, part, results)
+        return self._replace_view_gradient(g, part, results)
 
-    def _replaced(self, g: Any, part: Any, results: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the gradients of all edges, given those of the write's."""
+    def _replace_view_gradient(self, g: Any, part: Any, results: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients of all edges, given the results of the write's node."""
         slot = self._slot
         first, others = results[slot], (*results[:slot], *results[slot + 1 :])
         if first is None:
             return (None, *others)
         if first is part:
             return (g, *others)
-        view = self._place.view
+        view = self._location.view
         if first.shape != view.shape or first.dtype is not view.dtype:
             first = self._fit_to_view(first)
         if isinstance(g, TensorBase):
-            return (replace_at(g, first, self._place), *others)
-        return (self._place.replaced(g, values.raw(first)), *others)
+            return (replace_at(g, first, self._location), *others)
+        return (self._location.replace_part(g, values.raw(first)), *others)
 
     def _fit_to_view(self, grad: Any) -> Any:
-        view = self._place.view
+        view = self._location.view
         fitted = fit(grad, InputMetadata(view.shape, view.dtype, self.device))
         if isinstance(fitted, str):
             raise InvalidGradientError(
@@ -274,11 +278,11 @@ class CopySlices(HandwrittenNode):
         return self._fn is fn
 
     def saved_entries(self) -> Sequence[Saved | Packed] | None:
-        """Return what the write's own node has saved."""
+        """Return the saved entries of the write's node; None once released."""
         return None if self._fn is None else self._fn.saved_entries()
 
     def keep_packed(self, index: int, packed: Packed) -> None:
-        """Keep what a hook has packed where the write's own node had saved it."""
+        """Replace a saved entry of the write's node by what a hook has packed."""
         self._fn.make_meta()
         self._fn.keep_packed(index, packed)
 
@@ -294,14 +298,14 @@ class CopySlices(HandwrittenNode):
         if view is not None and wants_base:
             exec_info[view].needed = True
 
-    def _checked_fn(self) -> Any:
+    def _require_fn(self) -> Any:
         fn = self._fn
         if fn is None:
             raise released_error(self)
         return fn
 
     def release_variables(self) -> None:
-        """Let go of the write's own node: it runs once, whether it saved something or not."""
+        """Release the write's node, so that another backward raises, whether that node saved anything or not."""
         self._fn = None
 
 

@@ -1,6 +1,6 @@
-"""The part of an array that lies where a view lies in its base: taken, put into zeros, and replaced.
+"""The primitives on the part of an array at a view's location: read it, put it into zeros, and replace it.
 
-Each is differentiated by the other two.
+The derivatives of each are made of the others.
 """
 
 from __future__ import annotations
@@ -12,59 +12,64 @@ import numpy as np
 from ..graph.tensor_base import TensorBase
 from ..graph.values import raw, zeros_beside
 from ..ops.primitive import derivative, primitive
-from .geometry import Place, Slice, ViewReplay
+from .geometry import Slice, ViewLocation, ViewReplay
 
 __all__ = ["as_strided_", "part_at", "put_at", "replace_at"]
 
 
-def conjugate_of_real(g: Any, place: Place) -> Any:
-    """Return `g`, conjugated where a real view of it is taken: what undoes that the wrapper of a primitive does so."""
-    return g if place.view.dtype.kind == "c" or place.base.dtype.kind != "c" else np.conjugate(g)
+def conjugate_of_real(g: Any, location: ViewLocation) -> Any:
+    """Return `g`, conjugated if the view is real and the base complex.
+
+    This cancels the conjugation by the wrapper of the primitive.
+    """
+    return g if location.view.dtype.kind == "c" or location.base.dtype.kind != "c" else np.conjugate(g)
 
 
 @primitive()
-def as_strided_(a: Any, place: Slice) -> Any:
-    """Return the view that lies at a place in an array like the base; a copy where `a` is laid out otherwise."""
-    return place.read(a)
+def as_strided_(a: Any, location: Slice) -> Any:
+    """Return the view at a location in `a`, an array like the base; a copy if `a` has another memory layout."""
+    return location.read(a)
 
 
 @primitive()
-def put_strided_(g: Any, place: Slice) -> Any:
-    """Return zeros like the base with `g` added where the view lies."""
-    return place.scatter(g)
+def put_strided_(g: Any, location: Slice) -> Any:
+    """Return zeros like the base, with `g` added in the view."""
+    return location.scatter(g)
 
 
 @primitive()
-def replace_part_(a: Any, value: Any, place: Place) -> Any:
-    """Return a copy of `a` with another value where the view lies."""
-    return place.replaced(a, value)
+def replace_part_(a: Any, value: Any, location: ViewLocation) -> Any:
+    """Return a copy of `a` with `value` in the view."""
+    return location.replace_part(a, value)
 
 
 @derivative(as_strided_, "a")
-def _(g: Any, place: Slice) -> Any:
-    return put_at(g, place)
+def _(g: Any, location: Slice) -> Any:
+    return put_at(g, location)
 
 
 @derivative(put_strided_, "g")
-def _(h: Any, place: Slice) -> Any:
-    return part_at(conjugate_of_real(h, place), place)
+def _(h: Any, location: Slice) -> Any:
+    return part_at(conjugate_of_real(h, location), location)
 
 
 @derivative(replace_part_, "a")
-def _(h: Any, place: Place) -> Any:
-    return replace_at(h, zeros_beside((), raw(h), place.view.dtype), place)
+def _(h: Any, location: ViewLocation) -> Any:
+    return replace_at(h, zeros_beside((), raw(h), location.view.dtype), location)
 
 
 @derivative(replace_part_, "value")
-def _(h: Any, place: Place) -> Any:
-    return part_at(conjugate_of_real(h, place), place)
+def _(h: Any, location: ViewLocation) -> Any:
+    return part_at(conjugate_of_real(h, location), location)
 
 
 put_at, replace_at = put_strided_.call, replace_part_.call
 
 
-def part_at(a: Any, place: Place) -> Any:
-    """Return the view that lies at a place in an array like the base, tensor or not."""
+def part_at(a: Any, location: ViewLocation) -> Any:
+    """Return the view at a location in `a`, an array or a tensor like the base."""
     return (
-        as_strided_.call(a, place) if isinstance(a, TensorBase) and not isinstance(place, ViewReplay) else place.read(a)
+        as_strided_.call(a, location)
+        if isinstance(a, TensorBase) and not isinstance(location, ViewReplay)
+        else location.read(a)
     )

@@ -1,4 +1,4 @@
-"""The public function that changes version counters."""
+"""increment_version, which counts a write that asyncgrad could not see."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["increment_version"]
 def increment_version(tensors: TensorBase | Iterable[TensorBase]) -> None:
     """Count a write into a tensor's memory that asyncgrad could not see, for example through an ndarray.
 
-    A backward that needs the tensor, its base or a view of it as saved before the write then raises.
+    A backward that needs the tensor, its base or a view of it, saved before the write, then raises.
 
     Args:
-        tensors: a tensor, or several.
+        tensors: a tensor, or an iterable of tensors.
 
     Raises:
-        ArgumentTypeError: one of them is no tensor.
+        ArgumentTypeError: one of `tensors` is no tensor.
 
     Source: torch.autograd.graph.increment_version.
 

@@ -1,4 +1,4 @@
-"""Writes in place of a result or an array into a tensor, and their history."""
+"""In-place writes of a result or an array into a tensor, and their history."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..graph.node import Edge, Node
 from ..graph.saved import versions_of
 from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, beside, interface_of, raw
-from .geometry import place_of_part
+from ..graph.values import array_interface, as_array, beside, raw
+from .geometry import locate_part
 from .history import check_write, rebase, rebase_view
 from .nodes import CopyBackwards
 
@@ -34,7 +34,7 @@ __all__ = [
     "write_by",
 ]
 
-#: What NumPy raises when it has written already, for an overflow say, as `np.errstate` and warning filters want it.
+#: What NumPy raises after it has written, for example for an overflow, if `np.errstate` or a warning filter says so.
 AFTER_WRITING = (FloatingPointError, Warning)
 
 
@@ -58,7 +58,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
                 )
         return False
     if COPY_ON_WRITE.get() is not None:
-        # The caller writes next.
+        # Now, since the caller writes next.
         copy_saved_before_write(out)
     if not mode or out._data.dtype.kind not in "fc":
         return False
@@ -68,7 +68,9 @@ def is_recorded(out: Any, *sources: Any) -> bool:
 
 
 def write_unrecorded(writer: Callable[..., Any], out: Any, *others: Any) -> bool:
-    """Call `writer` on the arrays of `out` and the others unless the write has to be recorded; tell whether it did.
+    """Write without recording, unless the write must be recorded; tell whether it was done.
+
+    `writer` is called with the array of `out` and those of the others.
 
     Raises:
         InPlaceError: `out` is an array, which has no history, and one of the others requires grad.
@@ -84,7 +86,10 @@ def write_unrecorded(writer: Callable[..., Any], out: Any, *others: Any) -> bool
 
 
 def run_writer(writer: Callable[..., Any], out: TensorBase, *others: Any) -> None:
-    """Call `writer` on the array of `out` and those of the others."""
+    """Call `writer` with the array of `out` and those of the others.
+
+    If NumPy raises after it has written, the write is counted.
+    """
     try:
         writer(out._data, *map(raw, others))
     except AFTER_WRITING:
@@ -93,13 +98,13 @@ def run_writer(writer: Callable[..., Any], out: TensorBase, *others: Any) -> Non
 
 
 def write_by(out: Any, function: Callable[..., Any], inputs: Sequence[Any], ufunc: Any = None, **options: Any) -> Any:
-    """Write what a function of `inputs` gives into `out`, in place, with NumPy's casting rule; return `out`.
+    """Write the result of `function` into `out`, in place, with NumPy's casting rule; return `out`.
 
     Args:
-        out: where to; it may be among the inputs.
-        function: computes, and records itself.
-        inputs: its arguments.
-        ufunc: what computes the same, and writes it into the array of `out` without a second one in between.
+        out: the target, which may be among the inputs.
+        function: computes the result, and records itself.
+        inputs: the arguments of the function.
+        ufunc: the ufunc that computes the same, and writes into the array of `out` without a temporary array.
         **options: further arguments of the function.
 
     Raises:
@@ -119,7 +124,9 @@ def write_by(out: Any, function: Callable[..., Any], inputs: Sequence[Any], ufun
 
 
 def write(out: Any, result: Any) -> Any:
-    """Write a result that the caller alone refers to into `out`, in place, with NumPy's casting rule; return `out`.
+    """Write a result into `out`, in place, with NumPy's casting rule; return `out`.
+
+    Only the caller may refer to the result, since its node may become that of `out`.
 
     Raises:
         InPlaceError: the write cannot be recorded.
@@ -128,7 +135,7 @@ def write(out: Any, result: Any) -> Any:
 
 
 def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
-    """Do what `write` does; creation hooks have not seen the nodes `unseen` of the result."""
+    """Do what `write` does, for a result whose nodes `unseen` have not been shown to creation hooks."""
     shape, whole = np.shape(raw(result)), np.shape(raw(out))
     if len(shape) > len(whole):
         # np.copyto would drop axes of length 1.
@@ -153,7 +160,7 @@ def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
 
 
 def _node_of_write(out: TensorBase, result: Any) -> Node | None:
-    """Return the node of a result if it can become that of `out`; None where a copy has to be recorded."""
+    """Return the node of a result if it can become that of `out`; None if a copy must be recorded."""
     check_write(out)
     node: Node | None = result._grad_fn if isinstance(result, TensorBase) else None
     if (
@@ -171,7 +178,7 @@ def _node_of_write(out: TensorBase, result: Any) -> Node | None:
 
 
 def _keep_old_values(node: Any, out: TensorBase) -> None:
-    """Have a node that saved `out`, or another tensor on its memory, keep the value from before the write."""
+    """Replace the saved tensors of a node that a write into `out` changes by copies."""
     saved = getattr(node, "saved", None)
     if not saved:
         return
@@ -186,18 +193,17 @@ def _keep_old_values(node: Any, out: TensorBase) -> None:
 
 
 def changes_with(saved: Any, out: TensorBase) -> bool:
-    """Tell whether a write into `out` changes what a node has saved, which then has to be copied first."""
+    """Tell whether a write into `out` changes a saved value, which must then be copied before the write."""
     if not isinstance(saved, TensorBase) or _is_leaf_requiring_grad(saved):
         return False
     return saved is out or (saved._counter is not None and saved._counter is out._counter)
 
 
 def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Sequence[Any]:
-    """Return the inputs of an operation whose result is to be written into `out`, for it to save.
+    """Return the inputs of an operation whose result is written into `out`; those that the write changes are copied.
 
-    An observer, such as a pack hook, would see a tensor on the memory of `out` before the write, which then changes it.
-    So a copy replaces such an input if there is an observer, or with `always`; in both cases only if an input requires
-    grad.
+    An observer, such as a pack hook, sees what the operation saves before the write, which must not change it then. So
+    inputs are copied if there is an observer, or with `always`; in both cases only if an input requires grad.
     """
     mode = GRAD_MODE.get()
     if not isinstance(out, TensorBase) or (not always and (mode is True or not mode)):
@@ -213,7 +219,7 @@ def _is_leaf_requiring_grad(tensor: TensorBase) -> bool:
 
 
 def old_value(tensor: TensorBase) -> TensorBase:
-    """Return a tensor with the value and the history that `tensor` has now, on memory of its own."""
+    """Return a copy of a tensor in memory of its own, with the tensor's present value and history."""
     return type(tensor)(tensor._data.copy(order="K"), tensor._history(), tensor._output_nr, tensor._device)
 
 
@@ -221,10 +227,10 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
     """Copy any array or tensor into `out`, in place; return `out`.
 
     Args:
-        out: where to.
-        source: where from.
-        where: a mask of what is copied.
-        copy: writes from one array into another; np.copyto unless it is given.
+        out: the target.
+        source: the array or tensor to copy.
+        where: a mask of the elements to copy.
+        copy: writes into its first argument, an array, from the second; np.copyto if it is None.
 
     Raises:
         InPlaceError: the write cannot be recorded.
@@ -250,13 +256,13 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
 
 
 def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
-    """Copy any array or tensor into the part of `out` that a basic index leads to; recorded.
+    """Copy any array or tensor into the part of `out` that a basic index selects, and record the copy.
 
     Args:
         out: the tensor.
-        index: one that gives an array, if need be by an Ellipsis at its end.
-        step: the view function that makes that part, and its arguments.
-        source: the array, which broadcasts to the part.
+        index: a basic index that gives an array, not a scalar, if need be by an Ellipsis at its end.
+        step: the view function that makes the part, with its arguments.
+        source: the array or tensor, which broadcasts to the part.
 
     Raises:
         InPlaceError: the write cannot be recorded.
@@ -269,11 +275,11 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
         isinstance(source, TensorBase) and source._counter is out._counter and _is_same_memory(source._data, array)
     )
     if is_there and _base_of(source) is base and source._requires_grad():
-        # What Python does at the end of `t[index] += x`: the view has been written into already. A tensor on
-        # the same memory that is not such a view, from t.detach() or made under no_grad, has another history.
+        # `t[index] += x` ends with this assignment, after the view has been written into. A tensor on the same memory
+        # that is not such a view, from t.detach() or made under no_grad, has another history.
         out._bump_version()
         return
-    place = place_of_part(out, meta, array, step)
+    location = locate_part(out, meta, array, step)
     edge, source_edge = gradient_edge(base), _edge_of(source, array.ndim)
     try:
         array[...] = source._data if isinstance(source, TensorBase) else source
@@ -281,24 +287,27 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
         out._bump_version()
         raise
     out._bump_version()
-    # What stood in the part before gets no gradient, so no node is needed for its old value.
-    rebase_view(base, place, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
+    # The old value of the part gets no gradient, so it needs no node.
+    rebase_view(base, location, CopyBackwards(edge, source_edge, type(out)(array, None, 0, out._device)))
 
 
 def _base_of(tensor: TensorBase) -> TensorBase:
-    """Return the tensor that a view was made of, and any other as it is."""
+    """Return the base of a view; any other tensor as it is."""
     meta = tensor._view_meta()
     return tensor if meta is None else meta.base
 
 
 def _is_same_memory(array: Any, other: Any) -> bool:
     """Tell whether two arrays are the same elements in the same memory."""
-    first, second = interface_of(array), interface_of(other)
+    first, second = array_interface(array), array_interface(other)
     return all(first[key] == second[key] for key in ("data", "shape", "typestr")) and array.strides == other.strides
 
 
 def _edge_of(source: Any, ndim: int) -> Edge | None:
-    """Return the edge of what is copied to an array of `ndim` axes; NumPy drops axes of length 1 in front."""
+    """Return the edge of the source of a copy into an array of `ndim` axes.
+
+    As in NumPy, leading axes of length 1 beyond these are dropped.
+    """
     if not isinstance(source, TensorBase):
         return None
     if source._data.ndim > ndim and source._requires_grad():

@@ -7,13 +7,17 @@ import re
 import shutil
 import subprocess
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, final
 
 import numpy as np
 
+from asyncgrad.devices._cuda_rows import BLOCK_SOURCE
+
 COMPILER = shutil.which("cc")
+CPLUSPLUS_COMPILER = shutil.which("c++")
 
 #: What the host's C writes otherwise than CUDA.
 HOST_MACROS = """\
@@ -29,8 +33,19 @@ static long long THREAD;
 #define HALF _Float16
 #define ROUND_HALF(number) ((float)(_Float16)(number))
 """
+#: The same for kernels in C++, whose blocks and threads are set before each call.
+GRID_MACROS = """\
+#define __global__
+#define __device__
+#define INFINITE __builtin_inf()
+struct Index { int x; };
+static Index gridDim, blockDim, blockIdx, threadIdx;
+extern "C" void set_thread(int blocks, int threads, int block, int thread) {
+    gridDim.x = blocks; blockDim.x = threads; blockIdx.x = block; threadIdx.x = thread;
+}
+"""
 #: Each operation is rounded, and integers overflow as NumPy's do.
-_FLAGS = ["-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w", "-x", "c", "-", "-lm"]
+_FLAGS = ["-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w"]
 
 _C_TYPES = {"float": ctypes.c_float, "double": ctypes.c_double, "long long": ctypes.c_longlong}
 
@@ -114,11 +129,13 @@ def _bare(value: Any) -> Any:
     return value.host if isinstance(value, HostArray) else value
 
 
-def built(source: str) -> ctypes.CDLL:
-    """Return a library of a source in C."""
+def built(source: str, language: str = "c") -> ctypes.CDLL:
+    """Return a library of a source in C, or in C++."""
+    compiler = COMPILER if language == "c" else CPLUSPLUS_COMPILER
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "kernel.so")
-        subprocess.run([str(COMPILER), *_FLAGS, "-o", str(library)], input=source, text=True, check=True)
+        command = [str(compiler), *_FLAGS, "-o", str(library), "-x", language, "-", "-lm"]
+        subprocess.run(command, input=source, text=True, check=True)
         return ctypes.CDLL(str(library))
 
 
@@ -154,6 +171,45 @@ class RawModule:
             library.launch(ctypes.c_longlong(-(-threads // block) * block), *values)
 
         return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
+
+
+@final
+class GridModule:
+    """The kernels of a source in C++, each of whose threads begins at its own index and goes on by the grid's size.
+
+    Args:
+        code: the source, after GRID_MACROS.
+        options: for CUDA's compiler.
+    """
+
+    #: The names of the kernels that have run.
+    launched: ClassVar[list[str]] = []
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        self.code = code
+        assert options == ("-std=c++17",)
+
+    @cached_property
+    def _library(self) -> ctypes.CDLL:
+        return built(self.code, "c++")
+
+    def get_function(self, name: str) -> Any:
+        """Return what launches one kernel, with two blocks of three threads that run one after the other."""
+        function = getattr(self._library, name)
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            assert 0 < grid[0] < 1 << 31
+            assert block == (256,)
+            self.launched.append(name)
+            given = [
+                ctypes.c_void_p(one.data.ptr) if isinstance(one, HostArray) else ctypes.c_longlong(one)
+                for one in arguments
+            ]
+            for number in range(6):
+                self._library.set_thread(2, 3, number // 3, number % 3)
+                function(*given)
+
+        return SimpleNamespace(kernel=launch)
 
 
 def _value(argument: Any, parameter: str) -> Any:
@@ -217,3 +273,87 @@ class HostCupy:
     RawModule = RawModule
     ElementwiseKernel = ElementwiseKernel
     cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1))
+
+
+#: In the place of BLOCK_SOURCE: a block has one thread, which has the sum and the maximum of all at once.
+_ONE_THREAD = """\
+#include <cmath>
+using std::exp; using std::log; using std::sqrt; using std::isnan;
+#define __device__
+#define __shared__ static
+#define __syncthreads()
+#define __longlong_as_double(bits) __builtin_bit_cast(double, bits)
+#define KERNEL extern "C" void
+static struct { unsigned x; } blockIdx, threadIdx, blockDim = {1};
+extern "C" void use_block(unsigned block) { blockIdx.x = block; }
+#define LOWEST ((double)-INFINITY)
+template <typename T> T larger(T a, T b) { return a > b || isnan(a) ? a : b; }
+template <typename T, bool is_sum> T over_block(T value) { return value; }
+#define EACH(k) for (long long k = 0; k < length; k++)
+#define SUM(value) over_block<T, true>(value)
+"""
+
+
+@final
+class BlockModule:
+    """Kernels in which a block of threads computes a row; here it is one thread, and blocks run one after the other.
+
+    Args:
+        code: the source.
+        options: for CUDA's compiler.
+    """
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        assert options == ("-std=c++17",)
+        assert code.startswith(BLOCK_SOURCE)
+        self._code = code.removeprefix(BLOCK_SOURCE)
+        self._library: Any = None
+        #: The names of the kernels that have been launched.
+        self.launched: list[str] = []
+
+    def get_function(self, name: str) -> Any:
+        """Return what launches one kernel."""
+        if self._library is None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = str(Path(folder, "kernels.so"))
+                flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w", "-x", "c++", "-", "-o"]
+                source = _ONE_THREAD + self._code
+                subprocess.run([str(CPLUSPLUS_COMPILER), *flags, path], input=source, text=True, check=True)
+                self._library = ctypes.CDLL(path)
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+            assert block[0] % 32 == 0
+            self.launched.append(name)
+            for one in range(grid[0]):
+                self._library.use_block(one)
+                getattr(self._library, name)(*map(_block_value, arguments))
+
+        return SimpleNamespace(kernel=launch)
+
+
+def _block_value(argument: Any) -> Any:
+    if isinstance(argument, HostArray):
+        return ctypes.c_void_p(argument.data.ptr)
+    if isinstance(argument, (np.float32, np.float64)):
+        return (ctypes.c_float if argument.dtype == np.float32 else ctypes.c_double)(argument)
+    return ctypes.c_longlong(argument)
+
+
+@final
+class BlockCupy:
+    """What `RowKernels` asks of the module, in the memory of the host."""
+
+    ndarray = HostArray
+
+    def __init__(self) -> None:
+        self.modules: list[BlockModule] = []
+
+    def RawModule(self, code: str, options: tuple[str, ...]) -> BlockModule:  # noqa: N802
+        """Return the kernels of a source."""
+        self.modules.append(BlockModule(code, options))
+        return self.modules[-1]
+
+    @property
+    def launched(self) -> list[str]:
+        """The names of the kernels that have been launched."""
+        return [name for module in self.modules for name in module.launched]

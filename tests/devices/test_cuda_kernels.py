@@ -15,6 +15,7 @@ from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
 from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
 from asyncgrad.engine.device import Device, register_device
+from asyncgrad.graph import values
 from asyncgrad.ops.arithmetic import multiply, power
 from asyncgrad.ops.extremes import maximum
 from asyncgrad.ops.kernels import (
@@ -288,6 +289,74 @@ def test_arrays_that_are_not_contiguous_have_a_kernel_too(kernels: CudaKernels) 
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    "index",
+    [
+        pytest.param((slice(None), slice(5, 9)), id="columns"),
+        pytest.param((slice(None), slice(3, 4)), id="one column"),
+        pytest.param((slice(1, 7, 2),), id="every other row"),
+        pytest.param((slice(None), slice(None, None, 3)), id="every third column"),
+    ],
+)
+def test_a_part_of_an_array_is_read_where_it_lies(kernels: CudaKernels, index: Any) -> None:
+    formula = maximum.formulas["x"].function
+    rng = np.random.default_rng(0)
+    whole = on_host(rng.random((8, 12)).astype("f"))
+    x = whole[index]
+    g, y = (on_host(rng.random(x.shape).astype("f")) for _ in range(2))
+
+    same(kernels.launcher(np.negative)(x), -bare(x))
+    same(kernels.launcher(formula)(g, x, y), formula(*map(bare, (g, x, y))))
+
+    assert kernels.launches == 2
+
+
+@needs_compiler
+def test_a_part_of_an_array_of_three_axes_is_read_where_it_lies(kernels: CudaKernels) -> None:
+    x = on_host(np.arange(120, dtype="f").reshape(4, 5, 6))[..., 2:5]
+
+    same(kernels.launcher(np.add)(x, x), bare(x) * 2)
+
+    assert kernels.launches == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("shape", [(3, 5), (5,), (1, 5), (2, 3, 5)])
+def test_an_array_is_added_into_another_in_one_launch(kernels: CudaKernels, shape: tuple[int, ...]) -> None:
+    total, value = np.random.default_rng(0).random((2, 3, 5)), np.random.default_rng(1).random(shape)
+    array = on_host(total)
+
+    kernels.adder()(array, on_host(value))
+
+    same(array, total + value)
+    # A row of one is broadcast otherwise, which is left to the library.
+    assert kernels.launches == (shape != (1, 5))
+
+
+@needs_compiler
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["?", "e", "f", "d"])
+def test_arrays_are_laid_side_by_side_in_one_launch(kernels: CudaKernels, axis: int, dtype: str) -> None:
+    shapes = [(2, 3, 4)] * 3
+    shapes[1] = tuple(5 if nr == axis else size for nr, size in enumerate(shapes[1]))  # type: ignore[assignment]
+    arrays = [np.random.default_rng(nr).integers(0, 9, shape).astype(dtype) for nr, shape in enumerate(shapes)]
+
+    same(kernels.concatenate([on_host(one) for one in arrays], axis), np.concatenate(arrays, axis))
+
+    assert kernels.launches == 1
+
+
+@needs_compiler
+def test_arrays_that_differ_in_dtype_or_order_are_laid_side_by_side_by_the_library(kernels: CudaKernels) -> None:
+    x, y = np.random.default_rng(0).random((2, 3, 3))
+
+    for other in (on_host(y.astype("f")), on_host(y.T)):
+        same(kernels.concatenate([on_host(x), other], 1), np.concatenate([x, bare(other)], 1))
+
+    assert kernels.launches == 0
+
+
+@needs_compiler
 def test_what_c_lacks_is_defined_for_arrays_that_are_not_contiguous_too(kernels: CudaKernels) -> None:
     formula = own(lambda g, x: np.logaddexp(g, x) * g)
     g, x = (on_host(np.random.default_rng(seed).random((4, 6)).astype("e")) for seed in (1, 2))
@@ -506,6 +575,65 @@ def test_a_recorded_backward_is_fused_too(kernels: CudaKernels, device: Device) 
 
     same(there, curvature(ag.tensor(x, requires_grad=True)), exact=False)
     assert kernels.launches > 5
+
+
+@pytest.fixture
+def summing_device(kernels: CudaKernels, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """Return a device that sums and concatenates by kernels, too."""
+    own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
+    monkeypatch.setitem(values._own_functions, HostArray, own)
+    return device
+
+
+@needs_compiler
+def test_gradients_are_summed_by_kernels_and_where_they_lie(kernels: CudaKernels, summing_device: Device) -> None:
+    x = np.random.default_rng(0).random((4, 6))
+    count = 5
+
+    def gradient(leaf: ag.Tensor) -> Any:
+        y = leaf
+        for _ in range(count):
+            y = y * leaf
+        ag.sync.backward(y, np.ones_like(leaf))
+        assert leaf.grad is not None
+        return leaf.grad._data
+
+    right = gradient(ag.tensor(x, requires_grad=True))
+    before = kernels.launches
+    same(gradient(ag.tensor(x, device=summing_device, requires_grad=True)), right)
+
+    # A launch for each product, for each of its two gradients, and for each sum but the first.
+    assert kernels.launches - before == count + 2 * count + count
+
+
+@needs_compiler
+def test_a_linear_layer_and_parts_of_its_result_give_what_numpy_gives(
+    kernels: CudaKernels, summing_device: Device
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(shape) for shape in ((2, 3, 4), (8, 4), (8,))]
+
+    def gradients(leaves: list[ag.Tensor]) -> list[Any]:
+        first, second = np.split(nn.linear(*leaves), 2, axis=2)
+        ag.sync.backward((np.tanh(first) * nn.sigmoid(second)).sum())
+        return [leaf.grad._data for leaf in leaves if leaf.grad is not None]
+
+    right = gradients([ag.tensor(one, requires_grad=True) for one in arrays])
+    found = gradients([ag.tensor(one, device=summing_device, requires_grad=True) for one in arrays])
+
+    assert len(found) == len(right) == 3
+    for one, other in zip(found, right, strict=True):
+        same(one, other, exact=False)
+
+
+@needs_compiler
+def test_a_node_on_a_device_with_kernels_is_never_measured_as_heavy(device: Device) -> None:
+    x = ag.tensor(np.ones(3), device=device, requires_grad=True)
+    y = x * x
+
+    y.grad_fn.note_slow()
+
+    assert not y.grad_fn.plan.watches(3)
 
 
 @needs_compiler

@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.graph.values import own_function
+from asyncgrad.graph.values import add_into, own_function
 
 TOLERANCES = {"f": 1e-4, "d": 1e-11}
 SHAPES = [
@@ -95,14 +95,16 @@ def test_a_product_of_matrices_that_do_not_fit_raises_as_that_of_cupy(cupy, gpu)
 
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize("length", [1, 31, 33, 100, 1000, 5000])
-@pytest.mark.parametrize("function", [nn.softmax, nn.log_softmax, "layer_norm"], ids=str)
+@pytest.mark.parametrize(
+    "function", [nn.softmax, nn.log_softmax, nn.layer_norm], ids=lambda function: function.__name__
+)
 def test_functions_of_rows_of_any_length_and_their_gradients(gpu, function, length, dtype):
     x, g = drawn(7, length, dtype=dtype) * 3, drawn(7, length, dtype=dtype)
     weight, bias = drawn(length, dtype=dtype), drawn(length, dtype=dtype) + 1
 
     def results(device: Any) -> list[Any]:
         leaves = [ag.tensor(one, device=device, requires_grad=True) for one in (x, weight, bias)]
-        y = nn.layer_norm(leaves[0], length, *leaves[1:]) if function == "layer_norm" else function(leaves[0])
+        y = nn.layer_norm(leaves[0], length, *leaves[1:]) if function is nn.layer_norm else function(leaves[0])
         ag.sync.backward(y, ag.tensor(g, device=device))
         return [one.to("cpu").numpy() for one in (y, *(leaf.grad for leaf in leaves if leaf.grad is not None))]
 
@@ -117,3 +119,45 @@ def test_softmax_of_a_row_of_minus_infinities_is_nan_and_infinities_do_not_overf
         right = nn.softmax(x)
 
     np.testing.assert_array_equal(nn.softmax(ag.tensor(x, device=gpu)).to("cpu").numpy(), right)
+
+
+@pytest.mark.parametrize("dtype", ["?", "e", "f", "d", "D"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("count", [1, 2, 4, 9])
+def test_arrays_are_laid_side_by_side_as_by_numpy(cupy, gpu, count, axis, dtype):
+    arrays = [np.arange(12).reshape(3, 4).astype(dtype) + nr for nr in range(count)]
+    there = [cupy.asarray(one) for one in arrays]
+
+    found = own_function(np.concatenate, there[0])(there, axis)
+
+    np.testing.assert_array_equal(found.get(), np.concatenate(arrays, axis), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["i", "f", "d", "D"])
+@pytest.mark.parametrize("shape", [(3, 5), (5,), (1, 5), ()])
+def test_an_array_is_added_into_another(cupy, gpu, shape, dtype):
+    total, value = np.arange(15).reshape(3, 5).astype(dtype), np.full(shape, 3, dtype)
+    there = cupy.asarray(total)
+
+    assert add_into(there, cupy.asarray(value)) is there
+
+    np.testing.assert_array_equal(there.get(), total + value, strict=True)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("steps", [1, 5])
+def test_a_recurrent_network_has_the_gradients_that_it_has_on_the_cpu(gpu, steps, dtype):
+    x, w, bias = drawn(steps, 3, 4, dtype=dtype), drawn(16, 4, dtype=dtype), drawn(16, dtype=dtype)
+
+    def results(device: Any) -> list[Any]:
+        sequence, *leaves = (ag.tensor(one, device=device, requires_grad=True) for one in (x, w, bias))
+        h = c = ag.tensor(np.zeros((3, 4), dtype), device=device)
+        for one in sequence:
+            i, f, g, o = np.split(nn.linear(one, *leaves) + nn.linear(h, leaves[0]), 4, axis=1)
+            c = nn.sigmoid(f) * c + nn.sigmoid(i) * nn.tanh(g)
+            h = nn.sigmoid(o) * nn.tanh(c)
+        ag.sync.backward(h.sum())
+        return [one.to("cpu").numpy() for one in (h, *(leaf.grad for leaf in (sequence, *leaves)))]
+
+    for found, right in zip(results(gpu), results("cpu"), strict=True):
+        np.testing.assert_allclose(found, right, rtol=TOLERANCES[dtype] * 10, atol=TOLERANCES[dtype])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.array_operators import deferred
+from asyncgrad.array_operators import defer_or_raise
 from asyncgrad.errors import ArgumentTypeError, DeviceError
 from asyncgrad.ops.foreign import add_at, as_dtype, clipped, explain_refusal, named, placed, taken
 from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
@@ -112,7 +112,7 @@ def test_an_array_of_numpys_beside_another_librarys_is_refused_as_another_device
     with pytest.raises(DeviceError, match=r"numpy\.add got an array of another library and a NumPy array of"):
         explain_refusal("numpy.add", (x, [VALUES]), refused)
     with pytest.raises(DeviceError, match=r"and a NumPy array of shape \(3,\)"):
-        deferred(VALUES, refused, "add")
+        defer_or_raise(VALUES, refused, "add")
     with pytest.raises(DeviceError, match="and a list: write"):
         explain_refusal("numpy.add", (x, [1.0, 2.0]), refused)
     explain_refusal("numpy.add", (x, VALUES), ValueError(str(refused)))

@@ -78,7 +78,7 @@ def test_a_dirty_view_is_the_only_output():
         ctx.mark_dirty(x)
         return x, x * 2
 
-    with refused(InPlaceError, RuntimeError, "is a view", "nothing else beside it", "x = x.copy()"):
+    with refused(InPlaceError, RuntimeError, "is a view", "the only output", "x = x.copy()"):
         function(forward).apply((leaf(1.0) * 1)[:])
 
 

@@ -366,6 +366,6 @@ def test_a_view_and_its_base_survive_a_base_that_got_another_array():
     part = x.grad[:1]
     sync.backward((x * 2).sum())
 
-    with refused(InPlaceError, RuntimeError, "no place any more", "make the view anew"):
+    with refused(InPlaceError, RuntimeError, "not in the memory of its base", "make the view again"):
         part *= leaf(1.0)
     assert x.grad.tolist() == [4.0, 4.0]

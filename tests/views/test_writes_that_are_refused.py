@@ -29,7 +29,7 @@ def made_in_a_function(y: Any) -> Any:
 
 
 MAKERS = {
-    made_under_no_grad: ["under no_grad", "Whether that is to be recorded"],
+    made_under_no_grad: ["under no_grad", "It is unclear whether the write is to be recorded"],
     made_by_split: ["output 0 of SplitBackward", "function of several outputs", "view.copy()"],
     made_in_a_function: ["output 0 of MadeBackward", "forward of an ag.Function", "view.copy()"],
 }

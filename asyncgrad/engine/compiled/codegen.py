@@ -19,6 +19,7 @@ gradient as soon as that is complete.
 
 from __future__ import annotations
 
+import builtins
 import linecache
 from bisect import bisect
 from itertools import groupby, pairwise
@@ -643,6 +644,8 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
         if op.body is not None and op.body.plan is not None:
             plans.add((op.body.plan, prod(op.shape or ())))
     program = Program(f"<compiled backward {number}>", text.source_map, frozenset(plans), trace.runs_node_task)
+    # Functions written in C, such as those of CuPy, look for it among the names of the frame that calls them.
+    namespace["__builtins__"] = builtins
     for begin, end, name, segment in writer.functions:
         # Python compiles one function at a time, without a pause.
         yield (end - begin) * SECONDS_PER_LINE

@@ -1,19 +1,20 @@
-"""Derivative formulas as expressions, for generated source to hold in place of calls.
+"""Derivative formulas traced into expressions, which generated source contains in place of calls.
 
-On small arrays a call of `lambda g, y: g * y` costs a third of what it computes. `as_expression` calls a copy of a
-formula with symbols, objects that record what is done to them. In the copy, every other name stands for a symbol, too,
-or for a number: so nothing runs but the formula itself, and neither its bytecode nor its source is read.
+On small arrays, the call of `lambda g, y: g * y` costs a third of the time of its computation. `as_expression` calls a
+copy of a formula with symbols: objects that record the operations on them. In the copy, each global name and each
+closure variable is a symbol or a number, too. So only the formula itself runs, and tracing reads neither its bytecode
+nor its source.
 
-A formula is an expression where its result is made of all that was recorded, each operation once and in the order in
-which it was recorded. Otherwise the source would leave something out, or compute it twice. A formula that decides by a
-symbol, iterates over one, or writes into one, is no expression, and is called.
+A formula becomes an expression only if its result consists of all recorded operations, each used once and in the order
+of the recording. Otherwise the source would omit an operation, compute one twice, or change their order. A formula that
+branches on a symbol, iterates over one, or writes into one does not become an expression; generated source calls it.
 
-No symbol can record `x is None`. So the formula is called again with None in the place of each parameter that may be
-None, and where the two expressions differ they become one with a condition. Identity with anything else goes unseen.
-asyncgrad's own formulas do not ask for it; others are never called with symbols.
+A symbol cannot record `x is None`. So the formula is traced once more for each parameter that may be None, with None in
+its place. If this gives a different expression, both become the branches of one conditional expression. An identity
+test with any other object goes unnoticed: asyncgrad's own formulas contain none, and no others are traced.
 
-Where a formula calls the wrapper of a primitive, which looks for tensors among its arguments, the expression calls the
-bare function: an expression is for arrays.
+An expression is evaluated with arrays only. So where a formula calls the wrapper of a primitive, which tests for
+tensors, the expression calls the function of the primitive.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import numpy as np
 
 __all__ = [
     "Attribute",
-    "Choice",
+    "Conditional",
     "Constant",
     "Expression",
     "FormulaCall",
@@ -63,11 +64,12 @@ _COMPARISONS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": 
 _UNARY = {"neg": "-", "pos": "+", "invert": "~"}
 _ARITHMETIC = ("+", "-", "*", "/")
 
-#: What is known of the dtype of part of a formula: that of the incoming gradient, or one that gives that where the two
-#: meet; that of a parameter that may be of integers; none yet, of a number; nothing.
+#: What is known about the dtype of a part of a formula. _FLOATING: that of the incoming gradient, or one that promotes
+#: to it together with it. _PARAMETER: that of a parameter that may have an integer dtype. _NUMBER: a Python number,
+#: which takes the dtype of the other operand. _UNKNOWN: nothing.
 _FLOATING, _PARAMETER, _NUMBER, _UNKNOWN = range(4)
 
-#: What is true of the code of functions that take other arguments, or that return something else than their result.
+#: The flags of code that cannot be a formula: of functions with variable arguments, generators and coroutines.
 _NO_FORMULA = (
     inspect.CO_VARARGS
     | inspect.CO_VARKEYWORDS
@@ -84,26 +86,26 @@ _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 class NotAnExpressionError(Exception):
-    """Raised by a symbol, and caught at once: the formula does more than an expression can say."""
+    """Raised by a symbol, and caught in this module: an expression cannot represent the formula."""
 
 
-# What is recorded.
+# The operations of a trace.
 
 
 class Parameter(NamedTuple):
-    """A parameter of the formula, by number; the incoming gradient is the first."""
+    """A parameter of the formula, by number; the incoming gradient is number 0."""
 
     number: int
 
 
 class Constant(NamedTuple):
-    """A value that the formula names, or that stands in it."""
+    """A global value, a closure variable or a literal of the formula."""
 
     value: Any
 
 
 class FormulaOperation(NamedTuple):
-    """An operator, and its one or two operands."""
+    """An operator with one or two operands."""
 
     operator: str
     operands: tuple[Any, ...]
@@ -125,20 +127,20 @@ class FormulaCall(NamedTuple):
 
 
 class Tuple(NamedTuple):
-    """A tuple with something recorded in it."""
+    """A tuple that contains recorded values."""
 
     items: tuple[Any, ...]
 
 
-class Choice(NamedTuple):
-    """One of two expressions: the first where the parameter of that number is None."""
+class Conditional(NamedTuple):
+    """A conditional expression: `if_none` if parameter `number` is None, else `otherwise`."""
 
     number: int
     if_none: Any
     otherwise: Any
 
 
-#: One of these.
+#: One of the classes above.
 Tree = Any
 
 
@@ -162,30 +164,30 @@ class Expression:
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether it is nothing but the four operations on parameters and numbers."""
+        """Whether it consists only of `+`, `-`, `*` and `/` on parameters and numbers."""
         return _is_arithmetic(self.tree)
 
     def source(self, arguments: Sequence[str], name: Callable[[Any], str]) -> str:
-        """Return it as source.
+        """Return the expression as source.
 
         Args:
-            arguments: for each parameter what to write in its place, the incoming gradient first.
-            name: returns the name of a constant that has no literal.
+            arguments: the source of each argument, that of the incoming gradient first.
+            name: returns a name for a constant that has no literal.
         """
         return _source(self.tree, arguments, name)
 
     def keeps_spec(self, floating: Collection[int]) -> bool:
-        """Tell whether its shape and dtype are certain to be those of the incoming gradient.
+        """Tell whether the result certainly has the shape and dtype of the incoming gradient.
 
         Args:
-            floating: the numbers of the parameters whose dtype gives that of the gradient where the two meet.
+            floating: the numbers of the parameters whose dtype and that of the gradient promote to the latter.
         """
-        has_gradient, dtype = _spec(self.tree, floating)
+        has_gradient, dtype = _infer_spec(self.tree, floating)
         return has_gradient and dtype == _FLOATING
 
 
 def as_expression(formula: Callable[..., Any], may_be_none: Collection[int] = ()) -> Expression | None:
-    """Return a formula of asyncgrad's own as an expression; None where it is more than that, or somebody else's.
+    """Return a formula as an expression, or None if it cannot be one, or is not asyncgrad's own.
 
     Args:
         formula: the function.
@@ -194,7 +196,7 @@ def as_expression(formula: Callable[..., Any], may_be_none: Collection[int] = ()
     if not is_readable(formula):
         return None
     try:
-        return Expression(_with_choice(formula, _recorded(formula, {}), may_be_none))
+        return Expression(_with_conditional(formula, _trace(formula, {}), may_be_none))
     except Exception:  # whatever the formula raises when it meets a symbol
         return None
 
@@ -215,7 +217,7 @@ def read_graph(
     if not is_readable(formula):
         raise NotAnExpressionError
     try:
-        return _recorded(formula, fixed, dtypes, may_share=True)
+        return _trace(formula, fixed, dtypes, may_share=True)
     except NotAnExpressionError:
         raise
     except Exception as error:  # whatever the formula raises when it meets a symbol
@@ -231,32 +233,32 @@ def is_readable(formula: Callable[..., Any]) -> TypeGuard[FunctionType]:
     return not (code.co_exceptiontable or code.co_kwonlyargcount or code.co_flags & _NO_FORMULA)
 
 
-def _with_choice(formula: FunctionType, tree: Tree, may_be_none: Collection[int]) -> Tree:
+def _with_conditional(formula: FunctionType, tree: Tree, may_be_none: Collection[int]) -> Tree:
     """Return the tree of a formula that may ask whether one of its parameters is None."""
     parameters = [f"p{number}" for number in range(formula.__code__.co_argcount)]
 
-    def written(one: Tree) -> str:
-        # Equal values of two types are told apart.
+    def source_of(one: Tree) -> str:
+        # Constants are compared by identity, since values of different types may be equal.
         return _source(one, parameters, lambda value: f"v{id(value)}")
 
     chosen = None
     for number in may_be_none:
         try:
-            if_none = _recorded(formula, {number: None})
+            if_none = _trace(formula, {number: None})
         except NotAnExpressionError:
             raise
         except Exception:
-            # So does a call with None, which needs no expression.
+            # The formula raises the same error when it is called with None, so no branch is needed.
             continue
-        if written(if_none) == written(_replaced(tree, number)):
+        if source_of(if_none) == source_of(_substitute_none(tree, number)):
             continue
         if chosen is not None:
             raise NotAnExpressionError
-        chosen = Choice(number, if_none, tree)
+        chosen = Conditional(number, if_none, tree)
     return tree if chosen is None else chosen
 
 
-def _recorded(
+def _trace(
     formula: FunctionType, fixed: Mapping[int, Any], dtypes: Mapping[int, Any] = _NOTHING, may_share: bool = False
 ) -> Tree:
     """Return what a formula does to symbols.
@@ -272,18 +274,18 @@ def _recorded(
     names = {}
     for name in code.co_names:
         if name in formula.__globals__:
-            names[name] = _stand_in(formula.__globals__[name], operations)
+            names[name] = _to_symbol(formula.__globals__[name], operations)
         elif hasattr(builtins, name):
             value = getattr(builtins, name)
-            names[name] = value if may_share and name in _TYPE_QUESTIONS else _stand_in(value, operations)
+            names[name] = value if may_share and name in _TYPE_QUESTIONS else _to_symbol(value, operations)
     names["__builtins__"] = {}
-    cells = tuple(CellType(_stand_in(cell.cell_contents, operations)) for cell in formula.__closure__ or ())
+    cells = tuple(CellType(_to_symbol(cell.cell_contents, operations)) for cell in formula.__closure__ or ())
     copy = FunctionType(code, names, code.co_name, None, cells)
     symbols = [
         fixed.get(number, Symbol(Parameter(number), operations, dtypes.get(number)))
         for number in range(code.co_argcount)
     ]
-    tree = _tree(copy(*symbols))
+    tree = _to_tree(copy(*symbols))
     if may_share:
         # An operation that has no user was made for something else than the result.
         if not set(map(id, operations)) <= _identities(tree, set()):
@@ -296,8 +298,8 @@ def _recorded(
     return tree
 
 
-def _stand_in(value: Any, operations: list[Tree]) -> Any:
-    """Return what stands in the copy of a formula for what it names: a number for itself, else a symbol."""
+def _to_symbol(value: Any, operations: list[Tree]) -> Any:
+    """Return what replaces a global or closure value in the copy of a formula: a literal itself, else a symbol."""
     if _has_literal(value):
         return value
     names = getattr(value, "__globals__", {})
@@ -311,19 +313,19 @@ def _has_literal(value: Any) -> bool:
     return value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str)
 
 
-def _tree(value: Any) -> Tree:
-    """Return the tree of what a formula gives to an operation, or returns."""
+def _to_tree(value: Any) -> Tree:
+    """Return the tree of a value that a formula passes to an operation or returns."""
     if type(value) is Symbol:
         return value._tree
     if _has_literal(value):
         return Constant(value)
     if type(value) is tuple:
-        return Tuple(tuple(map(_tree, value)))
+        return Tuple(tuple(map(_to_tree, value)))
     raise NotAnExpressionError
 
 
 def _parts(tree: Tree) -> tuple[Tree, ...]:
-    """Return what an operation is made of, in the order in which Python computes it."""
+    """Return the children of a tree, in the order in which Python evaluates them."""
     if type(tree) is FormulaOperation:
         return tree.operands
     if type(tree) is FormulaCall:
@@ -332,11 +334,11 @@ def _parts(tree: Tree) -> tuple[Tree, ...]:
         return (tree.base,)
     if type(tree) is Tuple:
         return tree.items
-    return (tree.if_none, tree.otherwise) if type(tree) is Choice else ()
+    return (tree.if_none, tree.otherwise) if type(tree) is Conditional else ()
 
 
 def _list_operations(tree: Tree, found: list[Tree]) -> None:
-    """Add the operations of a tree to `found`, in the order in which Python computes them."""
+    """Add the operations of a tree to `found`, in the order in which Python evaluates them."""
     for part in _parts(tree):
         _list_operations(part, found)
     if type(tree) in (FormulaOperation, FormulaCall, Attribute):
@@ -352,19 +354,19 @@ def _identities(tree: Tree, seen: set[int]) -> set[int]:
     return seen
 
 
-def _replaced(tree: Tree, number: int) -> Tree:
+def _substitute_none(tree: Tree, number: int) -> Tree:
     """Return a tree with None in the place of a parameter."""
     if type(tree) is Parameter:
         return Constant(None) if tree.number == number else tree
     if type(tree) is FormulaOperation:
-        return FormulaOperation(tree.operator, tuple(_replaced(part, number) for part in tree.operands))
+        return FormulaOperation(tree.operator, tuple(_substitute_none(part, number) for part in tree.operands))
     if type(tree) is FormulaCall:
-        arguments = tuple(_replaced(part, number) for part in tree.arguments)
-        keywords = tuple((name, _replaced(part, number)) for name, part in tree.keywords)
-        return FormulaCall(_replaced(tree.function, number), arguments, keywords)
+        arguments = tuple(_substitute_none(part, number) for part in tree.arguments)
+        keywords = tuple((name, _substitute_none(part, number)) for name, part in tree.keywords)
+        return FormulaCall(_substitute_none(tree.function, number), arguments, keywords)
     if type(tree) is Attribute:
-        return Attribute(_replaced(tree.base, number), tree.name)
-    return Tuple(tuple(_replaced(part, number) for part in tree.items)) if type(tree) is Tuple else tree
+        return Attribute(_substitute_none(tree.base, number), tree.name)
+    return Tuple(tuple(_substitute_none(part, number) for part in tree.items)) if type(tree) is Tuple else tree
 
 
 # Symbols.
@@ -376,7 +378,7 @@ def _refuse(*_: Any) -> NoReturn:
 
 @final
 class Symbol:
-    """What a formula is called with: it records every operation on itself.
+    """An argument of a traced formula, which records each operation on itself.
 
     Args:
         tree: what it stands for.
@@ -403,39 +405,39 @@ class Symbol:
         return Symbol
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
-        """Record the call of a ufunc, which an operator is of an array on the left."""
+        """Record the call of a ufunc; an operator with an array on the left is one, too."""
         if method != "__call__":
             raise NotAnExpressionError
         return Symbol(Constant(ufunc), self._operations)(*inputs, **keywords)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Symbol:
         """Record a call."""
-        named = tuple((name, _tree(value)) for name, value in keywords.items())
-        return self._record(FormulaCall(self._tree, tuple(map(_tree, arguments)), named))
+        named = tuple((name, _to_tree(value)) for name, value in keywords.items())
+        return self._record(FormulaCall(self._tree, tuple(map(_to_tree, arguments)), named))
 
     def __getattr__(self, name: str) -> Any:
-        """Record what is asked of a value; what a module holds is known."""
+        """Record the attribute; that of a module is looked up at once."""
         if name.startswith("__"):
             raise NotAnExpressionError
         if name == "dtype" and self._dtype is not None:
             return self._dtype
         tree = self._tree
         if type(tree) is Constant and isinstance(tree.value, ModuleType):
-            return _stand_in(getattr(tree.value, name), self._operations)
+            return _to_symbol(getattr(tree.value, name), self._operations)
         return self._record(Attribute(tree, name))
 
 
 def _define_operators() -> None:
-    """Have symbols record operators, and refuse whatever needs a value."""
+    """Make symbols record operators, and raise where Python needs a value."""
 
     def unary(operator: str) -> Any:
         return lambda x: x._record(FormulaOperation(operator, (x._tree,)))
 
     def binary(operator: str) -> Any:
-        return lambda x, y: x._record(FormulaOperation(operator, (x._tree, _tree(y))))
+        return lambda x, y: x._record(FormulaOperation(operator, (x._tree, _to_tree(y))))
 
     def reflected(operator: str) -> Any:
-        return lambda x, y: x._record(FormulaOperation(operator, (_tree(y), x._tree)))
+        return lambda x, y: x._record(FormulaOperation(operator, (_to_tree(y), x._tree)))
 
     methods: dict[str, Any] = {f"__{name}__": unary(operator) for name, operator in _UNARY.items()}
     methods.update((f"__{name}__", binary(operator)) for name, operator in (_BINARY | _COMPARISONS).items())
@@ -451,7 +453,7 @@ def _define_operators() -> None:
 _define_operators()
 
 
-# What is read from the tree.
+# Analysis and source of a tree.
 
 
 def _is_arithmetic(tree: Tree) -> bool:
@@ -462,24 +464,24 @@ def _is_arithmetic(tree: Tree) -> bool:
     return type(tree) is Parameter
 
 
-def _spec(tree: Tree, floating: Collection[int]) -> tuple[bool, int]:
-    """Return whether the incoming gradient is part of it, so that its shape is that, and what is known of its dtype."""
+def _infer_spec(tree: Tree, floating: Collection[int]) -> tuple[bool, int]:
+    """Return whether a tree contains the incoming gradient, and so has its shape, and what is known about its dtype."""
     if type(tree) is Parameter:
         return not tree.number, _FLOATING if not tree.number or tree.number in floating else _PARAMETER
     if type(tree) is Constant and type(tree.value) in (int, float):
         return False, _NUMBER
     if type(tree) is not FormulaOperation or tree.operator not in _ARITHMETIC:
         return False, _UNKNOWN
-    specs = [_spec(part, floating) for part in tree.operands]
-    return any(has_gradient for has_gradient, _ in specs), _dtype([dtype for _, dtype in specs], tree.operator)
+    specs = [_infer_spec(part, floating) for part in tree.operands]
+    return any(has_gradient for has_gradient, _ in specs), _infer_dtype([dtype for _, dtype in specs], tree.operator)
 
 
-def _dtype(dtypes: Sequence[int], operator: str) -> int:
+def _infer_dtype(dtypes: Sequence[int], operator: str) -> int:
     if _UNKNOWN in dtypes or len(dtypes) == 1:
         return _UNKNOWN if _UNKNOWN in dtypes else dtypes[0]
     if _FLOATING in dtypes:
         return _FLOATING
-    # A ratio of integers has a dtype of its own, and so has a sum of booleans and a number.
+    # A quotient of integers is floating, and a sum of a boolean and a number is not boolean.
     return dtypes[0] if dtypes[0] == dtypes[1] and operator != "/" else _UNKNOWN
 
 
@@ -495,7 +497,7 @@ def _source(tree: Tree, arguments: Sequence[str], name: Callable[[Any], str]) ->
         return f"{parts[0]}.{tree.name}"
     if type(tree) is Tuple:
         return f"({''.join(f'{part}, ' for part in parts)})"
-    if type(tree) is Choice:
+    if type(tree) is Conditional:
         return f"({parts[0]} if {arguments[tree.number]} is None else {parts[1]})"
     given = len(tree.arguments) + 1
     keywords = [f"{key}={part}" for (key, _), part in zip(tree.keywords, parts[given:], strict=True)]
@@ -503,7 +505,7 @@ def _source(tree: Tree, arguments: Sequence[str], name: Callable[[Any], str]) ->
 
 
 def _literal(value: Any) -> str:
-    """Return a value as a literal, empty where it has none."""
+    """Return a value as a literal, or an empty string if it has none."""
     if type(value) is tuple:
         items = [_literal(item) for item in value]
         return f"({''.join(f'{item}, ' for item in items)})" if all(items) else ""
@@ -511,15 +513,15 @@ def _literal(value: Any) -> str:
         return ""
     if type(value) not in (int, float, complex):
         return "..." if value is Ellipsis else repr(value)
-    written = repr(value)
-    if written[0] == "-" and type(value) is not complex:
-        return f"({written})" if isfinite(value) else ""
-    # Not inf, nor nan; and a complex number as Python writes it may have another zero in it.
-    return written if written[0].isdigit() else ""
+    literal = repr(value)
+    if literal[0] == "-" and type(value) is not complex:
+        return f"({literal})" if isfinite(value) else ""
+    # inf and nan have no literals. A complex number with a real part has none, since its repr may lose a sign of zero.
+    return literal if literal[0].isdigit() else ""
 
 
 def keeps_dtype(function: Any) -> bool:
-    """Tell whether a function of one or two arrays gives the dtype that they have together, where one is floating."""
+    """Tell whether a ufunc of one or two arrays, one of them floating, returns the dtype that theirs promote to."""
     if not isinstance(function, np.ufunc) or function.signature is not None or function.nin > 2 or function.nout > 1:
         return False
     loops = [(set(loop[: function.nin]), set(loop) - {"-", ">"}) for loop in function.types]

@@ -1,4 +1,4 @@
-"""The body of a primitive's node as source, for a compiled backward to hold."""
+"""The body of a primitive's node as source code, for a compiled backward."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 __all__ = ["lower"]
 
-#: A function of asyncgrad's own on fewer elements cannot take long. A run that seems to was held up by something else,
-#: the garbage collector or another process.
+#: asyncgrad's own formulas are short on fewer elements than this. If a run on fewer measures as long, something else
+#: delayed it, such as the garbage collector or another process.
 SURELY_SHORT = 4096
 
 
 def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySource | None:
-    """Return the body of a node: its formulas as expressions where they are that, else calls of them.
+    """Return the body of a node: each formula as an expression if it is one, else as a call.
 
     Args:
         plan: the plan of the node.
         node: a recorded call of the primitive.
-        wanted: for each edge, whether its gradient is; None where all are that lead anywhere.
+        wanted: for each edge, whether its gradient is wanted; None if those of all edges with a node are.
 
     Returns:
-        The body; None where the engine is to run the node.
+        The body; None if the engine has to run the node itself.
     """
     shape = node.shape
     if node.meta is not None or shape is None:
         return None
     names = [f"$s{index}" for index in range(len(plan.slots))]
     values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, plan.slots, strict=True)]
-    # See the attribute of the plan.
-    grad, wrapped = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
-    owned_by = re.sub(r"\W", "_", f"plan_of_{plan.primitive.name}")  # the function may be a lambda
-    constants = {owned_by: plan, "conjugate": np.conjugate, "size_of": size_of}
+    # Complex gradients are conjugated around the formulas: see Plan.conjugates.
+    grad, template = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
+    plan_name = re.sub(r"\W", "_", f"plan_of_{plan.primitive.name}")  # the function may be a lambda
+    constants = {plan_name: plan, "conjugate": np.conjugate, "size_of": size_of}
     results: list[str | None] = []
     specs: list[Spec | None] = []
     is_short = not plan.conjugates
@@ -56,14 +56,14 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
             continue
         arguments = [grad, *(values[index] for index in call[1])]
         inlined = expression if plan.inlines(edge) else None
-        results.append(wrapped.format(_written(call[0], inlined, arguments, constants)))
+        results.append(template.format(_formula_source(call[0], inlined, arguments, constants)))
         is_short = is_short and keeps_spec
     elements = prod(shape)
     return BodySource(
         tuple(results),
-        (f"$node.plan is not ${owned_by}",),
+        (f"$node.plan is not ${plan_name}",),
         (f"{''.join(f'{name}, ' for name in names)}= $node.saved",) if names else (),
-        _check(plan, names) + ((f"{grad} = $conjugate($g)",) if plan.conjugates else ()),
+        _version_check(plan, names) + ((f"{grad} = $conjugate($g)",) if plan.conjugates else ()),
         ("$node.saved = None",) if plan.holds_tensors else (),
         constants,
         tuple(specs),
@@ -76,11 +76,13 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
     )
 
 
-def _written(formula: Any, expression: Expression | None, arguments: Sequence[str], constants: dict[str, Any]) -> str:
-    """Return a formula as source, and add the constants that it names to `constants`."""
+def _formula_source(
+    formula: Any, expression: Expression | None, arguments: Sequence[str], constants: dict[str, Any]
+) -> str:
+    """Return a formula as source; add the constants that it uses to `constants`."""
 
     def name(value: Any) -> str:
-        # A number, since two constants may have one name.
+        # The number keeps apart constants of one name.
         label = re.sub(r"\W", "_", getattr(value, "__name__", type(value).__name__)).rstrip("_")
         key = f"c{len(constants)}_{label}"
         constants[key] = value
@@ -89,8 +91,8 @@ def _written(formula: Any, expression: Expression | None, arguments: Sequence[st
     return f"{name(formula)}({', '.join(arguments)})" if expression is None else expression.source(arguments, name)
 
 
-def _check(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the statement that checks the versions of what was saved."""
+def _version_check(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the statement that checks the versions of the saved tensors; empty if there are none."""
     changed = []
     for index in plan.tensor_slots:
         counter = f"{names[index]}._counter"
@@ -102,7 +104,7 @@ def _check(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _saved_specs(plan: Plan, node: NodeLike) -> dict[int, Spec | None]:
-    """Return shape and dtype of what was saved, as far as other nodes' shapes and dtypes settle them."""
+    """Return the shape and dtype of each saved value, by index; None if the metadata of nodes does not tell them."""
     found: dict[int, Spec | None] = {}
     for index, slot in enumerate(plan.slots):
         found[index] = None

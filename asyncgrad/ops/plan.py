@@ -1,8 +1,8 @@
-"""How one call of a primitive is differentiated: which values to save, and one function for all its formulas.
+"""How a call of a primitive is differentiated: which values to save, and one function that runs its formulas.
 
-There is one `Plan` for each primitive and each choice of arguments that are tensors and that require grad. It is made
-at the first such call. A node holds its plan and a tuple of saved values, and its body is one generated function of a
-few lines, for example for `np.multiply` with two tensors::
+There is one `Plan` for each primitive and each combination of arguments that are tensors and arguments that require
+grad, made at the first such call. A node has its plan and a tuple of saved values. Its body is a generated function,
+for example for `np.multiply` with two tensors::
 
     def run(node, g, release=False):
         saved = node.saved
@@ -19,9 +19,9 @@ few lines, for example for `np.multiply` with two tensors::
         if release: node.saved = None
         return grads
 
-This is `run_here`. The engine calls `run`, which is the same function, or, where the call may be heavy, one that looks
-at the sizes of the arrays first. The function is generated because a loop over formulas and their arguments would cost
-more than the formulas.
+This is `run_here`. The engine calls `run`: the same function, or, if a run may be heavy, one that first tests the sizes
+of the arrays. The function is generated because a loop over formulas and their arguments would cost more than the
+formulas.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
 
 class Formula(NamedTuple):
-    """One derivative formula and the names of what it needs besides the incoming gradient."""
+    """A derivative formula, and the names of its arguments besides the incoming gradient."""
 
     function: Callable[..., Any]
     needs: tuple[str, ...]
 
 
 class PrimitiveLike(Protocol):
-    """What a plan asks of its primitive; see `Primitive` for what each attribute is."""
+    """The part of a primitive that a plan uses; `Primitive` documents the attributes."""
 
     function: Callable[..., Any]
     name: str
@@ -69,11 +69,11 @@ class PrimitiveLike(Protocol):
     superlinear: bool
 
     def slot_key(self, need: str) -> tuple[str, str | None]:
-        """Return (argument or `out`, attribute) of what a formula names."""
+        """Return the argument (or `out`) and the attribute that a name in a formula refers to."""
 
 
 class SavedSlot(NamedTuple):
-    """One value to save: the argument named `owner` (or `out`, the result), or its shape or dtype."""
+    """A value to save: the argument `owner` (`out` for the result), or its shape or dtype."""
 
     owner: str
     attribute: str | None
@@ -89,18 +89,19 @@ class SavedSlot(NamedTuple):
         return f"{self.owner}._data.{self.attribute}" if tracked else f"getattr({self.owner}, {self.attribute!r}, ())"
 
     def is_unchanged(self, name: str) -> str:
-        """Return the source of a quick test that nothing has been written into the memory of the tensor `name`."""
+        """Return the source of a fast test that no in-place write has changed the memory of the tensor `name`."""
         if self.owner == "out":
             return f"not {name}._counter.value"
-        # Results of nodes that save them have a counter, too.
+        # The result of a node that saves it has a counter without any write, so its value is tested, too.
         return f"({name}._counter is None or not {name}._counter.value)"
 
 
 @final
 class Plan:
-    """What to save for, and how to run, the backward of one kind of call of one primitive."""
+    """The backward of one kind of call of a primitive: which values its nodes save, and their body."""
 
     __slots__ = (
+        "_cheap_up_to",
         "_is_elementwise",
         "_light_up_to",
         "_may_be_watched",
@@ -152,9 +153,9 @@ class Plan:
         self.holds_tensors = bool(self.tensor_slots)
         self.zeros = (0,) * len(self.calls)
         self.no_edges = (None,) * len(self.calls)
-        #: The shape of the last result: nodes share the tuple.
+        #: The shape of the last result: nodes of one shape share the tuple.
         self.shape: tuple[int, ...] = ()
-        #: For each edge, its formula as an expression; None where it is more than that, or no gradient is wanted.
+        #: For each edge, its formula as an expression; None if it cannot be one, or the edge needs no gradient.
         self.expressions = [None if call is None else self._expression(*call) for call in self.calls]
         if self.is_fused:
             self.calls = [
@@ -162,17 +163,17 @@ class Plan:
                 for call, expression in zip(self.calls, self.expressions, strict=True)
             ]
         #: Each gradient as source, for the generated body.
-        self._results = self._sources()
+        self._results = self._gradient_sources()
         self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
-        #: Whether all gradients have the shape and dtype of the incoming one, so that nobody has to look these up.
+        #: Whether all gradients have the shape and dtype of the incoming one, so that the engine need not check them.
         self.keeps_spec = self._keeps_spec()
-        #: Fetches the values to save; None where there are none.
+        #: Returns the values to save; None if there are none.
         self.gather: Callable[..., Any] | None
         self.gather, self.run_here = self._generate()
-        #: What the engine calls: see the top of this file.
+        #: The body that the engine calls; see the docstring of this module.
         self.run: Callable[..., Any] = self.run_here
-        #: From how many elements on `run` raises OffloadSignal, or from which product of sizes where the primitive is
-        #: superlinear; None where it never does.
+        #: The number of elements from which `run` raises OffloadSignal, or, for a superlinear primitive, the product of
+        #: sizes; None if it never does.
         self._watched_from: int | None = None
         #: Up to how many elements calls have been measured and found short.
         self._light_up_to = 0
@@ -191,7 +192,7 @@ class Plan:
         return SavedSlot(owner, attribute, is_tensor, owner == "out" or owner in self.primitive.tensor_names)
 
     def _arrays(self) -> list[int]:
-        """Return which of the saved values are arrays."""
+        """Return the indices of the saved values that are arrays."""
         return [index for index, slot in enumerate(self.slots) if slot.attribute is None and slot.is_array]
 
     def _begin_to_watch(self) -> None:
@@ -218,7 +219,7 @@ class Plan:
         """Stop measuring calls on so few elements, since they have been measured and are short."""
         limit = self._watched_from
         if elements < LARGE and limit is not None and limit <= elements and not self.primitive.superlinear:
-            self._light_up_to = elements
+            self._cheap_up_to = elements
             self._watched_from = None
             self._watch_from(LARGE)
             watch_changes[0] += 1
@@ -229,11 +230,11 @@ class Plan:
             self.run = self._generate(elements)[1]
 
     def could_be_heavy(self, elements: int, saved: Mapping[int, Any]) -> bool:
-        """Tell whether runs on so many elements may raise OffloadSignal, now or later.
+        """Tell whether runs on this many elements may raise OffloadSignal, now or later.
 
         Args:
-            elements: of the gradient.
-            saved: by index, shape and dtype of what is saved; None where they are not known.
+            elements: the size of the gradient.
+            saved: the shape and dtype of each saved value, by index; None if unknown.
         """
         if not self.primitive.superlinear:
             return elements >= LARGE
@@ -241,16 +242,16 @@ class Plan:
         return None in kinds or prod([elements, *(prod(kind[0]) for kind in kinds)]) >= least_volume(1 + len(kinds))
 
     def heavy_where(self, grad: str, names: Sequence[str], size_of: str) -> str:
-        """Return the source of a condition that is true wherever a run raises OffloadSignal for its sizes.
+        """Return the source of a condition that is true for each run that raises OffloadSignal for its sizes.
 
         Args:
-            grad: the name of the gradient.
-            names: of what is saved.
-            size_of: the name of that function.
+            grad: the name of the gradient in the source.
+            names: the names of the saved values.
+            size_of: the name of the function `size_of`.
         """
-        return self._is_large(grad, names, size_of, self._watched_from) if self.primitive.superlinear else ""
+        return self._size_condition(grad, names, size_of, self._watched_from) if self.primitive.superlinear else ""
 
-    def _is_large(self, grad: str, names: Sequence[str], size_of: str, limit: int | None) -> str:
+    def _size_condition(self, grad: str, names: Sequence[str], size_of: str, limit: int | None) -> str:
         sizes = [f"{grad}.size"]
         if self.primitive.superlinear:
             sizes += [
@@ -261,11 +262,11 @@ class Plan:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the formulas are asyncgrad's."""
+        """Whether all formulas are asyncgrad's own."""
         return all(call is None or call[0].__module__.startswith("asyncgrad.") for call in self.calls)
 
     def watches(self, elements: int) -> bool:
-        """Tell whether runs on so many elements are measured now although their arrays are small."""
+        """Tell whether runs on this many elements are being measured although their arrays are small."""
         limit = self._watched_from
         return limit is not None and limit <= elements < LARGE and not self.primitive.superlinear
 
@@ -283,7 +284,7 @@ class Plan:
         return (self, *map(array_kind, (g, *saved))), seconds
 
     def _sizes(self, g: Any, saved: Sequence[Any]) -> list[int]:
-        """Return the sizes that tell how heavy a run is."""
+        """Return the sizes whose product is compared with the limit."""
         if not self.primitive.superlinear:
             return [size_of(g)]
         return [size_of(g), *(size_of(saved[index]) for index in self._arrays() if saved)]
@@ -296,14 +297,14 @@ class Plan:
         )
 
     def edge_keeps_spec(self, edge: int) -> bool:
-        """Tell whether the gradient of an edge is certain to have the shape and dtype of the one that comes in."""
+        """Tell whether the gradient of an edge certainly has the shape and dtype of the incoming gradient."""
         call, expression = self.calls[edge], self.expressions[edge]
         if call is None or expression is None:
             return False
         if expression.is_gradient:
             return True
         slots = [self.slots[index] for index in call[1]]
-        # A list, or a subclass of ndarray, may give another shape or dtype.
+        # With an argument that is a list or a subclass of ndarray, the result may have another shape or dtype.
         if not self._is_elementwise or not all(slot.is_tensor for slot in slots):
             return False
         # The arguments that require grad are floating, and so is the result.
@@ -327,7 +328,7 @@ class Plan:
         call = self.calls[edge]
         return call is not None and type(call[0]) is not FusedFormula
 
-    def _sources(self) -> list[str]:
+    def _gradient_sources(self) -> list[str]:
         """Return the source of each gradient: the formula itself where that is arithmetic, or a call of it."""
         values = [f"s{index}._data" if slot.is_tensor else f"s{index}" for index, slot in enumerate(self.slots)]
         sources = []
@@ -343,10 +344,10 @@ class Plan:
         return sources
 
     def _generate(self, watched_from: int | None = None) -> tuple[Callable[..., Any] | None, Callable[..., Any]]:
-        """Write and compile `gather`, which fetches what to save, and `run`, the node's body.
+        """Generate and compile `gather`, which returns the values to save, and `run`, the body of the node.
 
         Args:
-            watched_from: from how many elements on `run` raises OffloadSignal, if it does.
+            watched_from: the number of elements from which `run` raises OffloadSignal; None if it never does.
         """
         primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
@@ -361,7 +362,7 @@ class Plan:
         ]
         for index in self.tensor_slots:
             if self.slots[index].owner == "out":
-                lines += _make_alias(names[index])
+                lines += _alias_lines(names[index])
         versions = _commas(f"version_of({names[index]})" for index in self.tensor_slots)
         lines.append(f"    saved = ({_commas(names)})")
         if unchanged:
@@ -370,16 +371,17 @@ class Plan:
             "    return saved",
             "def run(node, g, release=False):",
             *(["    saved = node.saved"] if names else ()),
-            # Only tensors are let go of.
+            # Only saved tensors are released, so without them `saved` is never None.
             f"    if {'saved is None or ' if self.holds_tensors else ''}g is None:",
             "        return run_generic(node, g, release)",
         ]
         if names:
             lines.append(f"    {_commas(names)} = saved")
         if watched_from is not None:
-            lines.append(f"    if {self._is_large('g', names, 'size_of', watched_from)}: raise OffloadSignal")
+            lines.append(f"    if {self._size_condition('g', names, 'size_of', watched_from)}: raise OffloadSignal")
         if unchanged:
-            # A version can fall again: a failed backward takes back its writes into a `.grad` that was saved.
+            # Both tests are needed, since a version can fall: a failed backward rolls back its writes into a `.grad`
+            # that was saved.
             condition = f"saved.__class__ is tuple and {' and '.join(unchanged)}"
             lines += [f"    if not ({condition}):", "        node.check_versions()"]
         if self.conjugates:
@@ -398,7 +400,7 @@ class Plan:
         return namespace["gather"] if names else None, namespace["run"]
 
     def compute(self, g: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> tuple[Any, ...]:
-        """Run the formulas one by one on `values`, arrays or tensors alike; only the `wanted` ones if given."""
+        """Run the formulas one by one on `values`, arrays or tensors; with `wanted`, only those of wanted edges."""
         if self.conjugates:
             g = np.conjugate(g)
         results = [
@@ -410,8 +412,8 @@ class Plan:
         return tuple(map(conjugate, results)) if self.conjugates else tuple(results)
 
 
-def _make_alias(name: str) -> list[str]:
-    """Return the lines that make a new tensor what `output_alias` returns: calls would cost as much as all the rest."""
+def _alias_lines(name: str) -> list[str]:
+    """Return the lines that do what `output_alias` does; a call would cost as much as the rest of `gather`."""
     return [
         "    counter = _out._counter",
         "    if counter is None: counter = _out._counter = VersionCounter()",
@@ -421,7 +423,7 @@ def _make_alias(name: str) -> list[str]:
 
 
 def run_generic(node: Any, g: Any, release: bool) -> Any:
-    """Run a node whose gradient is undefined, or that has been released."""
+    """Run a node whose incoming gradient is undefined, or that has been released."""
     grads = node.apply_generic(g)
     if release:
         node.release_variables()

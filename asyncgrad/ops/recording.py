@@ -1,7 +1,7 @@
-"""The wrapper of a primitive: one generated function that takes its arguments, computes, and records the call.
+"""The wrapper of a primitive: a generated function that unwraps the arguments, calls the function and records the call.
 
-It is generated for each primitive, since nothing runs more often: a wrapper that loops over its arguments would take
-twice as long. For `np.multiply` it reads (without the underscores in front of names)::
+A wrapper is generated for each primitive because no other code runs as often: a wrapper that looped over its arguments
+would take twice as long. For `np.multiply` it begins with these lines, without the underscores before names::
 
     def call(x, y):
         if isinstance(x, TensorBase):
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["generate_call"]
 
-#: Names that the source of every wrapper uses, besides those that its primitive gives it.
+#: The names that the source of each wrapper uses, besides those in the namespace of its primitive.
 _NAMES: dict[str, Any] = {
-    # Anomaly mode knows by it that the wrapper's frame is asyncgrad's own.
+    # Anomaly mode recognizes the frame of a wrapper as asyncgrad's own by this name.
     "__name__": __name__,
     "_DEFAULT": CreationMeta.DEFAULT,
     "_NO_GRAD": CreationMeta.NO_GRAD,
@@ -73,13 +73,13 @@ def generate_call(
 
     Args:
         name: of the primitive, for errors.
-        signature: what the wrapper takes.
+        signature: of the wrapper.
         tensor_names: the parameters that may be tensors and have a derivative.
         views: whether the result may share memory with the first tensor.
         always_floating: whether floating arguments always give a floating result.
-        namespace: what the generated source refers to.
-        is_operator: whether it becomes an operator of tensors. Where the function refuses the second operand, it
-            returns what `_deferred` in `namespace` returns.
+        namespace: the names that the generated source uses.
+        is_operator: whether the wrapper is an operator of tensors. If the function raises an error for the second
+            operand, the wrapper returns the result of `_deferred` in `namespace`.
     """
     namespace = {**namespace, **_NAMES}
 
@@ -94,10 +94,10 @@ def generate_call(
             *_make_node(name, signature, tensor_names),
         ]
         exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
-        # The very function that was handed out gets the code, so that later calls go there without a detour.
-        made, namespace["call"] = namespace["call"], call
-        call.__defaults__, call.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
-        call.__code__ = made.__code__
+        # The function that callers already have gets the code, so later calls run it directly.
+        generated, namespace["call"] = namespace["call"], call
+        call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
+        call.__code__ = generated.__code__
 
     call = FunctionType(_generate_first.__code__, namespace, name)
     namespace.update(call=call, _generate=generate)
@@ -107,7 +107,7 @@ def generate_call(
 
 
 def _generate_first(*args: Any, **kwargs: Any) -> Any:
-    """Stand in for a wrapper up to its first call: to compile all of them would take longer than to import NumPy."""
+    """Generate the wrapper at its first call, and call it: compiling all at import would take longer than NumPy's."""
     _generate()  # type: ignore[name-defined]  # noqa: F821
     return call(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
@@ -131,7 +131,7 @@ def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
 
 
 def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
-    """Take the arrays out of the operands of an operator: the first is a tensor, and the second mostly is."""
+    """Unwrap the operands of an operator: the first is always a tensor, the second usually."""
     x, y = tensor_names
     return [
         f"    _template, _type, _device, _raw_{x} = {x}, type({x}), {x}._device, {x}._data",
@@ -146,7 +146,7 @@ def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
 
 
 def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_operator: bool) -> list[str]:
-    """Call the function, and put its result into a tensor without a constructor, which would cost a call."""
+    """Call the function, and make a tensor of its result without the cost of calling the constructor."""
     plain = _arguments(signature, lambda parameter: parameter)
     raw = _arguments(signature, lambda parameter: f"_raw_{parameter}" if parameter in tensor_names else parameter)
     if is_operator:
@@ -169,13 +169,13 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
 
 
 def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
-    """Make the result a view of the first argument if it shares its memory.
+    """Make the result a view of the first argument if they share memory.
 
-    A result of reshape, or of indexing with arrays, may have a base and still be a copy.
+    A base is not enough: the result of reshape, or of indexing with arrays, may have one and still be a copy.
     """
     first, *others = signature.parameters
     raw = f"_raw_{tensor_names[0]}"
-    # A function of several tensors is not called again on another first one.
+    # Only a function of one tensor can be replayed on another base.
     step = ", ".join(("call", *others)) if [first] == [*tensor_names] else "None"
     is_tensor = "" if len(tensor_names) == 1 else "_key & 2 and "
     return [
@@ -186,7 +186,7 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
         "        if _counter is None: _counter = _template._counter = _VersionCounter()",
         "        _out._counter = _counter",
         "        _record = _template._view",
-        # What TensorBase._view_record returns, spelled out: a call would cost as much as all the rest.
+        # Inlined from TensorBase._view_record: a call would cost as much as the other lines together.
         "        if _record is None:",
         f"            _out._view = _template, None, _counter.value, _DEFAULT if _mode else _NO_GRAD, {step}",
         "        elif _record.__class__ is tuple:",
@@ -199,13 +199,13 @@ def _share_memory(signature: inspect.Signature, tensor_names: Sequence[str]) -> 
 def _find_edges(
     name: str, signature: inspect.Signature, tensor_names: Sequence[str], always_floating: bool, is_operator: bool
 ) -> list[str]:
-    """Find the nodes that gradients flow to; the high bits of `_key` say which tensors require grad."""
+    """Find the nodes that gradients flow to; the high bits of `_key` tell which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    check = _check_numbers(name, signature, tensor_names, always_floating)
+    check = _check_unrecorded(name, signature, tensor_names, always_floating)
     lines = [
         f"    if not (_mode{floating}):",
         *check,
-        # A watcher, which is false too: see GRAD_MODE.
+        # The mode is False or a Watcher, which is false, too: see GRAD_MODE.
         f"        if not _mode and _mode is not False: _mode.used({', '.join(tensor_names)})",
         "        return _out",
         "    _is_plain = True",
@@ -216,7 +216,7 @@ def _find_edges(
         lines += [
             f"    {node} = None",
             "    if True:" if is_operator and index == 0 else f"    if _raw_{tensor} is not {tensor}:",
-            # A view whose memory was written into since may have to be given its grad_fn anew. See TensorBase._history.
+            # A view may need a new grad_fn if its memory was written into: see TensorBase._history.
             f"        if {tensor}._view is not None and {tensor}._counter.value: {tensor}._refresh()",
             f"        {node} = {tensor}._grad_fn",
             f"        if {node} is not None:",
@@ -226,7 +226,7 @@ def _find_edges(
             "        else:",
             f"            _meta = {tensor}._meta",
             "            if _meta is not None and _meta.requires_grad:",
-            # What `_accumulator` begins with, spelled out.
+            # Inlined from the first lines of `_accumulator`.
             "                _reference = _meta.accumulator",
             f"                if _reference is not None: {node} = _reference()",
             f"                if {node} is None: {node} = _accumulator({tensor}, _meta)",
@@ -237,29 +237,31 @@ def _find_edges(
     return [*lines, f"    if _key < {2 << count}:", *(check if always_floating else ()), "        return _out"]
 
 
-def _check_numbers(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool) -> list[str]:
-    """Raise if a result that is not recorded holds no numbers; a ufunc of tensors alone always gives numbers."""
+def _check_unrecorded(
+    name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool
+) -> list[str]:
+    """Raise if an unrecorded result does not contain numbers; a ufunc of tensors only always returns numbers."""
     every = (1 << len(tensor_names)) - 1
     if is_ufunc and every == 1:
         return []
     others = f"_key != {every << 1} and " if is_ufunc else ""
-    return [f"        if {others}_data.dtype.kind not in 'biufc': {_refusal(name, signature)}"]
+    return [f"        if {others}_data.dtype.kind not in 'biufc': {_call_check_numbers(name, signature)}"]
 
 
-def _refusal(name: str, signature: inspect.Signature) -> str:
+def _call_check_numbers(name: str, signature: inspect.Signature) -> str:
     return f"_check_numbers({name!r}, _data.dtype, ({''.join(f'{parameter}, ' for parameter in signature.parameters)}))"
 
 
 def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
-    """Make the node, and let it save what its plan names."""
+    """Make the node and save the values that its plan lists."""
     count = len(tensor_names)
     nodes = "".join(f"_node_{tensor}, " for tensor in tensor_names)
     values = "".join(f"{parameter}, " for parameter in signature.parameters)
     return [
         "    _dtype = _data.dtype",
-        # The first two tests are there for speed: they spare most results the third one.
+        # The first two tests are for speed only: they spare most results the third.
         "    if _dtype is not _float64 and _dtype.kind != 'f':",
-        f"        if _dtype.kind != 'c': {_refusal(name, signature)}",
+        f"        if _dtype.kind != 'c': {_call_check_numbers(name, signature)}",
         f"        _key += {2 << 2 * count}",
         "    try:",
         "        _plan = _plans[_key]",
@@ -277,24 +279,24 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
         ),
         "    _node.order = _next_order()",
         "    if len(_THREADS) > 1 and _get_ident() != _MAIN_THREAD: _node.foreign_thread = _get_ident()",
-        # One tuple for all the results of a plan that follow each other in one shape.
+        # Consecutive results of one plan and one shape share the tuple.
         "    _shape, _known = _data.shape, _plan.shape",
         "    if _shape == _known: _shape = _known",
         "    else: _plan.shape = _shape",
         "    _node.shape, _node.dtype, _node.device = _shape, _dtype, _device",
         "    _node.meta = None",
-        # In two steps, since a slot that is called in one is looked up like a method first.
+        # In two steps: calling the slot directly would look up a method first.
         "    _gather = _plan.gather",
         f"    _node.saved = () if _gather is None else _gather({values}_out)",
         "    _out._grad_fn = _node",
-        # False, True or an observer: see GRAD_MODE.
+        # The mode is True or an observer: see GRAD_MODE.
         "    if _mode is not True: _mode.created(_node)",
         "    return _out",
     ]
 
 
 def _arguments(signature: inspect.Signature, spelled: Callable[[str], str]) -> str:
-    """Return the source that passes every parameter on."""
+    """Return the source of the arguments of a call that passes on each parameter."""
     parts = []
     for parameter in signature.parameters.values():
         value = spelled(parameter.name)

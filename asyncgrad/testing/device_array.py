@@ -406,11 +406,11 @@ def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) ->
         NotImplementedError: the ufunc lacks the method.
     """
     if method in {"reduce", "accumulate"}:
-        if name not in _REDUCING:
-            raise NotImplementedError(f"`cupy_{name}.{method}` is not supported yet")
         wrong = set(kwargs) - {"axis", "dtype", "out"} - ({"keepdims"} if method == "reduce" else set())
         if wrong:
             raise TypeError(f"{method}() got an unexpected keyword argument '{min(wrong)}'")
+        if name not in _REDUCING:
+            raise NotImplementedError(f"`cupy_{name}.{method}` is not supported yet")
     elif method == "at":
         dtypes = SCATTERING_DTYPES.get(name, "")
         if not dtypes:
@@ -430,7 +430,8 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
 
     Raises:
         TypeError: an array to join is none, `subok` is given, or einsum does not know a keyword.
-        ValueError: a quantile of that method is not computed.
+        ValueError: operands of solve would be broadcast.
+        AttributeError: choices are not one array.
         NotImplementedError: a view could not be written into.
     """
     if name in _JOINING_FUNCTIONS:
@@ -440,11 +441,13 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
     elif name == "lib.stride_tricks.sliding_window_view" and kwargs.get("writeable"):
         raise NotImplementedError("Writeable views are not supported.")
     elif name == "einsum" and not set(kwargs) <= {"dtype", "optimize"}:
-        raise TypeError(f"Did not understand the following kwargs: {[one for one in kwargs if one not in {'dtype'}]}")
+        raise TypeError(
+            f"Did not understand the following kwargs: {[one for one in kwargs if one not in {'dtype', 'optimize'}]}"
+        )
     elif name == "choose" and not isinstance(args[1], (DeviceArray, np.ndarray)):
         raise AttributeError(f"'{type(args[1]).__name__}' object has no attribute 'shape'")
-    elif name == "repeat" and isinstance(args[1], DeviceArray):
-        raise ValueError("cupy.ndarray cannot be specified as `repeats` argument.")
+    elif name == "linalg.solve" and args[1].ndim > 1 and args[0].shape[:-1] != args[1].shape[:-1]:
+        raise ValueError("a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b")
     elif kwargs.get("subok") and name.endswith("_like"):
         raise TypeError("subok is not supported yet")
 

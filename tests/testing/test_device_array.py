@@ -58,6 +58,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "add.reduceat": (lambda a: np.add.reduceat(a, [0]), TypeError, NOT_IMPLEMENTED),
     "add.reduceat of host indices": (lambda a: np.add.reduceat(a, np.array([0])), NotImplementedError, "reduceat"),
     "add.reduce(initial=)": (lambda a: np.add.reduce(a, initial=1), TypeError, KEYWORD),
+    "maximum.reduce(initial=)": (lambda a: np.maximum.reduce(a, initial=0), TypeError, KEYWORD),
     "multiply.at": (lambda a: np.multiply.at(a, 0, 2), NotImplementedError, "multiply.at"),
     "add.at of indices in a tuple": (lambda a: np.add.at(a, (0, 1), 1), TypeError, NOT_IMPLEMENTED),
     "add.at of complex numbers": (lambda a: np.add.at(a * 1j, 0, 1), TypeError, "cupy.add.at only supports int32"),
@@ -114,6 +115,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "choose of a list": (lambda a: np.choose((a > 2).astype(int), [a, a]), AttributeError, "shape"),
     "concatenate of a list": (lambda a: np.concatenate([a, [[1.0, 2.0, 3.0]]]), TypeError, "Only cupy arrays"),
+    "solve that broadcasts": (
+        lambda a: np.linalg.solve(np.stack([a[:, :2], a[:, :2]]), a[:, :2]),
+        ValueError,
+        "for multidimensional b",
+    ),
+    "repeat of counts on the host": (lambda a: np.repeat(a, np.array([1, 2, 0]), 1), TypeError, "numpy.ndarray"),
     "item(0)": (lambda a: a.item(0), TypeError, "positional argument"),
     "item of many": (lambda a: a.item(), ValueError, "array of size 1"),
     # NumPy's arrays.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import threading
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
 from ..engine.device import Device, register_device
 from ..engine.streams import DONE, Event, Stream
 from ..errors import ArgumentError, DeviceError, HazardError
+from .device_array import DeviceArray, unwrapped, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -198,12 +198,12 @@ class SimulatedStream(Stream):
 
 
 @final
-class SimulatedArray:
+class SimulatedArray(DeviceArray):
     """An array on a SimulatedAccelerator. It is not an ndarray, and is never converted to one implicitly.
 
-    NumPy's functions, operators and methods work on it, each as an operation on the device's current stream. A result
-    that is a Python number, such as that of `item()`, makes the host wait for that stream. Create one with
-    `device.from_host`.
+    NumPy's functions, operators and methods work on it as on an array of a GPU, each as an operation on the device's
+    current stream. A result that is a Python number, such as that of `item()`, makes the host wait for that stream.
+    Create one with `device.from_host`.
 
     Args:
         device: the accelerator.
@@ -212,245 +212,43 @@ class SimulatedArray:
         base: the array whose memory it shares, as in NumPy.
     """
 
-    __slots__ = ("__weakref__", "_array", "_memory", "base", "device")
+    __slots__ = ("_device", "_memory")
 
     def __init__(
         self, device: SimulatedAccelerator, array: Any, memory: Memory, base: SimulatedArray | None = None
     ) -> None:
-        self.device = device
-        self._array: np.ndarray = array
+        self._device = device
+        self._array = array
         self._memory = memory
         self.base = base
 
-    # NumPy's protocols.
+    @property
+    def device(self) -> SimulatedAccelerator:
+        """The accelerator."""
+        return self._device
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if not self.device.takes((inputs, kwargs)):
-            return NotImplemented
-        function = ufunc if method == "__call__" else getattr(ufunc, method)
-        return self.device.run(ufunc.__name__, function, inputs, kwargs, inputs[:1] if method == "at" else ())
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if not self.device.takes((args, kwargs)):
-            return NotImplemented
-        if function.__name__ in _CREATING_FUNCTIONS:
-            # Called with like=, and this array.
-            return self.device.from_host(function(*args, **kwargs))
-        written = args[:1] if function.__name__ in _WRITING_FUNCTIONS else ()
-        return self.device.run(function.__name__, function, args, kwargs, written)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         raise TypeError(
             f"an array on '{self.device}' is not converted to an ndarray implicitly: write device.to_host(array), "
             "or t.to('cpu') for a tensor"
         )
 
-    # Attributes that need no element.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The lengths of the axes."""
-        return self._array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """NumPy's dtype of the elements."""
-        return self._array.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return self._array.ndim
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self._array.size
-
-    @property
-    def itemsize(self) -> int:
-        """The number of bytes of one element."""
-        return self._array.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """The number of bytes of all elements."""
-        return self._array.nbytes
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """The number of bytes from one element to the next, along each axis."""
-        return self._array.strides
-
-    @property
-    def flags(self) -> Any:
-        """NumPy's flags of the memory layout."""
-        return self._array.flags
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The address of the elements, in the protocol of arrays outside of the host's memory."""
-        return self._array.__array_interface__
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    # Views.
-
-    @property
-    def T(self) -> Any:
-        """A view with the axes in reverse order."""
-        return self._call(np.transpose)
-
-    @property
-    def mT(self) -> Any:
-        """A view with the last two axes swapped."""
-        return self._call(np.matrix_transpose)
-
-    @property
-    def real(self) -> Any:
-        """The real part, a view."""
-        return self._call(np.real)
-
-    @property
-    def imag(self) -> Any:
-        """The imaginary part."""
-        return self._call(np.imag)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._call(operator.getitem, index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self.device.run("setitem", operator.setitem, (self, index, value), {}, (self,))
-
-    def __iter__(self) -> Any:
-        return (self[index] for index in range(len(self)))
-
-    # Numbers, for which the host waits.
-
-    def item(self, *index: Any) -> Any:
-        """Return one element as a Python number."""
-        return self._call(np.ndarray.item, *index)
-
-    def tolist(self) -> Any:
-        """Return the elements as nested lists of Python numbers."""
-        return self._call(np.ndarray.tolist)
-
-    def __bool__(self) -> bool:
-        return bool(self._call(operator.truth))
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __complex__(self) -> complex:
-        return complex(self.item())
-
-    def __index__(self) -> int:
-        return operator.index(self.item())
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"<array of shape {self.shape} and dtype {self.dtype} on '{self.device}'>"
 
-    # Everything else is done by NumPy.
+    def _compute(
+        self, name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], written: Iterable[Any]
+    ) -> Any:
+        return self._device.run(name, function, args, kwargs, written)
 
-    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return self.device.run(function.__name__, function, (self, *args), kwargs, ())
+    def _from_host(self, array: np.ndarray) -> SimulatedArray:
+        return self._device.from_host(array)  # type: ignore[no-any-return]
 
+    def _to_host(self) -> np.ndarray:
+        return self._device.to_host(self)
 
-_CREATING_FUNCTIONS = {"arange", "array", "asarray", "empty", "eye", "full", "identity", "ones", "zeros"}
-_WRITING_FUNCTIONS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
-_WRITING_METHODS = {"fill", "partition", "put", "sort"}
-_METHODS = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "argpartition",
-    "argsort",
-    "astype",
-    "choose",
-    "clip",
-    "compress",
-    "conj",
-    "conjugate",
-    "copy",
-    "cumprod",
-    "cumsum",
-    "diagonal",
-    "dot",
-    "fill",
-    "flatten",
-    "max",
-    "mean",
-    "min",
-    "nonzero",
-    "partition",
-    "prod",
-    "put",
-    "ravel",
-    "repeat",
-    "reshape",
-    "round",
-    "searchsorted",
-    "sort",
-    "squeeze",
-    "std",
-    "sum",
-    "swapaxes",
-    "take",
-    "trace",
-    "transpose",
-    "var",
-    "view",
-]
-_BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift"]
-_COMPARISONS = ["lt", "le", "eq", "ne", "gt", "ge"]
-_UNARY = ["neg", "pos", "abs", "invert"]
-
-
-def _method(name: str) -> Callable[..., Any]:
-    function = getattr(np.ndarray, name)
-
-    def method(self: SimulatedArray, *args: Any, **kwargs: Any) -> Any:
-        return self.device.run(name, function, (self, *args), kwargs, (self,) if name in _WRITING_METHODS else ())
-
-    method.__name__, method.__doc__ = name, f"As numpy.ndarray.{name}."
-    return method
-
-
-def _binary(name: str, is_reflected: bool, is_in_place: bool) -> Callable[..., Any]:
-    function = getattr(operator, f"i{name.strip('_')}" if is_in_place else name)
-
-    def binary(self: SimulatedArray, other: Any) -> Any:
-        if not self.device.takes(other):
-            return NotImplemented
-        pair = (other, self) if is_reflected else (self, other)
-        return self.device.run(name.strip("_"), function, pair, {}, (self,) if is_in_place else ())
-
-    return binary
-
-
-def _unary(name: str) -> Callable[..., Any]:
-    function = getattr(operator, name)
-    return lambda self: self._call(function)
-
-
-for _name in _METHODS:
-    setattr(SimulatedArray, _name, _method(_name))
-for _name in _BINARY:
-    _bare = _name.strip("_")
-    setattr(SimulatedArray, f"__{_bare}__", _binary(_name, False, False))
-    setattr(SimulatedArray, f"__r{_bare}__", _binary(_name, True, False))
-    setattr(SimulatedArray, f"__i{_bare}__", _binary(_name, False, True))
-for _name in _COMPARISONS:
-    setattr(SimulatedArray, f"__{_name}__", _binary(_name, False, False))
-for _name in _UNARY:
-    setattr(SimulatedArray, f"__{_name}__", _unary(_name))
+    def _mixed(self, name: str, kind: type) -> str:
+        return f"{super()._mixed(name, kind)}: write device.from_host(array) first, or tensor.to(device)"
 
 
 _next_index = itertools.count().__next__
@@ -471,7 +269,6 @@ _METADATA = {
 #: Functions that return uninitialized memory.
 _ALLOCATING = {"empty_like"}
 _PRODUCTS = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot"}
-_NUMBERS = (bool, int, float, complex, np.generic)
 
 
 @final
@@ -628,19 +425,6 @@ class SimulatedAccelerator(Device):
 
     # Operations.
 
-    def takes(self, value: Any) -> bool:
-        """Return whether this device can compute with these arguments; otherwise another type has to."""
-        if isinstance(value, (tuple, list)):
-            return all(map(self.takes, value))
-        if isinstance(value, dict):
-            return all(map(self.takes, value.values()))
-        kind = type(value)
-        return (
-            kind is SimulatedArray
-            or isinstance(value, (np.ndarray, np.generic))
-            or not hasattr(kind, "__array_ufunc__")
-        )
-
     def run(
         self, name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], written: Iterable[Any]
     ) -> Any:
@@ -658,62 +442,36 @@ class SimulatedAccelerator(Device):
             HazardError: streams would use an array at the same time.
         """
         arrays: list[SimulatedArray] = []
-        args = self._unpacked(name, args, arrays)
-        kwargs = self._unpacked(name, kwargs, arrays)
+        args, kwargs = unwrapped(args, arrays), unwrapped(kwargs, arrays)
+        self.check()
+        for array in arrays:
+            if array.device is not self:
+                raise DeviceError(f"{name} got arrays on '{self}' and on '{array.device}': move one of them first")
         given_out = kwargs.get("out")
         outs = given_out if isinstance(given_out, tuple) else (given_out,)
         targets = [array for array in arrays if any(array._array is out for out in outs)]
         targets += [array for array in written if isinstance(array, SimulatedArray)]
-        self.check()
-        if name in _METADATA:
-            return function(*args, **kwargs)
         result = function(*args, **kwargs)
+        if name in _METADATA:
+            return result
         made: list[SimulatedArray] = []
-        wrapped, is_number = self._wrapped(result, arrays, made)
+        others: list[Any] = []
+
+        def make(elements: np.ndarray, shared: SimulatedArray | None) -> SimulatedArray:
+            if shared is not None:
+                return SimulatedArray(self, elements, shared._memory, shared if shared.base is None else shared.base)
+            made.append(SimulatedArray(self, elements, Memory()))
+            return made[-1]
+
+        results = wrapped(result, arrays, make, others)
+        # The host has to wait for anything that is no array.
+        is_number = any(one is not None for one in others)
         if name in _ALLOCATING or not (made or targets or is_number):
-            return wrapped
+            return results
         self._put(name, arrays, (*targets, *made), self._seconds(name, arrays, made or targets))
         if is_number:
             self._wait_for_stream()
-        return wrapped
-
-    def _unpacked(self, name: str, value: Any, arrays: list[SimulatedArray]) -> Any:
-        if isinstance(value, SimulatedArray):
-            if value.device is not self:
-                raise DeviceError(f"{name} got arrays on '{self}' and on '{value.device}': move one of them first")
-            arrays.append(value)
-            return value._array
-        if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "fc":
-            raise DeviceError(
-                f"{name} got an array on '{self}' and a NumPy array of shape {value.shape}: "
-                "write device.from_host(array) first, or tensor.to(device)"
-            )
-        if type(value) in (tuple, list):
-            return type(value)(self._unpacked(name, item, arrays) for item in value)
-        if type(value) is dict:
-            return {key: self._unpacked(name, item, arrays) for key, item in value.items()}
-        return value
-
-    def _wrapped(self, result: Any, arrays: list[SimulatedArray], made: list[SimulatedArray]) -> tuple[Any, bool]:
-        """Return a result with arrays of this device, and whether it holds a value that the host has to wait for."""
-        if isinstance(result, (tuple, list)):
-            parts = [self._wrapped(item, arrays, made) for item in result]
-            values = [value for value, _ in parts]
-            kind: Any = type(result)
-            whole = kind(*values) if hasattr(kind, "_fields") else kind(values)
-            return whole, any(is_number for _, is_number in parts)
-        if not isinstance(result, (np.ndarray, np.generic)):
-            return result, result is not None
-        for array in arrays:
-            if result is array._array:
-                return array, False
-        elements = np.asarray(result)
-        for array in arrays:
-            if elements.base is not None and np.may_share_memory(elements, array._array):
-                base = array if array.base is None else array.base
-                return SimulatedArray(self, elements, array._memory, base), False
-        made.append(SimulatedArray(self, elements, Memory()))
-        return made[-1], False
+        return results
 
     def _seconds(self, name: str, arrays: Iterable[SimulatedArray], results: list[SimulatedArray]) -> float:
         """Return how long an operation takes."""

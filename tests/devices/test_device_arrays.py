@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -15,12 +15,14 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, optim, sync
 from asyncgrad.devices import Device
+from asyncgrad.engine.device import device_of_array
 from asyncgrad.errors import ArgumentTypeError, ChangedTensorError, IndexRangeError
 from asyncgrad.graph import cost
 from asyncgrad.graph.saved import SavedMemory
 from asyncgrad.graph.values import is_foreign
 from asyncgrad.testing import MemoryStore, SimulatedAccelerator
 from tests.arrays import bits
+from tests.device_arrays import DEVICES
 from tests.engine.accelerated import slow_accelerator
 from tests.settings import compiled_after
 
@@ -34,10 +36,11 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
 }
 
 
-@pytest.fixture(params=[SimulatedAccelerator])
-def device(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A device with arrays of its own, of each type."""
-    return request.param()
+    with DEVICES[request.param]() as opened:
+        yield opened
 
 
 def host(tensor: Any) -> Any:
@@ -122,7 +125,7 @@ def test_the_state_of_an_optimizer_moves_to_the_device_that_loads_it(device: Any
 
     for model in (there, elsewhere):
         arrays = [value for state in model.optimizer.state.values() for value in state.values() if is_foreign(value)]
-        assert {array.device for array in arrays} == {model.x.device}
+        assert {device_of_array(array) for array in arrays} == {model.x.device}
     assert here.train(2) == expected.train(2)
 
 
@@ -483,8 +486,8 @@ def test_an_array_that_does_not_say_where_it_is_needs_the_name_of_its_device(dev
     assert ag.asarray(array, device=device)._data is array
 
 
-def test_a_tensor_of_a_tensor_of_a_device_is_copied_there(device: Any) -> None:
-    other = SimulatedAccelerator()
+def test_a_tensor_of_a_tensor_of_a_device_is_copied_there() -> None:
+    device, other = SimulatedAccelerator(), SimulatedAccelerator()
     t = ag.tensor([1.0, 2.0], device=device)
     operations = len(device.timeline)
     copied, moved = ag.tensor(t), ag.tensor(t, device=other)

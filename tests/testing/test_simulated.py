@@ -158,7 +158,7 @@ def test_an_array_never_becomes_an_ndarray_unseen() -> None:
             convert(x)
     with pytest.raises(TypeError, match=r"write device.to_host\(array\)"):
         np.asarray(x)
-    with pytest.raises(DeviceError, match=r"write device.from_host\(array\) first"):
+    with pytest.raises(TypeError, match=r"write device.from_host\(array\) first"):
         x + np.ones(3)
     assert type(x + 1) is type(1 + x) is type(np.float64(1) + x) is SimulatedArray
 
@@ -191,7 +191,7 @@ def test_writes_go_into_the_memory_of_a_view() -> None:
     np.add(x[1], 5, out=x[1])
     np.copyto(x[:, 1], x[:, 0])
     assert device.to_host(x).tolist() == [[3.0, 3.0], [7.0, 7.0]]
-    np.add.at(x, (0, 0), 1)
+    np.add.at(x, 0, 1)
     x.sort(axis=1)
     x.fill(2)
     assert x.tolist() == [[2.0, 2.0], [2.0, 2.0]]
@@ -290,7 +290,7 @@ def test_the_device_dies_after_a_number_of_operations_and_stays_dead() -> None:
         lambda: x * 2,
         lambda: device.from_host(np.ones(2)),
         lambda: device.to_host(x),
-        lambda: x.item(0),
+        lambda: x.sum().item(),
         lambda: x[0],
         device.synchronize,
         stream.synchronize,

@@ -1,0 +1,190 @@
+"""The devices `cuda:0` and `cuda:1` on a stand-in for CuPy, whose streams can be held back."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.errors import DeviceError
+from asyncgrad.testing import DEVICE_CHECKS
+from tests.fake_cupy import OutOfMemoryError, Stream, get_current_stream, memory_pool, ndarray, open_gpus
+
+#: Elements of an array that is copied on a stream of its own.
+LARGE = 200_003
+
+
+@pytest.fixture
+def gpus() -> Iterator[list[Any]]:
+    with open_gpus(2) as opened:
+        yield opened
+
+
+@pytest.fixture
+def gpu(gpus: list[Any]) -> Any:
+    return gpus[0]
+
+
+@pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_gpu_holds_the_law_of_all_devices(run: Any, gpus: list[Any], number: int, check: Any) -> None:
+    run(check(gpus[number]))
+
+
+# Opening.
+
+
+def test_a_name_without_a_number_is_that_of_the_first_gpu(gpus: list[Any]) -> None:
+    assert ag.device("cuda") is ag.device("cuda:0") is gpus[0]
+    assert pickle.loads(pickle.dumps(gpus[1])) is gpus[1]
+
+
+def test_a_gpu_that_there_is_not_is_refused_with_those_that_there_are(gpus: list[Any]) -> None:
+    with pytest.raises(DeviceError, match="this machine has 2 NVIDIA GPUs: 'cuda:0', 'cuda:1'"):
+        ag.device("cuda:2")
+
+
+def test_a_machine_without_a_gpu_says_what_is_missing() -> None:
+    with open_gpus(0), pytest.raises(DeviceError, match="needs an NVIDIA GPU and its driver, and CUDA finds none"):
+        ag.device("cuda:0")
+
+
+def test_a_machine_without_cupy_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_gpus(0):
+        monkeypatch.setitem(sys.modules, "cupy", None)  # type: ignore[arg-type]
+        with pytest.raises(DeviceError, match=re.escape("pip install 'asyncgrad[cuda13]'")):
+            ag.device("cuda:0")
+
+
+# Copies.
+
+
+@pytest.mark.parametrize("size", [120, LARGE * 3])
+@pytest.mark.parametrize("dtype", ["?", "i4", "f2", "f8", "c16", ">f8"])
+def test_a_move_there_and_back_keeps_elements_and_their_order(gpu: Any, size: int, dtype: str) -> None:
+    array = (np.arange(size) % 7).astype(dtype)
+    for made in (array, array.reshape(3, -1).T, array[::-2], array.reshape(3, -1)[:, ::2]):
+        here = ag.tensor(made)
+        there = here.to(gpu)
+
+        assert type(there._data) is ndarray
+        np.testing.assert_array_equal(there.to("cpu").numpy(), made)
+        assert there.to("cpu").numpy().strides == there._data.strides
+
+
+def test_the_host_does_not_wait_for_a_move_that_does_not_block(run: Any, gpu: Any) -> None:
+    Stream.null.block()
+    y = ag.tensor(np.ones(LARGE), device=gpu) * 2
+    host = y.to("cpu", non_blocking=True)
+    event = gpu.default_stream().record_event()
+
+    assert not event.query()
+    Stream.null.unblock()
+    run(gpu.synchronize())
+    assert event.query()
+    assert host.numpy().sum() == 2 * LARGE
+
+
+def test_what_a_copy_has_brought_is_kept_while_work_may_use_it(gpu: Any) -> None:
+    before = gpu.memory_allocated()
+    there = ag.tensor(np.ones(LARGE), device=gpu)
+    size = gpu.memory_allocated() - before
+    gpu.default_stream().cuda_stream.block()
+    del there
+
+    assert size == LARGE * 8
+    gpu.release_held()
+    assert gpu.memory_allocated() == before + size
+    Stream.null.unblock()
+    gpu.empty_cache()
+    assert gpu.memory_allocated() == before
+
+
+# Waiting.
+
+
+def test_other_tasks_run_while_one_waits_for_the_gpu(run: Any, gpu: Any) -> None:
+    async def main() -> None:
+        Stream.null.block()
+        waiting = asyncio.ensure_future(gpu.synchronize())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        Stream.null.unblock()
+        await waiting
+
+    run(main())
+
+
+def test_a_stream_that_waits_for_an_event_is_held_back_with_it(run: Any, gpu: Any) -> None:
+    first, second = gpu.stream(), gpu.stream()
+    first.cuda_stream.block()
+    second.wait_event(first.record_event())
+    last = second.record_event()
+
+    assert not last.query()
+    first.cuda_stream.unblock()
+    assert last.query()
+    run(gpu.synchronize())
+
+
+def test_work_runs_on_the_current_stream_of_its_task(gpu: Any) -> None:
+    stream = gpu.stream()
+    x = ag.tensor([1.0, 2.0], device=gpu, requires_grad=True)
+    with stream:
+        y = (x * x).sum()
+        assert get_current_stream() is stream.cuda_stream
+
+    assert y.grad_fn.stream is stream
+    x * 2
+    assert get_current_stream() is Stream.null
+
+
+# Memory.
+
+
+def test_a_backward_without_memory_leaves_graph_and_gradients_as_they_were(run: Any, gpu: Any) -> None:
+    x = ag.tensor(np.full(1000, 2.0), device=gpu, requires_grad=True)
+    y = (x * x * x).sum()
+    memory_pool.set_limit(memory_pool.used_bytes() + 100)
+
+    with pytest.raises(OutOfMemoryError, match="Out of memory allocating"):
+        run(y.backward(retain_graph=True))
+
+    assert x.grad is None
+    memory_pool.set_limit()
+    run(y.backward())
+    assert x.grad is not None
+    assert x.grad.to("cpu").numpy().tolist() == [12.0] * 1000
+
+
+# Products by cuBLAS.
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "i"])
+@pytest.mark.parametrize("x_order", ["C", "F", "strided"])
+@pytest.mark.parametrize("y_order", ["C", "F", "strided"])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 4, 1), (3, 1, 5), (0, 4, 5), (3, 0, 5)])
+def test_a_product_of_matrices_in_any_order_is_that_of_numpy(
+    gpu: Any, dtype: str, x_order: str, y_order: str, shape: tuple[int, int, int]
+) -> None:
+    rows, length, columns = shape
+    rng = np.random.default_rng(1)
+
+    def made(shape: tuple[int, int], order: str) -> Any:
+        # Small integers, so that no sum is rounded.
+        array = rng.integers(-9, 9, (shape[0], shape[1] * 2)).astype(dtype)
+        return array[:, ::2] if order == "strided" else np.array(array[:, ::2], order=order)  # type: ignore[call-overload]
+
+    x, y = made((rows, length), x_order), made((length, columns), y_order)
+    there, other = (ag.asarray(gpu.from_host(one), device=gpu) for one in (x, y))
+
+    np.testing.assert_array_equal((there @ other).to("cpu").numpy(), x @ y, strict=True)
+    with pytest.raises(ValueError, match="mismatch"):
+        there @ ag.tensor(np.ones((length + 1, 2), dtype), device=gpu)

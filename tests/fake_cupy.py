@@ -1,0 +1,517 @@
+"""A stand-in for CuPy where there is no GPU: its module in the memory of the host, as far as `devices/cuda.py` uses it.
+
+Arrays have CuPy's functions and refusals (`DeviceArray`). Work is done at once, but events can be held back: what is
+recorded on a stream between `stream.block()` and `stream.unblock()` is not done before the latter. Kernels in CUDA's C
+cannot be launched. `open_gpus` puts the modules in the place of the real ones for a test, and opens the devices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any, ClassVar, final
+
+import numpy as np
+import pytest
+
+from asyncgrad.devices._cuda_library import library_functions
+from asyncgrad.engine import device as device_registry
+from asyncgrad.graph.current_streams import stop_following
+from asyncgrad.graph.values import register_functions
+from asyncgrad.ops.kernels import unregister_kernel_compiler
+from asyncgrad.testing.device_array import DeviceArray, DevicePointer, unwrapped, wrapped
+
+__all__ = ["CUDARuntimeError", "OutOfMemoryError", "Stream", "memory_pool", "ndarray", "open_gpus"]
+
+_thread = threading.local()
+
+
+# Errors.
+
+
+class CUDARuntimeError(RuntimeError):
+    """An error of CUDA's runtime."""
+
+
+class CUDADriverError(RuntimeError):
+    """An error of CUDA's driver."""
+
+
+class OutOfMemoryError(MemoryError):
+    """The pool's limit does not leave room for an array."""
+
+
+# Devices, streams and events.
+
+
+@final
+class GpuCount:
+    """How many GPUs there are, which a test may change; with none CUDA's runtime raises."""
+
+    value: ClassVar[int] = 2
+
+
+def get_device_count() -> int:
+    """Return how many GPUs there are."""
+    if not GpuCount.value:
+        raise CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+    return GpuCount.value
+
+
+@final
+class FakeGpu:
+    """`cupy.cuda.Device`.
+
+    Args:
+        number: None for the current one of this thread.
+    """
+
+    def __init__(self, number: int | None = None) -> None:
+        self.id: int = getattr(_thread, "device", 0) if number is None else number
+        self._before: list[int] = []
+
+    def use(self) -> None:
+        """Make it the current one of this thread."""
+        _thread.device = self.id
+
+    def synchronize(self) -> None:
+        """Wait for all streams."""
+        for stream in list(Stream.all):
+            stream.synchronize()
+
+    def __enter__(self) -> FakeGpu:
+        self._before.append(FakeGpu().id)
+        self.use()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _thread.device = self._before.pop()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FakeGpu) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+@final
+class Event:
+    """`cupy.cuda.Event`: what was held back on its stream when it was recorded."""
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self._gates: tuple[threading.Event, ...] = ()
+
+    @property
+    def gates(self) -> tuple[threading.Event, ...]:
+        """What it waits for."""
+        return self._gates
+
+    @property
+    def done(self) -> bool:
+        """Whether the work before it is done."""
+        return all(gate.is_set() for gate in self._gates)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Complete once the work that is on a stream now is done."""
+        self._gates = (get_current_stream() if stream is None else stream).gates
+
+    def synchronize(self) -> None:
+        """Wait until it is done."""
+        for gate in self._gates:
+            assert gate.wait(timeout=60), "a stream that was blocked has not been unblocked"
+
+
+@final
+class Stream:
+    """`cupy.cuda.Stream`."""
+
+    null: ClassVar[Stream]
+    #: All streams that exist.
+    all: ClassVar[weakref.WeakSet[Stream]] = weakref.WeakSet()
+    _next_ptr: ClassVar[Callable[[], int]] = itertools.count().__next__
+
+    def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
+        self.ptr = Stream._next_ptr()
+        self.gates: tuple[threading.Event, ...] = ()
+        self._before: list[Stream] = []
+        Stream.all.add(self)
+
+    def block(self) -> None:
+        """Hold back what is recorded on this stream from now on."""
+        self.gates = (*self.gates, threading.Event())
+
+    def unblock(self) -> None:
+        """Let everything on this stream be done."""
+        for gate in self.gates:
+            gate.set()
+        self.gates = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether all work on it is done."""
+        return all(gate.is_set() for gate in self.gates)
+
+    def use(self) -> Stream:
+        """Make it the current one of this thread."""
+        _thread.stream = self
+        return self
+
+    def record(self, event: Event | None = None) -> Event:
+        """Return an event that is done once the work that is on this stream now is."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Hold back later work on this stream until an event is done."""
+        self.gates = tuple({*self.gates, *event.gates})
+
+    def synchronize(self) -> None:
+        """Wait until all work on it is done."""
+        self.record().synchronize()
+
+    def __enter__(self) -> Stream:
+        self._before.append(get_current_stream())
+        return self.use()
+
+    def __exit__(self, *exception: object) -> None:
+        _thread.stream = self._before.pop()
+
+
+Stream.null = Stream()
+
+
+def get_current_stream(device_id: int = -1) -> Stream:
+    """Return the current stream of this thread."""
+    return getattr(_thread, "stream", Stream.null)
+
+
+# Memory.
+
+
+@final
+class MemoryPool:
+    """`cupy.cuda.MemoryPool`: counts the bytes of arrays, and refuses what goes beyond a limit."""
+
+    def __init__(self) -> None:
+        self._used = 0
+        self._limit = 0
+
+    def used_bytes(self) -> int:
+        """Return the bytes of all arrays that exist."""
+        return self._used
+
+    total_bytes = used_bytes
+
+    def get_limit(self) -> int:
+        """Return the most bytes of all arrays; 0 for no limit."""
+        return self._limit
+
+    def set_limit(self, size: int = 0) -> None:
+        """Set the most bytes of all arrays."""
+        self._limit = size
+
+    def free_all_blocks(self) -> None:
+        """Give back what no array occupies, which is nothing here."""
+
+    def take(self, owner: Any, size: int) -> None:
+        """Count bytes that belong to an object, as long as it exists.
+
+        Raises:
+            OutOfMemoryError: there are not so many left.
+        """
+        if self._limit and self._used + size > self._limit:
+            raise OutOfMemoryError(
+                f"Out of memory allocating {size:,} bytes (allocated so far: {self._used:,} bytes, limit set to: "
+                f"{self._limit:,} bytes)."
+            )
+        self._used += size
+        weakref.finalize(owner, self._give_back, size)
+
+    def _give_back(self, size: int) -> None:
+        self._used -= size
+
+
+memory_pool = MemoryPool()
+
+
+@final
+class Memory:
+    """A piece of the GPU's memory.
+
+    Args:
+        size: its bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        memory_pool.take(self, size)
+        self.bytes = np.full(max(size, 1), 0xA5, np.uint8)
+        self.ptr = self.bytes.ctypes.data
+
+
+@final
+class UnownedMemory:
+    """`cupy.cuda.UnownedMemory`: memory that another object keeps."""
+
+    def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
+        self.ptr = ptr
+        self.size = size
+        self.owner = owner
+        self.device_id = device_id
+
+
+@final
+class MemoryPointer:
+    """`cupy.cuda.MemoryPointer`."""
+
+    def __init__(self, mem: Memory | UnownedMemory, offset: int) -> None:
+        self.mem = mem
+        self.ptr = mem.ptr + offset
+        self.device_id = FakeGpu().id
+
+
+@final
+class PinnedMemoryPointer(bytearray):
+    """`cupy.cuda.PinnedMemoryPointer`: memory of the host."""
+
+    @property
+    def ptr(self) -> int:
+        """Its address."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self))
+
+
+@final
+class PinnedMemoryPool:
+    """`cupy.cuda.PinnedMemoryPool`."""
+
+    def free_all_blocks(self) -> None:
+        """Give back what is unused, which is nothing here."""
+
+
+def memcpy_async(target: int, source: int, size: int, kind: int, stream: int) -> None:
+    """Copy bytes, at once."""
+    assert kind in (1, 2), "1 is to the GPU, 2 to the host"
+    assert stream in {one.ptr for one in Stream.all}
+    ctypes.memmove(target, source, size)
+
+
+# Arrays.
+
+
+@final
+class ndarray(DeviceArray):
+    """`cupy.ndarray`.
+
+    Args:
+        shape: its shape.
+        dtype: its dtype.
+        memptr: the memory; None allocates it.
+        strides: bytes from one element to the next along each axis.
+        order: of new memory.
+    """
+
+    __slots__ = ("_gpu", "_memory")
+
+    def __init__(
+        self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"
+    ) -> None:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        dtype = np.dtype(dtype)
+        size = int(np.prod(shape)) * dtype.itemsize
+        self._gpu = FakeGpu()
+        self._memory = MemoryPointer(Memory(size), 0) if memptr is None else memptr
+        buffer = (ctypes.c_char * size).from_address(self._memory.ptr)
+        self._array = np.ndarray(shape, dtype, buffer, strides=strides, order=order)  # type: ignore[call-overload]
+        self.base = None
+
+    @property
+    def device(self) -> FakeGpu:
+        """The GPU."""
+        return self._gpu
+
+    @property
+    def data(self) -> DevicePointer:
+        """Where the elements begin."""
+        return DevicePointer(self._array.__array_interface__["data"][0], self._gpu.id)
+
+    def __reduce__(self) -> Any:
+        return _from_numpy, (self.get(),)
+
+    def __repr__(self) -> str:
+        return repr(self._array)
+
+    def _compute(
+        self, name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], written: Iterable[Any]
+    ) -> Any:
+        arrays: list[ndarray] = []
+        result = function(*unwrapped(args, arrays), **unwrapped(kwargs, arrays))
+        return wrapped(result, arrays, _make, [])
+
+    def _from_host(self, array: np.ndarray) -> ndarray:
+        return _from_numpy(array)
+
+    def _to_host(self) -> np.ndarray:
+        get_current_stream().synchronize()
+        return self._array.copy(order="K")
+
+
+def _make(elements: np.ndarray, shared: ndarray | None) -> ndarray:
+    made = ndarray.__new__(ndarray)
+    made._gpu = FakeGpu() if shared is None else shared._gpu
+    made._array = elements
+    made.base = None if shared is None else shared if shared.base is None else shared.base
+    made._memory = None
+    if made.base is None:
+        memory_pool.take(made, elements.nbytes)
+    return made
+
+
+def _from_numpy(array: Any) -> ndarray:
+    """Return a copy of a NumPy array, in this machine's byte order."""
+    array = np.array(array, order="K")
+    if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
+        raise ValueError(f"Unsupported dtype {array.dtype}")
+    return _make(array.astype(array.dtype.newbyteorder("="), copy=False), None)
+
+
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, blocking: bool = False) -> ndarray:
+    """Return an array on the GPU."""
+    if isinstance(a, ndarray):
+        return a if dtype in (None, a.dtype) else a.astype(dtype)  # type: ignore[attr-defined,no-any-return]
+    return _from_numpy(np.asarray(a, dtype, order))
+
+
+def asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, *, blocking: bool = True) -> np.ndarray:
+    """Return an array of NumPy's."""
+    return a.get(stream, order, out) if isinstance(a, ndarray) else np.asarray(a)
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    """Return an uninitialised array."""
+    return ndarray(shape, dtype, order=order)
+
+
+# Kernels, and products by cuBLAS.
+
+
+@final
+class RawModule:
+    """`cupy.RawModule`, of which no kernel can be launched."""
+
+    def __init__(self, code: str, options: tuple[str, ...] = ()) -> None:
+        self.code = code
+
+    def get_function(self, name: str) -> Any:
+        """Refuse to compile a kernel."""
+        raise NotImplementedError(f"the kernel {name} is CUDA's C, for which there is no compiler here")
+
+
+def _product(char: str) -> Callable[..., None]:
+    """Return gemm of a dtype: C = alpha op(A) op(B) + beta C, for matrices whose columns lie without gaps."""
+    dtype = np.dtype(char)
+
+    def matrix(address: int, rows: int, columns: int, step: int) -> np.ndarray:
+        assert step >= rows, "a column is longer than the way to the next one"
+        whole = (ctypes.c_char * (step * columns * dtype.itemsize)).from_address(address)
+        return np.ndarray((step, columns), dtype, whole, order="F")[:rows]
+
+    def gemm(
+        handle: int, a_is_transposed: int, b_is_transposed: int, m: int, n: int, k: int,
+        alpha: int, a: int, a_step: int, b: int, b_step: int, beta: int, c: int, c_step: int,
+    ) -> None:  # fmt: skip
+        assert handle == 1
+        first = matrix(a, k, m, a_step).T if a_is_transposed else matrix(a, m, k, a_step)
+        second = matrix(b, n, k, b_step).T if b_is_transposed else matrix(b, k, n, b_step)
+        factor, kept = (matrix(one, 1, 1, 1)[0, 0] for one in (alpha, beta))
+        out = matrix(c, m, n, c_step)
+        out[...] = factor * (first @ second) + (kept * out if kept else 0)
+
+    return gemm
+
+
+def _module(name: str, **names: Any) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(names)
+    return made
+
+
+def _modules() -> dict[str, ModuleType]:
+    """Return the modules by their names."""
+    runtime = _module(
+        "cupy.cuda.runtime",
+        CUDARuntimeError=CUDARuntimeError,
+        getDeviceCount=get_device_count,
+        memcpyAsync=memcpy_async,
+        deviceSynchronize=lambda: FakeGpu().synchronize(),
+    )
+    driver = _module("cupy.cuda.driver", CUDADriverError=CUDADriverError)
+    device = _module("cupy.cuda.device", Device=FakeGpu, get_cublas_handle=lambda: 1)
+    memory = _module("cupy.cuda.memory", OutOfMemoryError=OutOfMemoryError)
+    cuda = _module(
+        "cupy.cuda",
+        Device=FakeGpu,
+        Event=Event,
+        MemoryPointer=MemoryPointer,
+        MemoryPool=MemoryPool,
+        PinnedMemoryPointer=PinnedMemoryPointer,
+        Stream=Stream,
+        UnownedMemory=UnownedMemory,
+        alloc=lambda size: MemoryPointer(Memory(size), 0),
+        alloc_pinned_memory=PinnedMemoryPointer,
+        device=device,
+        driver=driver,
+        get_current_stream=get_current_stream,
+        memory=memory,
+        runtime=runtime,
+    )
+    cupy = _module(
+        "cupy",
+        RawModule=RawModule,
+        __version__="14.2.0",
+        asarray=asarray,
+        asnumpy=asnumpy,
+        cuda=cuda,
+        empty=empty,
+        get_default_memory_pool=lambda: memory_pool,
+        get_default_pinned_memory_pool=PinnedMemoryPool,
+        ndarray=ndarray,
+    )
+    cublas = _module("cupy_backends.cuda.libs.cublas", sgemm=_product("f"), dgemm=_product("d"))
+    libs = _module("cupy_backends.cuda.libs", cublas=cublas)
+    backends_cuda = _module("cupy_backends.cuda", libs=libs)
+    backends = _module("cupy_backends", cuda=backends_cuda)
+    found = (cupy, cuda, runtime, driver, device, memory, backends, backends_cuda, libs, cublas)
+    return {one.__name__: one for one in found}
+
+
+@contextmanager
+def open_gpus(count: int = 2) -> Iterator[list[Any]]:
+    """Open the devices `cuda:0`, `cuda:1`, … on the stand-in, and forget them afterwards.
+
+    Their functions are CuPy's alone, apart from products of matrices by cuBLAS: there are no fused kernels.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GpuCount, "value", count)
+        patch.setattr(device_registry, "_opened", dict(device_registry._opened))
+        for name, module in _modules().items():
+            patch.setitem(sys.modules, name, module)
+        gpus: list[Any] = [device_registry.device(f"cuda:{number}") for number in range(count)]
+        if gpus:
+            unregister_kernel_compiler(ndarray)
+            product = library_functions(sys.modules["cupy"])[np.matmul]
+            register_functions(ndarray, {np.matmul: product})
+        try:
+            yield gpus
+        finally:
+            for gpu in gpus:
+                gpu.release_held()
+                with suppress(ValueError):  # no stream has been made on it
+                    stop_following(gpu)
+            memory_pool.set_limit()
+            Stream.null.use()

@@ -287,7 +287,12 @@ class Tensor(TensorBase):
 
     def item(self, *index: int) -> Any:
         """Return the one element as a Python number, without history; `float(t)` refuses where that would be lost."""
-        return self._data.item(*index)
+        data = self._data
+        if index and data.__class__ is not np.ndarray and is_foreign(data):
+            # The method of another library may take no index.
+            place = index[0] if len(index) == 1 else index
+            data, index = data[place] if isinstance(place, tuple) else data.reshape(-1)[place], ()
+        return data.item(*index)
 
     # Gradients.
 

@@ -531,3 +531,9 @@ def test_a_non_blocking_move_does_not_wait_and_the_current_stream_does() -> None
 def test_non_blocking_is_a_truth_value(device: Any) -> None:
     with pytest.raises(ArgumentTypeError, match="non_blocking"):
         ag.tensor(1.0).to(device, non_blocking="yes")  # type: ignore[arg-type]
+
+
+def test_an_element_of_a_device_s_array_is_found_by_its_indices_and_by_its_place(device):
+    x = ag.tensor(np.arange(6.0).reshape(2, 3), device=device)
+
+    assert [x.item(4), x.item(1, 2), x.item((0, 1)), x[0, 0].item()] == [4.0, 5.0, 1.0, 0.0]

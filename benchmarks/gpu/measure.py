@@ -30,7 +30,7 @@ __all__ = ["Budget", "Steps", "count_kernels", "measure_steps"]
 #: in different orders, and an input of relu near 0 may have another sign, so single elements may differ by more.
 TOLERANCE = 5e-3
 #: The number of steps before the first sample, which compile kernels and fill pools.
-WARM_UP_STEPS = 5
+WARMING = 5
 #: The number of steps during which the peak of memory is measured.
 PEAK_STEPS = 3
 #: The libraries whose kernels are counted.
@@ -113,7 +113,7 @@ async def _measure(case: Case, device: str, budget: Budget, steps: Steps, *, alo
         await training.differentiate()
         expected = expected or training.gradients()
         _check(f"{case.name}, {name}", training.gradients(), expected)
-        await _run(training, WARM_UP_STEPS)
+        await _run(training, WARMING)
         if device != "cpu":
             with library.peak_memory() as watched:
                 await _run(training, PEAK_STEPS)
@@ -190,7 +190,7 @@ async def count_kernels(device: str, words: Iterable[str] = ()) -> dict[str, dic
             if takes_part(library, case, alone=False, quick=False):
                 training = library(case, problem, device)
                 await training.differentiate()
-                await _run(training, WARM_UP_STEPS)
+                await _run(training, WARMING)
                 found.setdefault(case.name, {})[name] = await _kernels(training)
     return found
 

@@ -1,9 +1,9 @@
-"""The current streams of a context, followed by libraries that have a current stream of their own in each thread.
+"""Libraries with a current stream of their own in each thread follow the current streams of the context.
 
-CuPy puts work on the current stream of the thread. Here the current stream belongs to the context, so that tasks of one
-thread do not share it. While a process has default streams alone, the two cannot differ and nothing is done. From the
-first other stream of such a device on, each operation on tensors makes the library's current stream that of the context
-first: a task may have resumed since.
+CuPy queues work on the current stream of the thread. In asyncgrad, the current stream belongs to the context, so that
+the tasks of one thread do not share it. In a process with default streams only, the two cannot differ, and nothing is
+done. Once such a device has made another stream, each operation on tensors first makes the context's stream the current
+stream of the library, since another task may have run before.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ class FollowingDevice(Protocol):
     """A device whose library has a current stream of its own in each thread."""
 
     def use_stream(self, stream: Any) -> None:
-        """Make a stream of this device, or its default stream for None, the library's current one in this thread."""
+        """Make a stream of this device, or its default stream for None, the library's current stream in this thread."""
 
 
-#: The names that the source of each wrapper of a primitive sees; `_function` is what it calls.
+#: The globals of each wrapper of a primitive; the wrapper calls `_function`.
 _wrappers: list[dict[str, Any]] = []
-#: The devices that have been given to `start_following`.
+#: The devices whose libraries follow the context.
 _devices: list[FollowingDevice] = []
 _mutex = threading.Lock()
 _thread = threading.local()
 
 
 def add_wrapper(namespace: dict[str, Any]) -> None:
-    """Let operations by a wrapper of a primitive follow the current streams, now or later."""
+    """Make a wrapper of a primitive follow the current streams, as long as any device is followed."""
     with _mutex:
         _wrappers.append(namespace)
         if _devices:
-            namespace["_function"] = _following(namespace["_function"])
+            namespace["_function"] = _follow_before(namespace["_function"])
 
 
 def start_following(device: FollowingDevice) -> None:
-    """Let every later operation on tensors follow the current stream of `device`."""
+    """Make each later operation on tensors follow the current stream of `device`."""
     with _mutex:
         if device in _devices:
             return
         _devices.append(device)
         if len(_devices) == 1:
             for namespace in _wrappers:
-                namespace["_function"] = _following(namespace["_function"])
+                namespace["_function"] = _follow_before(namespace["_function"])
 
 
 def stop_following(device: FollowingDevice) -> None:
-    """Let operations no longer follow the current stream of `device`, whose library is not used any more."""
+    """End following the current stream of `device`, whose library is no longer used."""
     with _mutex:
         _devices.remove(device)
         for namespace in _wrappers if not _devices else ():
@@ -61,10 +61,10 @@ def stop_following(device: FollowingDevice) -> None:
 
 
 def follow_streams() -> None:
-    """Make the current streams of this context the libraries' current ones in this thread."""
+    """Make the current streams of this context the current streams of the libraries in this thread."""
     if not _devices:
         return
-    # A mapping of streams is never changed, only replaced.
+    # The mapping of streams is replaced, never written into, so its identity tells whether a stream has changed.
     streams, count = CURRENT_STREAMS.get(), len(_devices)
     if streams is getattr(_thread, "streams", None) and count == _thread.count:
         return
@@ -73,7 +73,9 @@ def follow_streams() -> None:
     _thread.streams, _thread.count = streams, count
 
 
-def _following(function: Callable[..., Any]) -> Callable[..., Any]:
+def _follow_before(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that follows the current streams before it calls `function`."""
+
     def following(*args: Any, **kwargs: Any) -> Any:
         follow_streams()
         return function(*args, **kwargs)

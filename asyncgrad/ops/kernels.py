@@ -1,13 +1,13 @@
-"""Fused kernels: a formula of elementwise operations as one launch, on arrays of another library than NumPy.
+"""Fused kernels: run a formula of elementwise operations in one launch, on arrays of a library other than NumPy.
 
-A library of arrays on an accelerator launches a kernel for each operation, and each launch takes the host a few
-microseconds. So a device can register a KernelCompiler for its type of array: it reads a formula by `read_graph` and
-makes one kernel of it. `FusedFormula` stands in the place of the formula: it calls the kernel on arrays of such a type,
-and the formula itself on everything else.
+An array library for an accelerator launches a kernel for each operation, and each launch takes the host a few
+microseconds. So a device can register a KernelCompiler for its type of array. The compiler reads a formula with
+`read_graph` and compiles it to one kernel. A `FusedFormula` replaces the formula: it calls the kernel on arrays of such
+a type, and the formula itself on all other arrays.
 
-Forward functions are fused too, as soon as there is a compiler: all ufuncs, and the functions that `fused` gives an
-expression. Until then the wrappers of primitives call NumPy's functions themselves, and NumPy's arrays never pay for
-what they do not use.
+Once a compiler is registered, forward functions are fused, too: all ufuncs, and the functions to which `fused` gives an
+expression. Until then, the wrappers of primitives call NumPy's functions directly, so that a program that uses only
+NumPy's arrays has no overhead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "TableUpdate",
     "device_variant",
     "fused",
-    "fused_where_compiled",
+    "fuse_if_compiled",
     "follow_compilers",
     "is_fusable",
     "register_kernel_compiler",
@@ -38,15 +38,16 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Updates arrays in place: takes rows of arrays, one for each parameter of an optimizer, and the numbers of a formula.
+#: Updates arrays in place. Takes rows of arrays, one row for each parameter of an optimizer, and the numbers that the
+#: formula takes after the arrays.
 TableUpdate = Callable[[Sequence[Sequence[Any]], Sequence[float]], None]
 
 
 class KernelCompiler(Protocol):
-    """Makes kernels for one type of array."""
+    """Compiles kernels for one type of array."""
 
     def launcher(self, formula: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that does what the formula does, in one launch where it can be compiled.
+        """Return a function with the result of the formula, which takes one launch if the formula can be compiled.
 
         Args:
             formula: a ufunc, or a function of arrays and numbers.
@@ -56,30 +57,32 @@ class KernelCompiler(Protocol):
         """Return a function that applies a formula to many rows of arrays in as few launches as possible.
 
         Args:
-            formula: a function of the arrays of a row, and then of numbers. It returns a tuple.
-            written: how many arrays of a row get a new value, the first ones: the items of that tuple.
+            formula: a function of the arrays of a row, followed by numbers. It returns a tuple of the new values.
+            written: the number of arrays of a row that get a new value. They are the first ones of the row, in the
+                order of the tuple.
         """
 
 
-#: The compilers by the type of array that they are for.
+#: The registered compilers, by type of array.
 COMPILERS: dict[type, KernelCompiler] = {}
 
-#: For a function of several steps, one of the same parameters that is a single expression of elementwise operations.
+#: By function: a function of the same parameters that is a single expression of elementwise operations.
 EXPRESSIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
-#: For a function, the one that is called on arrays of a type that there is a compiler for.
+#: By function: the function to call instead on arrays of a type with a compiler.
 DEVICE_VARIANTS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
-#: The functions that C's library of mathematical functions has and NumPy lacks, by the names that C gives them.
+#: By function: its name in C's mathematical library, for functions that NumPy lacks.
 C_FUNCTIONS: dict[Callable[..., Any], str] = {}
 
-#: The wrappers of elementwise functions.
+#: The wrappers of functions that may have a kernel.
 _wrappers: WeakSet[FunctionType] = WeakSet()
+#: All FusedFormulas, which drop their kernels when a compiler is unregistered.
 _formulas: WeakSet[FusedFormula] = WeakSet()
 
 
 def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None:
-    """Let formulas and elementwise functions run as fused kernels on arrays of a type."""
+    """Run formulas and elementwise functions as fused kernels on arrays of a type from now on."""
     COMPILERS[array_type] = compiler
     for wrapper in _wrappers:
         names = wrapper.__globals__
@@ -88,7 +91,7 @@ def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None
 
 
 def unregister_kernel_compiler(array_type: type) -> None:
-    """Let everything run by NumPy's functions again on arrays of a type; nodes that have been recorded stay right."""
+    """Call NumPy's functions again on arrays of a type; the backward of recorded nodes stays correct."""
     del COMPILERS[array_type]
     for formula in _formulas:
         formula.forget(array_type)
@@ -99,11 +102,11 @@ def unregister_kernel_compiler(array_type: type) -> None:
 
 
 def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
-    """Give the decorated function, which may take several steps, as one expression for fused kernels.
+    """Return a decorator that gives a function of several steps an expression for fused kernels.
 
     Args:
-        expression: a function of the same parameters that gives the same result and dtype on real arrays, by
-            elementwise operations alone. It is never called with arrays.
+        expression: a function of the same parameters with the same result and dtype on real arrays, which consists of
+            elementwise operations only. It is never called with arrays.
 
     Example:
         >>> import numpy as np
@@ -125,11 +128,11 @@ def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def device_variant(variant: Callable[..., Any]) -> Callable[[F], F]:
-    """Have `variant` called in the place of the decorated function on arrays of a type that there is a compiler for.
+    """Return a decorator of a function that is replaced by `variant` on arrays of a type with a compiler.
 
     Args:
-        variant: a function of the same parameters with the same result, which asks `own_function` for what the device
-            does better than its library.
+        variant: a function of the same parameters with the same result. It calls `own_function` for the functions that
+            the device does better than its library.
     """
 
     def decorate(function: F) -> F:
@@ -140,21 +143,21 @@ def device_variant(variant: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def is_fusable(function: Callable[..., Any]) -> bool:
-    """Tell whether a function may have a kernel: a ufunc of one result, or one that is `fused` or has a variant."""
+    """Tell whether a function may have a kernel: a ufunc with one result, or one with an expression or a variant."""
     if isinstance(function, np.ufunc):
         return function.signature is None and function.nout == 1
     return function in EXPRESSIONS or function in DEVICE_VARIANTS
 
 
-def fused_where_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a new wrapper calls in place of a function: fused kernels, if there is a compiler."""
+def fuse_if_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the FusedFormula of a function if a compiler is registered and it may have a kernel, else the function."""
     return FusedFormula(function) if COMPILERS and is_fusable(function) else function
 
 
 def follow_compilers(wrapper: FunctionType) -> None:
-    """Have a wrapper call fused kernels as soon as there is a compiler, if its function is elementwise.
+    """Make a wrapper call fused kernels as soon as a compiler is registered, if its function may have a kernel.
 
-    Its source calls `_function`; `_bare_function` is that of NumPy.
+    The source of the wrapper calls `_function`; `_bare_function` is the function without fusion.
     """
     if is_fusable(wrapper.__globals__["_bare_function"]):
         _wrappers.add(wrapper)
@@ -162,7 +165,7 @@ def follow_compilers(wrapper: FunctionType) -> None:
 
 @final
 class FusedFormula:
-    """A formula that runs as one kernel on arrays that there is a compiler for, and as it is on everything else.
+    """A formula that runs as one kernel on arrays of a type with a compiler, and unchanged on all other arrays.
 
     Args:
         formula: the function.
@@ -173,12 +176,12 @@ class FusedFormula:
     def __init__(self, formula: Callable[..., Any]) -> None:
         self.formula = formula
         self.__name__ = formula.__name__
-        #: What to call, by the type of the first argument.
+        #: The function to call, by the type of the first argument.
         self._launchers: dict[type, Callable[..., Any]] = {np.ndarray: formula}
         _formulas.add(self)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return what the formula returns."""
+        """Return the result of the formula."""
         launch = self._launchers.get(type(arguments[0]))
         return self._launcher(arguments)(*arguments) if launch is None else launch(*arguments)
 
@@ -194,7 +197,7 @@ class FusedFormula:
         return self.formula
 
     def forget(self, array_type: type) -> None:
-        """Let go of the kernel for a type of array."""
+        """Drop the kernel for a type of array."""
         self._launchers.pop(array_type, None)
 
     def __repr__(self) -> str:

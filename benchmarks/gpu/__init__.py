@@ -1,1 +1,1 @@
-"""Benchmarks on a GPU: asyncgrad beside PyTorch and CuPy by hand, in one process, in alternation."""
+"""Benchmarks on a GPU: asyncgrad, PyTorch and handwritten CuPy take turns in one process."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu`: measure training steps, the event loop's lateness and overlap on a GPU."""
+"""`python -m benchmarks.gpu`: measure training steps, the lateness of the event loop, and overlap on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases: models, each with its arrays, of which a training step is measured."""
+"""The cases of the benchmarks on a GPU: models with their arrays, whose training steps are measured."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ __all__ = ["CASES", "LARGEST", "TINY", "Case"]
 @final
 @dataclass(frozen=True)
 class Case:
-    """A model to train, under the name of its row."""
+    """A model to train, with the name of its row in the table."""
 
     name: str
     draw: Callable[[], Problem]
     models: Models
-    #: Whether only the optimizer's step is measured, with the gradients of one backward.
+    #: Whether only the step of the optimizer is measured, on the gradients of one backward.
     updates_only: bool = False
 
 
 def mlp_case(layers: int, width: int, batch: int) -> Case:
-    """Return an MLP, also by hand."""
+    """Return the case of an MLP, which is also written by hand in CuPy."""
     models = {"asyncgrad": mlp.asyncgrad_model, "torch": mlp.torch_model, "by hand": mlp.floor}
     name = f"MLP, {layers} layers of {width:,}, batch {batch}"
-    # Cached, since it takes seconds to draw the largest.
+    # Cached, since drawing the largest takes seconds.
     return Case(name, cache(partial(mlp.draw_problem, batch, layers, width)), models)
 
 
 def adam_case(layers: int, width: int, batch: int) -> Case:
-    """Return the Adam step of an MLP."""
-    of = mlp_case(layers, width, batch)
-    return Case(f"Adam alone, {2 * layers} parameters of an MLP of {width:,}", of.draw, of.models, updates_only=True)
+    """Return the case of the Adam step of an MLP."""
+    case = mlp_case(layers, width, batch)
+    name = f"Adam alone, {2 * layers} parameters of an MLP of {width:,}"
+    return Case(name, case.draw, case.models, updates_only=True)
 
 
 def transformer_case(width: int, tokens: int, batch: int, heads: int) -> Case:
-    """Return a transformer block."""
+    """Return the case of a transformer block."""
     models: Models = {
         "asyncgrad": partial(transformer.asyncgrad_model, heads=heads),
         "torch": partial(transformer.torch_model, heads=heads),
@@ -55,7 +56,7 @@ def transformer_case(width: int, tokens: int, batch: int, heads: int) -> Case:
 
 
 def lstm_case(steps: int, hidden: int, batch: int) -> Case:
-    """Return an LSTM, written cell by cell."""
+    """Return the case of an LSTM that is written cell by cell."""
     models = {"asyncgrad": lstm.asyncgrad_model, "torch": lstm.torch_model}
     name = f"LSTM, {steps} steps, hidden {hidden}, batch {batch}"
     return Case(name, partial(lstm.draw_problem, steps, batch, hidden), models)
@@ -80,7 +81,7 @@ def torch_conv_net(x: Any, labels: Any, *weights: Any) -> Any:
 
 
 def draw_conv_net(batch: int, side: int) -> Problem:
-    """Return images with labels, the filters of three layers, and the weights of the last, linear one."""
+    """Return images with labels, the filters of three layers, and the weights of the last layer, which is linear."""
     random = np.random.default_rng(0)
 
     def draw(*shape: int, scale: float = 1.0) -> Array:
@@ -95,7 +96,7 @@ def draw_conv_net(batch: int, side: int) -> Problem:
 
 
 def conv_net_case(batch: int, side: int) -> Case:
-    """Return a network of three convolutions, each with a relu and a pooling, and a linear layer."""
+    """Return the case of a network of three convolutions, each with relu and pooling, and a linear layer."""
     models: Models = {"asyncgrad": asyncgrad_conv_net, "torch": torch_conv_net}
     return Case(f"conv net, 3 layers, {batch} × 3 × {side} × {side}", partial(draw_conv_net, batch, side), models)
 
@@ -103,7 +104,7 @@ def conv_net_case(batch: int, side: int) -> Case:
 #: The case of the largest products.
 LARGEST = mlp_case(8, 4096, 256)
 
-#: The cases of the table, in its order.
+#: The cases of the table, in the order of its rows.
 CASES = (
     mlp_case(4, 128, 64),
     mlp_case(8, 1024, 256),
@@ -117,7 +118,7 @@ CASES = (
     adam_case(8, 1024, 256),
 )
 
-#: The same models, so small that a processor runs them in no time: to try the program.
+#: The same models, so small that a processor runs each step within milliseconds: to try the program without a GPU.
 TINY = (
     mlp_case(3, 16, 4),
     transformer_case(8, 4, 2, 2),

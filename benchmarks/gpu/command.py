@@ -1,6 +1,6 @@
 """The command line of the benchmarks on a GPU.
 
-python -m benchmarks.gpu                    measure all, and print the tables
+python -m benchmarks.gpu                    measure all cases, and print the tables
 python -m benchmarks.gpu --quick            the same in less than 3 minutes, with fewer rounds
 python -m benchmarks.gpu mlp --quick        only cases whose name has a word
 python -m benchmarks.gpu --write            write benchmarks/gpu.json and the tables of docs/gpu.md
@@ -21,12 +21,12 @@ from .hardware import describe, missing
 __all__ = ["PAGE", "RAW", "ROOT", "main"]
 
 ROOT = Path(__file__).parent.parent.parent
-#: The paths in the project of what `--write` writes.
+#: The files that `--write` writes, as paths from the root of the project.
 RAW, PAGE = "benchmarks/gpu.json", "docs/gpu.md"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options, checked."""
+    """Return the checked options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure asyncgrad on a GPU.")
     parser.add_argument("words", nargs="*", metavar="word", help="measure only cases whose name has one of these")
     parser.add_argument("--device", default="cuda:0", help="where to measure (default: %(default)s)")
@@ -43,7 +43,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-async def _measured(options: argparse.Namespace) -> Any:
+async def _measure(options: argparse.Namespace) -> Any:
     """Return the record of a run."""
     measure, report = import_module("benchmarks.gpu.measure"), import_module("benchmarks.gpu.report")
     record, machine = import_module("benchmarks.record"), import_module("benchmarks.machine")
@@ -67,7 +67,7 @@ async def _measured(options: argparse.Namespace) -> Any:
 
 
 def write(record: Any, root: Path) -> None:
-    """Write the record and the page's tables; write nothing if the page has no markers for them."""
+    """Write the record, and the tables of the page; write nothing if the page has no markers for the tables."""
     gpu_report, report = import_module("benchmarks.gpu.report"), import_module("benchmarks.report")
     page = root / PAGE
     text = report.replaced(page.read_text(encoding="utf-8"), gpu_report.block(record, report.BEGIN, report.END), page)
@@ -76,13 +76,13 @@ def write(record: Any, root: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write; return the exit status, which is 2 where something is missing."""
+    """Measure, print and write; return the exit status, which is 2 if a library or the GPU is missing."""
     options = parse(arguments)
     lacks = missing(options.device, torch_too=not options.alone)
     if lacks is not None:
         print(f"python -m benchmarks.gpu: {lacks}", file=sys.stderr)
         return 2
-    found = import_module("asyncgrad").run(_measured(options))
+    found = import_module("asyncgrad").run(_measure(options))
     print(import_module("benchmarks.gpu.report").printed(found))
     if options.json is not None:
         options.json.write_text(found.text(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The GPU that figures depend on: its name, memory, driver and CUDA, CuPy and PyTorch; or what is missing to use one.
+"""The GPU and the versions that the figures depend on, and what is missing to use a GPU.
 
 This module imports neither CuPy nor PyTorch before a function is called.
 """
@@ -11,15 +11,15 @@ from pathlib import Path
 
 __all__ = ["describe", "missing", "use_gpu"]
 
-#: The file in which Linux names the version of NVIDIA's driver.
+#: The file in which Linux gives the version of NVIDIA's driver.
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def missing(device: str, *, torch_too: bool = False) -> str | None:
-    """Return what is missing to compute on a device such as `cuda:0`, and what to do about it; None if nothing is.
+    """Return a message that says what is missing to compute on a device, and what to do; None if nothing is missing.
 
     Args:
-        device: its name; of another kind than `cuda`, nothing is missing.
+        device: the name of the device, such as `cuda:0`. For a device of another kind, nothing is missing.
         torch_too: whether PyTorch is needed on the same GPU.
     """
     kind, _, number = device.partition(":")
@@ -47,7 +47,7 @@ def missing(device: str, *, torch_too: bool = False) -> str | None:
 
 
 def describe(device: str, *, torch_too: bool) -> dict[str, str]:
-    """Return the GPU and the versions of all that computes on it, by name; nothing for a device of another kind."""
+    """Return the GPU, its driver and the versions of the libraries, by name; an empty dict for other devices."""
     kind, _, number = device.partition(":")
     if kind != "cuda":
         return {}
@@ -69,20 +69,20 @@ def describe(device: str, *, torch_too: bool) -> dict[str, str]:
 
 
 def _driver() -> str:
-    """Return the version of NVIDIA's driver; the newest CUDA that it supports where it is not told."""
+    """Return the version of NVIDIA's driver, or the newest CUDA that it supports if the version is not known."""
     import cupy
 
-    told = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)\s", DRIVER.read_text()) if DRIVER.exists() else None
-    return told[1] if told else f"for CUDA {_version(cupy.cuda.runtime.driverGetVersion())}"
+    match = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)\s", DRIVER.read_text()) if DRIVER.exists() else None
+    return match[1] if match else f"for CUDA {_version(cupy.cuda.runtime.driverGetVersion())}"
 
 
 def _version(number: int) -> str:
-    """Return a version of CUDA, which is given as 13010 for 13.1, in words."""
+    """Return the version of CUDA for its number: "13.1" for 13010."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def use_gpu(device: str) -> None:
-    """Make a device such as `cuda:1` the one that CuPy computes on in this thread."""
+    """Make a device such as `cuda:1` the current device of CuPy in this thread."""
     import cupy
 
     cupy.cuda.Device(int(device.partition(":")[2] or 0)).use()

@@ -1,7 +1,7 @@
-"""Training steps: every library takes its turn in every round, and ratios are taken within a round.
+"""Training steps: each library takes its turn in each round, and ratios are computed within a round.
 
-A sample is a number of steps, one after the other, with one wait for the device at its end: what is measured is how
-many steps a library trains in a second. The gradients of all libraries are compared before any is timed.
+A sample is a number of consecutive steps with one wait for the device at the end, so it measures throughput. The
+gradients of all libraries are compared before any library is timed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .training import LIBRARIES, Training, start_torch, takes_part
 
 __all__ = ["Budget", "Steps", "count_kernels", "measure_steps"]
 
-#: The norm of the difference between two libraries' gradients, over that of one. They add in different orders, and an
-#: input of relu that is next to 0 may have another sign, so that single elements differ by more.
+#: The allowed norm of the difference between two libraries' gradients, relative to the norm of one. The libraries add
+#: in different orders, and an input of relu near 0 may have another sign, so single elements may differ by more.
 TOLERANCE = 5e-3
-#: The steps before the first sample, in which kernels are compiled and pools are filled.
+#: The number of steps before the first sample, which compile kernels and fill pools.
 WARMING = 5
-#: The steps over which the peak of memory is taken.
+#: The number of steps during which the peak of memory is measured.
 PEAK_STEPS = 3
 #: The libraries whose kernels are counted.
 COUNTED = ("asyncgrad", "asyncgrad, compiled", "torch")
-#: The fewest rounds of a case, however long it takes.
-FEWEST_ROUNDS = 3
+#: The fewest rounds of a case, even if they exceed its budget.
+MIN_ROUNDS = 3
 
 
 @final
 @dataclass(frozen=True)
 class Budget:
-    """How long to measure: rounds and samples, and the seconds after which a case ends with the rounds that it has."""
+    """How long to measure: the rounds of a case, the seconds of a sample, and the time limit of a case."""
 
     rounds: int
     sample_seconds: float
@@ -50,22 +50,22 @@ class Budget:
 
     @classmethod
     def of(cls, *, quick: bool) -> Budget:
-        """Return the budget of a run of 3 minutes, or of 8."""
+        """Return the budget of a quick run, which takes 3 minutes, or of a full one, which takes 8."""
         return cls(5, 0.1, 7.0) if quick else cls(11, 0.25, 25.0)
 
 
 @final
 @dataclass
 class Steps:
-    """The measurements of training steps: the seconds of each case, and its bytes by its name."""
+    """The measurements of training steps: the times of all cases, and their memory."""
 
     results: list[Result] = field(default_factory=list)
-    #: By case and library, the most of the device's memory that its steps use.
+    #: By case and library: the peak of the device's memory that a training uses, in bytes.
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 async def measure_steps(device: str, budget: Budget, *, alone: bool, quick: bool, words: Iterable[str] = ()) -> Steps:
-    """Measure all cases; on the cpu, where they would take hours, tiny ones.
+    """Measure all cases; on the cpu, where they would take hours, measure tiny ones instead.
 
     Args:
         device: the name of the device.
@@ -79,22 +79,22 @@ async def measure_steps(device: str, budget: Budget, *, alone: bool, quick: bool
         use_gpu(device)
     if not alone:
         start_torch(device)
-    # What a library makes once, such as workspaces, is made here, and is no part of the memory of the first case.
+    # This run makes each library allocate what it keeps, such as workspaces, so the first case does not include it.
     await _measure(TINY[0], device, Budget(1, 0.0, 0.0), Steps(), alone=alone, quick=quick)
-    for case in _chosen(device, words):
+    for case in _select_cases(device, words):
         print(f"measuring {case.name} ...", file=sys.stderr, flush=True)
         await _measure(case, device, budget, steps, alone=alone, quick=quick)
-        print(_in_words(steps.results[-1]), file=sys.stderr, flush=True)
+        print(_summary(steps.results[-1]), file=sys.stderr, flush=True)
     return steps
 
 
-def _in_words(result: Result) -> str:
-    """Return a result in one line, for who waits for the rest."""
+def _summary(result: Result) -> str:
+    """Return a line with the median time of each library, to print while the other cases are measured."""
     medians = {name: statistics.median(times) * 1e3 for name, times in result.seconds.items()}
     return "  " + ", ".join(f"{name} {milliseconds:.3f} ms" for name, milliseconds in medians.items())
 
 
-def _chosen(device: str, words: Iterable[str]) -> list[Case]:
+def _select_cases(device: str, words: Iterable[str]) -> list[Case]:
     parts = [word.lower() for word in words]
     cases = TINY if device == "cpu" else CASES
     return [case for case in cases if not parts or any(part in case.name.lower() for part in parts)]
@@ -124,25 +124,25 @@ async def _measure(case: Case, device: str, budget: Budget, steps: Steps, *, alo
 
 
 def _check(name: str, found: list[Array], expected: list[Array]) -> None:
-    """Raise unless the gradients are those of the first library."""
+    """Raise AssertionError unless the gradients agree with those of the first library."""
     for index, (ours, right) in enumerate(zip(found, expected, strict=True)):
         difference = _relative_norm(ours, right)
         if not difference <= TOLERANCE:
             raise AssertionError(
-                f"{name}: gradient {index}, {ours.dtype}{list(ours.shape)}, is not that of the first library, "
-                f"{right.dtype}{list(right.shape)}; they differ by {difference:.1e} of its norm"
+                f"{name}: gradient {index}, {ours.dtype}{list(ours.shape)}, differs from that of the first library, "
+                f"{right.dtype}{list(right.shape)}, by {difference:.1e} of its norm; at most {TOLERANCE:.1e} is allowed"
             )
 
 
 def _relative_norm(found: Array, right: Array) -> float:
-    """Return the norm of the difference over that of `right`; infinity if shapes or dtypes differ."""
+    """Return the norm of the difference, relative to the norm of `right`; infinity if shapes or dtypes differ."""
     if found.shape != right.shape or found.dtype != right.dtype:
         return math.inf
     return float(np.linalg.norm(found - right) / (np.linalg.norm(right) or 1.0))
 
 
 async def _run(training: Training, count: int) -> float:
-    """Return the seconds of one of `count` steps, with one wait for the device after the last."""
+    """Run `count` steps and wait for the device once; return the seconds per step."""
     begin = perf_counter()
     for _ in range(count):
         await training.step()
@@ -151,23 +151,23 @@ async def _run(training: Training, count: int) -> float:
 
 
 async def _time(trainings: dict[str, Training], budget: Budget, result: Result) -> None:
-    """Fill in the seconds of every library in every round."""
+    """Measure each library in each round, and add the times to `result`."""
     counts = {
         name: max(2, math.ceil(budget.sample_seconds / await _run(training, 2))) for name, training in trainings.items()
     }
     order = list(trainings)
     result.seconds = {name: [] for name in order}
-    # Frozen objects are not visited again by the collections below, which would take longer than short samples.
+    # The collections below do not visit frozen objects; with them, a collection would take longer than a short sample.
     gc.collect()
     gc.freeze()
     deadline = perf_counter() + budget.case_seconds
-    while len(result.order) < budget.rounds and (len(result.order) < FEWEST_ROUNDS or perf_counter() < deadline):
+    while len(result.order) < budget.rounds and (len(result.order) < MIN_ROUNDS or perf_counter() < deadline):
         result.order.append(list(order))
         for name in order:
             gc.collect()
             gc.disable()
             try:
-                await _run(trainings[name], 1)  # brings its code and data back into the caches
+                await _run(trainings[name], 1)  # loads its code and data into the caches
                 result.seconds[name].append(await _run(trainings[name], counts[name]))
             finally:
                 gc.enable()
@@ -176,12 +176,13 @@ async def _time(trainings: dict[str, Training], budget: Budget, result: Result) 
 
 
 async def count_kernels(device: str, words: Iterable[str] = ()) -> dict[str, dict[str, int]]:
-    """Return how many kernels a step launches, by case and library, as PyTorch's profiler sees them.
+    """Return the number of kernels that a step launches, by case and library, as counted by PyTorch's profiler.
 
-    It sees those of all libraries. Call it after all else has been measured: what has been profiled once is slower.
+    The profiler counts the kernels of all libraries. Call this after all other measurements: code that has been
+    profiled stays slower.
     """
     found: dict[str, dict[str, int]] = {}
-    for case in _chosen(device, words):
+    for case in _select_cases(device, words):
         print(f"counting the kernels of {case.name} ...", file=sys.stderr, flush=True)
         problem = case.draw()
         for name in COUNTED:

@@ -1,7 +1,7 @@
-"""What runs at the same time on the GPU: two branches on two streams, and copies beside products, by CUDA events.
+"""Overlap on the GPU, measured by CUDA events: of branches on two streams, and of copies and products.
 
-Events are recorded on the streams before and after each piece of work; the GPU itself notes the time of each. A
-timeline shows when each piece began and ended, in milliseconds from the first event.
+Events are recorded on the streams before and after each piece of work, and the GPU notes the time of each event. A
+timeline contains the begin and end of each piece, in milliseconds from the first event.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import asyncgrad as ag
 
 __all__ = ["Overlap", "Span", "measure_overlap"]
 
-#: The side of the matrices of a branch, whose products leave a part of a large GPU idle, and how many it has.
+#: The side of the matrices of a branch, and the number of its products. Each leaves a part of a large GPU idle.
 SIDE, PRODUCTS = 1024, 40
-#: The bytes of a copy, and the side and number of the products beside it, which take longer than it.
+#: The bytes of a copy, and the side and number of the products that run during the copy and take longer.
 COPY_BYTES = 128 * 2**20
 LARGE_SIDE, LARGE_PRODUCTS = 4096, 30
 ROUNDS = 5
@@ -29,7 +29,7 @@ ROUNDS = 5
 @final
 @dataclass(frozen=True)
 class Span:
-    """A piece of work and when the GPU ran it, in milliseconds."""
+    """A piece of work, and the times at which the GPU began and ended it, in milliseconds."""
 
     what: str
     begin: float
@@ -39,7 +39,7 @@ class Span:
 @final
 @dataclass(frozen=True)
 class Overlap:
-    """One comparison: how long pieces of work take one after the other and at the same time."""
+    """A comparison: how long pieces of work take one after the other, and at the same time."""
 
     name: str
     apart_ms: float
@@ -52,7 +52,7 @@ class Recorder:
     """Records CUDA events, and reads the times between them.
 
     Args:
-        device: asyncgrad's device.
+        device: the device of asyncgrad.
     """
 
     def __init__(self, device: Any) -> None:
@@ -65,17 +65,17 @@ class Recorder:
         self.origin = self.event()
 
     def event(self, stream: Any = None) -> Any:
-        """Return an event that is recorded now on a stream, or on the current one."""
+        """Record an event on a stream, or on the current stream for None, and return it."""
         event = self.make_event()
         event.record((self.device.current_stream() if stream is None else stream).cuda_stream)
         return event
 
     def add(self, what: str, begin: Any, end: Any) -> None:
-        """Note the events around a piece of work."""
+        """Add a piece of work with the events before and after it."""
         self.marks.append((what, begin, end))
 
     def spans(self) -> list[Span]:
-        """Return the pieces of work in the order in which they began; call it when all has ended."""
+        """Return the pieces of work in the order in which they began; all of them must have ended."""
         found = [
             Span(what, self.elapsed(self.origin, begin), self.elapsed(self.origin, end))
             for what, begin, end in self.marks
@@ -89,7 +89,7 @@ def _wall(spans: list[Span]) -> float:
 
 
 async def _branches(device: Any, streams: list[Any]) -> list[Span]:
-    """Run forward and backward of a branch on each of the streams; return when each ran."""
+    """Run forward and backward of a branch on each stream; return when each ran."""
     leaves = [
         ag.tensor(np.full((SIDE, SIDE), 1 / SIDE, np.float32), device=device, requires_grad=True) for _ in streams
     ]
@@ -100,10 +100,10 @@ async def _branches(device: Any, streams: list[Any]) -> list[Span]:
         with stream:
             begin = recorder.event(stream)
             y = x * 1
-            y.register_hook(_noting_end(recorder, number, stream, began))
+            y.register_hook(_end_hook(recorder, number, stream, began))
             for _ in range(PRODUCTS):
                 y = y @ x
-            y.register_hook(_noting_begin(recorder, number, stream, began))
+            y.register_hook(_begin_hook(recorder, number, stream, began))
             roots.append(y)
             recorder.add(f"branch {number + 1}, forward", begin, recorder.event(stream))
     starts = [ag.tensor(np.ones((SIDE, SIDE), np.float32), device=device) for _ in streams]
@@ -112,22 +112,22 @@ async def _branches(device: Any, streams: list[Any]) -> list[Span]:
     return recorder.spans()
 
 
-def _noting_begin(recorder: Recorder, number: int, stream: Any, began: dict[int, Any]) -> Callable[[Any], None]:
+def _begin_hook(recorder: Recorder, number: int, stream: Any, began: dict[int, Any]) -> Callable[[Any], None]:
     def hook(_: Any) -> None:
         began[number] = recorder.event(stream)
 
     return hook
 
 
-def _noting_end(recorder: Recorder, number: int, stream: Any, began: dict[int, Any]) -> Callable[[Any], None]:
+def _end_hook(recorder: Recorder, number: int, stream: Any, began: dict[int, Any]) -> Callable[[Any], None]:
     def hook(_: Any) -> None:
         recorder.add(f"branch {number + 1}, backward", began[number], recorder.event(stream))
 
     return hook
 
 
-async def _copying(device: Any, *, computes: bool, copies: str) -> list[Span]:
-    """Run products on the default stream, a copy on another one, or both; return when each ran."""
+async def _copy(device: Any, *, computes: bool, copies: str) -> list[Span]:
+    """Run products on the default stream, a copy on another stream, or both; return when each ran."""
     matrix = ag.tensor(np.full((LARGE_SIDE, LARGE_SIDE), 1 / LARGE_SIDE, np.float32), device=device)
     here: Any = ag.tensor(np.ones(COPY_BYTES // 4, np.float32))
     there: Any = ag.tensor(np.ones(COPY_BYTES // 4, np.float32), device=device) if copies == "to the host" else None
@@ -151,27 +151,27 @@ async def _copying(device: Any, *, computes: bool, copies: str) -> list[Span]:
 
 
 async def measure_overlap(device_name: str) -> list[Overlap]:
-    """Return what two streams gain, and what a copy in each direction costs beside products."""
+    """Compare two branches on one stream and on two, and products and a copy, in each direction, apart and together."""
     device: Any = ag.device(device_name)
     one, two = device.stream(), device.stream()
-    branches = await _compared(
+    branches = await _compare(
         f"two branches of {PRODUCTS} products of {SIDE:,} × {SIDE:,}, on one stream and on two",
         [partial(_branches, device, [one, one])],
         partial(_branches, device, [one, two]),
     )
-    return [branches, *[await _compared_copy(device, copies) for copies in ("to the device", "to the host")]]
+    return [branches, *[await _compare_copy(device, copies) for copies in ("to the device", "to the host")]]
 
 
-async def _compared_copy(device: Any, copies: str) -> Overlap:
-    return await _compared(
+async def _compare_copy(device: Any, copies: str) -> Overlap:
+    return await _compare(
         f"{LARGE_PRODUCTS} products of {LARGE_SIDE:,} × {LARGE_SIDE:,} and a copy of {COPY_BYTES // 2**20} MiB "
         f"{copies}, apart and together",
-        [partial(_copying, device, computes=True, copies=""), partial(_copying, device, computes=False, copies=copies)],
-        partial(_copying, device, computes=True, copies=copies),
+        [partial(_copy, device, computes=True, copies=""), partial(_copy, device, computes=False, copies=copies)],
+        partial(_copy, device, computes=True, copies=copies),
     )
 
 
-async def _compared(name: str, apart: list[Callable[[], Any]], together: Callable[[], Any]) -> Overlap:
+async def _compare(name: str, apart: list[Callable[[], Any]], together: Callable[[], Any]) -> Overlap:
     """Return the medians of several rounds, and the timeline of the last one."""
     alone, both, timeline = [], [], []
     for number in range(ROUNDS + 1):

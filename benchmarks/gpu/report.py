@@ -1,4 +1,4 @@
-"""The record of a run on a GPU as JSON, and the page's text between its markers, made from the record alone."""
+"""The record of a run on a GPU as JSON, and the report in docs/gpu.md, which is made from the record only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .overlap import Overlap, Span
 
 __all__ = ["GpuRecord", "block", "printed"]
 
-#: The columns of ratios: the library whose time is divided, by which, and the heading.
+#: The columns of ratios: the library whose time is the numerator, that of the denominator, and the heading.
 RATIOS = (
     ("asyncgrad", "torch", "× PyTorch"),
     ("asyncgrad", "torch, fused Adam", "× PyTorch, fused Adam"),
@@ -26,15 +26,15 @@ RATIOS = (
 @final
 @dataclass
 class GpuRecord:
-    """All that one run has measured."""
+    """All measurements of one run."""
 
-    #: The machine, and the seconds of every round.
+    #: The machine, and the times of each case in each round.
     timings: Record
-    #: By case and library, the most bytes of the GPU that a training uses.
+    #: By case and library: the peak of the GPU's memory that a training uses, in bytes.
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: By case and library, the kernels that a step launches.
+    #: By case and library: the number of kernels that a step launches.
     kernels: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: The 99th percentile of a timer's lateness in seconds, by what the loop does.
+    #: By activity of the loop: the 99th percentile of a timer's lateness, in seconds.
     lateness: dict[str, float] = field(default_factory=dict)
     overlap: list[Overlap] = field(default_factory=list)
 
@@ -50,10 +50,10 @@ class GpuRecord:
 
     @classmethod
     def read(cls, path: Path) -> GpuRecord:
-        """Return the record in a file.
+        """Return the record that a file contains.
 
         Raises:
-            UnusableRecordError: the file is no record; the message says why.
+            UnusableRecordError: the file does not contain a record; the message says why.
         """
         timings, raw = Record.read(path), json.loads(path.read_text(encoding="utf-8"))
         return cls(
@@ -61,29 +61,34 @@ class GpuRecord:
             raw.get("memory", {}),
             raw.get("kernels", {}),
             raw.get("lateness", {}),
-            [_overlap(one) for one in raw.get("overlap", [])],
+            [_read_overlap(one) for one in raw.get("overlap", [])],
         )
 
 
-def _overlap(raw: Mapping[str, Any]) -> Overlap:
+def _read_overlap(raw: Mapping[str, Any]) -> Overlap:
     return Overlap(**{**raw, "timeline": [Span(**span) for span in raw["timeline"]]})
 
 
 def printed(record: GpuRecord) -> str:
-    """Return the whole report as text, which is Markdown too."""
-    parts = [_table(record), _lateness(record), *map(_overlapped, record.overlap), _measured_on(record)]
+    """Return the report as Markdown."""
+    parts = [
+        _render_table(record),
+        _render_lateness(record),
+        *map(_render_overlap, record.overlap),
+        _render_conditions(record),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
 def block(record: GpuRecord | None, begin: str, end: str) -> str:
-    """Return the report between two markers; where there is no record, a sentence that says so."""
+    """Return the report between two markers; without a record, a sentence that says so."""
     if record is None:
         return f"{begin}\n\nNo measurement is recorded yet: `make bench-gpu` prints one.\n\n{end}"
-    note = "<!-- Written by `python -m benchmarks.gpu --write` from benchmarks/gpu.json: change nothing by hand. -->"
+    note = "<!-- Written by `python -m benchmarks.gpu --write` from benchmarks/gpu.json: do not edit by hand. -->"
     return f"{begin}\n{note}\n\n{printed(record)}\n\n{end}"
 
 
-def _table(record: GpuRecord) -> str:
+def _render_table(record: GpuRecord) -> str:
     results = record.timings.results
     ratios = [column for column in RATIOS if any(one.ratio(column[1], of=column[0]) is not None for one in results)]
     heads = ["training step", "asyncgrad, ms", *(head for *_, head in ratios)]
@@ -112,19 +117,19 @@ def _number(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
 
 
-def _lateness(record: GpuRecord) -> str:
-    """Return the lateness of a timer in one sentence."""
+def _render_lateness(record: GpuRecord) -> str:
+    """Return the lateness of a timer as one sentence."""
     if not record.lateness:
         return ""
     times = ", ".join(f"{what} {1e3 * seconds:.2f} ms" for what, seconds in record.lateness.items())
     return (
-        "How late a timer of 1 ms fires on the event loop (99th percentile) while nothing runs, and beside a training "
-        f"of the MLP with the largest products, which awaits each backward and the device: {times}."
+        "How late a timer of 1 ms fires on the event loop (99th percentile), on an idle loop and during a training of "
+        f"the MLP with the largest products, which awaits each backward and the device: {times}."
     )
 
 
-def _overlapped(overlap: Overlap) -> str:
-    """Return a comparison and the timeline of the pieces together."""
+def _render_overlap(overlap: Overlap) -> str:
+    """Return a comparison, and the timeline of the pieces that run at the same time."""
     times = (
         f"{overlap.name[0].upper()}{overlap.name[1:]}: {overlap.apart_ms:.2f} ms and {overlap.together_ms:.2f} ms "
         f"(× {overlap.together_ms / overlap.apart_ms:.2f}), by CUDA events. In the second case:"
@@ -139,8 +144,8 @@ def _overlapped(overlap: Overlap) -> str:
     return "\n".join(lines)
 
 
-def _measured_on(record: GpuRecord) -> str:
-    """Return a line that says how often, when and on what was measured."""
+def _render_conditions(record: GpuRecord) -> str:
+    """Return a line with the number of rounds, the date, the machine and the versions."""
     machine = record.timings.machine
     rounds = sorted({len(result.seconds["asyncgrad"]) for result in record.timings.results})
     days = sorted({result.measured for result in record.timings.results})

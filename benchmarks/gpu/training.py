@@ -1,4 +1,4 @@
-"""The libraries that train a model on one device: asyncgrad, PyTorch and CuPy by hand, with the same interface."""
+"""Trainings with one interface: by asyncgrad, by PyTorch, and by handwritten gradients in CuPy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .cases import Case
 
 __all__ = ["LIBRARIES", "Training", "start_torch", "takes_part"]
 
-#: The options of Adam, the same for all.
+#: The options of Adam, the same for all libraries.
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 
 
 def start_torch(device: str) -> None:
-    """Have PyTorch compute on that device by default, and in float32 as CuPy does, without TF32."""
+    """Prepare PyTorch to compute on a device, in float32 without TF32, as CuPy does."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     if device == "cpu":
@@ -31,23 +31,23 @@ def start_torch(device: str) -> None:
 
 
 class PeakMemory(ABC):
-    """Abstract: a context manager that finds the most bytes of the GPU that a library uses inside."""
+    """Abstract: a context manager that measures the peak of the GPU's memory that a library uses in its block."""
 
     def __init__(self) -> None:
         self.peak = 0
 
     @abstractmethod
     def __enter__(self) -> Self:
-        """Begin to watch."""
+        """Start to measure."""
 
     @abstractmethod
     def __exit__(self, *_: object) -> None:
-        """Leave the peak in `peak`."""
+        """Set `peak` to the peak in bytes."""
 
 
 @final
 class CupyPeakMemory(PeakMemory):
-    """Asks CuPy's pool, which knows no peak, after each allocation of this thread."""
+    """The peak of CuPy's pool, read after each allocation of this thread, since the pool does not record it."""
 
     def __enter__(self) -> Self:
         import cupy
@@ -56,12 +56,12 @@ class CupyPeakMemory(PeakMemory):
 
         @final
         class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]  # CuPy is untyped
-            """Called by the pool."""
+            """The pool calls its methods."""
 
             name = "peak"
 
             def malloc_postprocess(self, **_: object) -> None:
-                """Note what is in use."""
+                """Update the peak by the bytes in use."""
                 watch.peak = max(watch.peak, pool.used_bytes())
 
         self.hook = Hook()
@@ -74,7 +74,7 @@ class CupyPeakMemory(PeakMemory):
 
 @final
 class TorchPeakMemory(PeakMemory):
-    """Asks PyTorch's allocator."""
+    """The peak that PyTorch's allocator records."""
 
     def __enter__(self) -> Self:
         torch.cuda.reset_peak_memory_stats()
@@ -85,7 +85,7 @@ class TorchPeakMemory(PeakMemory):
 
 
 class Training(ABC):
-    """Abstract: a library that trains the model of a case on a device, with Adam.
+    """Abstract: trains the model of a case on a device with Adam, by one library.
 
     Args:
         case: the model.
@@ -103,11 +103,11 @@ class Training(ABC):
 
     @abstractmethod
     async def update(self) -> None:
-        """Run Adam's step on the gradients that there are."""
+        """Run a step of Adam with the current gradients."""
 
     @abstractmethod
     async def synchronize(self) -> None:
-        """Wait until the device has ended its work."""
+        """Wait until the device has finished its work."""
 
     @abstractmethod
     def gradients(self) -> list[Array]:
@@ -115,18 +115,18 @@ class Training(ABC):
 
     @staticmethod
     def allocated_bytes() -> int:
-        """Return how many bytes of the GPU this library's arrays occupy."""
+        """Return the bytes of the GPU that the arrays of this library occupy."""
         import cupy
 
         return int(cupy.get_default_memory_pool().used_bytes())
 
     @staticmethod
     def peak_memory() -> PeakMemory:
-        """Return a context manager that finds the most bytes of the GPU that this library uses inside."""
+        """Return a context manager that measures the peak of the GPU's memory that this library uses in its block."""
         return CupyPeakMemory()
 
     async def step(self) -> None:
-        """Run one step of the case."""
+        """Run one training step of the case."""
         if not self.case.updates_only:
             await self.differentiate()
         await self.update()
@@ -137,18 +137,18 @@ class AsyncgradTraining(Training):
 
     def __init__(self, case: Case, problem: Problem, device: str) -> None:
         super().__init__(case, problem, device)
-        self.place: Any = ag.device(device)
+        self.ag_device: Any = ag.device(device)
         self.model = case.models["asyncgrad"]
-        self.constants = [ag.tensor(array, device=self.place) for array in problem.constants]
+        self.constants = [ag.tensor(array, device=self.ag_device) for array in problem.constants]
         self.leaves: list[Any] = [
-            ag.tensor(array, device=self.place, requires_grad=True) for array in problem.variables
+            ag.tensor(array, device=self.ag_device, requires_grad=True) for array in problem.variables
         ]
         start = problem.start
-        self.start = None if start is None else ag.tensor(start, device=self.place)
+        self.start = None if start is None else ag.tensor(start, device=self.ag_device)
         self.optimizer = optim.Adam(self.leaves, RATE, (BETA1, BETA2), EPSILON)
 
     async def differentiate(self) -> None:
-        """Run forward and backward, awaited."""
+        """Run the forward, and await the backward."""
         self.optimizer.zero_grad()
         await self.model(*self.constants, *self.leaves).backward(self.start)
 
@@ -158,7 +158,7 @@ class AsyncgradTraining(Training):
 
     async def synchronize(self) -> None:
         """Await the device."""
-        await self.place.synchronize()
+        await self.ag_device.synchronize()
 
     def gradients(self) -> list[Array]:
         """Return the gradients of the leaves."""
@@ -167,22 +167,22 @@ class AsyncgradTraining(Training):
 
 @final
 class EagerTraining(AsyncgradTraining):
-    """asyncgrad, whose engine runs each node."""
+    """asyncgrad, with an engine that runs each node."""
 
 
 @final
 class CompiledTraining(AsyncgradTraining):
-    """asyncgrad, whose backward runs as one compiled function."""
+    """asyncgrad, with a backward that runs as one compiled function."""
 
     async def differentiate(self) -> None:
-        """Run forward and backward as in `ag.compiled_autograd`, which a program enters once for all steps."""
+        """Run forward and backward as in `ag.compiled_autograd`; a program enters one block for all steps."""
         token = COMPILED_AFTER.set(1)
         await super().differentiate()
         COMPILED_AFTER.reset(token)
 
 
 class TorchTraining(Training):
-    """Abstract base of PyTorch with the two kinds of its Adam."""
+    """Abstract base of PyTorch with either kind of its Adam."""
 
     is_fused: bool
 
@@ -216,18 +216,18 @@ class TorchTraining(Training):
 
     @staticmethod
     def allocated_bytes() -> int:
-        """Return what PyTorch's allocator has given out."""
+        """Return the bytes of the arrays of PyTorch's allocator."""
         return int(torch.cuda.memory_allocated())
 
     @staticmethod
     def peak_memory() -> PeakMemory:
-        """Return what asks PyTorch's allocator."""
+        """Return a context manager that reads the peak from PyTorch's allocator."""
         return TorchPeakMemory()
 
 
 @final
 class DefaultTorchTraining(TorchTraining):
-    """PyTorch with Adam as it is by default: a few kernels for all parameters at once (foreach)."""
+    """PyTorch with its default Adam, which updates all parameters by a few kernels (foreach)."""
 
     is_fused = False
 
@@ -241,7 +241,7 @@ class FusedTorchTraining(TorchTraining):
 
 @final
 class HandwrittenTraining(Training):
-    """Gradients by hand, and Adam as one kernel for each parameter: in CuPy, or in NumPy on the cpu."""
+    """Handwritten gradients, and Adam with one kernel for each parameter: in CuPy, or in NumPy on the cpu."""
 
     def __init__(self, case: Case, problem: Problem, device: str) -> None:
         super().__init__(case, problem, device)
@@ -263,19 +263,19 @@ class HandwrittenTraining(Training):
         self.variables = [put(array) for array in problem.variables]
         self.means = [array * 0 for array in self.variables]
         self.squares = [array * 0 for array in self.variables]
-        self.found: list[Any] = []
+        self.grads: list[Any] = []
         self.steps = 0
 
     async def differentiate(self) -> None:
         """Run forward and backward."""
         _, pullback = self.model(*self.constants, *self.variables)
-        self.found = pullback(1.0)
+        self.grads = pullback(1.0)
 
     async def update(self) -> None:
         """Run Adam."""
         self.steps += 1
         rate, correction = RATE / (1 - BETA1**self.steps), (1 - BETA2**self.steps) ** -0.5
-        for p, g, m, v in zip(self.variables, self.found, self.means, self.squares, strict=True):
+        for p, g, m, v in zip(self.variables, self.grads, self.means, self.squares, strict=True):
             if self.cupy is not None:
                 self.adam(g, rate, correction, BETA1, BETA2, EPSILON, p, m, v)
                 continue
@@ -290,10 +290,10 @@ class HandwrittenTraining(Training):
 
     def gradients(self) -> list[Array]:
         """Return the gradients of the last pullback."""
-        return [np.asarray(array if self.cupy is None else self.cupy.asnumpy(array)) for array in self.found]
+        return [np.asarray(array if self.cupy is None else self.cupy.asnumpy(array)) for array in self.grads]
 
 
-#: The libraries by the names under which their times are recorded. The first is the one that others are compared with.
+#: The libraries, by the names under which their times are recorded. The gradients of all are compared with the first.
 LIBRARIES: dict[str, type[Training]] = {
     "asyncgrad": EagerTraining,
     "asyncgrad, compiled": CompiledTraining,

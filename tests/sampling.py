@@ -19,7 +19,7 @@ import pytest
 __all__ = ["cases", "sampled", "some"]
 
 #: Without the variable, this is what `make test` runs.
-SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.2"))
+SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.1"))
 
 T = TypeVar("T")
 

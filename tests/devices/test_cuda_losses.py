@@ -27,10 +27,13 @@ from tests.devices.host_kernels import (
 )
 from tests.devices.test_cuda_kernels import HostDevice
 
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or CPLUSPLUS_COMPILER is None,
-    reason="the C of kernels is checked by the host's compilers: no cc or no c++",
-)
+pytestmark = [
+    pytest.mark.sampled,
+    pytest.mark.skipif(
+        COMPILER is None or CPLUSPLUS_COMPILER is None,
+        reason="the C of kernels is checked by the host's compilers: no cc or no c++",
+    ),
+]
 
 SCORES = np.random.default_rng(0).normal(size=(5, 7))
 LABELS = np.array([3, 0, -100, 6, 3])

@@ -30,10 +30,13 @@ from tests.devices.host_kernels import (
 )
 from tests.devices.test_cuda_kernels import HostDevice
 
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or CPLUSPLUS_COMPILER is None,
-    reason="the C++ of kernels is checked by the host's compiler: no c++",
-)
+pytestmark = [
+    pytest.mark.sampled,
+    pytest.mark.skipif(
+        COMPILER is None or CPLUSPLUS_COMPILER is None,
+        reason="the C++ of kernels is checked by the host's compiler: no c++",
+    ),
+]
 
 PRECISION = {"f": 2e-5, "d": 1e-12}
 

@@ -103,7 +103,6 @@ class Plan:
     __slots__ = (
         "_cheap_up_to",
         "_is_elementwise",
-        "_light_up_to",
         "_may_be_watched",
         "_results",
         "_tracked",
@@ -176,7 +175,7 @@ class Plan:
         #: sizes; None if it never does.
         self._watched_from: int | None = None
         #: Up to how many elements calls have been measured and found short.
-        self._light_up_to = 0
+        self._cheap_up_to = 0
         #: To launch kernels takes as long for arrays of all sizes, so no such body is heavy.
         self._may_be_watched = not is_fused
         if not is_fused:
@@ -211,7 +210,7 @@ class Plan:
 
         It does nothing where such calls have been measured, and where kernels are launched.
         """
-        if elements > self._light_up_to and self._may_be_watched and not self.primitive.superlinear:
+        if elements > self._cheap_up_to and self._may_be_watched and not self.primitive.superlinear:
             self._watch_from(elements)
             watch_changes[0] += 1
 
@@ -397,7 +396,10 @@ class Plan:
         )
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
-        return namespace["gather"] if names else None, namespace["run"]
+        # Taken out, since a function in its own globals would wait for the garbage collector once the plan is dropped, or
+        # has other functions (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).
+        gather, run = namespace.pop("gather"), namespace.pop("run")
+        return gather if names else None, run
 
     def compute(self, g: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> tuple[Any, ...]:
         """Run the formulas one by one on `values`, arrays or tensors; with `wanted`, only those of wanted edges."""

@@ -361,5 +361,5 @@ def _stub(name: str, is_method: bool) -> Callable[..., None]:
     namespace: dict[str, Any] = {}
     bare = name.rpartition(".")[2]
     exec(f"def {bare}({parameters}): pass", namespace)  # noqa: S102
-    stub: Callable[..., None] = namespace[bare]
+    stub: Callable[..., None] = namespace.pop(bare)
     return stub

@@ -396,8 +396,8 @@ class Plan:
         )
         namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
-        # Taken out, since a function in its own globals would wait for the garbage collector once the plan is dropped, or
-        # has other functions (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).
+        # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
+        # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).
         gather, run = namespace.pop("gather"), namespace.pop("run")
         return gather if names else None, run
 

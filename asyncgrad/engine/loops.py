@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
 import threading
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context
 from importlib.util import find_spec
@@ -254,26 +254,34 @@ def _wait_for_the_end(running: threading.Lock, *outcomes: list[Any]) -> None:
 
 @final
 class LoopThread:
-    """A daemon thread with an event loop, which starts with the first coroutine submitted and ends with `stop()`.
+    """A daemon thread with an event loop. It starts with the first coroutine submitted.
+
+    After `stop()` it ends once every coroutine has ended. A coroutine submitted later starts it once more: the garbage
+    collector may drop the owner, which stops it, before the objects that submit the last work.
 
     Args:
         name: the name of the thread.
     """
 
-    __slots__ = ("_lock", "_loop", "_name", "_stopping", "_tasks", "_thread")
+    __slots__ = ("_changed", "_is_stopped", "_lock", "_loop", "_name", "_submitted", "_tasks", "_thread")
 
     def __init__(self, name: str) -> None:
         self._name = name
         #: Reentrant: the garbage collector may call `submit` at any line.
         self._lock = threading.RLock()
+        #: None while no loop runs. The loop is not closed as long as it stands here.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
+        #: Set on the loop after each change that may begin a task or end the thread.
+        self._changed: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
+        #: The coroutines that have not begun.
+        self._submitted: deque[Coroutine[Any, Any, None]] = deque()
         #: Strong references: asyncio itself holds tasks weakly.
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopped = False
 
     def submit(self, coroutine: Coroutine[Any, Any, None]) -> bool:
-        """Run a coroutine on the loop, in an empty context; from any thread. Return False where the loop is gone.
+        """Run a coroutine on the loop, in an empty context; from any thread. Return False where no loop can be started.
 
         An exception goes to the loop's exception handler, which by default logs it.
         """
@@ -281,64 +289,75 @@ class LoopThread:
             with self._lock:
                 if self._thread is None:
                     self._start()
-            if self._loop is None:
-                raise RuntimeError("the thread ended before its event loop started")
-            self._loop.call_soon_threadsafe(self._begin, coroutine, context=Context())
+                if self._loop is None:
+                    raise RuntimeError("the thread ended before its event loop started")
+                self._submitted.append(coroutine)
+                self._note_change()
         except RuntimeError:
-            # No thread can be started, or the loop is closed.
+            # No thread or no loop can be started.
             coroutine.close()
             return False
         return True
 
     def is_alive(self) -> bool:
         """Tell whether the loop runs."""
-        return self._thread is not None and self._thread.is_alive()
+        thread = self._thread
+        return thread is not None and thread.is_alive()
 
     def stop(self) -> None:
-        """Cancel the tasks of the loop and end the thread, without waiting for that; from any thread."""
-        if self._loop is None or self._stopping is None:
-            return
-        # RuntimeError: the loop is closed already.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        """Have the thread end once all coroutines have ended, without waiting for that; from any thread."""
+        with self._lock:
+            self._is_stopped = True
+            self._note_change()
+
+    def _note_change(self) -> None:
+        """Wake the loop. The caller holds the lock."""
+        if self._loop is not None and self._changed is not None:
+            self._loop.call_soon_threadsafe(self._changed.set)
 
     def _start(self) -> None:
         serving = threading.Event()
-
-        async def serve() -> None:
-            self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-            serving.set()
-            await self._stopping.wait()
-
-        arguments = (_serve, serve, serving)
+        arguments = (self._run, serving)
         thread = threading.Thread(target=Context().run, args=arguments, name=self._name, daemon=True)
         thread.start()
         self._thread = thread
         serving.wait()
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        if self._stopping is not None and self._stopping.is_set():
-            # A task that begins while the loop cancels the others would never run, and would be destroyed pending.
-            coroutine.close()
-            return
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._end)
+    def _run(self, serving: threading.Event) -> None:
+        try:
+            run(self._serve(serving))
+        finally:
+            # Also where no loop could be made, so that the thread that waits for it goes on.
+            serving.set()
+
+    async def _serve(self, serving: threading.Event) -> None:
+        changed = asyncio.Event()
+        self._loop, self._changed = asyncio.get_running_loop(), changed
+        serving.set()
+        while not self._has_ended():
+            while self._submitted:
+                task = asyncio.get_running_loop().create_task(self._submitted.popleft())
+                self._tasks.add(task)
+                task.add_done_callback(self._end)
+            await changed.wait()
+            changed.clear()
+
+    def _has_ended(self) -> bool:
+        """Tell whether the loop may end; the next coroutine then starts another thread."""
+        with self._lock:
+            if not self._is_stopped or self._submitted or self._tasks:
+                return False
+            self._loop = self._changed = self._thread = None
+            return True
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
+        with self._lock:
+            self._note_change()
         if not task.cancelled() and (error := task.exception()) is not None:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"a task of {self._name} failed", "exception": error, "task": task}
             )
-
-
-def _serve(serve: Callable[[], Coroutine[Any, Any, None]], serving: threading.Event) -> None:
-    try:
-        run(serve())
-    finally:
-        # Also where no loop could be made, so that the thread that waits for it goes on.
-        serving.set()
 
 
 async def yield_to_loop() -> None:

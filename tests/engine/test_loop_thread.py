@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 import threading
 from typing import Any
@@ -84,31 +83,51 @@ def test_an_error_is_logged_and_the_next_coroutine_runs(thread: LoopThread, capl
     assert "a task of asyncgrad-test failed" in caplog.text
 
 
-def test_what_runs_is_cancelled_by_stop_and_nothing_runs_afterwards(thread: LoopThread):
-    begun, cancelled = threading.Event(), threading.Event()
+def test_after_stop_the_thread_ends_once_all_that_was_submitted_has_ended(thread: LoopThread):
+    begun = threading.Event()
+    gates: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+    ended: list[str] = []
 
     async def wait() -> None:
+        loop = asyncio.get_running_loop()
+        gates.append((loop, loop.create_future()))
         begun.set()
-        try:
-            await asyncio.get_running_loop().create_future()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
+        await gates[0][1]
+        ended.append("wait")
 
-    async def late() -> None:
-        raise AssertionError("ran")
+    async def next_one() -> None:
+        ended.append("next one")
+        loop, gate = gates[0]
+        loop.call_soon(gate.set_result, None)
 
     thread.submit(wait())
     assert begun.wait(30)
-    thread.stop()
-    assert cancelled.wait(30)
     inner = thread._thread
     assert inner is not None
+    thread.stop()
+    assert thread.is_alive()
+    assert thread.submit(next_one())
     inner.join(30)
 
+    assert ended == ["next one", "wait"]
     assert not thread.is_alive()
-    assert not thread.submit(late())
+
+
+def test_what_is_submitted_after_the_end_runs_and_ends_its_thread(thread: LoopThread):
+    ran: list[int] = []
+
+    async def late(index: int) -> None:
+        ran.append(index)
+
     thread.stop()
+    for index in range(3):
+        assert thread.submit(late(index))
+        inner = thread._thread
+        if inner is not None:
+            inner.join(30)
+        assert not thread.is_alive()
+
+    assert ran == [0, 1, 2]
 
 
 def test_where_no_thread_can_be_started_nothing_is_run(monkeypatch: pytest.MonkeyPatch):
@@ -125,25 +144,34 @@ def test_where_no_thread_can_be_started_nothing_is_run(monkeypatch: pytest.Monke
     thread.stop()
 
 
-def test_a_coroutine_that_comes_after_the_end_was_asked_for_is_closed_and_never_left_pending(thread: LoopThread):
-    ran, stopped = threading.Event(), threading.Event()
-    late: list[Any] = []
+def test_a_coroutine_that_comes_in_the_turn_of_the_stop_runs(thread: LoopThread):
+    ran = threading.Event()
 
-    async def never() -> None:
+    async def late() -> None:
         ran.set()
 
     async def stop_from_within() -> None:
-        # All three stand in one turn of the loop: the stop, then the coroutine that comes too late.
         thread.stop()
-        late.append(never())
-        thread.submit(late[0])
-        stopped.set()
+        thread.submit(late())
 
     assert thread.submit(stop_from_within())
-    assert stopped.wait(10)
-    assert thread._thread is not None
-    thread._thread.join(10)
+    assert ran.wait(30)
 
-    assert not thread.is_alive()
-    assert not ran.is_set()
-    assert inspect.getcoroutinestate(late[0]) == inspect.CORO_CLOSED
+
+def test_coroutines_that_are_submitted_while_the_thread_is_ending_all_run():
+    for _ in range(50):
+        thread = LoopThread("asyncgrad-test")
+        ran: list[int] = []
+        all_ran = threading.Event()
+
+        async def one(index: int, ran: list[int] = ran, all_ran: threading.Event = all_ran) -> None:
+            ran.append(index)
+            if len(ran) == 10:
+                all_ran.set()
+
+        assert thread.submit(one(0))
+        thread.stop()
+        for index in range(1, 10):
+            assert thread.submit(one(index))
+        assert all_ran.wait(30)
+        assert ran == list(range(10))

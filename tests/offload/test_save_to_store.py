@@ -436,6 +436,24 @@ def test_a_forward_that_fails_leaves_nothing_there(run: Any):
     assert len(store) == 0
 
 
+def test_a_graph_in_a_reference_cycle_leaves_nothing_there_once_it_is_collected(run: Any):
+    """The collector tells the thread of the store to end, and only then drops what the store has to delete."""
+    chain, store = Chain(LINKS), MemoryStore()
+
+    async def step() -> None:
+        async with all_of(store):
+            loss = chain.compute()
+        cycle: list[Any] = [loss]
+        cycle.append(cycle)
+
+    run(step())
+    assert len(store) == LINKS + 1
+    gc.collect()
+    store.wait_for_ended("delete", LINKS + 1)
+
+    assert len(store) == 0
+
+
 # How it is used.
 
 

@@ -1,0 +1,86 @@
+"""The names of the namespace, each made when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .creation import CREATION
+from .inspection import ArrayNamespaceInfo
+from .wrapping import IndexTrick, wrap_creation, wrap_function, wrap_ufunc
+
+__all__ = ["attach_names"]
+
+#: Functions that take no Tensor that says on which device the result shall live.
+_CREATES = {
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "fftfreq",
+    "full_like",
+    "identity",
+    "linspace",
+    "ones",
+    "ones_like",
+    "rfftfreq",
+    "tri",
+    "zeros",
+    "zeros_like",
+}
+#: The modules of NumPy that this package has a module for.
+_OURS = {"fft", "linalg", "random"}
+_INDEX_TRICKS = {"c_", "mgrid", "ogrid", "r_"}
+
+
+def attach_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a module with the names of NumPy's module of that name.
+
+    Args:
+        module: `asyncgrad.numpy` or one of its modules.
+    """
+    space = vars(sys.modules[module])
+    source = importlib.import_module(module.removeprefix("asyncgrad."))
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name == "__all__":
+            return __dir__()
+        if name.startswith("__") and name != "__array_namespace_info__":
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = space[name] = _made(module, source, name)
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted(name for name in dir(source) if not name.startswith("_"))
+
+    return __getattr__, __dir__
+
+
+def _made(module: str, source: types.ModuleType, name: str) -> Any:
+    """Return what a name of the namespace stands for.
+
+    Raises:
+        AttributeError: NumPy has no such name.
+    """
+    if source is np and name in _OURS:
+        return importlib.import_module(f"{module}.{name}")
+    if source is np and name == "__array_namespace_info__":
+        return ArrayNamespaceInfo
+    if source is np and name in CREATION:
+        return CREATION[name]
+    try:
+        found = getattr(source, name)
+    except AttributeError:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}") from None
+    if isinstance(found, np.ufunc):
+        return wrap_ufunc(found, name)
+    if name in _INDEX_TRICKS:
+        return IndexTrick(found)
+    if isinstance(found, (type, types.ModuleType)) or not callable(found):
+        return found
+    return wrap_creation(found, name) if name in _CREATES else wrap_function(found, name)

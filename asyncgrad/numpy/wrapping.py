@@ -1,0 +1,110 @@
+"""A function of NumPy as one that returns Tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from ..ops.dispatch import call_function, call_ufunc
+from ..ops.primitive import RULES
+from ..tensor import Tensor, asarray
+
+__all__ = ["IndexTrick", "as_tensors", "wrap_creation", "wrap_function", "wrap_ufunc"]
+
+#: What a ufunc has besides its methods.
+_UFUNC_ATTRIBUTES = ("identity", "nargs", "nin", "nout", "ntypes", "signature", "types")
+_UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
+
+
+def as_tensors(result: Any) -> Any:
+    """Return a result of NumPy with its arrays, and its numbers, as Tensors; also in lists and tuples.
+
+    Texts, dates and objects, which no Tensor holds, stay NumPy's.
+    """
+    kind = type(result)
+    if kind is Tensor:
+        return result
+    if isinstance(result, (np.ndarray, np.generic)):
+        return asarray(result) if result.dtype.kind in "biufc" else result
+    if kind is list or kind is tuple:
+        return kind([as_tensors(part) for part in result])
+    if isinstance(result, tuple) and hasattr(kind, "_make"):
+        return kind._make([as_tensors(part) for part in result])
+    return result
+
+
+def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function that takes what `function` takes, and returns Tensors.
+
+    A Tensor as the first argument leads to the rule at once, without NumPy's dispatch; it is the same rule.
+    """
+    if function not in RULES:
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return as_tensors(function(*args, **kwargs))
+
+    else:
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if args and args[0].__class__ is Tensor and len(args) == 1:
+                return call_function(function, args, kwargs)
+            return as_tensors(function(*args, **kwargs))
+
+    return _named(wrapped, function, name)
+
+
+def wrap_ufunc(ufunc: np.ufunc, name: str) -> Callable[..., Any]:
+    """Return a function that takes what `ufunc` takes, has its methods and attributes, and returns Tensors."""
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            for argument in args:
+                if argument.__class__ is not Tensor:
+                    break
+            else:
+                return call_ufunc(ufunc, "__call__", args, kwargs)
+        return as_tensors(ufunc(*args, **kwargs))
+
+    for method in _UFUNC_METHODS:
+        setattr(wrapped, method, wrap_function(getattr(ufunc, method), method))
+    for attribute in _UFUNC_ATTRIBUTES:
+        setattr(wrapped, attribute, getattr(ufunc, attribute))
+    return _named(wrapped, ufunc, name)
+
+
+def wrap_creation(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function that takes what `function` takes, and where the Tensor shall live and whether it requires grad."""
+
+    def wrapped(*args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any) -> Any:
+        found = as_tensors(function(*args, **kwargs))
+        if isinstance(found, Tensor):
+            return asarray(found, device=device, requires_grad=requires_grad)
+        return found
+
+    return _named(wrapped, function, name)
+
+
+def _named(wrapped: Callable[..., Any], function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Give a wrapper the name and the signature of what it wraps; the text of NumPy's documentation stays there."""
+    functools.update_wrapper(wrapped, function, assigned=(), updated=())
+    module = "asyncgrad.numpy" + (getattr(function, "__module__", None) or "numpy").removeprefix("numpy")
+    wrapped.__name__ = wrapped.__qualname__ = name
+    wrapped.__module__ = module
+    wrapped.__doc__ = f"The function `{module.removeprefix('asyncgrad.')}.{name}`, with Tensors as results."
+    return wrapped
+
+
+@final
+class IndexTrick:
+    """An object of NumPy that is written with square brackets, such as `np.mgrid[0:3]`, with Tensors as results."""
+
+    __slots__ = ("_trick",)
+
+    def __init__(self, trick: Any) -> None:
+        self._trick = trick
+
+    def __getitem__(self, key: Any) -> Any:
+        return as_tensors(self._trick[key])

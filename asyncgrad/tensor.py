@@ -7,6 +7,7 @@ import operator
 import weakref
 from collections.abc import Iterator
 from copy import deepcopy
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, SupportsIndex, final
 
 import numpy as np
@@ -74,6 +75,9 @@ _equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.div
 _invert = RULES[np.invert]
 
 _CPU = device("cpu")
+
+#: The versions of the array API standard that `asyncgrad.numpy` follows; None is the newest.
+_API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12")
 
 
 @final
@@ -429,9 +433,42 @@ class Tensor(TensorBase):
             return np.asarray(self._data, dtype)
         return np.array(self._data, dtype, copy=copy)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """Return `asyncgrad.numpy`, whose functions the Python array API standard names.
+
+        Raises:
+            ArgumentError: there is no such version of the standard, or the package does not follow it.
+        """
+        if api_version not in _API_VERSIONS:
+            raise ArgumentError(
+                f"asyncgrad.numpy follows the array API standard {_API_VERSIONS[-1]}, and not {api_version!r}: write "
+                "t.__array_namespace__()"
+            )
+        return import_module(f"{__package__}.numpy")
+
+    def to_device(self, device: str | Device, /, *, stream: Any = None) -> Tensor:
+        """Return the copy of this tensor that `t.to(device)` returns; the array API standard's name for it.
+
+        Raises:
+            ArgumentError: `stream` is not None: the copy is made on the device's current stream.
+        """
+        if stream is not None:
+            raise ArgumentError(
+                f"to_device copies on the current stream, and takes no stream, but got {describe(stream)}: write "
+                "with device.stream(s): t.to(device)"
+            )
+        return self.to(device)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         self._needs_no_grad("an array of another library", "t.numpy()")
-        return self._data.__dlpack__(**options)
+        return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()

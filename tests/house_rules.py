@@ -273,7 +273,12 @@ def suspension(house: House, source: Source) -> list[str]:
 
 
 def facade(source: Source) -> list[str]:
-    """A facade holds a docstring, `from .x import y as y`, and a sorted and complete `__all__`."""
+    """A facade holds a docstring, `from .x import y as y`, and a sorted and complete `__all__`.
+
+    One that takes over the names of another module has none of its own.
+    """
+    if any(_makes_names(statement) for statement in source.tree.body):
+        return []
     found: list[str] = []
     imported: list[str] = []
     exported: list[str] | None = None
@@ -300,8 +305,15 @@ def _statements_of_facade(tree: ast.Module) -> Iterator[ast.stmt]:
                 yield from statement.body
             elif not (isinstance(statement.test, ast.UnaryOp) and _is_name(statement.test.operand, "TYPE_CHECKING")):
                 yield statement
-        elif not (isinstance(statement, ast.FunctionDef) and statement.name == "__dir__"):
+        elif not _makes_names(statement) and not (
+            isinstance(statement, ast.FunctionDef) and statement.name == "__dir__"
+        ):
             yield statement
+
+
+def _makes_names(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    return isinstance(value, ast.Call) and _is_name(value.func, "attach_names")
 
 
 def _is_name(node: ast.expr, name: str) -> bool:

@@ -7,8 +7,8 @@ its numbers, is a Tensor here, also where no argument is one. A function has one
 
 Example:
     >>> import asyncgrad.numpy as np
-    >>> np.linspace(0.0, 1.0, 3)
-    tensor([0. , 0.5, 1. ])
+    >>> np.linspace(0.0, 1.0, 3).tolist()
+    [0.0, 0.5, 1.0]
 """
 
 from .names import attach_names

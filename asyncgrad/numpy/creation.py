@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
-from ..tensor import Tensor, asarray as as_tensor
+from ..tensor import Tensor
+from ..tensor import asarray as as_tensor
 
 __all__ = ["CREATION"]
 
 
 def array(
-    object: Any,  # noqa: A002  # NumPy's name
+    object: Any,  # NumPy's name
     dtype: Any = None,
     *,
     copy: bool | None = True,
@@ -91,15 +93,16 @@ def full(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a Tensor of a shape that is filled with a number, or with the elements of a Tensor, which keeps its history.
+    """Return a Tensor of a shape, filled with a number or with the elements of a Tensor, which keeps its history.
 
     Example:
         >>> import asyncgrad.numpy as np
-        >>> np.full(2, 7.0)
-        tensor([7., 7.])
+        >>> np.full(2, 7.0).tolist()
+        [7.0, 7.0]
     """
     if isinstance(fill_value, Tensor):
-        made = _converted(np.broadcast_to(fill_value, shape), dtype, order, copy=True)  # type: ignore[call-overload]
+        filled: Any = np.broadcast_to(fill_value, shape)
+        made = _converted(filled, dtype, order, copy=True)
     else:
         made = as_tensor(np.full(shape, fill_value, dtype, order))  # type: ignore[call-overload]
     return as_tensor(made, device=device, requires_grad=requires_grad)
@@ -115,15 +118,16 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
     Example:
         >>> import numpy, asyncgrad.numpy as np
-        >>> np.from_dlpack(numpy.ones(2))
-        tensor([1., 1.])
+        >>> np.from_dlpack(numpy.ones(2)).tolist()
+        [1.0, 1.0]
     """
     if isinstance(x, Tensor):
         return array(x, copy=copy, device=device)
     return as_tensor(np.from_dlpack(x, copy=copy), device=device)
 
 
-CREATION = {
+#: By the name after `numpy.`.
+CREATION: dict[str, Callable[..., Any]] = {
     "array": array,
     "asanyarray": asarray,
     "asarray": asarray,
@@ -149,7 +153,7 @@ def _converted(tensor: Tensor, dtype: Any, order: str, *, copy: bool | None) -> 
     made = tensor.astype(tensor.dtype if dtype is None else dtype, order=order, copy=bool(copy))
     if copy is False and made is not tensor:
         raise ArgumentError(
-            f"a tensor of dtype {tensor.dtype} cannot become one of dtype {np.dtype(dtype)} and order {order!r} without a "
-            "copy: write copy=None"
+            f"a tensor of dtype {tensor.dtype} cannot become one of dtype {np.dtype(dtype)} and order {order!r} "
+            "without a copy: write copy=None"
         )
     return made

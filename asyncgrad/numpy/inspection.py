@@ -10,6 +10,9 @@ from ..engine.device import Device, device, device_of_new
 
 __all__ = ["ArrayNamespaceInfo"]
 
+#: NumPy's own answers.
+_NUMPY: Any = np.__array_namespace_info__()
+
 
 @final
 class ArrayNamespaceInfo:
@@ -24,8 +27,8 @@ class ArrayNamespaceInfo:
     __slots__ = ()
 
     def capabilities(self) -> dict[str, Any]:
-        """Return whether boolean indices and shapes that depend on data are supported, and the greatest number of axes."""
-        return np.__array_namespace_info__().capabilities()  # type: ignore[no-any-return]
+        """Return whether boolean indices and shapes that depend on data work, and the greatest number of axes."""
+        return dict(_NUMPY.capabilities())
 
     def default_device(self) -> Device:
         """Return the device that new Tensors live on."""
@@ -34,12 +37,14 @@ class ArrayNamespaceInfo:
     def default_dtypes(self, *, device: str | Device | None = None) -> dict[str, Any]:
         """Return the dtypes that creation functions use, by kind."""
         _check(device)
-        return np.__array_namespace_info__().default_dtypes()  # type: ignore[no-any-return]
+        return dict(_NUMPY.default_dtypes())
 
-    def dtypes(self, *, device: str | Device | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
+    def dtypes(
+        self, *, device: str | Device | None = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, Any]:
         """Return the dtypes of a kind, by name; with None all."""
         _check(device)
-        return np.__array_namespace_info__().dtypes(kind=kind)  # type: ignore[no-any-return, call-overload]
+        return dict(_NUMPY.dtypes(kind=kind))
 
     def devices(self) -> list[Device]:
         """Return the devices that are there: the host's processor, and the default device."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from .creation import CREATION
 from .inspection import ArrayNamespaceInfo
+from .standard import STANDARD
 from .wrapping import IndexTrick, wrap_creation, wrap_function, wrap_ufunc
 
 __all__ = ["attach_names"]
@@ -22,19 +23,21 @@ _CREATES = {
     "empty",
     "empty_like",
     "eye",
-    "fftfreq",
     "full_like",
     "identity",
     "linspace",
     "ones",
     "ones_like",
-    "rfftfreq",
     "tri",
     "zeros",
     "zeros_like",
 }
 #: The modules of NumPy that this package has a module for.
 _OURS = {"fft", "linalg", "random"}
+#: What the array API standard wants to know of a namespace.
+_ABOUT: dict[str, Any] = {"__array_api_version__": "2024.12", "__array_namespace_info__": ArrayNamespaceInfo}
+#: The functions that are more than a function of NumPy with Tensors as results.
+_OTHERWISE: dict[str, Callable[..., Any]] = {**CREATION, **STANDARD}
 _INDEX_TRICKS = {"c_", "mgrid", "ogrid", "r_"}
 
 
@@ -50,7 +53,7 @@ def attach_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name == "__all__":
             return __dir__()
-        if name.startswith("__") and name != "__array_namespace_info__":
+        if name.startswith("__") and name not in _ABOUT:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = space[name] = _made(module, source, name)
         return value
@@ -69,10 +72,11 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
     """
     if source is np and name in _OURS:
         return importlib.import_module(f"{module}.{name}")
-    if source is np and name == "__array_namespace_info__":
-        return ArrayNamespaceInfo
-    if source is np and name in CREATION:
-        return CREATION[name]
+    if source is np and name in _ABOUT:
+        return _ABOUT[name]
+    path = f"{source.__name__}.{name}".removeprefix("numpy.")
+    if path in _OTHERWISE:
+        return _OTHERWISE[path]
     try:
         found = getattr(source, name)
     except AttributeError:

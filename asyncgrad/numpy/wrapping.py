@@ -76,7 +76,7 @@ def wrap_ufunc(ufunc: np.ufunc, name: str) -> Callable[..., Any]:
 
 
 def wrap_creation(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a function that takes what `function` takes, and where the Tensor shall live and whether it requires grad."""
+    """Return a function that takes what `function` takes, and `device` and `requires_grad` of the Tensor it returns."""
 
     def wrapped(*args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any) -> Any:
         found = as_tensors(function(*args, **kwargs))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import functional as functional
     from . import graph as graph
     from . import nn as nn
+    from . import numpy as numpy
     from . import optim as optim
     from . import sync as sync
     from . import testing as testing
@@ -82,6 +83,7 @@ __all__ = [
     "nn",
     "no_full_collections",
     "no_grad",
+    "numpy",
     "offload_threshold",
     "once_differentiable",
     "optim",
@@ -111,6 +113,8 @@ if not TYPE_CHECKING:
                 "functional",
                 "graph",
                 "nn",
+                "numpy",
+                "numpy",
                 "optim",
                 "sync",
                 "testing",

@@ -16,6 +16,8 @@ __all__ = ["IndexTrick", "as_tensors", "wrap_creation", "wrap_function", "wrap_u
 
 #: What a ufunc has besides its methods.
 _UFUNC_ATTRIBUTES = ("identity", "nargs", "nin", "nout", "ntypes", "signature", "types")
+#: What a Tensor may stand beside for the other operand to have no say.
+_OPERANDS = frozenset({Tensor, np.ndarray, np.float64, bool, complex, float, int})
 _UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
 
 
@@ -57,16 +59,28 @@ def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]
 
 
 def wrap_ufunc(ufunc: np.ufunc, name: str) -> Callable[..., Any]:
-    """Return a function that takes what `ufunc` takes, has its methods and attributes, and returns Tensors."""
+    """Return a function that takes what `ufunc` takes, has its methods and attributes, and returns Tensors.
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            for argument in args:
-                if argument.__class__ is not Tensor:
-                    break
+    As in `wrap_function`, Tensors lead to the rule at once, also beside arrays and numbers, which leave it to them.
+    """
+    wrapped: Callable[..., Any]
+    if ufunc.nin == 2:
+
+        def wrapped(x1: Any, x2: Any, /, *out: Any, **kwargs: Any) -> Any:
+            if x1.__class__ is Tensor:
+                is_direct = x2.__class__ in _OPERANDS
             else:
-                return call_ufunc(ufunc, "__call__", args, kwargs)
-        return as_tensors(ufunc(*args, **kwargs))
+                is_direct = x2.__class__ is Tensor and x1.__class__ in _OPERANDS
+            if is_direct and not kwargs and not out:
+                return call_ufunc(ufunc, "__call__", (x1, x2), kwargs)
+            return as_tensors(ufunc(x1, x2, *out, **kwargs))
+
+    else:
+
+        def wrapped(x: Any, /, *more: Any, **kwargs: Any) -> Any:
+            if x.__class__ is Tensor and not kwargs and not more:
+                return call_ufunc(ufunc, "__call__", (x,), kwargs)
+            return as_tensors(ufunc(x, *more, **kwargs))
 
     for method in _UFUNC_METHODS:
         setattr(wrapped, method, wrap_function(getattr(ufunc, method), method))

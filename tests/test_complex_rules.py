@@ -13,7 +13,7 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentTypeError, GradcheckError
 from asyncgrad.ops import RULES
-from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE
+from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING
 from asyncgrad.ops.primitive import Primitive, derivative, primitive
 from tests.complex_rules import Verdict, all_primitives, complex_points, in_complex_dtypes, primitives_in, verdict
 from tests.nn.cases import CALLS as NN_CALLS
@@ -102,7 +102,7 @@ COMPLEX_CALLS = {
 #: Functions whose calls are among those, and not among the tables.
 IN_COMPLEX_CALLS = {"sign", "cholesky", *UP_TO_PHASES, *(function.__name__ for function in cases_complex.WRITES)}
 #: They have no derivative by the array, and refuse a value, or weights, that require grad.
-WITHOUT_COMPLEX_CASE = {"full_like", *(function.__name__ for function in HISTOGRAMS)}
+WITHOUT_COMPLEX_CASE = {"full_like", *(function.__name__ for function in (*HISTOGRAMS, *SAVING))}
 
 
 def _uncovered(functions: Iterable[str], covered: Mapping[str, list[ComplexCall]]) -> set[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..tensor import Tensor
 from ..tensor import asarray as as_tensor
+from .wrapping import stacked_where_needed
 
 __all__ = ["CREATION"]
 
@@ -44,7 +45,7 @@ def array(
         >>> np.array([x, 3 * x]).requires_grad
         True
     """
-    joined = _stacked(object) if isinstance(object, (list, tuple)) and _holds_tensor(object) else object
+    joined = stacked_where_needed(object)
     if isinstance(joined, Tensor):
         made = _converted(joined, dtype, order, copy=copy if joined is object else None)
     else:
@@ -136,17 +137,6 @@ CREATION: dict[str, Callable[..., Any]] = {
     "from_dlpack": from_dlpack,
     "full": full,
 }
-
-
-def _holds_tensor(sequence: Any) -> bool:
-    return any(
-        isinstance(part, Tensor) or (isinstance(part, (list, tuple)) and _holds_tensor(part)) for part in sequence
-    )
-
-
-def _stacked(sequence: Any) -> Any:
-    """Return nested sequences, some of which hold Tensors, as one Tensor."""
-    return np.stack([_stacked(part) if isinstance(part, (list, tuple)) else part for part in sequence])
 
 
 def _converted(tensor: Tensor, dtype: Any, order: str, *, copy: bool | None) -> Tensor:

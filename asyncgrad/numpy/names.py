@@ -53,7 +53,7 @@ def attach_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name == "__all__":
             return __dir__()
-        if name.startswith("__") and name not in _ABOUT:
+        if name.startswith("__") and name not in _ABOUT and name != "__version__":
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = space[name] = _made(module, source, name)
         return value

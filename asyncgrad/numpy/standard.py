@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..tensor import Tensor
 from ..tensor import asarray as as_tensor
-from .wrapping import as_tensors
+from .wrapping import as_tensors, stacked_where_needed
 
 __all__ = ["STANDARD"]
 
@@ -31,6 +31,7 @@ def argsort(
         >>> np.argsort(np.array([2, 3, 1]), descending=True).tolist()
         [1, 0, 2]
     """
+    a = stacked_where_needed(a)
     if not descending:
         return as_tensors(np.argsort(a, axis, kind, order, stable=stable))  # type: ignore[no-any-return]
     along = -1 if axis is None else axis
@@ -56,7 +57,7 @@ def sort(
         >>> np.sort(np.array([2, 3, 1]), descending=True).tolist()
         [3, 2, 1]
     """
-    found = np.sort(a, axis, kind, order, stable=stable)
+    found = np.sort(stacked_where_needed(a), axis, kind, order, stable=stable)
     return as_tensors(np.flip(found, -1 if axis is None else axis) if descending else found)  # type: ignore[no-any-return]
 
 
@@ -79,7 +80,7 @@ def clip(
         [1., 1., 2., 2.]
     """
     low, high = _bound(min, "min", kwargs), _bound(max, "max", kwargs)
-    return as_tensors(np.clip(a, low, high, out=out, **kwargs))  # type: ignore[no-any-return]
+    return as_tensors(np.clip(stacked_where_needed(a), low, high, out=out, **kwargs))  # type: ignore[no-any-return]
 
 
 def _bound(given: Any, name: str, kwargs: dict[str, Any]) -> Any:

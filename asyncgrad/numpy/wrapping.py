@@ -8,11 +8,12 @@ from typing import Any, final
 
 import numpy as np
 
+from ..errors import RequiresGradError
 from ..ops.dispatch import call_function, call_ufunc
 from ..ops.primitive import RULES
 from ..tensor import Tensor, asarray
 
-__all__ = ["IndexTrick", "as_tensors", "wrap_creation", "wrap_function", "wrap_ufunc"]
+__all__ = ["IndexTrick", "as_tensors", "stacked_where_needed", "wrap_creation", "wrap_function", "wrap_ufunc"]
 
 #: What a ufunc has besides its methods.
 _UFUNC_ATTRIBUTES = ("identity", "nargs", "nin", "nout", "ntypes", "signature", "types")
@@ -53,9 +54,31 @@ def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if args and args[0].__class__ is Tensor and len(args) == 1:
                 return call_function(function, args, kwargs)
-            return as_tensors(function(*args, **kwargs))
+            try:
+                return as_tensors(function(*args, **kwargs))
+            except RequiresGradError:
+                # NumPy looks for Tensors in the arguments, and in lists only of functions that join arrays.
+                stacked = tuple([stacked_where_needed(argument) for argument in args])
+                if all(one is other for one, other in zip(stacked, args, strict=True)):
+                    raise
+            return as_tensors(function(*stacked, **kwargs))
 
     return _named(wrapped, function, name)
+
+
+def stacked_where_needed(argument: Any) -> Any:
+    """Return nested sequences that hold Tensors as one Tensor, with their history, and all else as it is."""
+    return _stacked(argument) if isinstance(argument, (list, tuple)) and _holds_tensor(argument) else argument
+
+
+def _holds_tensor(sequence: Any) -> bool:
+    return any(
+        isinstance(part, Tensor) or (isinstance(part, (list, tuple)) and _holds_tensor(part)) for part in sequence
+    )
+
+
+def _stacked(sequence: Any) -> Any:
+    return np.stack([_stacked(part) if isinstance(part, (list, tuple)) else part for part in sequence])
 
 
 def wrap_ufunc(ufunc: np.ufunc, name: str) -> Callable[..., Any]:
@@ -113,7 +136,7 @@ def _named(wrapped: Callable[..., Any], function: Callable[..., Any], name: str)
 
 @final
 class IndexTrick:
-    """An object of NumPy that is written with square brackets, such as `np.mgrid[0:3]`, with Tensors as results."""
+    """An object of NumPy that is written with square brackets, such as `np.r_[0:3, x]`, with Tensors as results."""
 
     __slots__ = ("_trick",)
 
@@ -121,4 +144,20 @@ class IndexTrick:
         self._trick = trick
 
     def __getitem__(self, key: Any) -> Any:
-        return as_tensors(self._trick[key])
+        items = key if isinstance(key, tuple) else (key,)
+        if not any(isinstance(item, Tensor) for item in items):
+            return as_tensors(self._trick[key])
+        # NumPy joins the places of the elements, and so decides where each of them goes.
+        places: list[Any] = []
+        parts: list[Any] = []
+        count = 0
+        for item in items:
+            if isinstance(item, str):
+                places.append(item)
+                continue
+            part = np.r_[item] if isinstance(item, slice) else item
+            size = int(np.size(part))
+            places.append(np.arange(count, count + size).reshape(np.shape(part)))
+            parts.append(np.ravel(part))
+            count += size
+        return np.concatenate(parts)[self._trick[tuple(places)]]

@@ -14,7 +14,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers, is_foreign, refuse_masked
 from .primitive import RULES
 
-__all__ = ["HISTOGRAMS", "NONDIFFERENTIABLE", "NonDifferentiable", "full_like", "nonzero"]
+__all__ = ["HISTOGRAMS", "NONDIFFERENTIABLE", "SAVING", "NonDifferentiable", "full_like", "nonzero"]
 
 #: Functions that are constant wherever they have a derivative, or that do not depend on the values.
 NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
@@ -208,3 +208,24 @@ def _histogram(function: Callable[..., Any]) -> Callable[..., Any]:
 #: They count; edges of bins that depend on the elements, the least and the largest, are constants too.
 HISTOGRAMS: tuple[Callable[..., Any], ...] = (np.histogram, np.histogram2d, np.histogramdd, np.histogram_bin_edges)
 RULES.update({function: _histogram(function) for function in HISTOGRAMS})
+
+
+def _saving(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes arrays to a file, for tensors as well, which must not require grad."""
+
+    def save(*args: Any, **kwargs: Any) -> None:
+        # The conversion raises where a history would be lost.
+        function(*map(_on_host, args), **{name: _on_host(value) for name, value in kwargs.items()})
+
+    save.__name__ = function.__name__
+    save.__doc__ = f"Save as numpy.{function.__name__} does; the history of a tensor cannot be saved."
+    return save
+
+
+def _on_host(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, TensorBase) else value
+
+
+#: They write files that hold no history.
+SAVING: tuple[Callable[..., Any], ...] = (np.save, np.savetxt, np.savez, np.savez_compressed)
+RULES.update({function: _saving(function) for function in SAVING})

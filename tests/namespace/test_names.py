@@ -12,6 +12,7 @@ import pytest
 
 import asyncgrad as ag
 import asyncgrad.numpy as anp
+from asyncgrad import sync
 from asyncgrad.ops.primitive import RULES
 
 #: The functions and constants of the array API standard 2024.12, after its table of contents.
@@ -170,6 +171,45 @@ def test_index_tricks_give_tensors() -> None:
     assert anp.r_[1.0, 2:4].tolist() == [1.0, 2.0, 3.0]
     assert anp.c_[[1, 2], [3, 4]].tolist() == [[1, 3], [2, 4]]
     assert anp.s_[1:2] == slice(1, 2)
+
+
+JOINED = {
+    "one": lambda r_, c_, x, y: r_[x],
+    "several": lambda r_, c_, x, y: r_[x, y, x],
+    "numbers": lambda r_, c_, x, y: r_[5.0, x[0], 1:4, 7],
+    "along another axis": lambda r_, c_, x, y: r_["1", x, y],
+    "with more axes": lambda r_, c_, x, y: r_["0,3,0", x, y],
+    "columns": lambda r_, c_, x, y: c_[x[:, 0], y[:, 1]],
+    "columns of matrices": lambda r_, c_, x, y: c_[x, y, x],
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joining_with_square_brackets_keeps_the_history(name: str) -> None:
+    data, other = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[10, 20], [30, 40]])
+    x = ag.tensor(data, requires_grad=True)
+    joined, expected = JOINED[name](anp.r_, anp.c_, x, other), JOINED[name](np.r_, np.c_, data, other)
+
+    assert joined.dtype == expected.dtype
+    np.testing.assert_array_equal(joined.detach().numpy(), expected)
+    (grad,) = sync.grad(joined.sum(), x)
+    moved = JOINED[name](np.r_, np.c_, data + 1e3, other) - expected
+    assert grad.sum() == (moved / 1e3).sum()
+
+
+def test_a_list_of_tensors_stands_for_an_array_of_them() -> None:
+    x = ag.tensor(2.0, requires_grad=True)
+    for function in (anp.mean, anp.var, anp.sum, anp.linalg.norm, anp.sort):
+        found = function([x, 3.0 * x, 1.0])
+        assert found.requires_grad
+        np.testing.assert_allclose(found.detach().numpy(), function(np.array([2.0, 6.0, 1.0])).numpy())
+    assert anp.append([x, x], 1.0).tolist() == [2.0, 2.0, 1.0]
+
+
+def test_a_tensor_where_numpy_takes_none_raises() -> None:
+    x = ag.tensor([2.0], requires_grad=True)
+    with pytest.raises(ag.errors.RequiresGradError):
+        anp.float64(x)
 
 
 def test_a_tensor_names_its_namespace() -> None:

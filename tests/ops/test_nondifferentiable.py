@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.errors import MissingDerivativeError
+from asyncgrad.errors import MissingDerivativeError, RequiresGradError
 from asyncgrad.ops import RULES
 from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, NonDifferentiable
 
@@ -182,3 +182,23 @@ def test_the_quotient_of_divmod_and_the_integer_of_modf_and_frexp_have_no_histor
 def test_a_function_that_is_neither_listed_nor_has_a_rule_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match=r"numpy\.busday_count"):
         np.busday_count(ag.tensor(_integers), 1)
+
+
+# Files.
+
+
+@pytest.mark.parametrize("function", [np.save, np.savez, np.savez_compressed, np.savetxt])
+def test_a_tensor_is_saved_as_its_array_unless_it_requires_grad(tmp_path, function):
+    path = tmp_path / ("t.txt" if function is np.savetxt else "t.npy" if function is np.save else "t.npz")
+    t = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
+    if function in (np.save, np.savetxt):
+        function(path, t)
+        loaded = np.loadtxt(path) if function is np.savetxt else np.load(path)
+    else:
+        function(path, named=t)
+        with np.load(path) as file:
+            loaded = file["named"]
+    np.testing.assert_array_equal(loaded, t.numpy())
+
+    with pytest.raises(RequiresGradError, match=r"t\.detach\(\)"):
+        function(path, t.requires_grad_())

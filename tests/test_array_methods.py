@@ -16,7 +16,7 @@ from asyncgrad.errors import InPlaceError
 ABSENT = {
     *("base", "byteswap", "ctypes", "data", "dump", "dumps", "flat", "getfield", "itemset", "newbyteorder"),
     *("resize", "setfield", "setflags", "tobytes", "tofile", "tostring", "view"),
-    *("ptp", "to_device"),
+    "ptp",
 }
 
 

@@ -30,13 +30,22 @@ def as_tensors(result: Any) -> Any:
     kind = type(result)
     if kind is Tensor:
         return result
-    if isinstance(result, (np.ndarray, np.generic)):
+    if isinstance(result, np.ndarray):
         return asarray(result) if result.dtype.kind in "biufc" else result
+    if isinstance(result, np.generic):
+        return _constant(result) if result.dtype.kind in "biufc" else result
     if kind is list or kind is tuple:
         return kind([as_tensors(part) for part in result])
     if isinstance(result, tuple) and hasattr(kind, "_make"):
         return kind._make([as_tensors(part) for part in result])
     return result
+
+
+def _constant(number: np.generic) -> Tensor:
+    """Return a number as a Tensor that cannot be written: `n += 1` makes another, and no other name of it changes."""
+    array = np.asarray(number)
+    array.flags.writeable = False
+    return asarray(array)
 
 
 def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -155,6 +155,23 @@ def test_texts_and_objects_stay_numpys() -> None:
     assert anp.base_repr(5) == "101"
 
 
+def test_what_is_a_number_in_numpy_stays_what_it_was_when_a_name_moves_on() -> None:
+    total = anp.prod((2, 3))
+    before = total
+    total += 4
+    total *= anp.sum([1, 2])
+    assert (before.tolist(), total.tolist()) == (6, 30)
+    before //= 4
+    assert before.tolist() == 1
+    with pytest.raises(ValueError, match="read-only"):
+        anp.mean([1.0, 2.0])[...] = 3.0
+
+    written = anp.sum(anp.ones(3))
+    alias = written
+    written += 1.0
+    assert alias is written
+
+
 def test_an_output_may_be_given() -> None:
     x = ag.tensor([1.0, 4.0], requires_grad=True)
     out = anp.zeros(2)

@@ -426,7 +426,8 @@ class Tensor(TensorBase):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
-            self._needs_no_grad("an ndarray", "t.numpy()", "np.stack to join tensors", calling_function())
+            others = "np.stack to join tensors, or asyncgrad.numpy.random.default_rng(seed) to draw random numbers"
+            self._needs_no_grad("an ndarray", "t.numpy()", others, calling_function())
         if self._data.__class__ is not np.ndarray and is_foreign(self._data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:

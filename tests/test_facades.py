@@ -25,6 +25,7 @@ FACADES = [
     "asyncgrad.functional",
     "asyncgrad.graph",
     "asyncgrad.nn",
+    "asyncgrad.numpy.random",
     "asyncgrad.optim",
     "asyncgrad.sync",
     "asyncgrad.sync.func",

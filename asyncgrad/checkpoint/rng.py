@@ -10,11 +10,12 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentTypeError
+from ..numpy.random.sampling import Sampler
 
 __all__ = ["STREAM_TYPES", "RandomStreams", "StreamReplay", "check_streams"]
 
 #: The types of random streams that are found among arguments.
-STREAM_TYPES = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+STREAM_TYPES = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, Sampler)
 
 
 @final
@@ -28,7 +29,8 @@ class RandomStreams:
     __slots__ = ("_sources", "start")
 
     def __init__(self, sources: Iterable[Any]) -> None:
-        self._sources = tuple({id(source): source for source in sources}.values())
+        bare = [source.numpy_source if isinstance(source, Sampler) else source for source in sources]
+        self._sources = tuple({id(source): source for source in bare}.values())
         self.start = self.states()
 
     def states(self) -> list[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
-from ..graph.values import beside
+from ..graph.values import beside, raw
 from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
@@ -62,5 +62,5 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
         raise ArgumentError("dropout needs a generator: pass rng=np.random.default_rng(seed)")
     data = array_of(x)
     # Drawn on the host whatever the device, so that a seed gives the same mask everywhere.
-    keep = beside(rng.random(data.shape, np.float32) >= p, data)
+    keep = beside(raw(rng.random(data.shape, np.float32)) >= p, data)
     return masked(x, keep, 1 / (1 - p) if p < 1 else 0.0)

@@ -1,5 +1,0 @@
-"""The functions of `numpy.random`, with Tensors as results."""
-
-from .names import attach_names
-
-__getattr__, __dir__ = attach_names(__name__)

@@ -1,0 +1,297 @@
+"""Derivatives of draws with respect to parameters of shape: `-(dF/da) / f` of a draw with distribution F, density f.
+
+F at a draw is a uniform number that does not depend on the parameters; so a draw moves with them by that. Few of these
+derivatives have a closed form. Others are integrals of the density times its score, the derivative of its logarithm
+with respect to the parameter. The score changes its sign at one point, and its integral over all values is 0. So the
+integral runs from the draw away from that point, where all terms have one sign and none cancel. The relative error of
+gamma_slope, beta_slope and vonmises_slope is about 1e-12, and below 1e-8 for parameters up to 1e9.
+
+The functions consist of differentiable ones, so that they have derivatives of any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
+
+__all__ = [
+    "beta_slope",
+    "gamma_slope",
+    "mills_ratio",
+    "noncentral_chisquare_slope",
+    "noncentral_f_slope",
+    "polygamma",
+    "vonmises_slope",
+]
+
+#: The logarithm of what is left out of an integral, relative to the integrand at its start.
+_DROP = -40.0
+
+#: The most elements of one block of nodes.
+_BLOCK = 1 << 16
+
+
+def _nodes(count: int) -> tuple[Any, Any]:
+    """Return nodes in (0, 1) and weights: Gauss's for an integral over u, of a function of u**2."""
+    x, weights = np.polynomial.legendre.leggauss(count)
+    u = (x + 1) / 2
+    return u * u, weights * u
+
+
+_NODES, _WEIGHTS = _nodes(40)
+
+
+def _node_blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
+    """Yield nodes and weights in blocks, with axes of length 1 for those of `shape`."""
+    step = max(1, _BLOCK // max(1, math.prod(shape)))
+    for start in range(0, len(_NODES), step):
+        column = (-1, *[1] * len(shape))
+        yield _NODES[start : start + step].reshape(column), _WEIGHTS[start : start + step].reshape(column)
+
+
+def _integrate(integrand: Callable[[Any], Any], start: Any, end: Any) -> Any:
+    """Return the integrals of a function from `start` to `end`."""
+    length = end - start
+    total: Any = 0.0
+    for nodes, weights in _node_blocks(np.shape(raw(length))):
+        total = total + np.sum(integrand(start + length * nodes) * weights, 0)
+    return total * length
+
+
+def _reach(exponent: Callable[[Any], Any], signs: Any) -> Any:
+    """Return the distance from 0 at which a concave exponent has fallen to _DROP, or little more."""
+    reach = np.full(np.shape(signs), 64.0)
+    while (too_far := exponent(signs * reach / 2) < _DROP).any():
+        reach = np.where(too_far, reach / 2, reach)
+    for share in (0.75, 0.875):
+        reach = np.where(exponent(signs * reach * share) < _DROP, reach * share, reach)
+    return reach
+
+
+def _double(value: Any) -> Any:
+    """Return a value in double precision."""
+    return value.astype(float, copy=False) if hasattr(value, "astype") else np.asarray(value, float)
+
+
+# The derivatives of the logarithm of the gamma function.
+
+#: The Bernoulli numbers of even index, from the second.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+
+
+@primitive()
+def polygamma(order: int, x: Any) -> Any:
+    """Return the derivative of order `order + 1` of log(gamma(x)), for x > 0.
+
+    The asymptotic series is summed at x + 12 + order or beyond, and the recurrence leads back.
+    """
+    count = 12 + order
+    shift = x < count
+    x = np.asarray(x, float)
+    total = np.zeros(x.shape)
+    high = np.where(shift, x + count, x)
+    sign = -((-1.0) ** order)
+    if shift.any():
+        for step in range(count):
+            total = total + np.where(shift, 1.0, 0.0) * math.factorial(order) / (x + step) ** (order + 1)
+    if order:
+        series = math.factorial(order - 1) / high**order
+    else:
+        series = -np.log(high)
+    series = series + math.factorial(order) / (2 * high ** (order + 1))
+    for index, number in enumerate(_BERNOULLI, 1):
+        series = series + number * math.factorial(2 * index + order - 1) / (
+            math.factorial(2 * index) * high ** (2 * index + order)
+        )
+    return sign * (series + total)
+
+
+@derivative(polygamma, "x")
+def _(g: Any, order: int, x: Any) -> Any:
+    return g * polygamma.call(order + 1, x)
+
+
+# Gamma.
+
+
+def gamma_slope(shape: Any, x: Any) -> Any:
+    """Return the derivative of log(x) with respect to the shape, for draws `x` of the standard gamma distribution."""
+    shape, x = _double(shape), _double(x)
+    at_zero = raw(x) <= 0
+    x = np.where(at_zero, 1.0, x)
+    beyond, logarithm = polygamma.call(0, shape + 1), np.log(x)
+    # On the left the integral is that for the shape + 1, to which the recurrence of F adds a term of the same sign.
+    left = raw(logarithm) <= raw(beyond)
+    signs = np.where(left, -1.0, 1.0)
+    used = shape + left
+    mean = beyond - np.where(left, 0.0, 1.0) / shape
+    x_, used_ = raw(x), raw(used)
+    end = signs * _reach(lambda t: used_ * t - x_ * np.expm1(t), signs)
+    found = _integrate(lambda t: np.exp(used * t - x * np.expm1(t)) * (logarithm - mean + t), np.zeros(end.shape), end)
+    slope = np.where(left, (x * found + beyond - logarithm) / shape, found)
+    return np.where(at_zero, 0.0, slope)
+
+
+# Beta.
+
+
+def _beta_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """Return what `beta_slope` does, for draws that are neither 0 nor 1."""
+    total = a + b
+    beyond, logarithm = polygamma.call(0, a + 1), np.log(x)
+    total_beyond = polygamma.call(0, total + 1)
+    # On the left the integral is that for a + 1, on the right for b + 1; a recurrence leads back.
+    left = raw(logarithm) <= raw(beyond) - raw(total_beyond)
+    signs = np.where(left, -1.0, 1.0)
+    used = a + left
+    mean = beyond - np.where(left, 0.0, 1.0) / a - total_beyond
+    x_, used_, all_ = raw(x), raw(used), raw(total) + 1
+    end = signs * _reach(lambda t: used_ * t - all_ * np.log1p(x_ * np.expm1(t)), signs)
+
+    def integrand(t: Any) -> Any:
+        growth = np.log1p(x * np.expm1(t))
+        return np.exp(used * t - (total + 1) * growth) * (logarithm + t - growth - mean)
+
+    found = _integrate(integrand, np.zeros(end.shape), end)
+    rest = logarithm - beyond + total_beyond - 1 / total
+    return np.where(left, (total * x * found - rest) / a, (total * y * found + rest + 1 / a) / b)
+
+
+def beta_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """Return the derivative of log(x / y) with respect to `a`, for draws of the beta distribution.
+
+    That with respect to `b` is `-beta_slope(b, a, y, x)`.
+
+    Args:
+        a: the parameter that belongs to x.
+        b: the parameter that belongs to y.
+        x: the draws.
+        y: 1 - x, which the caller may know better than by subtraction.
+    """
+    a, b, x, y = map(_double, (a, b, x, y))
+    outside = (raw(x) <= 0) | (raw(y) <= 0)
+    slope = _beta_slope(a, b, np.where(outside, 0.5, x), np.where(outside, 0.5, y))
+    return np.where(outside, 0.0, slope)
+
+
+# Mixtures over a number with Poisson's distribution: the noncentral distributions.
+
+
+def _posterior(peak: Any, ratio: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Return the numbers that matter in a mixture, and their weights given the draw, both along a new first axis.
+
+    Args:
+        peak: about where the weights are greatest.
+        ratio: the logarithm of the weight of a number's successor, relative to its own.
+    """
+    spread = 9 * np.sqrt(peak + 1) + 12
+    first = np.floor(np.maximum(peak - spread, 0))
+    count = int(np.max(peak + spread - first, initial=1.0)) + 1
+    numbers = first + np.arange(count).reshape(-1, *[1] * first.ndim)
+    logarithms = np.cumsum(ratio(numbers), 0) - ratio(numbers)
+    weights = np.exp(logarithms - raw(logarithms).max(0, initial=0.0))
+    return numbers, weights / np.sum(weights, 0)
+
+
+#: Takes the place of a noncentrality of 0, so that it has a logarithm.
+_TINY = 1e-200
+
+
+def _shapes_of_noncentral_chisquare(df: Any, nonc: Any, x: Any) -> tuple[Any, Any]:
+    """Return the shapes of the gamma distributions that x / 2 may be drawn from, and their weights."""
+    shape, product = df / 2, nonc * x / 4 + _TINY
+    peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
+    logarithm = np.log(product)
+    numbers, weights = _posterior(peak, lambda j: logarithm - np.log(j + 1) - np.log(shape + j))
+    return shape + numbers, weights
+
+
+def noncentral_chisquare_slope(parameter: str, df: Any, nonc: Any, x: Any) -> Any:
+    """Return the derivative of log(x) with respect to a parameter, for draws of the noncentral chi-square."""
+    df, nonc, x = map(_double, (df, nonc, x))
+    at_zero = raw(x) <= 0
+    x = np.where(at_zero, 1.0, x)
+    shapes, weights = _shapes_of_noncentral_chisquare(df, nonc, x)
+    slopes = 1 / shapes if parameter == "nonc" else gamma_slope(shapes, x / 2)
+    return np.where(at_zero, 0.0, np.sum(weights * slopes, 0) / 2)
+
+
+def noncentral_f_slope(parameter: str, dfnum: Any, dfden: Any, nonc: Any, x: Any) -> Any:
+    """Return the derivative of log(x) with respect to a parameter, for draws of the noncentral F."""
+    dfnum, dfden, nonc, x = map(_double, (dfnum, dfden, nonc, x))
+    at_zero = raw(x) <= 0
+    x = np.where(at_zero, 1.0, x)
+    a, b, odds = dfnum / 2, dfden / 2, dfnum * x / dfden
+    share, rest = odds / (1 + odds), 1 / (1 + odds)
+    product = nonc * share / 2 + _TINY
+    linear = raw(a) - raw(product)
+    peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
+    logarithm = np.log(product)
+    numbers, weights = _posterior(peak, lambda j: logarithm - np.log(j + 1) + np.log((a + b + j) / (a + j)))
+    if parameter == "nonc":
+        slope = np.sum(weights / (a + numbers), 0) / 2
+    elif parameter == "dfnum":
+        slope = np.sum(weights * beta_slope(a + numbers, b, share, rest), 0) / 2 - 1 / dfnum
+    else:
+        slope = np.sum(weights * -beta_slope(b, a + numbers, rest, share), 0) / 2 + 1 / dfden
+    return np.where(at_zero, 0.0, slope)
+
+
+# Von Mises.
+
+
+def vonmises_slope(kappa: Any, angle: Any) -> Any:
+    """Return the derivative of the angle with respect to `kappa`, for draws around 0 of the von Mises distribution."""
+    kappa, angle = _double(kappa), _double(angle)
+    signs = np.sign(raw(angle))
+    angle = signs * angle
+    # 1 - cos(t), halved, which does not cancel near 0.
+    height = np.square(np.sin(angle / 2))
+    concentration = np.maximum(raw(kappa), _TINY)
+    reach = 2 * np.arcsin(np.sqrt(np.minimum(1.0, 20 / concentration)))
+    start = np.zeros(reach.shape)
+    mass = _integrate(lambda t: np.exp(-2 * kappa * np.square(np.sin(t / 2))), start, reach)
+    moment = _integrate(
+        lambda t: np.square(np.sin(t / 2)) * np.exp(-2 * kappa * np.square(np.sin(t / 2))), start, reach
+    )
+    mean = moment / mass
+    # The score is 2 * (mean - height): it is positive between 0 and the draw, or else negative beyond it.
+    inner = raw(height) <= raw(mean)
+    far = 2 * np.arcsin(np.sqrt(np.minimum(1.0, raw(height) + 20 / concentration)))
+
+    def integrand(t: Any) -> Any:
+        heights = np.square(np.sin(t / 2))
+        return 2 * (mean - heights) * np.exp(2 * kappa * (height - heights))
+
+    return signs * _integrate(integrand, angle, np.where(inner, 0.0, far))
+
+
+# The inverse Gaussian distribution (wald).
+
+
+@primitive()
+def mills_ratio(x: Any) -> Any:
+    """Return the probability that a standard normal number exceeds x, divided by its density at x, for x >= 0."""
+    near = np.minimum(x, 3.0)
+    term = near
+    series = near
+    for index in range(1, 48):
+        term = term * near * near / (2 * index + 1)
+        series = series + term
+    below = math.sqrt(math.pi / 2) * np.exp(near * near / 2) - series
+    far = np.maximum(x, 3.0)
+    fraction = far
+    for index in range(70, 0, -1):
+        fraction = far + index / fraction
+    return np.where(x < 3, below, 1 / fraction)
+
+
+@derivative(mills_ratio, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * (x * mills_ratio.call(x) - 1)

@@ -15,10 +15,10 @@ from .inspection import ArrayNamespaceInfo
 from .standard import STANDARD
 from .wrapping import IndexTrick, wrap_creation, wrap_function, wrap_ufunc
 
-__all__ = ["attach_names"]
+__all__ = ["CREATES", "attach_names"]
 
-#: Functions that take no Tensor that says on which device the result shall live.
-_CREATES = {
+#: Functions that also take the device of the Tensor that they make, and whether it requires grad.
+CREATES = {
     "arange",
     "empty",
     "empty_like",
@@ -87,4 +87,4 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
         return IndexTrick(found)
     if isinstance(found, (type, types.ModuleType)) or not callable(found):
         return found
-    return wrap_creation(found, name) if name in _CREATES else wrap_function(found, name)
+    return wrap_creation(found, name) if name in CREATES else wrap_function(found, name)

@@ -265,7 +265,13 @@ def _parameters(function: Callable[..., Any], path: str) -> Iterator[str]:
         if parameter.kind is parameter.KEYWORD_ONLY is not before is not parameter.VAR_POSITIONAL:
             yield "*"
         before = parameter.kind
-        star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        star = (
+            "*"
+            if parameter.kind is parameter.VAR_POSITIONAL
+            else "**"
+            if parameter.kind is parameter.VAR_KEYWORD
+            else ""
+        )
         default = "" if parameter.default is parameter.empty else " = ..."
         yield f"{star}{parameter.name}: {_type_of(parameter)}{default}"
     if before is inspect.Parameter.POSITIONAL_ONLY:

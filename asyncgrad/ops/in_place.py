@@ -77,10 +77,8 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
 
     def operator(out: Any, other: Any) -> Any:
         data = out._data
-        if _is_constant(data):
-            return NotImplemented
         kind = data.dtype.kind
-        if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
+        if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN) or _is_constant(data):
             return write_generic(out, other)
         beside = other if isinstance(other, TensorBase) else None
         if beside is None and isinstance(other, np.ndarray):

@@ -26,12 +26,14 @@ from .engine.device import Device, device, device_of_array, device_of_new, moved
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
+    AsyncgradError,
     GradientTypeError,
     HookError,
     InPlaceError,
     InvalidGradientError,
     RequiresGradError,
 )
+from .graph.callers import shorten_traceback
 from .graph.hooks import HookList, RemovableHandle
 from .graph.naming import calling_function
 from .graph.saved import version_of
@@ -325,7 +327,11 @@ class Tensor(TensorBase):
             >>> ag.run(main())
             6.0
         """
-        await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+        try:
+            await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+        except AsyncgradError as error:
+            shorten_traceback(error)
+            raise
 
     # What watches the gradient.
 

@@ -8,7 +8,9 @@ import itertools
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, set_grad_mode
+from ..errors import AsyncgradError
 from ..graph.background import register_background
+from ..graph.callers import shorten_traceback
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
 from .background import LoopBackground
@@ -88,6 +90,8 @@ class Engine:
             graph_task.has_error = True
             if graph_task.completion is not None:
                 graph_task.completion.fail(error)
+            if isinstance(error, AsyncgradError):
+                shorten_traceback(error)
             raise
         else:
             if graph_task.completion is not None:

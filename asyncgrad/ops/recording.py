@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..graph.callers import show_warnings_at_the_caller
 from ..graph.current_streams import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
 from ..graph.values import check_numbers
@@ -57,6 +58,10 @@ _NAMES: dict[str, Any] = {
     "_new": object.__new__,
     "_scalar": np.generic,
 }
+
+
+# What a generated function warns of is the caller's.
+show_warnings_at_the_caller()
 
 
 def generate_call(

@@ -1,0 +1,157 @@
+"""Warnings and errors speak of the line that called asyncgrad."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import ReleasedGraphError
+
+
+def line() -> int:
+    """Return the number of the line that calls this."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+X = ag.tensor([-1.0, 0.0, 1e308], requires_grad=True)
+
+CALLS = {
+    "ufunc": lambda: np.sqrt(X),
+    "ufunc of two": lambda: np.multiply(X, 1e308),
+    "operator": lambda: X * 1e308,
+    "reflected operator": lambda: 1.0 / X,
+    "method": lambda: X.__rtruediv__(1.0),
+    "function in several steps": lambda: np.linalg.norm(X, ord=-1),
+    "without a history": lambda: np.log(X.detach()),
+    "in place": lambda: X.detach().copy().__itruediv__(0.0),
+    "nn": lambda: ag.nn.softplus(np.log(X)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_warning_of_numpy_is_shown_at_the_line_of_the_caller(name: str) -> None:
+    call: Any = CALLS[name]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        call()
+
+    assert told
+    for each in told:
+        assert (each.filename, each.lineno) == (__file__, call.__code__.co_firstlineno)
+        assert issubclass(each.category, RuntimeWarning)
+
+
+def test_a_warning_is_shown_once_for_each_line() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            np.sqrt(X)
+            first = line() - 1
+        np.sqrt(X)
+        second = line() - 1
+
+    assert [each.lineno for each in told] == [first, second]
+
+
+def test_filters_are_asked_about_the_module_of_the_caller() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", module=__name__.replace(".", r"\."))
+        np.sqrt(X)
+    assert told == []
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.filterwarnings("error", module=__name__.replace(".", r"\."))
+        with pytest.raises(RuntimeWarning, match="invalid value encountered in sqrt"):
+            np.sqrt(X)
+
+
+def test_a_warning_of_a_backward_is_shown_where_that_was_called(run: Any) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        loss = np.sqrt(X[1]) * 1.0
+        sync.backward(loss, retain_graph=True)
+        blocking = line() - 1
+
+        async def main() -> int:
+            await loss.backward()
+            return line() - 1
+
+        awaited = run(main())
+
+    assert [(each.filename, each.lineno) for each in told] == [(__file__, blocking), (__file__, awaited)]
+
+
+def test_other_warnings_are_shown_as_they_were() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        np.sqrt(np.array(-1.0))
+        warnings.warn("mine", UserWarning, stacklevel=1)
+
+    assert [(each.filename, str(each.message)) for each in told] == [
+        (__file__, "invalid value encountered in sqrt"),
+        (__file__, "mine"),
+    ]
+
+
+def second_backward() -> None:
+    loss = (X * X).sum()
+    sync.backward(loss, inputs=[X])
+    sync.backward(loss, inputs=[X])
+
+
+async def second_awaited_backward() -> None:
+    loss = (X * X).sum()
+    await loss.backward(inputs=[X])
+    await loss.backward(inputs=[X])
+
+
+def second_grad() -> None:
+    loss = (X * X).sum()
+    sync.grad(loss, X)
+    sync.grad(loss, X)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [second_backward, second_grad, lambda: asyncio.run(second_awaited_backward())],
+    ids=["sync", "grad", "await"],
+)
+def test_a_second_backward_is_told_in_under_twenty_lines(call: Any) -> None:
+    with np.errstate(over="ignore"), pytest.raises(ReleasedGraphError) as caught:
+        call()
+    told = "".join(traceback.format_exception(caught.value.with_traceback(caught.tb.tb_next))).splitlines()  # type: ignore[union-attr]
+
+    assert len(told) < 20, "\n".join(told)
+    assert "retain_graph=True" in told[-2]
+
+
+def test_the_traceback_of_an_error_keeps_the_frames_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hook(grad: Any) -> Any:
+        return np.asarray(X)
+
+    x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x.register_hook(hook)
+    frames = {}
+    for setting in ("", "full"):
+        monkeypatch.setenv("ASYNCGRAD_TRACEBACKS", setting)
+        with pytest.raises(ag.errors.RequiresGradError) as caught:
+            sync.backward((x * 1.0).sum())
+        frames[setting] = [entry.name for entry in traceback.extract_tb(caught.tb)]
+
+    assert "hook" in frames[""]
+    assert "execute" not in frames[""]
+    assert "hook" in frames["full"]
+    assert "execute" in frames["full"]

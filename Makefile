@@ -5,6 +5,7 @@
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with every case
 #   make test-pythons    make test on each Python of VERSIONS that is here
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
+#   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
 #   make stubs   write what type checkers are told of asyncgrad.numpy, for the NumPy that is installed
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
@@ -19,7 +20,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu stubs format clean
+.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -90,6 +91,9 @@ test-gpu: $(VENV)/.gpu
 
 bench-gpu: $(VENV)/.gpu
 	$(BIN)/python -m benchmarks.gpu $(if $(QUICK),--quick)
+
+coverage: $(VENV)/.dev
+	$(BIN)/python -m tools.coverage_page
 
 stubs: $(VENV)/.dev
 	$(BIN)/python -m tools.numpy_stubs

@@ -1,0 +1,162 @@
+"""Write docs/coverage.md: what asyncgrad does with each function of NumPy.
+
+`python -m tools.coverage_page` writes it from the rules; tests/ops/test_coverage_page.py holds it to be current.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import asyncgrad as ag
+from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING
+from asyncgrad.ops.primitive import RULES
+
+__all__ = ["PAGE", "VERSION", "kind_of", "page"]
+
+PAGE = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
+#: Which functions there are differs from one version of NumPy to the next.
+VERSION = ".".join(np.__version__.split(".")[:2])
+
+#: They write into their first argument.
+WRITERS = (np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask)
+MODULES = (np, np.linalg, np.fft)
+
+#: What is said of a constant function that is constant only in part.
+NOTES: dict[Callable[..., Any], str] = {
+    **dict.fromkeys(HISTOGRAMS, "the weights must not require grad"),
+    np.full_like: "the value must not require grad: write `np.broadcast_to`",
+    np.sign: "of complex numbers: differentiable",
+}
+
+#: Functions without a rule, by the reason.
+WITHOUT_RULE = {
+    "makes an array of what is no tensor; `asyncgrad.numpy` has it with Tensors as results": (
+        *(
+            "arange",
+            "bartlett",
+            "blackman",
+            "diag_indices",
+            "empty",
+            "eye",
+            "fftfreq",
+            "fromfunction",
+            "full",
+            "hamming",
+        ),
+        *("hanning", "identity", "indices", "kaiser", "mask_indices", "ones", "rfftfreq", "tri", "tril_indices"),
+        *("triu_indices", "zeros"),
+    ),
+    "makes an ndarray, which has no history: it raises for a tensor that requires grad. Write `np.stack([x, y])`, "
+    "`ag.asarray(x)`, or the function of `asyncgrad.numpy`": (
+        *("array", "asanyarray", "asarray", "asarray_chkfinite", "ascontiguousarray", "asfortranarray", "from_dlpack"),
+        *("frombuffer", "fromiter", "ix_", "require"),
+    ),
+    "is about types, shapes or text, and takes no tensor": (
+        *("base_repr", "binary_repr", "broadcast_shapes", "format_float_positional", "format_float_scientific"),
+        *("isdtype", "isfortran", "isscalar", "issubdtype", "iterable", "mintypecode", "promote_types", "typename"),
+    ),
+    "reads a file or a text": ("fromfile", "fromregex", "fromstring", "genfromtxt", "load", "loadtxt"),
+    "is about dates, which no tensor holds": (
+        *("busday_count", "busday_offset", "datetime_as_string", "datetime_data", "is_busday", "isnat"),
+    ),
+    "makes a matrix, a class that NumPy advises against": ("asmatrix", "bmat"),
+    "sets or shows how NumPy works": (
+        *(
+            "frompyfunc",
+            "get_include",
+            "get_printoptions",
+            "getbufsize",
+            "geterr",
+            "geterrcall",
+            "info",
+            "nested_iters",
+        ),
+        *(
+            "printoptions",
+            "set_printoptions",
+            "setbufsize",
+            "seterr",
+            "seterrcall",
+            "show_config",
+            "show_runtime",
+            "test",
+        ),
+    ),
+    "is deprecated": ("row_stack",),
+}
+REASONS: dict[str, str] = {name: reason for reason, names in WITHOUT_RULE.items() for name in names}
+
+INTRODUCTION = """# What is differentiable
+
+Written by `tools/coverage_page.py` for NumPy {version}: do not change it by hand.
+
+- **differentiable**: to any order, by NumPy's function on tensors and by the same name in `asyncgrad.numpy`; for
+  complex numbers too, or an error says that it is a function of real numbers. Where a derivative does not exist at a
+  point, as for equal eigenvalues, the backward raises an error that says why.
+- **constant**: NumPy's values as a tensor without history, since the derivative is zero or the result does not depend
+  on the values.
+- **writes**: into its argument, which is recorded.
+- **refused**: it has no rule, for the reason that is given; on a tensor it raises an error.
+
+| | differentiable | constant | writes | refused |
+|---|---|---|---|---|
+"""
+
+
+def kind_of(function: Callable[..., Any]) -> str:
+    """Return what asyncgrad does with a function of NumPy: a word of the introduction of the page."""
+    if function in (*NONDIFFERENTIABLE, *HISTOGRAMS, *SAVING, np.full_like, np.sign):
+        return "constant"
+    if function in WRITERS:
+        return "writes"
+    return "differentiable" if function in RULES else "refused"
+
+
+def page() -> str:
+    """Return the page."""
+    counts, tables = [], []
+    for module in MODULES:
+        functions = dict(_functions(module))
+        kinds = Counter(map(kind_of, functions.values()))
+        columns = " | ".join(str(kinds[kind]) for kind in ("differentiable", "constant", "writes", "refused"))
+        counts.append(f"| `{module.__name__}` | {columns} |\n")
+        rows = [f"| `{name}` | {kind_of(function)} | {_note(name, function)} |" for name, function in functions.items()]
+        tables.append("\n".join([f"\n## {module.__name__}\n", "| function | | |", "|---|---|---|", *rows, ""]))
+    methods = sorted(name for name in set(dir(np.ndarray)) & set(dir(ag.Tensor)) if not name.startswith("_"))
+    lacking = sorted(name for name in set(dir(np.ndarray)) - set(dir(ag.Tensor)) if not name.startswith("_"))
+    return (
+        INTRODUCTION.format(version=VERSION)
+        + "".join(counts)
+        + "".join(tables)
+        + "\n## Methods and attributes of tensors\n\n"
+        + f"As of an ndarray: {_listed(methods)}.\n\nOf an ndarray alone: {_listed(lacking)}.\n"
+    )
+
+
+def _functions(module: types.ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in sorted(dir(module)):
+        thing = getattr(module, name)
+        if callable(thing) and not name.startswith("_") and not isinstance(thing, type):
+            yield name, thing
+
+
+def _note(name: str, function: Callable[..., Any]) -> str:
+    if function in NOTES:
+        return NOTES[function]
+    if function in SAVING:
+        return "writes a file"
+    return REASONS[name] if kind_of(function) == "refused" else ""
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

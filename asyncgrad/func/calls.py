@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from ..arguments import describe
-from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
+from ..errors import ArgumentError, ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..functional.arguments import call, new_input
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
 from ..tree.structure import TreeStructure, flatten, leaves, leaves_like, paths, unflatten
 
 __all__ = ["TransformCall"]
+
+Tensors = tuple[Tensor, ...]
 
 
 @final
@@ -107,6 +109,31 @@ class TransformCall:
             found = self.result(outputs, True)
             raise GradientTypeError(f"{self._where}: the function must return one Tensor, not {describe(found)}")
         return outputs[0]
+
+    def iteration(self, function: Callable[[Any], Any], name: str) -> Callable[..., Coroutine[Any, Any, Tensors]]:
+        """Return a function from the leaves of the only argument, a tree, to those of the next one.
+
+        Args:
+            function: takes the tree, and returns one of the same structure, or an awaitable of it.
+            name: the name of the argument in errors.
+        """
+        (structure,) = self._structure.children
+
+        async def next_leaves(*points: Tensor) -> Tensors:
+            result = function(points[0] if structure.kind is None else unflatten(structure, points))
+            if structure.kind is None and isinstance(result, Tensor):
+                return (result,)
+            if inspect.isawaitable(result):
+                result = await result
+            found, self._output_structure = flatten(result)
+            if self._output_structure != structure:
+                leaves_like(structure, result, f"{self._where}: the result of the function", name)
+                raise ArgumentError(
+                    f"{self._where}: the function must return a tree like {name}, not {describe(result)}"
+                )
+            return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
+
+        return next_leaves
 
     def vector_like_points(self, trees: Any, what: str, keeps_history: bool) -> tuple[Tensor, ...]:
         """Return the leaves of a tuple of trees with the structures and shapes of the arguments at `positions`.

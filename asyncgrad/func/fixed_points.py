@@ -5,18 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from ..arguments import check_function, describe, number, whole_number
-from ..context import IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
+from ..context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
 from ..engine.loops import Pace
-from ..errors import ArgumentError, ArgumentTypeError, ConvergenceError, InvalidGradientError, RequiresGradError
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BlockingError,
+    ConvergenceError,
+    RequiresGradError,
+)
 from ..function import Function
 from ..functional.arguments import call, fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like
 from ..tensor import Tensor, asarray
+from ..tree.registry import container_type
 from ..tree.structure import flatten, unflatten
 from .calls import TransformCall
 
@@ -25,7 +32,7 @@ __all__ = ["fixed_point"]
 _WHERE = "ag.func.fixed_point"
 
 Tensors = tuple[Tensor, ...]
-#: Takes the leaves of an iterate, and returns those of the next.
+#: Takes the leaves of an iterate, and returns those of the next, as tensors; or as arrays, where nothing is recorded.
 Step = Callable[..., Awaitable[Tensors]]
 
 #: Up to this many elements the Jacobian is computed once, which takes fewer backward passes than the iteration.
@@ -51,8 +58,8 @@ async def fixed_point(
             an `async def`. It must be a pure function, since the backward calls it again.
         a: the parameters, a tree of anything. The tensors that gradients are to flow to are leaves of it.
         x0: where to start, a tree of numbers, arrays or tensors.
-        distance: takes two trees like `x0`, the last two iterates, and returns a number; by default the largest
-            difference of their elements, divided by the largest element or by 1 if that is greater.
+        distance: takes two trees like `x0`, the last two iterates as arrays, and returns a number; by default the
+            largest difference of their elements, divided by the largest element or by 1 if that is greater.
         tol: the iteration ends when the distance is at most this; by default `eps ** (2 / 3)` of the dtype of `x`,
             which is 4e-11 for float64.
         max_iter: the largest number of iterations.
@@ -90,15 +97,19 @@ async def fixed_point(
 
     async def bind(params: Tensors, is_recorded: bool) -> Step:
         nonlocal is_async
+        new_leaves = list(leaves)
         for index, param in zip(places, params, strict=True):
-            leaves[index] = param
-        tree = unflatten(structure, leaves)
+            new_leaves[index] = param
+        tree = unflatten(structure, new_leaves)
         function = functools.partial(f, tree) if takes_x else _function_of_x(await call(f, tree))
         is_async = is_kind(inspect.iscoroutinefunction, function) or is_kind(inspect.iscoroutinefunction, f)
         return transform_call.iteration(function, "x0")
 
-    problem = _Problem(bind, limit, transform_call.containers_like_points, False, "x = f(a, x)")
-    is_recording = is_grad_enabled()
+    def as_tree(x: Sequence[Any]) -> Any:
+        return x[0] if is_leaf else transform_call.containers_like_points(x)[0]
+
+    problem = _Problem(bind, limit, as_tree, False, BLOCKING.get(), "x = f(a, x)")
+    is_recording, is_leaf = is_grad_enabled(), container_type(type(x0)) is None
     start = tuple([point.detach() for point in transform_call.points])
     solution = await _solve(problem, params, start, _CapturedTensors() if is_recording else False)
     if is_recording and params:
@@ -126,10 +137,12 @@ class _Problem(NamedTuple):
     #: Takes the parameters, and whether operations on them are recorded; returns the function of x.
     bind: Callable[[Tensors, bool], Awaitable[Step]]
     limit: _Limit
-    #: Makes a tuple with the tree that the user's `distance` takes of the leaves of an iterate.
-    as_tree: Callable[[Tensors], tuple[Any, ...]]
+    #: Makes the tree that the user's `distance` takes of the leaves of an iterate.
+    as_tree: Callable[[Sequence[Any]], Any]
     #: Whether the function may suspend.
     is_async: bool
+    #: Whether the function never suspends, since the caller has used the blocking form.
+    is_blocking: bool
     #: The equation, for errors.
     equation: str
 
@@ -190,22 +203,25 @@ async def _solve(problem: _Problem, params: Tensors, start: Tensors, watcher: Wa
     with watched_no_grad(watcher):
         step = await problem.bind(tuple([param.detach() for param in params]), False)
         x = await step(*start)
+    arrays, previous = _arrays_of(x), _arrays_of(start)
     distance, tol, max_iter = problem.limit
     if tol is None:
-        tol = max([float(np.finfo(leaf.dtype).eps) ** (2 / 3) for leaf in x], default=0.0)
-    pace, previous = Pace(), start
+        tol = max([float(np.finfo(array.dtype).eps) ** (2 / 3) for array in arrays], default=0.0)
+    pace = Pace()
     with watched_no_grad(False):
-        for _ in range(max_iter):
+        for count in range(max_iter):
             if distance is None:
-                found = _largest_difference(x, previous)
+                found = _largest_difference(arrays, previous)
             else:
-                found = _as_number(distance(problem.as_tree(x)[0], problem.as_tree(previous)[0]))
-            if found <= tol:
-                return x
+                found = _as_number(distance(problem.as_tree(arrays), problem.as_tree(previous)))
+            has_shapes = _has_shapes(arrays, previous, count)
+            if found <= tol and has_shapes:
+                return tuple([asarray(leaf) for leaf in x])
             if math.isnan(found):
                 break
             await pace.keep()
-            previous, x = x, await step(*x)
+            x = await step(*x)
+            arrays, previous = _arrays_of(x), arrays
     ended = "became NaN" if math.isnan(found) else f"is still {found:g} after {max_iter} iterations"
     raise ConvergenceError(
         f"{_WHERE}: the iteration {problem.equation} has not converged: the distance of the last two iterates {ended}, "
@@ -214,13 +230,29 @@ async def _solve(problem: _Problem, params: Tensors, start: Tensors, watcher: Wa
     )
 
 
-def _largest_difference(x: Tensors, previous: Tensors) -> float:
+def _has_shapes(arrays: Sequence[Any], previous: Sequence[Any], count: int) -> bool:
+    """Tell whether two iterates have the same shapes; raise if they do not, except for the first one."""
+    for new, old in zip(arrays, previous, strict=True):
+        if new.shape != old.shape:
+            if count:
+                raise ArgumentError(
+                    f"{_WHERE}: f must return an x of the shape of its argument, {old.shape}, not {new.shape}"
+                )
+            return False
+    return True
+
+
+def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
+    return [leaf._data if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+
+def _largest_difference(arrays: Sequence[Any], previous: Sequence[Any]) -> float:
     """Return the largest difference of two elements, divided by the largest element or by 1."""
     difference, size = 0.0, 1.0
-    for new, old in zip(x, previous, strict=True):
+    for new, old in zip(arrays, previous, strict=True):
         if new.size:
-            difference = _largest(difference, float(abs(new._data - old._data).max()))
-            size = _largest(size, float(abs(new._data).max()))
+            difference = _largest(difference, float(abs(new - old).max()))
+            size = _largest(size, float(abs(new).max()))
     return difference / size
 
 
@@ -257,9 +289,10 @@ class FixedPoint(Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Awaitable[tuple[Any, ...]]:
-        """Return an awaitable that does not suspend in a blocking backward."""
-        return _gradients_of_params(ctx.problem, ctx.count, ctx.saved_tensors, grads)
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Return the gradients; or, if the forward was not a blocking call, an awaitable of them."""
+        coroutine = _gradients_of_params(ctx.problem, ctx.count, ctx.saved_tensors, grads)
+        return _run_blocking(coroutine) if ctx.problem.is_blocking else coroutine
 
 
 @final
@@ -273,6 +306,23 @@ class AsyncFixedPoint(Function):
     async def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         """Call the function, and iterate."""
         return await _gradients_of_params(ctx.problem, ctx.count, await ctx.load_saved(), grads)
+
+
+def _run_blocking(coroutine: Coroutine[Any, Any, tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the result of a coroutine that does not suspend while BLOCKING is set."""
+    before = BLOCKING.get()
+    try:
+        BLOCKING.set(True)
+        coroutine.send(None)
+    except StopIteration as end:
+        result: tuple[Any, ...] = end.value
+        return result
+    finally:
+        BLOCKING.set(before)
+    coroutine.close()
+    raise BlockingError(
+        f"{_WHERE}: f suspended in the backward of a blocking call: await the function of ag.func instead"
+    )
 
 
 async def _gradients_of_params(problem: _Problem, count: int, saved: Tensors, grads: Tensors) -> tuple[Any, ...]:
@@ -308,7 +358,7 @@ async def _solve_adjoint(adjoint: _Problem, saved: Tensors, grads: Tensors) -> T
             return grads
         grads = tuple([grad / scale for grad in grads])
     found = await _solve(adjoint, (*saved, *grads), tuple([zeros_like(grad) for grad in grads]))
-    return found if scale == 1 else tuple([part * scale for part in found])
+    return tuple([(part * scale).astype(grad.dtype, copy=False) for part, grad in zip(found, grads, strict=True)])
 
 
 async def _bind_adjoint(problem: _Problem, count: int, given: Tensors, is_recorded: bool) -> Step:
@@ -319,11 +369,6 @@ async def _bind_adjoint(problem: _Problem, count: int, given: Tensors, is_record
         points = tuple([new_input(leaf, is_recorded, _WHERE) for leaf in solution])
         step = await problem.bind(params, True)
         outputs = await step(*points)
-        for output, point in zip(outputs, points, strict=True):
-            if output.shape != point.shape:
-                raise InvalidGradientError(
-                    f"{_WHERE}: f must return an x of the shape of its argument, {point.shape}, not {output.shape}"
-                )
         if not is_recorded and _is_small(points):
             return await _multiply_by_matrix(points, outputs, grads)
 
@@ -351,20 +396,16 @@ async def _multiply_by_matrix(points: Tensors, outputs: Tensors, grads: Tensors)
     matrix = np.stack(rows) if rows else np.zeros((0, 0))
     constant, ends = _as_vector(grads), np.cumsum([grad.size for grad in grads])[:-1]
 
-    async def next_gradient(*u: Tensor) -> Tensors:
+    async def next_gradient(*u: Any) -> Any:
+        # Arrays, since an iteration on tensors would take several times as long.
         vector = _as_vector(u) @ matrix + constant
-        parts: Sequence[Any] = np.split(vector, ends) if len(u) > 1 else (vector,)
-        return tuple(
-            [
-                asarray(part.reshape(grad.shape).astype(grad.dtype, copy=False), device=grad.device)
-                for part, grad in zip(parts, grads, strict=True)
-            ]
-        )
+        if len(grads) == 1:
+            return (vector.reshape(grads[0].shape),)
+        return [part.reshape(grad.shape) for part, grad in zip(np.split(vector, ends), grads, strict=True)]
 
     return next_gradient
 
 
-def _as_vector(tensors: Tensors) -> Any:
-    if len(tensors) == 1:
-        return tensors[0]._data.ravel()
-    return np.concatenate([tensor._data.ravel() for tensor in tensors])
+def _as_vector(leaves: Sequence[Any]) -> Any:
+    arrays = _arrays_of(leaves)
+    return arrays[0].ravel() if len(arrays) == 1 else np.concatenate([array.ravel() for array in arrays])

@@ -27,7 +27,7 @@ from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
 from .graph.tensor_base import TensorBase
 
-__all__ = ["backward", "grad"]
+__all__ = ["backward", "capture", "grad"]
 
 Root = TensorBase | GradientEdge
 
@@ -158,6 +158,24 @@ async def grad(
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
     return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
+
+
+async def capture(
+    outputs: Sequence[TensorBase],
+    grad_outputs: Sequence[Any],
+    inputs: Sequence[TensorBase],
+    keep_graph: bool,
+    create_graph: bool,
+) -> list[Any]:
+    """Return the gradients of `outputs` with respect to `inputs`, None for an input that they do not depend on.
+
+    The same as `grad`, for tensors that are known to be tensors.
+    """
+    captured = await _capture(outputs, grad_outputs, inputs, keep_graph, create_graph)
+    return [
+        None if value is None else _make_result(index, tensor, value, True, False, create_graph, ())
+        for index, (tensor, value) in enumerate(zip(inputs, captured, strict=True))
+    ]
 
 
 def _check_flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, final
 
 import numpy as np
 
 from ..arguments import describe
+from ..context import IN_TRANSFORM, is_grad_enabled
 from ..errors import ArgumentError, ArgumentTypeError, GradientTypeError, InvalidGradientError
-from ..functional.arguments import call, new_input
+from ..functional.arguments import new_input, transform_scope
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
-from ..tree.structure import TreeStructure, flatten, leaves, leaves_like, paths, unflatten
+from ..tree.structure import LEAF, TreeStructure, flatten, leaves, leaves_like, paths, unflatten
 
 __all__ = ["TransformCall"]
 
@@ -46,7 +48,7 @@ class TransformCall:
         "_output_structure",
         "_positions",
         "_returns_tensors",
-        "_structure",
+        "_structures",
         "_where",
         "points",
     )
@@ -66,16 +68,29 @@ class TransformCall:
         self._kwargs = kwargs
         self._positions = positions
         self._has_aux = has_aux
-        self._given, self._structure = flatten(tuple([args[position] for position in positions]))
+        self._given: list[Any] = []
+        self._structures: list[TreeStructure] = []
+        for position in positions:
+            found, structure = flatten(args[position])
+            self._given += found
+            self._structures.append(structure)
         self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
         #: The leaves of the arguments to differentiate with respect to.
         self.points = tuple([self._as_point(index, leaf) for index, leaf in enumerate(self._given)])
 
-    def all_leaves(self) -> list[Any]:
-        """Return the leaves of all arguments."""
-        return leaves((list(self._args), dict(self._kwargs)))
+    def recording(self, *vectors: Any) -> transform_scope:
+        """Return the scope in which the transform runs; `vectors` are trees that the transform has been given too."""
+        if not is_grad_enabled():
+            return transform_scope(False)
+        if IN_TRANSFORM.get():
+            return transform_scope(True)
+        for tree in (*self._args, *self._kwargs.values(), *vectors):
+            for leaf in leaves(tree):
+                if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    return transform_scope(True)
+        return transform_scope(False)
 
     def new_points(self, create_graph: bool) -> tuple[Tensor, ...]:
         """Return a new tensor for each of `points` that shares its array and requires grad."""
@@ -84,9 +99,11 @@ class TransformCall:
     async def __call__(self, *points: Tensor) -> tuple[Tensor, ...]:
         """Return the leaves of the function's result for new `points`."""
         arguments = list(self._args)
-        for position, tree in zip(self._positions, unflatten(self._structure, points), strict=True):
+        for position, tree in zip(self._positions, self.containers_like_points(points), strict=True):
             arguments[position] = tree
-        result = await call(self._function, *arguments, **self._kwargs)
+        result = self._function(*arguments, **self._kwargs)
+        if not isinstance(result, Tensor) and inspect.isawaitable(result):
+            result = await result
         if self._has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise ArgumentTypeError(
@@ -94,6 +111,9 @@ class TransformCall:
                     f"not {describe(result)}"
                 )
             result, self._aux = result
+        if isinstance(result, Tensor):
+            self._output_structure = LEAF
+            return (result,)
         found, structure = flatten(result)
         self._output_structure = structure
         return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
@@ -117,7 +137,7 @@ class TransformCall:
             function: takes the tree, and returns one of the same structure, or an awaitable of it.
             name: the name of the argument in errors.
         """
-        (structure,) = self._structure.children
+        (structure,) = self._structures
 
         async def next_leaves(*points: Tensor) -> Tensors:
             result = function(points[0] if structure.kind is None else unflatten(structure, points))
@@ -143,7 +163,8 @@ class TransformCall:
             InvalidGradientError: a leaf has another shape, or is not a number; the message names it by its path.
         """
         given = tuple(trees) if isinstance(trees, list) else trees
-        return self._vector(self._structure, given, self.points, (what, "the primals"), keeps_history)
+        _, structure = flatten(tuple([self._args[position] for position in self._positions]))
+        return self._vector(structure, given, self.points, (what, "the primals"), keeps_history)
 
     def vector_like_outputs(
         self, outputs: Sequence[Tensor], tree: Any, what: str, keeps_history: bool
@@ -154,14 +175,21 @@ class TransformCall:
 
     def like_points(self, tensors: Iterable[Tensor], keeps_history: bool) -> tuple[Any, ...]:
         """Return a tree for each argument at `positions`, with `tensors` as results in place of `points`."""
-        results = [_as_result(tensor, given, keeps_history) for tensor, given in zip(tensors, self._given, strict=True)]
-        trees: tuple[Any, ...] = unflatten(self._structure, results)
-        return trees
+        if keeps_history:
+            return self.containers_like_points(tensors)
+        return self.containers_like_points(
+            [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
+        )
 
     def containers_like_points(self, entries: Iterable[Any]) -> tuple[Any, ...]:
         """Return a tree for each argument at `positions`, with any `entries` in place of `points`."""
-        trees: tuple[Any, ...] = unflatten(self._structure, entries)
-        return trees
+        following = iter(entries)
+        return tuple(
+            [
+                next(following) if structure.kind is None else unflatten(structure, islice(following, structure.count))
+                for structure in self._structures
+            ]
+        )
 
     def like_outputs(self, entries: Iterable[Any]) -> Any:
         """Return a tree with the structure of the function's result and `entries` as leaves."""
@@ -170,19 +198,24 @@ class TransformCall:
 
     def result(self, outputs: Iterable[Tensor], keeps_history: bool) -> Any:
         """Return the tree of the function's result, in the types that the caller of the transform gets."""
-        return self.like_outputs([self._result_leaf(output, keeps_history) for output in outputs])
+        found = [self._result_leaf(output, keeps_history) for output in outputs]
+        return found[0] if self._output_structure is LEAF else self.like_outputs(found)
 
     def aux(self, keeps_history: bool) -> Any:
         """Return the second value that the function returned, with its tensors in the types that the caller gets."""
+        if not self._has_aux:
+            return None
         found, structure = flatten(self._aux)
         return unflatten(
             structure, [self._result_leaf(leaf, keeps_history) if isinstance(leaf, Tensor) else leaf for leaf in found]
         )
 
     def _result_leaf(self, tensor: Tensor, keeps_history: bool) -> Any:
-        return _as_result(tensor, tensor if self._returns_tensors else 0.0, keeps_history)
+        return tensor if keeps_history else _as_result(tensor, tensor if self._returns_tensors else 0.0)
 
     def _as_point(self, index: int, leaf: Any) -> Tensor:
+        if type(leaf) is float:
+            return asarray(np.float64(leaf))
         if isinstance(leaf, (bool, np.bool_)) or not (
             isinstance(leaf, (Tensor, np.ndarray, np.generic, int, float, complex)) or is_foreign(leaf)
         ):
@@ -198,7 +231,7 @@ class TransformCall:
     def _leaf_error(self, index: int, leaf: Any) -> GradientTypeError:
         names = [
             path
-            for position, child in zip(self._positions, self._structure.children, strict=True)
+            for position, child in zip(self._positions, self._structures, strict=True)
             for path in paths(child, _argument_name(self._function, position))
         ]
         return GradientTypeError(
@@ -240,10 +273,8 @@ def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
     return asarray(array.astype(like.dtype), device=like.device) if array.dtype.kind in "iufc" else None
 
 
-def _as_result(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
-    """Return a result in the type that the caller gets: a tensor, an array or a number, as `given` is."""
-    if keeps_history:
-        return tensor
+def _as_result(tensor: Tensor, given: Any) -> Any:
+    """Return a result without history, in the type that the caller gets: a tensor, an array or a number as `given`."""
     if isinstance(given, Tensor):
         return tensor.detach()
     if is_foreign(tensor._data):

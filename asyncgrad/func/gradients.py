@@ -13,7 +13,6 @@ from ..functional.arguments import (
     check_argnums,
     fill_missing,
     gradients,
-    transform_scope,
 )
 from ..tensor import Tensor
 from .calls import TransformCall
@@ -153,7 +152,7 @@ async def _differentiate(
 ) -> tuple[Any, Any, Any]:
     """Return the value of `f`, its gradient, and its aux, which is None without `has_aux`."""
     transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
-    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+    with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         output = await transform_call.one_output(*points)
         root: Tensor = output.sum() if elementwise else as_scalar(output, where)

@@ -17,7 +17,6 @@ from ..functional.arguments import (
     check_argnums,
     gradient_rows,
     gradients,
-    transform_scope,
     zeros_like,
 )
 from ..functional.jacobians import jacobian_blocks, require_real, stack_rows
@@ -135,7 +134,7 @@ def hessian(
         async def value(*points: Tensor) -> Tensor:
             return as_scalar(await transform_call.one_output(*points), "ag.func.hessian")
 
-        with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+        with transform_call.recording() as keeps_history:
             blocks = await functional.hessian(value, transform_call.points, create_graph=keeps_history)
         rows = transform_call.containers_like_points(
             [_pack_block(transform_call, row, argnums, keeps_history) for row in blocks]
@@ -161,7 +160,7 @@ def _jacobian_function(
         transform_call = TransformCall(
             f"ag.func.{name}", f, args, kwargs, argument_positions(argnums, len(args)), has_aux
         )
-        with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+        with transform_call.recording() as keeps_history:
             blocks = await compute(transform_call, keeps_history)
         found = transform_call.like_outputs(
             [_pack_block(transform_call, block, argnums, keeps_history) for block in blocks]

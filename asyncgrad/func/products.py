@@ -44,7 +44,7 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     check_function(f, "ag.func.vjp", *primals)
     has_aux = truth(has_aux, "has_aux")
     transform_call = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux)
-    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+    with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         outputs = await transform_call(*points)
 
@@ -87,7 +87,7 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool 
     """
     has_aux = truth(has_aux, "has_aux")
     transform_call = _make_transform_call("jvp", f, primals, has_aux)
-    with transform_scope(None, *transform_call.all_leaves(), *leaves(tangents)) as keeps_history:
+    with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
         outputs, product = await functional.jvp(
             transform_call, transform_call.points, vector, create_graph=keeps_history
@@ -107,8 +107,8 @@ async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False)
         has_aux: `f` returns a pair, its result and something else.
 
     Returns:
-        `(out, pushforward)`; with `has_aux`, `(out, pushforward, aux)`. `await pushforward(*tangents)` takes trees like the primals, and returns a tree like
-        `out`. The pushforward may be called any number of times.
+        `(out, pushforward)`; with `has_aux`, `(out, pushforward, aux)`. `await pushforward(*tangents)` takes trees like
+        the primals, and returns a tree like `out`. The pushforward may be called any number of times.
 
     Raises:
         ArgumentTypeError: `f` cannot be called.
@@ -127,7 +127,7 @@ async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False)
     check_function(f, "ag.func.linearize", *primals)
     has_aux = truth(has_aux, "has_aux")
     transform_call = TransformCall("ag.func.linearize", f, primals, {}, range(len(primals)), has_aux)
-    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+    with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         outputs = await transform_call(*points)
         # `grad_outputs @ J` is linear in `grad_outputs`, so a backward through it multiplies J by a vector.
@@ -171,7 +171,7 @@ async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
         array([  6., 120.])
     """
     transform_call = _make_transform_call("hvp", f, primals)
-    with transform_scope(None, *transform_call.all_leaves(), *leaves(tangents)) as keeps_history:
+    with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
         # The Hessian is symmetric, and vhp takes one backward less than hvp.
         _, product = await functional.vhp(

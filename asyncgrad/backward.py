@@ -171,11 +171,32 @@ async def capture(
 
     The same as `grad`, for tensors that are known to be tensors.
     """
-    captured = await _capture(outputs, grad_outputs, inputs, keep_graph, create_graph)
+    if len(outputs) == 1 and _is_number(outputs[0]) and grad_outputs[0] is None:
+        (root,) = outputs
+        ones = values.ones_beside((), root._data)
+        edge = gradient_edge(root)
+        assert edge is not None
+        edges, grads = [edge], [values.wrap(ones, root._device) if create_graph else ones]
+    else:
+        edges, grads = _check_roots(outputs, grad_outputs, create_graph)
+    captured = await Engine.execute(
+        edges,
+        grads,
+        keep_graph=keep_graph,
+        create_graph=create_graph,
+        accumulate=False,
+        inputs=_input_edges(inputs),
+    )
     return [
         None if value is None else _make_result(index, tensor, value, True, False, create_graph, ())
         for index, (tensor, value) in enumerate(zip(inputs, captured, strict=True))
     ]
+
+
+def _is_number(output: TensorBase) -> bool:
+    """Tell whether this is a real number."""
+    shape, kind = output._data.shape, output._data.dtype.kind
+    return not len(shape) and kind in "f"
 
 
 def _check_flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:

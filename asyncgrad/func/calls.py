@@ -94,7 +94,13 @@ class TransformCall:
 
     def new_points(self, create_graph: bool) -> tuple[Tensor, ...]:
         """Return a new tensor for each of `points` that shares its array and requires grad."""
-        return tuple([new_input(point, create_graph, self._where) for point in self.points])
+        # A point that was made of an array or a number is new already.
+        return tuple(
+            [
+                new_input(point, create_graph, self._where) if isinstance(given, Tensor) else point.requires_grad_()
+                for point, given in zip(self.points, self._given, strict=True)
+            ]
+        )
 
     async def __call__(self, *points: Tensor) -> tuple[Tensor, ...]:
         """Return the leaves of the function's result for new `points`."""
@@ -277,12 +283,14 @@ def _as_result(tensor: Tensor, given: Any) -> Any:
     """Return a result without history, in the type that the caller gets: a tensor, an array or a number as `given`."""
     if isinstance(given, Tensor):
         return tensor.detach()
-    if is_foreign(tensor._data):
-        return tensor._data
-    array = tensor.numpy()
+    array = tensor._data
+    if type(array) is not np.ndarray:
+        if is_foreign(array):
+            return array
+        array = tensor.numpy()
     # A gradient may be a read-only broadcast of one number.
     array = array if array.flags.writeable else array.copy()
-    return array if isinstance(given, np.ndarray) else array[()]
+    return array.view() if isinstance(given, np.ndarray) else array[()]
 
 
 def _argument_name(function: Callable[..., Any], position: int) -> str:

@@ -309,7 +309,7 @@ def fill_missing(
                     f"{constant.format(index)}, which strict=True with create_graph=True does not allow"
                 )
     return tuple(
-        zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(grads, like, strict=True)
+        [zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(grads, like, strict=True)]
     )
 
 
@@ -352,6 +352,8 @@ def check_argnums(argnums: Any) -> None:
 
 def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
     """Return `argnums` as non-negative positions, for a call with `count` positional arguments."""
+    if isinstance(argnums, int) and 0 <= argnums < count:
+        return [argnums]
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
     for entry in entries:
         if not -count <= entry < count:

@@ -87,7 +87,10 @@ async def fixed_point(
         [1.414214, 0.353553, -0.088388]
     """
     check_function(f, _WHERE, a, x0)
-    limit = _check_limit(distance, tol, max_iter)
+    return await _find_fixed_point(f, a, x0, _check_limit(distance, tol, max_iter))
+
+
+async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limit) -> Any:
     leaves, structure = flatten(a)
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
     params = tuple([leaves[index] for index in places])

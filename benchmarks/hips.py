@@ -7,13 +7,8 @@ The two take turns, and their gradients are compared before they are timed.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
-
-# One BLAS thread for both. NumPy reads these variables when it is loaded.
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
-
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -29,7 +24,7 @@ try:
 except ImportError:
     hips = None
 
-__all__ = ["FUNCTIONS", "PROGRAMS", "Library", "libraries", "main", "measure", "same", "table"]
+__all__ = ["FUNCTIONS", "PROGRAMS", "Library", "Times", "libraries", "main", "measure", "same", "table"]
 
 
 class Library(NamedTuple):
@@ -96,7 +91,11 @@ FUNCTIONS: dict[str, Case] = {
 def nested_tanh(library: Library) -> Callable[[], Any]:
     """Return the derivatives of tanh up to the fourth."""
     xp, x = library.np, np.linspace(-7, 7, 700)
-    derivatives = [lambda x: (1.0 - xp.exp(-2 * x)) / (1.0 + xp.exp(-2 * x))]
+
+    def tanh(x: Any) -> Any:
+        return (1.0 - xp.exp(-2 * x)) / (1.0 + xp.exp(-2 * x))
+
+    derivatives = [tanh]
     for _ in range(4):
         derivatives.append(library.elementwise_grad(derivatives[-1]))
     return lambda: [derivative(x) for derivative in derivatives[1:]]
@@ -267,18 +266,23 @@ def same(ours: Any, theirs: Any) -> bool:
     return np.allclose(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
-def measure(case: Case, rounds: int, seconds: float = 0.02) -> tuple[float, float]:
-    """Return the medians of the seconds that a gradient takes, of asyncgrad and of HIPS autograd, over `rounds`."""
+class Times(NamedTuple):
+    """The medians of the seconds that a gradient takes, and of the ratios of both libraries in one round."""
+
+    ours: float
+    theirs: float
+    ratio: float
+
+
+def measure(case: Case, rounds: int, seconds: float = 0.02) -> Times:
+    """Return the times of a gradient over `rounds`, in each of which both libraries take turns for some `seconds`."""
     calls = [case(library) for library in libraries()]
     if not same(*[call() for call in calls]):
         raise ValueError("asyncgrad and HIPS autograd do not agree")
     repeats = [max(1, int(seconds / max(_time(call, 3), 1e-9))) for call in calls]
-    found: list[list[float]] = [[], []]
-    for _ in range(rounds):
-        for call, count, times in zip(calls, repeats, found, strict=True):
-            times.append(_time(call, count))
-    ours, theirs = map(statistics.median, found)
-    return ours, theirs
+    found = [[_time(call, count) for call, count in zip(calls, repeats, strict=True)] for _ in range(rounds)]
+    ours, theirs = (statistics.median(times) for times in zip(*found, strict=True))
+    return Times(ours, theirs, statistics.median([mine / other for mine, other in found]))
 
 
 def _time(call: Callable[[], Any], count: int) -> float:
@@ -288,12 +292,12 @@ def _time(call: Callable[[], Any], count: int) -> float:
     return (perf_counter() - began) / count
 
 
-def table(title: str, found: dict[str, tuple[float, float]]) -> str:
+def table(title: str, found: dict[str, Times]) -> str:
     """Return a table of microseconds and ratios, with the geometric mean of the ratios."""
     lines = [f"| {title} | asyncgrad, µs | HIPS autograd, µs | ratio |", "| --- | ---: | ---: | ---: |"]
-    for name, (ours, theirs) in found.items():
-        lines.append(f"| {name} | {ours * 1e6:.0f} | {theirs * 1e6:.0f} | {ours / theirs:.2f} |")
-    mean = statistics.geometric_mean([ours / theirs for ours, theirs in found.values()])
+    for name, times in found.items():
+        lines.append(f"| {name} | {times.ours * 1e6:.0f} | {times.theirs * 1e6:.0f} | {times.ratio:.2f} |")
+    mean = statistics.geometric_mean([times.ratio for times in found.values()])
     lines.append(f"| geometric mean | | | {mean:.2f} |")
     return "\n".join(lines)
 

@@ -124,8 +124,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     axes = reduced_axes(axis, f.ndim) if axis is None or isinstance(axis, tuple) else axis_tuple(axis, f.ndim)
     if edge_order not in (1, 2):
         raise ValueError(f"numpy.gradient takes edge_order=1 or 2, not {edge_order}")
-    spacings = varargs or (1.0,)
-    if len(spacings) == 1 and np.ndim(spacings[0]) == 0:
+    spacings = varargs or (1.0,) * len(axes)
+    if len(spacings) == 1 and len(axes) != 1 and np.ndim(spacings[0]) == 0:
         spacings *= len(axes)
     if len(spacings) != len(axes):
         raise TypeError(
@@ -179,7 +179,7 @@ def slopes_(f: Any, axis: int, spacing: float, edge_order: int) -> Any:
 def transposed_slopes_(g: Any, axis: int, spacing: float, edge_order: int) -> Any:
     """Return the product of `g` with the transposed matrix of `slopes_`, which is a linear function."""
     result = np.zeros_like(g)
-    rows_of_g, rows_of_result = np.moveaxis(g, axis, 0) / spacing, np.moveaxis(result, axis, 0)
+    rows_of_g, rows_of_result = g.swapaxes(axis, 0) / spacing, result.swapaxes(axis, 0)
     inside = rows_of_g[1:-1] / 2
     rows_of_result[2:] = inside
     rows_of_result[:-2] -= inside

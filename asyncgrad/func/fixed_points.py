@@ -65,7 +65,8 @@ async def fixed_point(
         max_iter: the largest number of iterations.
 
     Returns:
-        A tree like `x0`, of tensors if `x0` has tensors or the result has a history, else of arrays.
+        A tree like `x0`. A leaf is a tensor if that of `x0` is one, if `a` has a tensor, or inside of a transform; else
+        an array or a number.
 
     Raises:
         ConvergenceError: the distance is still greater than `tol` after `max_iter` iterations, or is NaN.
@@ -117,7 +118,11 @@ async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limi
     solution = await _solve(problem, params, start, _CapturedTensors() if is_recording else False)
     if is_recording and params:
         solution = _record(problem._replace(is_async=is_async), params, solution)
-    return transform_call.like_points(solution, is_recording and (IN_TRANSFORM.get() or bool(params)))[0]
+    keeps_history = is_recording and (IN_TRANSFORM.get() or bool(params))
+    if not keeps_history and any(isinstance(leaf, Tensor) for leaf in leaves):
+        solution = tuple([leaf.detach() for leaf in solution])
+        keeps_history = True
+    return transform_call.like_points(solution, keeps_history)[0]
 
 
 def _as_x0(x0: Any) -> Any:

@@ -206,6 +206,19 @@ def test_the_loop_goes_on_and_a_cancellation_ends_the_iteration(run):
     assert run(main()) == 5
 
 
+def test_fixed_points_nest_in_each_other():
+    def inner(b: Any) -> Any:
+        return func.fixed_point(newton, b, 1.0)
+
+    def outer(a: Any) -> Any:
+        return func.fixed_point(lambda a, x: 0.5 * inner(a + x * x), a, 1.0)
+
+    # x = sqrt(a + x * x) / 2, so that 3 x * x = a.
+    assert outer(2.0) == pytest.approx((2 / 3) ** 0.5)
+    assert func.grad(outer)(2.0) == pytest.approx((1 / 24) ** 0.5)
+    assert func.grad(func.grad(outer))(2.0) == pytest.approx(-0.25 * (1 / 24) ** 0.5)
+
+
 def test_transforms_inside_of_the_function_are_differentiated():
     def descend(a: Any, x: Any) -> Any:
         return x - 0.2 * func.grad(lambda x: ((x - a) ** 2).sum() + 0.25 * (x**4).sum())(x)

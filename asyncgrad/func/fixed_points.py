@@ -224,7 +224,7 @@ async def _solve(problem: _Problem, params: Tensors, start: Tensors, watcher: Wa
                 found = _as_number(distance(problem.as_tree(arrays), problem.as_tree(previous)))
             has_shapes = _has_shapes(arrays, previous, count)
             if found <= tol and has_shapes:
-                return tuple([asarray(leaf) for leaf in x])
+                return tuple([asarray(leaf, device=like.device) for leaf, like in zip(x, start, strict=True)])
             if math.isnan(found):
                 break
             await pace.keep()

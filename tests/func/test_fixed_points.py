@@ -206,6 +206,16 @@ def test_the_loop_goes_on_and_a_cancellation_ends_the_iteration(run):
     assert run(main()) == 5
 
 
+@pytest.mark.parametrize("size", [3, 40])
+def test_a_fixed_point_and_its_gradient_stay_on_their_device(size):
+    a = ag.tensor(np.linspace(1, 2, size), device="thread:0", requires_grad=True)
+    found = func.fixed_point(newton, a, ag.tensor(np.ones(size), device="thread:0"))
+    (gradient,) = ag.sync.grad(found.sum(), [a])
+
+    assert (str(found.device), str(gradient.device)) == ("thread:0", "thread:0")
+    np.testing.assert_allclose(gradient.numpy(), 0.5 / np.sqrt(a.numpy()), rtol=1e-9)
+
+
 def test_fixed_points_nest_in_each_other():
     def inner(b: Any) -> Any:
         return func.fixed_point(newton, b, 1.0)

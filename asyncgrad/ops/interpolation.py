@@ -148,7 +148,7 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         )
     if f.dtype.kind != "c" and np.iscomplexobj(spacing):
         raise ArgumentTypeError("numpy.gradient of real values takes real spacings: write np.gradient(f + 0j, ...)")
-    if isinstance(spacing, (int, float, np.floating)) and raw(f).__class__ is np.ndarray:
+    if isinstance(spacing, (int, float, np.floating)):
         return slopes_(f, axis, float(spacing), edge_order)
     first, second = rows(axis, None, -1), rows(axis, 1, None)
     differences = f[second] - f[first]
@@ -172,7 +172,17 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
 @primitive()
 def slopes_(f: Any, axis: int, spacing: float, edge_order: int) -> Any:
     """Return the slopes of evenly sampled values along one axis."""
-    return np.gradient(f, spacing, axis=axis, edge_order=edge_order)  # type: ignore[call-overload]
+    if f.__class__ is np.ndarray:
+        return np.gradient(f, spacing, axis=axis, edge_order=edge_order)  # type: ignore[call-overload]
+    values = f.swapaxes(axis, 0)
+    inside = (values[2:] - values[:-2]) / (2.0 * spacing)
+    if edge_order == 1:
+        start, end = (values[1:2] - values[:1]) / spacing, (values[-1:] - values[-2:-1]) / spacing
+    else:
+        outer, middle, inner = 1.5 / spacing, 2.0 / spacing, 0.5 / spacing
+        start = -outer * values[:1] + middle * values[1:2] - inner * values[2:3]
+        end = inner * values[-3:-2] - middle * values[-2:-1] + outer * values[-1:]
+    return laid_like(np.concatenate([start, inside, end], dtype=f.dtype).swapaxes(axis, 0), f)
 
 
 @primitive()

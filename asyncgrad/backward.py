@@ -27,7 +27,7 @@ from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
 from .graph.tensor_base import TensorBase
 
-__all__ = ["backward", "grad"]
+__all__ = ["backward", "capture", "grad"]
 
 Root = TensorBase | GradientEdge
 
@@ -158,6 +158,45 @@ async def grad(
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
     return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
+
+
+async def capture(
+    outputs: Sequence[TensorBase],
+    grad_outputs: Sequence[Any],
+    inputs: Sequence[TensorBase],
+    keep_graph: bool,
+    create_graph: bool,
+) -> list[Any]:
+    """Return the gradients of `outputs` with respect to `inputs`, None for an input that they do not depend on.
+
+    The same as `grad`, for tensors that are known to be tensors.
+    """
+    if len(outputs) == 1 and _is_number(outputs[0]) and grad_outputs[0] is None:
+        (root,) = outputs
+        ones = values.ones_beside((), root._data)
+        edge = gradient_edge(root)
+        assert edge is not None
+        edges, grads = [edge], [values.wrap(ones, root._device) if create_graph else ones]
+    else:
+        edges, grads = _check_roots(outputs, grad_outputs, create_graph)
+    captured = await Engine.execute(
+        edges,
+        grads,
+        keep_graph=keep_graph,
+        create_graph=create_graph,
+        accumulate=False,
+        inputs=_input_edges(inputs),
+    )
+    return [
+        None if value is None else _make_result(index, tensor, value, True, False, create_graph, ())
+        for index, (tensor, value) in enumerate(zip(inputs, captured, strict=True))
+    ]
+
+
+def _is_number(output: TensorBase) -> bool:
+    """Tell whether this is a real number."""
+    shape, kind = output._data.shape, output._data.dtype.kind
+    return not len(shape) and kind in "f"
 
 
 def _check_flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:

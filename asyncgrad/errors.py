@@ -14,6 +14,7 @@
     ├── GradientTypeError(TypeError)        a value that is no array in place of a gradient
     ├── HookError(RuntimeError)             a hook in a wrong place, or with a wrong result
     ├── HookTypeError(TypeError)            a hook that is no function, or returned a wrong type
+    ├── ConvergenceError(RuntimeError)      an iteration that did not come close enough to its limit
     ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
     ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
     ├── RequiresGradError(RuntimeError)     requires_grad missing, or not possible
@@ -40,6 +41,7 @@ __all__ = [
     "BlockingError",
     "ChangedTensorError",
     "CheckpointError",
+    "ConvergenceError",
     "DeadlockError",
     "DeviceError",
     "GradcheckError",
@@ -107,6 +109,10 @@ class HookError(AsyncgradError, RuntimeError):
 
 class HookTypeError(AsyncgradError, TypeError):
     """A hook cannot be called, or returned a value of the wrong type."""
+
+
+class ConvergenceError(AsyncgradError, RuntimeError):
+    """An iteration has not come close enough to its limit."""
 
 
 class GradcheckError(AsyncgradError, RuntimeError):

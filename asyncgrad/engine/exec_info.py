@@ -63,7 +63,7 @@ class ExecInfos(dict["Node", ExecInfo]):
     """The ExecInfo of each node of a backward with given inputs.
 
     Looking up a node without an entry makes one, so that a body can have the node run after all. A node without an
-    entry runs if it is `whole`; most nodes that run are, and they get entries only in `hand_out`.
+    entry runs if it is `whole`; most nodes that run are, and all but the root get entries only in `hand_out`.
     """
 
     __slots__ = ("executed", "handed_out", "horizon", "whole")
@@ -168,10 +168,12 @@ def init_stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accu
                 is_whole = False
         if is_needed:
             executed.add(node)
-            if is_whole and node not in exec_info:
-                whole.add(node)
-            else:
+            # The root and the nodes of the inputs have entries already.
+            has_entry = node in exec_info
+            if not is_whole or has_entry:
                 exec_info[node].needed = True
+            if is_whole and not (has_entry and exec_info[node].captures):
+                whole.add(node)
     exec_info.executed = len(executed)
 
 

@@ -6,6 +6,7 @@ converted to float64. No `.grad` changes. The functions here are coroutine funct
 `asyncgrad.sync.func` has the blocking forms.
 """
 
+from .fixed_points import fixed_point as fixed_point
 from .gradients import elementwise_grad as elementwise_grad
 from .gradients import grad as grad
 from .gradients import value_and_grad as value_and_grad
@@ -19,6 +20,7 @@ from .products import vjp as vjp
 
 __all__ = [
     "elementwise_grad",
+    "fixed_point",
     "grad",
     "hessian",
     "hvp",

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, final
 
 import numpy as np
 
 from ..arguments import describe
-from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
-from ..functional.arguments import call, new_input
+from ..context import IN_TRANSFORM, is_grad_enabled
+from ..errors import ArgumentError, ArgumentTypeError, GradientTypeError, InvalidGradientError
+from ..functional.arguments import new_input, transform_scope
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
-from ..tree.structure import TreeStructure, flatten, leaves, leaves_like, paths, unflatten
+from ..tree.structure import LEAF, TreeStructure, flatten, leaves, leaves_like, paths, unflatten
 
 __all__ = ["TransformCall"]
+
+Tensors = tuple[Tensor, ...]
 
 
 @final
@@ -44,7 +48,7 @@ class TransformCall:
         "_output_structure",
         "_positions",
         "_returns_tensors",
-        "_structure",
+        "_structures",
         "_where",
         "points",
     )
@@ -64,27 +68,48 @@ class TransformCall:
         self._kwargs = kwargs
         self._positions = positions
         self._has_aux = has_aux
-        self._given, self._structure = flatten(tuple([args[position] for position in positions]))
+        self._given: list[Any] = []
+        self._structures: list[TreeStructure] = []
+        for position in positions:
+            found, structure = flatten(args[position])
+            self._given += found
+            self._structures.append(structure)
         self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
         #: The leaves of the arguments to differentiate with respect to.
         self.points = tuple([self._as_point(index, leaf) for index, leaf in enumerate(self._given)])
 
-    def all_leaves(self) -> list[Any]:
-        """Return the leaves of all arguments."""
-        return leaves((list(self._args), dict(self._kwargs)))
+    def recording(self, *vectors: Any) -> transform_scope:
+        """Return the scope in which the transform runs; `vectors` are trees that the transform has been given too."""
+        if not is_grad_enabled():
+            return transform_scope(False)
+        if IN_TRANSFORM.get():
+            return transform_scope(True)
+        for tree in (*self._args, *self._kwargs.values(), *vectors):
+            for leaf in leaves(tree):
+                if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    return transform_scope(True)
+        return transform_scope(False)
 
     def new_points(self, create_graph: bool) -> tuple[Tensor, ...]:
         """Return a new tensor for each of `points` that shares its array and requires grad."""
-        return tuple([new_input(point, create_graph, self._where) for point in self.points])
+        # A point that was made of an array or a number is new already.
+        return tuple(
+            [
+                new_input(point, create_graph, self._where) if isinstance(given, Tensor) else point.requires_grad_()
+                for point, given in zip(self.points, self._given, strict=True)
+            ]
+        )
 
     async def __call__(self, *points: Tensor) -> tuple[Tensor, ...]:
         """Return the leaves of the function's result for new `points`."""
         arguments = list(self._args)
-        for position, tree in zip(self._positions, unflatten(self._structure, points), strict=True):
+        for position, tree in zip(self._positions, self.containers_like_points(points), strict=True):
             arguments[position] = tree
-        result = await call(self._function, *arguments, **self._kwargs)
+        result = self._function(*arguments, **self._kwargs)
+        if not isinstance(result, Tensor) and inspect.isawaitable(result):
+            result = await result
         if self._has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise ArgumentTypeError(
@@ -92,6 +117,9 @@ class TransformCall:
                     f"not {describe(result)}"
                 )
             result, self._aux = result
+        if isinstance(result, Tensor):
+            self._output_structure = LEAF
+            return (result,)
         found, structure = flatten(result)
         self._output_structure = structure
         return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
@@ -108,6 +136,31 @@ class TransformCall:
             raise GradientTypeError(f"{self._where}: the function must return one Tensor, not {describe(found)}")
         return outputs[0]
 
+    def iteration(self, function: Callable[[Any], Any], name: str) -> Callable[..., Coroutine[Any, Any, Tensors]]:
+        """Return a function from the leaves of the only argument, a tree, to those of the next one.
+
+        Args:
+            function: takes the tree, and returns one of the same structure, or an awaitable of it.
+            name: the name of the argument in errors.
+        """
+        (structure,) = self._structures
+
+        async def next_leaves(*points: Tensor) -> Tensors:
+            result = function(points[0] if structure.kind is None else unflatten(structure, points))
+            if structure.kind is None and isinstance(result, Tensor):
+                return (result,)
+            if inspect.isawaitable(result):
+                result = await result
+            found, self._output_structure = flatten(result)
+            if self._output_structure != structure:
+                leaves_like(structure, result, f"{self._where}: the result of the function", name)
+                raise ArgumentError(
+                    f"{self._where}: the function must return a tree like {name}, not {describe(result)}"
+                )
+            return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
+
+        return next_leaves
+
     def vector_like_points(self, trees: Any, what: str, keeps_history: bool) -> tuple[Tensor, ...]:
         """Return the leaves of a tuple of trees with the structures and shapes of the arguments at `positions`.
 
@@ -116,7 +169,8 @@ class TransformCall:
             InvalidGradientError: a leaf has another shape, or is not a number; the message names it by its path.
         """
         given = tuple(trees) if isinstance(trees, list) else trees
-        return self._vector(self._structure, given, self.points, (what, "the primals"), keeps_history)
+        _, structure = flatten(tuple([self._args[position] for position in self._positions]))
+        return self._vector(structure, given, self.points, (what, "the primals"), keeps_history)
 
     def vector_like_outputs(
         self, outputs: Sequence[Tensor], tree: Any, what: str, keeps_history: bool
@@ -127,14 +181,21 @@ class TransformCall:
 
     def like_points(self, tensors: Iterable[Tensor], keeps_history: bool) -> tuple[Any, ...]:
         """Return a tree for each argument at `positions`, with `tensors` as results in place of `points`."""
-        results = [_as_result(tensor, given, keeps_history) for tensor, given in zip(tensors, self._given, strict=True)]
-        trees: tuple[Any, ...] = unflatten(self._structure, results)
-        return trees
+        if keeps_history:
+            return self.containers_like_points(tensors)
+        return self.containers_like_points(
+            [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
+        )
 
     def containers_like_points(self, entries: Iterable[Any]) -> tuple[Any, ...]:
         """Return a tree for each argument at `positions`, with any `entries` in place of `points`."""
-        trees: tuple[Any, ...] = unflatten(self._structure, entries)
-        return trees
+        following = iter(entries)
+        return tuple(
+            [
+                next(following) if structure.kind is None else unflatten(structure, islice(following, structure.count))
+                for structure in self._structures
+            ]
+        )
 
     def like_outputs(self, entries: Iterable[Any]) -> Any:
         """Return a tree with the structure of the function's result and `entries` as leaves."""
@@ -143,19 +204,24 @@ class TransformCall:
 
     def result(self, outputs: Iterable[Tensor], keeps_history: bool) -> Any:
         """Return the tree of the function's result, in the types that the caller of the transform gets."""
-        return self.like_outputs([self._result_leaf(output, keeps_history) for output in outputs])
+        found = [self._result_leaf(output, keeps_history) for output in outputs]
+        return found[0] if self._output_structure is LEAF else self.like_outputs(found)
 
     def aux(self, keeps_history: bool) -> Any:
         """Return the second value that the function returned, with its tensors in the types that the caller gets."""
+        if not self._has_aux:
+            return None
         found, structure = flatten(self._aux)
         return unflatten(
             structure, [self._result_leaf(leaf, keeps_history) if isinstance(leaf, Tensor) else leaf for leaf in found]
         )
 
     def _result_leaf(self, tensor: Tensor, keeps_history: bool) -> Any:
-        return _as_result(tensor, tensor if self._returns_tensors else 0.0, keeps_history)
+        return tensor if keeps_history else _as_result(tensor, tensor if self._returns_tensors else 0.0)
 
     def _as_point(self, index: int, leaf: Any) -> Tensor:
+        if type(leaf) is float:
+            return asarray(np.float64(leaf))
         if isinstance(leaf, (bool, np.bool_)) or not (
             isinstance(leaf, (Tensor, np.ndarray, np.generic, int, float, complex)) or is_foreign(leaf)
         ):
@@ -171,7 +237,7 @@ class TransformCall:
     def _leaf_error(self, index: int, leaf: Any) -> GradientTypeError:
         names = [
             path
-            for position, child in zip(self._positions, self._structure.children, strict=True)
+            for position, child in zip(self._positions, self._structures, strict=True)
             for path in paths(child, _argument_name(self._function, position))
         ]
         return GradientTypeError(
@@ -213,18 +279,18 @@ def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
     return asarray(array.astype(like.dtype), device=like.device) if array.dtype.kind in "iufc" else None
 
 
-def _as_result(tensor: Tensor, given: Any, keeps_history: bool) -> Any:
-    """Return a result in the type that the caller gets: a tensor, an array or a number, as `given` is."""
-    if keeps_history:
-        return tensor
+def _as_result(tensor: Tensor, given: Any) -> Any:
+    """Return a result without history, in the type that the caller gets: a tensor, an array or a number as `given`."""
     if isinstance(given, Tensor):
         return tensor.detach()
-    if is_foreign(tensor._data):
-        return tensor._data
-    array = tensor.numpy()
+    array = tensor._data
+    if type(array) is not np.ndarray:
+        if is_foreign(array):
+            return array
+        array = tensor.numpy()
     # A gradient may be a read-only broadcast of one number.
     array = array if array.flags.writeable else array.copy()
-    return array if isinstance(given, np.ndarray) else array[()]
+    return array.view() if isinstance(given, np.ndarray) else array[()]
 
 
 def _argument_name(function: Callable[..., Any], position: int) -> str:

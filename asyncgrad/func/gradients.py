@@ -7,15 +7,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from ..arguments import check_function, truth
+from ..errors import InvalidRootError
 from ..functional.arguments import (
     argument_positions,
     as_scalar,
     check_argnums,
     fill_missing,
     gradients,
-    transform_scope,
 )
-from ..tensor import Tensor
+from ..graph.values import ones_beside
+from ..tensor import Tensor, asarray
 from .calls import TransformCall
 
 __all__ = ["elementwise_grad", "grad", "value_and_grad"]
@@ -153,12 +154,22 @@ async def _differentiate(
 ) -> tuple[Any, Any, Any]:
     """Return the value of `f`, its gradient, and its aux, which is None without `has_aux`."""
     transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
-    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+    with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         output = await transform_call.one_output(*points)
-        root: Tensor = output.sum() if elementwise else as_scalar(output, where)
-        found = await gradients((root,), points, create_graph=keeps_history) if points else ()
+        start = (_ones_like(output, where),) if elementwise else None
+        root = output if elementwise else as_scalar(output, where)
+        found = await gradients((root,), points, start, create_graph=keeps_history) if points else ()
         complete = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
     trees = transform_call.like_points(complete, keeps_history)
     value = transform_call.result((output,), keeps_history)
     return value, trees if isinstance(argnums, tuple) else trees[0], transform_call.aux(keeps_history)
+
+
+def _ones_like(output: Tensor, where: str) -> Tensor:
+    """Return the gradient of an output for its sum."""
+    if output.dtype.kind == "c":
+        raise InvalidRootError(
+            f"{where}: the function must return real numbers, not {output.dtype}: take the real part"
+        )
+    return asarray(ones_beside(output.shape, output._data), device=output.device)

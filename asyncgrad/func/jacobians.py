@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import functional
-from ..arguments import check_function
+from ..arguments import check_function, truth
 from ..engine.loops import Pace
 from ..functional.arguments import (
     argument_positions,
@@ -17,7 +17,6 @@ from ..functional.arguments import (
     check_argnums,
     gradient_rows,
     gradients,
-    transform_scope,
     zeros_like,
 )
 from ..functional.jacobians import jacobian_blocks, require_real, stack_rows
@@ -29,15 +28,19 @@ __all__ = ["hessian", "jacfwd", "jacrev"]
 Argnums = int | tuple[int, ...]
 
 
-def jacrev(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+def jacrev(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the result.
 
     Args:
         f: a function or an `async def` of trees that returns a tree of real Tensors.
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
+        has_aux: `f` returns a pair: that result, and something else to return with the Jacobian.
 
     Returns:
-        An `async def` with the arguments of `f`. It returns a tree like the result of `f`. In place of each leaf is a
+        An `async def` with the arguments of `f`. With `has_aux` it returns `(jacobian, aux)`, else the Jacobian: a tree
+        like the result of `f`. In place of each leaf is a
         tree like the argument, with leaves of shape `(*output.shape, *input.shape)`; or, if `argnums` is a tuple, a
         tuple of such trees.
 
@@ -55,10 +58,12 @@ def jacrev(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corouti
         array([[ 6.,  0.],
                [ 0., 12.]])
     """
-    return _jacobian_function("jacrev", f, argnums, _rows_of_jacobian)
+    return _jacobian_function("jacrev", f, argnums, has_aux, _rows_of_jacobian)
 
 
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+def jacfwd(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the arguments.
 
     The result is that of `jacrev`. It takes less time if the result of `f` has more elements than the arguments.
@@ -66,6 +71,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corouti
     Args:
         f: as for `jacrev`.
         argnums: as for `jacrev`.
+        has_aux: as for `jacrev`.
 
     Returns:
         As `jacrev`.
@@ -82,18 +88,22 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corouti
         >>> ag.run(main())
         array([0., 1., 2.])
     """
-    return _jacobian_function("jacfwd", f, argnums, _columns_of_jacobian)
+    return _jacobian_function("jacfwd", f, argnums, has_aux, _columns_of_jacobian)
 
 
-def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+def hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Hessian of `f`.
 
     Args:
         f: a function or an `async def` of trees that returns one number as a Tensor.
         argnums: as for `jacrev`.
+        has_aux: `f` returns a pair: that number, and something else to return with the Hessian.
 
     Returns:
-        An `async def` with the arguments of `f`. It returns a tree like the argument, with another tree like it in
+        An `async def` with the arguments of `f`. With `has_aux` it returns `(hessian, aux)`, else the Hessian: a tree
+        like the argument, with another tree like it in
         place of each leaf. If `argnums` is a tuple, tuples of trees take the place of both trees.
 
     Raises:
@@ -113,20 +123,24 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Corout
     """
     check_function(f, "ag.func.hessian", argnums)
     check_argnums(argnums)
+    has_aux = truth(has_aux, "has_aux")
 
     @functools.wraps(f)
     async def second_derivatives(*args: Any, **kwargs: Any) -> Any:
-        transform_call = TransformCall("ag.func.hessian", f, args, kwargs, argument_positions(argnums, len(args)))
+        transform_call = TransformCall(
+            "ag.func.hessian", f, args, kwargs, argument_positions(argnums, len(args)), has_aux
+        )
 
         async def value(*points: Tensor) -> Tensor:
             return as_scalar(await transform_call.one_output(*points), "ag.func.hessian")
 
-        with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+        with transform_call.recording() as keeps_history:
             blocks = await functional.hessian(value, transform_call.points, create_graph=keeps_history)
         rows = transform_call.containers_like_points(
             [_pack_block(transform_call, row, argnums, keeps_history) for row in blocks]
         )
-        return rows if isinstance(argnums, tuple) else rows[0]
+        found = rows if isinstance(argnums, tuple) else rows[0]
+        return (found, transform_call.aux(keeps_history)) if has_aux else found
 
     return second_derivatives
 
@@ -135,19 +149,23 @@ Blocks = Callable[[TransformCall, bool], Coroutine[Any, Any, Sequence[Sequence[T
 
 
 def _jacobian_function(
-    name: str, f: Callable[..., Any], argnums: Argnums, compute: Blocks
+    name: str, f: Callable[..., Any], argnums: Argnums, has_aux: bool, compute: Blocks
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     check_function(f, f"ag.func.{name}", argnums)
     check_argnums(argnums)
+    has_aux = truth(has_aux, "has_aux")
 
     @functools.wraps(f)
     async def first_derivatives(*args: Any, **kwargs: Any) -> Any:
-        transform_call = TransformCall(f"ag.func.{name}", f, args, kwargs, argument_positions(argnums, len(args)))
-        with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+        transform_call = TransformCall(
+            f"ag.func.{name}", f, args, kwargs, argument_positions(argnums, len(args)), has_aux
+        )
+        with transform_call.recording() as keeps_history:
             blocks = await compute(transform_call, keeps_history)
-        return transform_call.like_outputs(
+        found = transform_call.like_outputs(
             [_pack_block(transform_call, block, argnums, keeps_history) for block in blocks]
         )
+        return (found, transform_call.aux(keeps_history)) if has_aux else found
 
     return first_derivatives
 

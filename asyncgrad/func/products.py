@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from .. import functional
@@ -13,8 +13,6 @@ from ..tree.structure import leaves
 from .calls import TransformCall
 
 __all__ = ["hvp", "jvp", "linearize", "vjp"]
-
-Product = Callable[..., Coroutine[Any, Any, Any]]
 
 
 async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -46,7 +44,7 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     check_function(f, "ag.func.vjp", *primals)
     has_aux = truth(has_aux, "has_aux")
     transform_call = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux)
-    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+    with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         outputs = await transform_call(*points)
 
@@ -61,16 +59,17 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     return (out, pullback, transform_call.aux(keeps_history)) if has_aux else (out, pullback)
 
 
-async def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Return the result of `f`, and the product of its Jacobian with `tangents`.
 
     Args:
         f: a function or an `async def` of trees that returns a tree of Tensors.
         primals: a tuple of its arguments.
         tangents: a tuple of trees like the primals.
+        has_aux: `f` returns a pair, its result and something else.
 
     Returns:
-        `(out, product)`, two trees of the same structure.
+        `(out, product)`, two trees of the same structure; with `has_aux`, `(out, product, aux)`.
 
     Raises:
         ArgumentTypeError: `f` cannot be called, or `primals` is not a tuple.
@@ -86,16 +85,18 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, 
         >>> [float(one) for one in ag.run(main())]
         [6.0, 23.0]
     """
-    transform_call = _make_transform_call("jvp", f, primals)
-    with transform_scope(None, *transform_call.all_leaves(), *leaves(tangents)) as keeps_history:
+    has_aux = truth(has_aux, "has_aux")
+    transform_call = _make_transform_call("jvp", f, primals, has_aux)
+    with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
         outputs, product = await functional.jvp(
             transform_call, transform_call.points, vector, create_graph=keeps_history
         )
-    return transform_call.result(outputs, keeps_history), transform_call.result(product, keeps_history)
+    out, found = transform_call.result(outputs, keeps_history), transform_call.result(product, keeps_history)
+    return (out, found, transform_call.aux(keeps_history)) if has_aux else (out, found)
 
 
-async def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Product]:
+async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return the result of `f`, and a function that returns the product of its Jacobian with a vector.
 
     Unlike `jvp`, this calls `f` only once for any number of products.
@@ -103,10 +104,11 @@ async def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Product]
     Args:
         f: a function or an `async def` of trees that returns a tree of Tensors.
         *primals: its arguments.
+        has_aux: `f` returns a pair, its result and something else.
 
     Returns:
-        `(out, pushforward)`. `await pushforward(*tangents)` takes trees like the primals, and returns a tree like
-        `out`. The pushforward may be called any number of times.
+        `(out, pushforward)`; with `has_aux`, `(out, pushforward, aux)`. `await pushforward(*tangents)` takes trees like
+        the primals, and returns a tree like `out`. The pushforward may be called any number of times.
 
     Raises:
         ArgumentTypeError: `f` cannot be called.
@@ -123,8 +125,9 @@ async def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Product]
         [1.0, 5.0]
     """
     check_function(f, "ag.func.linearize", *primals)
-    transform_call = TransformCall("ag.func.linearize", f, primals, {}, range(len(primals)))
-    with transform_scope(None, *transform_call.all_leaves()) as keeps_history:
+    has_aux = truth(has_aux, "has_aux")
+    transform_call = TransformCall("ag.func.linearize", f, primals, {}, range(len(primals)), has_aux)
+    with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         outputs = await transform_call(*points)
         # `grad_outputs @ J` is linear in `grad_outputs`, so a backward through it multiplies J by a vector.
@@ -138,7 +141,8 @@ async def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Product]
             product = fill_missing(found, grad_outputs, strict=False, create_graph=False, missing="", constant="")
         return transform_call.result(product, keeps_product)
 
-    return transform_call.result(outputs, keeps_history), pushforward
+    out = transform_call.result(outputs, keeps_history)
+    return (out, pushforward, transform_call.aux(keeps_history)) if has_aux else (out, pushforward)
 
 
 async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
@@ -167,7 +171,7 @@ async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
         array([  6., 120.])
     """
     transform_call = _make_transform_call("hvp", f, primals)
-    with transform_scope(None, *transform_call.all_leaves(), *leaves(tangents)) as keeps_history:
+    with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
         # The Hessian is symmetric, and vhp takes one backward less than hvp.
         _, product = await functional.vhp(
@@ -177,11 +181,11 @@ async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     return trees[0] if len(trees) == 1 else trees
 
 
-def _make_transform_call(name: str, f: Callable[..., Any], primals: Any) -> TransformCall:
+def _make_transform_call(name: str, f: Callable[..., Any], primals: Any, has_aux: bool = False) -> TransformCall:
     check_function(f, f"ag.func.{name}", primals)
     if not isinstance(primals, (tuple, list)):
         raise ArgumentTypeError(
             f"ag.func.{name}: primals must be a tuple of the function's arguments, not {describe(primals)}: "
             f"write ag.func.{name}(f, (x,), (v,))"
         )
-    return TransformCall(f"ag.func.{name}", f, primals, {}, range(len(primals)))
+    return TransformCall(f"ag.func.{name}", f, primals, {}, range(len(primals)), has_aux)

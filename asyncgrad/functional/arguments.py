@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, final
 
 import numpy as np
 
 from ..arguments import check_function, describe, truth
-from ..backward import grad
-from ..context import IN_TRANSFORM, Mode, enable_grad, is_grad_enabled
+from ..backward import capture
+from ..context import IN_TRANSFORM, is_grad_enabled, set_grad_mode
 from ..engine.loops import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
 from ..graph.gradient_edges import any_requires_grad
@@ -45,42 +45,48 @@ _ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
 
 
 @final
-class _InTransform(Mode):
-    """Sets IN_TRANSFORM in a block where a transform runs the function that it differentiates."""
+class transform_scope:
+    """Inside, operations are recorded for a transform; a context manager.
 
-    __slots__ = ()
-
-    def _get(self) -> bool:
-        return IN_TRANSFORM.get()
-
-    def _set(self, value: bool, /) -> None:
-        IN_TRANSFORM.set(value)
-
-    def _value(self) -> bool:
-        return True
-
-
-@contextmanager
-def transform_scope(create_graph: bool | None, *given: Any) -> Iterator[bool]:
-    """Record the operations in this block for a transform; yield whether the transform's results keep their history.
-
-    If the caller does not choose, results keep it where they may be differentiated again: inside another transform, or
-    if an argument requires grad. So transforms nest, and none treats the result of another as a constant.
+    It yields whether the transform's results keep their history. If the caller does not choose, they keep it where they
+    may be differentiated again: inside another transform, or if an argument requires grad. So transforms nest, and none
+    treats the result of another as a constant.
 
     Args:
         create_graph: the caller's choice, or None.
         *given: the caller's arguments; tensors may be inside lists, tuples and dicts.
     """
-    if create_graph is None:
-        create_graph = is_grad_enabled() and (IN_TRANSFORM.get() or any_requires_grad(*given))
-    with _InTransform(), enable_grad():
-        yield create_graph
+
+    __slots__ = ("_create_graph", "_in_transform", "_was_enabled")
+
+    def __init__(self, create_graph: bool | None, *given: Any) -> None:
+        self._was_enabled = is_grad_enabled()
+        if create_graph is None:
+            create_graph = self._was_enabled and (IN_TRANSFORM.get() or any_requires_grad(*given))
+        self._create_graph = create_graph
+
+    def __enter__(self) -> bool:
+        self._in_transform = IN_TRANSFORM.set(True)
+        if not self._was_enabled:
+            set_grad_mode(True)
+        return self._create_graph
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            IN_TRANSFORM.reset(self._in_transform)
+        except ValueError:
+            # The coroutine of the transform was closed in another context, whose modes must not change.
+            return
+        if is_grad_enabled() is not self._was_enabled:
+            set_grad_mode(self._was_enabled)
 
 
 async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the result of a call of `fn`, awaited if it is an awaitable."""
     result = fn(*args, **kwargs)
-    return await result if inspect.isawaitable(result) else result
+    return await result if not isinstance(result, Tensor) and inspect.isawaitable(result) else result
 
 
 def check_call(where: str, fn: Any, inputs: Any, create_graph: Any, strict: Any) -> tuple[bool | None, bool]:
@@ -233,23 +239,17 @@ async def gradients(
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients for `inputs`, with None for undefined ones; ignore outputs that do not require grad."""
     if grad_outputs is None:
-        grad_outputs = [None] * len(outputs)
-    roots = [
-        (output, grad_output)
-        for output, grad_output in zip(outputs, grad_outputs, strict=True)
-        if output is not None and output.requires_grad
-    ]
+        grad_outputs = (None,) * len(outputs)
+    roots, given = list[Tensor](), list[Tensor | None]()
+    for output, grad_output in zip(outputs, grad_outputs, strict=True):
+        if output is not None and output.requires_grad:
+            roots.append(output)
+            given.append(grad_output)
     if not roots:
         return (None,) * len(inputs)
-    results: tuple[Tensor | None, ...] = await grad(
-        [output for output, _ in roots],
-        list(inputs),
-        [grad_output for _, grad_output in roots],
-        retain_graph=retain_graph,
-        create_graph=create_graph,
-        allow_unused=True,
-    )
-    return results
+    keep_graph = create_graph if retain_graph is None else retain_graph
+    found: list[Tensor | None] = await capture(roots, given, inputs, keep_graph, create_graph)
+    return tuple(found)
 
 
 async def gradient_rows(
@@ -309,7 +309,7 @@ def fill_missing(
                     f"{constant.format(index)}, which strict=True with create_graph=True does not allow"
                 )
     return tuple(
-        zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(grads, like, strict=True)
+        [zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(grads, like, strict=True)]
     )
 
 
@@ -352,6 +352,8 @@ def check_argnums(argnums: Any) -> None:
 
 def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
     """Return `argnums` as non-negative positions, for a call with `count` positional arguments."""
+    if isinstance(argnums, int) and 0 <= argnums < count:
+        return [argnums]
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
     for entry in entries:
         if not -count <= entry < count:

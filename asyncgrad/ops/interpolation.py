@@ -13,7 +13,7 @@ from .cumulative import rows
 from .dispatch import write
 from .foreign import placed
 from .indexing import getitem, lines_over, sort, take
-from .primitive import RULES
+from .primitive import RULES, derivative, primitive
 from .shaping import reshape
 
 __all__ = ["fractions_of_percentages", "gradient", "interp", "percentile", "quantile"]
@@ -124,8 +124,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     axes = reduced_axes(axis, f.ndim) if axis is None or isinstance(axis, tuple) else axis_tuple(axis, f.ndim)
     if edge_order not in (1, 2):
         raise ValueError(f"numpy.gradient takes edge_order=1 or 2, not {edge_order}")
-    spacings = varargs or (1.0,)
-    if len(spacings) == 1 and np.ndim(spacings[0]) == 0:
+    spacings = varargs or (1.0,) * len(axes)
+    if len(spacings) == 1 and len(axes) != 1 and np.ndim(spacings[0]) == 0:
         spacings *= len(axes)
     if len(spacings) != len(axes):
         raise TypeError(
@@ -148,6 +148,8 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         )
     if f.dtype.kind != "c" and np.iscomplexobj(spacing):
         raise ArgumentTypeError("numpy.gradient of real values takes real spacings: write np.gradient(f + 0j, ...)")
+    if isinstance(spacing, (int, float, np.floating)):
+        return slopes_(f, axis, float(spacing), edge_order)
     first, second = rows(axis, None, -1), rows(axis, 1, None)
     differences = f[second] - f[first]
     if np.ndim(spacing) == 0:
@@ -165,6 +167,47 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
     if edge_order == 2:
         start, end = start - corrections[0][rows(axis, None, 1)], end + corrections[1][rows(axis, -1, None)]
     return laid_like(np.concatenate([start, inside, end], axis, dtype=f.dtype), f)
+
+
+@primitive()
+def slopes_(f: Any, axis: int, spacing: float, edge_order: int) -> Any:
+    """Return the slopes of evenly sampled values along one axis."""
+    if f.__class__ is np.ndarray:
+        return np.gradient(f, spacing, axis=axis, edge_order=edge_order)  # type: ignore[call-overload]
+    values = f.swapaxes(axis, 0)
+    inside = (values[2:] - values[:-2]) / (2.0 * spacing)
+    if edge_order == 1:
+        start, end = (values[1:2] - values[:1]) / spacing, (values[-1:] - values[-2:-1]) / spacing
+    else:
+        outer, middle, inner = 1.5 / spacing, 2.0 / spacing, 0.5 / spacing
+        start = -outer * values[:1] + middle * values[1:2] - inner * values[2:3]
+        end = inner * values[-3:-2] - middle * values[-2:-1] + outer * values[-1:]
+    return laid_like(np.concatenate([start, inside, end], dtype=f.dtype).swapaxes(axis, 0), f)
+
+
+@primitive()
+def transposed_slopes_(g: Any, axis: int, spacing: float, edge_order: int) -> Any:
+    """Return the product of `g` with the transposed matrix of `slopes_`, which is a linear function."""
+    result = np.zeros_like(g)
+    rows_of_g, rows_of_result = g.swapaxes(axis, 0) / spacing, result.swapaxes(axis, 0)
+    inside = rows_of_g[1:-1] / 2
+    rows_of_result[2:] = inside
+    rows_of_result[:-2] -= inside
+    # The weights of the three values nearest to an end in the slope there.
+    for row, weight in enumerate((-1, 1) if edge_order == 1 else (-1.5, 2, -0.5)):
+        rows_of_result[row] += weight * rows_of_g[0]
+        rows_of_result[-1 - row] -= weight * rows_of_g[-1]
+    return result
+
+
+@derivative(slopes_, "f")
+def _(g: Any, axis: int, spacing: float, edge_order: int) -> Any:
+    return transposed_slopes_(g, axis, spacing, edge_order)
+
+
+@derivative(transposed_slopes_, "g")
+def _(g: Any, axis: int, spacing: float, edge_order: int) -> Any:
+    return slopes_(g, axis, spacing, edge_order)
 
 
 def _steps(points: Any, axis: int, f: Any) -> Any:

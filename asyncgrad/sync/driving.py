@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ..context import BLOCKING, is_kind
 from ..engine.loops import loop_is_running, run
 from ..errors import BlockingError
+from ..tensor import Tensor
 
 __all__ = ["choose_driver", "run_on_own_loop", "run_without_suspending", "make_blocking", "suspension_error"]
 
@@ -67,7 +68,7 @@ def make_blocking(fn: Any, name: str) -> Callable[..., Any]:
             result = fn(*args, **kwargs)
         finally:
             BLOCKING.reset(token)
-        if not inspect.isawaitable(result):
+        if isinstance(result, Tensor) or not inspect.isawaitable(result):
             return result
         return run_on_own_loop(result if inspect.iscoroutine(result) else _await_it(result), name)
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
 from .. import func as _func
-from .driving import choose_driver, run_without_suspending
+from .driving import choose_driver, make_blocking, run_without_suspending
 
 __all__ = [
     "elementwise_grad",
+    "fixed_point",
     "grad",
     "hessian",
     "hvp",
@@ -27,8 +28,15 @@ P = ParamSpec("P")
 Drive = Callable[[Coroutine[Any, Any, Any], str], Any]
 
 
-def _blocking_form_of(transform: Callable[P, Any]) -> Callable[[Callable[[], None]], Callable[P, Any]]:
-    """Make a function without a body the blocking form of a transform; functions that it returns are plain, too."""
+def _blocking_form_of(
+    transform: Callable[P, Any], *, returns_functions: bool = False
+) -> Callable[[Callable[[], None]], Callable[P, Any]]:
+    """Make a function without a body the blocking form of a transform; functions that it returns are plain, too.
+
+    Args:
+        transform: the awaited form.
+        returns_functions: the function that it takes may return a function, which may be an `async def`.
+    """
     signature = inspect.signature(transform)
 
     def decorate(stub: Callable[[], None]) -> Callable[P, Any]:
@@ -42,6 +50,8 @@ def _blocking_form_of(transform: Callable[P, Any]) -> Callable[[Callable[[], Non
                 # The transform raises the error.
                 return run_without_suspending(transform(*args, **kwargs), name)
             drive, bound.arguments["f"] = choose_driver(f, name)
+            if returns_functions and drive is run_without_suspending:
+                bound.arguments["f"] = _with_blocking_result(bound.arguments["f"], name)
             transformed = transform(*bound.args, **bound.kwargs)
             if callable(transformed):
                 return _plain(transformed, drive, name)
@@ -53,6 +63,17 @@ def _blocking_form_of(transform: Callable[P, Any]) -> Callable[[Callable[[], Non
         return blocking
 
     return decorate
+
+
+def _with_blocking_result(f: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function of the user whose result may be a function too, which is then made blocking as well."""
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        result = f(*args, **kwargs)
+        return make_blocking(result, name) if callable(result) else result
+
+    return wrapper
 
 
 def _plain(transformed: Callable[..., Coroutine[Any, Any, Any]], drive: Drive, name: str) -> Callable[..., Any]:
@@ -101,6 +122,19 @@ def elementwise_grad() -> None:
         >>> import numpy as np, asyncgrad as ag
         >>> ag.sync.func.elementwise_grad(lambda x: x**3)(np.array([1.0, 2.0]))
         array([ 3., 12.])
+    """
+
+
+@_blocking_form_of(_func.fixed_point, returns_functions=True)
+def fixed_point() -> None:
+    """Return the `x` with `f(a, x) == x`, differentiable with respect to `a`; blocking `ag.func.fixed_point`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> def sqrt(a):
+        ...     return ag.sync.func.fixed_point(lambda a: lambda x: 0.5 * (x + a / x), a, 1.0)
+        >>> round(float(ag.sync.func.grad(sqrt)(2.0)), 6)
+        0.353553
     """
 
 

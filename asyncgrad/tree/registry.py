@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
 
-__all__ = ["ContainerType", "Parts", "container_type", "register"]
+__all__ = ["LEAF_TYPES", "ContainerType", "Parts", "container_type", "register"]
 
 T = TypeVar("T", bound=type)
 
@@ -104,6 +104,8 @@ _CONTAINER_TYPES: dict[type, ContainerType] = {
     ),
 }
 _BUILT_IN = frozenset(_CONTAINER_TYPES)
+#: The commonest types of leaves, which cannot be registered: known without a search for the way to flatten them.
+LEAF_TYPES = frozenset((float, int, complex, bool, str, np.ndarray, np.float64, np.float32))
 
 
 def container_type(cls: type) -> ContainerType | None:

@@ -7,9 +7,10 @@ from typing import Any, final
 
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
-from .registry import ContainerType, container_type
+from ..graph.tensor_base import TensorBase
+from .registry import LEAF_TYPES, ContainerType, container_type
 
-__all__ = ["TreeStructure", "flatten", "leaves", "leaves_like", "map", "paths", "unflatten"]
+__all__ = ["LEAF", "TreeStructure", "flatten", "leaves", "leaves_like", "map", "paths", "unflatten"]
 
 
 @final
@@ -56,7 +57,8 @@ class TreeStructure:
         return f"{self.cls.__name__}({inner})"
 
 
-_LEAF = TreeStructure()
+#: The structure of a tree that is one leaf.
+LEAF = TreeStructure()
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeStructure]:
@@ -184,10 +186,10 @@ def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str) -> li
 
 def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, found: list[Any]) -> TreeStructure:
     cls = type(tree)
-    kind = container_type(cls)
+    kind = None if cls in LEAF_TYPES or isinstance(tree, TensorBase) else container_type(cls)
     if kind is None or (is_leaf is not None and is_leaf(tree)):
         found.append(tree)
-        return _LEAF
+        return LEAF
     accessors, children, aux_data = kind.flatten(tree)
     return TreeStructure(cls, kind, accessors, tuple([_flatten(child, is_leaf, found) for child in children]), aux_data)
 

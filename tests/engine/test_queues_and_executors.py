@@ -142,8 +142,7 @@ def test_just_the_nodes_on_a_path_to_an_input_are_needed(nodes, data, accumulate
         assert before[node] == (exec_info.executes(node), exec_info.only_runs(node))
         targets = [target for target in node.next_nodes if target is not None]
         is_whole = bool(targets) and before[node][1] and all(map(exec_info.executes, targets))
-        # These have entries of their own from the first.
-        assert (node in whole) == (is_whole and node is not root and node not in wanted)
+        assert (node in whole) == is_whole
         info = exec_info.get(node)
         needed = leads_to(node, wanted) or (accumulate and node in wanted)
         captures = [] if accumulate else [(nr, index) for index, (found, nr) in enumerate(inputs) if found is node]

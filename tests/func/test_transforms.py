@@ -237,6 +237,24 @@ def test_aux_is_returned_beside_the_gradient_without_history():
     assert (pullback(1.0), third) == ((6.0,), aux)
 
 
+AUX: dict[str, Any] = {
+    "jacrev": lambda f, x: func.jacrev(f, has_aux=True)(x),
+    "jacfwd": lambda f, x: func.jacfwd(f, has_aux=True)(x),
+    "jvp": lambda f, x: func.jvp(f, (x,), (1.0,), has_aux=True)[1:],
+    "linearize": lambda f, x: (func.linearize(f, x, has_aux=True)[1](1.0), func.linearize(f, x, has_aux=True)[2]),
+    "hessian": lambda f, x: func.hessian(lambda x: (f(x)[0] * x, f(x)[1]), has_aux=True)(x),
+}
+
+
+@pytest.mark.parametrize("transform", AUX.values(), ids=AUX)
+def test_aux_is_returned_beside_other_derivatives_without_history(transform):
+    found, aux = transform(lambda x: (x * x, {"x": x, "name": "n"}), 3.0)
+
+    assert found == 18.0 if transform is AUX["hessian"] else found == 6.0
+    assert aux == {"x": 3.0, "name": "n"}
+    assert isinstance(aux["x"], np.float64)
+
+
 def test_a_number_that_is_written_down_is_a_constant():
     assert func.grad(lambda x: 1.0)(2.0) == 0.0
 

@@ -254,6 +254,7 @@ CALLS: dict[str, ComplexCall] = {
     "insert": ComplexCall(lambda a, values: np.insert(a, [2, 0, 0], values, 1), (complex_(2, 3), complex_(2, 1))),
     "insert of real": ComplexCall(lambda a, values: np.insert(a, 1, values), (complex_(3), real(2))),
     "angle": ComplexCall(lambda z: np.angle(z, deg=True), (complex_(2, 3),)),
+    "gradient": ComplexCall(lambda f: np.gradient(f, 0.5, axis=0, edge_order=2), (complex_(4, 2),)),
     "real_if_close": ComplexCall(lambda z: np.real_if_close(z * np.conjugate(z)), (complex_(3),)),
     "geomspace": ComplexCall(lambda a, b: np.geomspace(a, b, 4), (complex_(2), complex_(2))),
     "polyfit": ComplexCall(lambda x, y: np.polyfit(x, y, 2), (complex_(5), complex_(5))),

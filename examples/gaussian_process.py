@@ -2,7 +2,7 @@
 
     python examples/gaussian_process.py
 
-The marginal likelihood is written with `asyncgrad.numpy`. Three transforms of it do the rest: SciPy's L-BFGS follows the
+The marginal likelihood is written with `asyncgrad.numpy`. Three transforms do the rest: SciPy's L-BFGS follows the
 gradient that `value_and_grad` returns as an array, `hessian` at the optimum gives a standard error for each
 hyperparameter, and `elementwise_grad` of the learned mean gives the slope of the curve. The hyperparameters are a
 dataclass, which the transforms take as they take a tuple or a dict.
@@ -60,7 +60,8 @@ START = Hyperparameters(height=0.0, length=0.0, noise=math.log(0.5))
 
 def curve(points: numpy.ndarray) -> numpy.ndarray:
     """Return the curve that the data are drawn from."""
-    return numpy.sin(2 * points) + 0.3 * points
+    values: numpy.ndarray = numpy.sin(2 * points) + 0.3 * points
+    return values
 
 
 def observe(count: int, seed: int) -> Data:
@@ -81,7 +82,8 @@ def covariance(hyper: Hyperparameters, left: Any, right: Any) -> ag.Tensor:
 def data_covariance(hyper: Hyperparameters, data: Data) -> ag.Tensor:
     """Return the covariance of the noisy values: shape (n, n)."""
     noise = np.exp(2 * hyper.noise) * np.eye(len(data.points))
-    return covariance(hyper, data.points, data.points) + noise
+    result: ag.Tensor = covariance(hyper, data.points, data.points) + noise
+    return result
 
 
 def negative_log_likelihood(hyper: Hyperparameters, data: Data) -> ag.Tensor:

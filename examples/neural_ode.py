@@ -4,9 +4,9 @@
 
 A small network is the right-hand side of the equation. The loss compares the states that a Runge-Kutta method of
 fourth order reaches with observed ones; its gradient goes back through every step of the method. The weights are a
-dict, and the gradient that `ag.func.value_and_grad` returns is a dict of the same keys. `ag.checkpoint` keeps one state per
-step and computes the rest again during the backward, which is awaited: a second coroutine counts how often the event
-loop comes round meanwhile.
+dict, and the gradient that `ag.func.value_and_grad` returns is a dict of the same keys. `ag.checkpoint` keeps one state
+per step and computes the rest again during the backward, which is awaited: a second coroutine counts how often the
+event loop comes round meanwhile.
 """
 
 from __future__ import annotations
@@ -177,8 +177,9 @@ def draw(result: Result, observed: numpy.ndarray, predicted: numpy.ndarray, path
     with plt.rc_context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
         for axis, name in enumerate("xy"):
-            left.plot(times, observed[:, axis], "o", color=(BLUE, ORANGE)[axis], markersize=2, label=f"{name}, observed")
-            left.plot(times, predicted[:, axis], color=(BLUE, ORANGE)[axis], label=f"{name}, learned")
+            color = (BLUE, ORANGE)[axis]
+            left.plot(times, observed[:, axis], "o", color=color, markersize=2, label=f"{name}, observed")
+            left.plot(times, predicted[:, axis], color=color, label=f"{name}, learned")
         left.set(title="From the first state alone", xlabel="time")
         middle.streamplot(side, side, velocities[..., 0], velocities[..., 1], color=GREY, linewidth=0.6, arrowsize=0.7)
         middle.plot(*observed.T, "o", color=ORANGE, markersize=2, label="observed")

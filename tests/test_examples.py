@@ -20,6 +20,10 @@ needs_demo = pytest.mark.skipif(
     reason="needs scikit-learn, matplotlib and tqdm: pip install 'asyncgrad[demo]'",
 )
 
+needs_matplotlib = pytest.mark.skipif(
+    find_spec("matplotlib") is None, reason="needs matplotlib: pip install 'asyncgrad[demo]'"
+)
+
 
 def run_example(name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run examples/<name>.py in a process of its own."""
@@ -62,9 +66,12 @@ def test_every_example_has_a_test_here():
 
     here = {
         "async_rule",
+        "character_rnn",
         "checkpoint_budget",
+        "gaussian_process",
         "inplace_and_views",
         "many_models",
+        "neural_ode",
         "overlapped_reduction",
         "reentrant_checkpoint",
         "train_deeper_than_memory",
@@ -258,3 +265,62 @@ def test_train_digits_says_what_to_install(tmp_path: Path):
 
     assert finished.returncode == 1
     assert "needs sklearn, which is not installed: pip install 'asyncgrad[demo]'" in finished.stderr
+
+
+@pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("scipy", "matplotlib")),
+    reason="needs SciPy and matplotlib: pip install 'asyncgrad[demo]'",
+)
+def test_gaussian_process_finds_the_noise_within_its_standard_errors_and_draws_its_curves(tmp_path: Path):
+    picture = tmp_path / "new" / "process.png"
+
+    finished = run_example("gaussian_process", "--out", picture)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    before, after = (figure(rf"(-?[\d.]+) {word}", finished.stdout) for word in ("before", "after"))
+    assert after < before
+    noise, error = (figure(pattern, finished.stdout) for pattern in (r"noise +([\d.]+)", r"noise .* over ([\d.]+)"))
+    assert noise / error**2 < 0.15 < noise * error**2
+    assert min(png_size(picture)) >= 400
+
+
+@needs_matplotlib
+def test_neural_ode_learns_while_the_loop_turns_and_draws_its_trajectories(tmp_path: Path):
+    picture = tmp_path / "new" / "trajectories.png"
+
+    finished = run_example("neural_ode", "--iterations", 60, "--hidden", 16, "--steps", 5, "--out", picture)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    first, last = (figure(rf"([\d.]+) at {word}", finished.stdout) for word in ("first", "last"))
+    assert last < first / 3
+    assert figure(r"turns of the loop ([\d.]+)", finished.stdout) > 1
+    assert min(png_size(picture)) >= 400
+
+
+@needs_matplotlib
+def test_character_rnn_learns_and_writes_meanwhile(tmp_path: Path):
+    picture, text = tmp_path / "new" / "lines.png", tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat\n" * 40)
+
+    arguments = ("--text", text, "--epochs", 30, "--steps", 10, "--hidden", 24, "--out", picture)
+    finished = run_example("character_rnn", *arguments)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    first, last = (
+        figure(rf"([\d.]+)(?: bits per character)? at {word}", finished.stdout) for word in ("first", "last")
+    )
+    assert last < first / 3
+    assert len(re.findall(r"^ +\d+  ", finished.stdout, re.MULTILINE)) > 5
+    assert "the cat sat on the mat" in finished.stdout
+    assert min(png_size(picture)) >= 400
+
+
+@needs_matplotlib
+def test_character_rnn_refuses_a_text_that_is_too_short(tmp_path: Path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat\n")
+
+    finished = run_example("character_rnn", "--text", text, "--out", tmp_path / "x.png")
+
+    assert finished.returncode == 2
+    assert "--text needs 401 characters and a line break" in finished.stderr

@@ -146,10 +146,10 @@ def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
 
 
 def as_scalar(returned: Any, where: str) -> Tensor:
-    """Return the result of a user's function, which must be one tensor with one element.
+    """Return the result of a user's function, which must be one tensor with one real element.
 
     Raises:
-        GradientTypeError: it is not a tensor.
+        GradientTypeError: it is not a tensor, or it is complex.
         InvalidRootError: it has no element, or several.
     """
     if not isinstance(returned, Tensor):
@@ -158,6 +158,11 @@ def as_scalar(returned: Any, where: str) -> Tensor:
         raise InvalidRootError(
             f"{where}: the function must return one number, not a tensor of shape {returned.shape}: "
             "take its .sum() or .mean()"
+        )
+    if returned.dtype.kind == "c":
+        raise GradientTypeError(
+            f"{where}: the function must return a real number, not one of dtype {returned.dtype}: "
+            "take its .real or .imag"
         )
     return returned
 

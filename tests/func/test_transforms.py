@@ -400,6 +400,10 @@ def test_bad_use_of_transforms_is_told():
         func.jvp(np.sin, POINT, POINT)
     with pytest.raises(ArgumentTypeError, match="with has_aux=True the function must return a pair"):
         func.grad(lambda x: x, has_aux=True)(1.0)
+    with pytest.raises(
+        GradientTypeError, match=r"ag\.func\.grad: the function must return a real number, not .* complex128"
+    ):
+        func.grad(lambda x: x * 1j)(1.0)
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.jacfwd: output 0 of the function is complex"):
         func.jacfwd(lambda x: x * 1j)(1.0)
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.jacrev: output 0 of the function is complex"):

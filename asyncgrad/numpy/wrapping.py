@@ -23,29 +23,21 @@ _UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
 
 
 def as_tensors(result: Any) -> Any:
-    """Return a result of NumPy with its arrays, and its numbers, as Tensors; also in lists and tuples.
+    """Return a result of NumPy with its arrays as Tensors, also in lists and tuples.
 
-    Texts, dates and objects, which no Tensor holds, stay NumPy's.
+    Texts, dates and objects, which no Tensor holds, stay NumPy's. So do NumPy's numbers, which it computes where no
+    argument is a Tensor: they cannot change, count as indices and keys, and repeat lists, as in `[0] * np.prod(shape)`.
     """
     kind = type(result)
     if kind is Tensor:
         return result
     if isinstance(result, np.ndarray):
         return asarray(result) if result.dtype.kind in "biufc" else result
-    if isinstance(result, np.generic):
-        return _constant(result) if result.dtype.kind in "biufc" else result
     if kind is list or kind is tuple:
         return kind([as_tensors(part) for part in result])
     if isinstance(result, tuple) and hasattr(kind, "_make"):
         return kind._make([as_tensors(part) for part in result])
     return result
-
-
-def _constant(number: np.generic) -> Tensor:
-    """Return a number as a Tensor that cannot be written: `n += 1` makes another, and no other name of it changes."""
-    array = np.asarray(number)
-    array.flags.writeable = False
-    return asarray(array)
 
 
 def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:

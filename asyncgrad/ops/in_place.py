@@ -23,14 +23,6 @@ from .primitive_node import PrimitiveNode, next_class
 __all__ = ["in_place", "write_at_index", "written_by"]
 
 
-def _is_constant(array: Any) -> bool:
-    """Tell whether an array is one number that cannot be written: `x += 1` then gives x another value, as for a float.
-
-    Such a tensor stands for what is a number in NumPy, as in `size = 0; size += np.prod(shape)` with asyncgrad.numpy.
-    """
-    return array.ndim == 0 and array.__class__ is np.ndarray and not array.flags.writeable
-
-
 def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return the operator that writes the result of a function, a new array, into the tensor on the left.
 
@@ -49,8 +41,6 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
         np.copyto(target, result)
 
     def operator(out: Any, other: Any) -> Any:
-        if _is_constant(out._data):
-            return NotImplemented
         if not isinstance(other, TensorBase):
             refuse_masked(other)
         elif other._device is not out._device:
@@ -78,7 +68,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
     def operator(out: Any, other: Any) -> Any:
         data = out._data
         kind = data.dtype.kind
-        if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN) or _is_constant(data):
+        if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
             return write_generic(out, other)
         beside = other if isinstance(other, TensorBase) else None
         if beside is None and isinstance(other, np.ndarray):

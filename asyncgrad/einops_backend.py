@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -68,7 +67,7 @@ class _TensorBackend:
 
 
 @final
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds einops' module of backends where Python would, once, and has the backend registered when it has run."""
 
     def find_spec(
@@ -80,18 +79,18 @@ class _Finder(MetaPathFinder):
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _RegisteringLoader(spec.loader)
+            spec.loader = cast("Any", _RegisteringLoader(spec.loader))
         return spec
 
 
 @final
-class _RegisteringLoader(Loader):
+class _RegisteringLoader:
     """Loads a module by another loader, and then registers the backend."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Any) -> None:
         self._loader = loader
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+    def create_module(self, spec: ModuleSpec) -> Any:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:

@@ -22,6 +22,7 @@ from .array_operators import (
     wrap_comparison,
 )
 from .backward import backward
+from .einops_backend import register_with_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .errors import (
     ArgumentError,
@@ -1082,6 +1083,9 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
     if is_foreign(data) and (is_tensor or hasattr(data, "__cuda_array_interface__")):
         return data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
     _refuse_masked(data)
+    if copy and data.__class__ is not np.ndarray and hasattr(data, "__array__"):
+        # PyTorch's `__array__` knows no `copy=`, of which NumPy warns where a copy is asked for.
+        data = np.asarray(data)
     try:
         return np.array(data, dtype, copy=copy)
     except ValueError as error:
@@ -1170,3 +1174,6 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
         return placed.detach().requires_grad_() if wants_grad else placed
     array = np.asarray(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=None)
     return _new_leaf(array, data, device, requires_grad)
+
+
+register_with_einops()

@@ -30,6 +30,7 @@ LAYER_OF = {
     "asyncgrad.engine": "backward",
     "asyncgrad.array_operators": "tensor",
     "asyncgrad.backward": "tensor",
+    "asyncgrad.einops_backend": "tensor",
     "asyncgrad.batched": "tensor",
     "asyncgrad.tensor": "tensor",
     "asyncgrad.func": "user",

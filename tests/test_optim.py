@@ -277,7 +277,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "parameter 0 of group 1 is given twice",
     ),
     (lambda: optim.SGD(parameter()), ArgumentTypeError, "params must be a sequence of tensors, or of dicts"),
-    (lambda: optim.SGD({"w": parameter()}), ArgumentTypeError, "pass params.values()"),
+    (lambda: optim.SGD({"w": [np.ones(2)]}), ArgumentTypeError, "params['w'][0] must be a Tensor, not ndarray"),
+    (lambda: optim.SGD({"w": shared, "v": [shared]}), ArgumentError, "params['v'][0] is given twice"),
     (lambda: optim.SGD([np.ones(2)]), ArgumentTypeError, "parameter 0 of group 0 must be a Tensor, not ndarray"),
     (lambda: optim.SGD([{"weights": []}]), ArgumentTypeError, "a group must be a dict with tensors under 'params'"),
 ]
@@ -287,6 +288,18 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_what_cannot_be_optimized_is_named(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize("in_group", [False, True])
+def test_parameters_may_be_a_tree(in_group: bool) -> None:
+    tree = {"w": parameter(), "layers": [(parameter(), None), {"b": parameter()}]}
+
+    optimizer = optim.SGD([{"params": tree}] if in_group else tree, lr=0.5)
+    for param in ag.tree.leaves(tree):
+        param.grad = ag.tensor([2.0, 4.0])
+    optimizer.step()
+
+    assert [param.tolist() for param in ag.tree.leaves(tree)] == [[0.0, 0.0]] * 3
 
 
 def test_a_state_of_other_parameters_is_refused_and_changes_nothing() -> None:

@@ -17,6 +17,8 @@ from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.values import empty_beside, is_foreign, is_writeable
 from ..ops.kernels import COMPILERS, TableUpdate
 from ..tensor import Tensor
+from ..tree.registry import container_type
+from ..tree.structure import TreeStructure, flatten, leaves, paths
 
 __all__ = ["FusedUpdate", "Optimizer", "check_range"]
 
@@ -60,7 +62,8 @@ class Optimizer(ABC):
     A subclass defines `_check`, which checks the options of a group, and `_update`, which updates one parameter.
 
     Args:
-        params: tensors, or groups: dicts with tensors under "params" and options that differ from the defaults.
+        params: tensors, as an iterable or a tree (`ag.tree`), or a list of groups: dicts with tensors under "params"
+            and options that differ from the defaults.
         defaults: all options and their default values.
 
     Attributes:
@@ -102,13 +105,15 @@ class Optimizer(ABC):
         # By the type of arrays and the formula, what updates many parameters at once.
         self._compiled_updates: dict[Any, TableUpdate] = {}
         self._check(defaults)
-        if isinstance(params, (Tensor, Mapping)) or not isinstance(params, Iterable):
-            what = "a dict: pass params.values()" if isinstance(params, Mapping) else describe(params)
-            raise ArgumentTypeError(f"params must be a sequence of tensors, or of dicts with 'params', not {what}")
-        given = list(params)
-        if not given:
+        given = _as_tree(params)
+        if isinstance(params, Tensor) or given is None:
+            what = describe(params)
+            raise ArgumentTypeError(
+                f"params must be a sequence of tensors, or of dicts with 'params', or a tree of tensors, not {what}"
+            )
+        if not _are_groups(given) and not leaves(given):
             raise ArgumentError(f"{type(self).__name__} got no parameters: is a generator used up?")
-        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+        for group in given if _are_groups(given) else [{"params": given}]:
             self.add_param_group(group)
         if not any(param.requires_grad for param in self._params()):
             raise ArgumentError(
@@ -133,7 +138,7 @@ class Optimizer(ABC):
         """
 
     def add_param_group(self, group: Group) -> None:
-        """Add a group: a dict with a tensor or tensors under "params", and options that differ from the defaults.
+        """Add a group: a dict with a tensor or a tree under "params", and options that differ from the defaults.
 
         Raises:
             ArgumentError, ArgumentTypeError: as on construction.
@@ -143,17 +148,19 @@ class Optimizer(ABC):
         if unknown := sorted(set(group) - {"params", *self.defaults}):
             known = ", ".join(self.defaults)
             raise ArgumentError(f"{type(self).__name__} has no option {unknown[0]!r}: there are {known}")
-        given = group["params"]
-        if isinstance(given, (Mapping, str)) or not isinstance(given, (Tensor, Iterable)):
-            raise ArgumentTypeError(f"the 'params' of a group must be a tensor or tensors, not {describe(given)}")
-        params = [given] if isinstance(given, Tensor) else list(given)
+        given = _as_tree(group["params"])
+        if given is None:
+            what = describe(group["params"])
+            raise ArgumentTypeError(f"the 'params' of a group must be a tensor, or a tree of tensors, not {what}")
+        params, structure = flatten(given)
+        names = _names_of(structure, len(self.param_groups))
         group = {"params": params, **self.defaults, **{name: group[name] for name in group if name != "params"}}
         self._check(group)
         known_params = {id(param) for one in self.param_groups for param in one["params"]}
-        for index, param in enumerate(params):
-            _check_param(f"parameter {index} of group {len(self.param_groups)}", param)
+        for name, param in zip(names, params, strict=True):
+            _check_param(name, param)
             if id(param) in known_params:
-                raise ArgumentError(f"parameter {index} of group {len(self.param_groups)} is given twice: pass it once")
+                raise ArgumentError(f"{name} is given twice: pass it once")
             known_params.add(id(param))
         self.param_groups.append(group)
 
@@ -311,6 +318,29 @@ def _lie_alike(arrays: Sequence[Any]) -> bool:
         if type(one) is not kind or one.dtype != dtype or one.strides != strides or one.shape != shape:
             return False
     return True
+
+
+def _as_tree(params: Any) -> Any:
+    """Return a tree or a tensor as it is, another iterable of tensors as a list, and None for anything else."""
+    if isinstance(params, Tensor) or container_type(type(params)) is not None:
+        return params
+    if isinstance(params, str) or not isinstance(params, Iterable):
+        return None
+    return [params[key] for key in params] if isinstance(params, Mapping) else list(params)
+
+
+def _are_groups(params: Any) -> bool:
+    if type(params) not in (list, tuple) or not params or not isinstance(params[0], dict):
+        return False
+    return "params" in params[0] or not leaves(params[0])
+
+
+def _names_of(structure: TreeStructure, group: int) -> Iterable[str]:
+    """Return the names of parameters in errors: by number in a sequence, by path in a tree."""
+    is_nested = any(child.kind is not None for child in structure.children)
+    if structure.kind is None or (structure.cls in (list, tuple) and not is_nested):
+        return [f"parameter {index} of group {group}" for index in range(structure.count)]
+    return paths(structure, "params" if group == 0 else f"the 'params' of group {group}: params")
 
 
 def _check_param(which: str, param: Any) -> None:

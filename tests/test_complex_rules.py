@@ -169,8 +169,10 @@ def test_every_primitive_is_part_of_a_complex_call_or_only_of_functions_that_ref
                 seen |= primitives_in(one.function, next(complex_points(one.points)), "c")
     for one in COMPLEX_CALLS.values():
         seen |= primitives_in(one.function, one.points, "c")
+    # NumPy's generators refuse complex parameters before a draw is made (tests/namespace/test_random.py).
+    primitives = [one for one in all_primitives() if not one.function.__module__.startswith("asyncgrad.numpy.")]
 
-    assert _unseen(all_primitives(), seen) == []
+    assert _unseen(primitives, seen) == []
 
 
 # What is refused.

@@ -2,7 +2,10 @@
 
 A normalized eigenvector is unique up to its phase if it is complex, and up to its sign if it is real. So a loss that
 depends on the phase has no derivative. Neither has a loss that depends on single eigenvectors of a repeated eigenvalue.
-The backward raises an error in both cases. As in PyTorch, the gradient of a Hermitian matrix is Hermitian.
+The backward raises an error in both cases.
+
+As in PyTorch, the gradient of a Hermitian matrix is Hermitian. NumPy's functions of Hermitian matrices read one
+triangle; where the other does not mirror it, the gradient lies in the one that is read.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ..context import GRAD_MODE
 from ..errors import GraphError
-from ..graph.values import arange_beside, raw, zeros_beside
+from ..graph.tensor_base import TensorBase
+from ..graph.values import arange_beside, is_foreign, raw, zeros_beside
 from .axes import array_like
 from .decomposition import decomposition, joint_derivative
 from .foreign import eye_beside, largest_size, named
@@ -138,16 +143,34 @@ def _(gw: Any, gv: Any, w: Any, v: Any) -> Any:
     return product(inner, adjoint(v))
 
 
+def mirrored(a: Any, UPLO: str) -> Any:
+    """Return Hermitian matrices made of one triangle; those given, if the other one mirrors it up to rounding.
+
+    Arrays of another library are returned as they are: to compare them would wait for their device.
+    """
+    if not (isinstance(a, TensorBase) and a._requires_grad() and GRAD_MODE.get()) or a.ndim < 2 or not a.size:
+        return a
+    data = a._data
+    if is_foreign(data) or a.shape[-1] != a.shape[-2] or UPLO not in ("L", "U", "l", "u"):
+        return a
+    limit = 16 * np.finfo(data.dtype).eps * np.abs(data).max()
+    if not np.abs(data - data.conj().swapaxes(-1, -2)).max() > limit:
+        return a
+    triangle = np.tril(a, -1) if UPLO in "Ll" else np.triu(a, 1)
+    diagonal = np.real(a) * np.eye(a.shape[-1], dtype=data.real.dtype)
+    return triangle + adjoint(triangle) + diagonal
+
+
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Return the eigenvalues and eigenvectors of Hermitian matrices; only one triangle is read."""
-    return eigh_(array_like(a), UPLO)
+    return eigh_(mirrored(array_like(a), UPLO), UPLO)
 
 
 RULES[np.linalg.eigh] = eigh
 
 
-@primitive(np.linalg.eigvalsh, superlinear=True)
-def eigvalsh_(a: Any, UPLO: str = "L") -> Any:
+@primitive(superlinear=True)
+def eigvalsh_(a: Any, UPLO: str) -> Any:
     """Return the eigenvalues of Hermitian matrices in ascending order."""
     return np.linalg.eigvalsh(a, UPLO)  # type: ignore[call-overload]
 
@@ -158,7 +181,12 @@ def _(g: Any, a: Any, UPLO: str) -> Any:
     return product(scale_columns(v, g), adjoint(v))
 
 
-eigvalsh = eigvalsh_.call
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    """Return the eigenvalues of Hermitian matrices in ascending order; only one triangle is read."""
+    return eigvalsh_(mirrored(array_like(a), UPLO), UPLO)
+
+
+RULES[np.linalg.eigvalsh] = eigvalsh
 
 
 # General square matrices.

@@ -119,6 +119,26 @@ def test_derivatives_by_a_symmetric_matrix_are_those_of_differences(shape: tuple
     check_derivatives(decomposed, Case((RNG.normal(size=shape) + np.diag(np.arange(1.0, shape[-1] + 1)),)))
 
 
+@pytest.mark.parametrize("UPLO", ["L", "U"])
+@pytest.mark.parametrize("point", [REAL, COMPLEX, np.stack([REAL, SYMMETRIC])], ids=["real", "complex", "stacked"])
+def test_of_a_matrix_that_is_not_symmetric_the_gradient_lies_in_the_triangle_that_is_read(
+    point: np.ndarray, UPLO: Any
+) -> None:
+    def decomposed(a: Any) -> Any:
+        w, v = np.linalg.eigh(a, UPLO)
+        return w, np.abs(v) ** 4, np.linalg.eigvalsh(a, UPLO)
+
+    a = leaf(point)
+    if point is COMPLEX:
+        assert sync.gradcheck(decomposed, (a,))
+        assert sync.gradgradcheck(decomposed, (a,))
+    else:
+        check_derivatives(decomposed, Case((point,)))
+    (grad,) = sync.grad((np.linalg.eigvalsh(a, UPLO) ** 3).sum(), a)
+    unread = np.triu(grad.numpy(), 1) if UPLO == "L" else np.tril(grad.numpy(), -1)
+    assert not unread.any()
+
+
 def test_the_gradient_of_a_hermitian_matrix_is_hermitian() -> None:
     a = leaf(HERMITIAN)
     w, v = np.linalg.eigh(a)

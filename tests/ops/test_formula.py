@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import itertools
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ def source_of(formula: Any, *arguments: str, may_be_none: Any = ()) -> str | Non
 
 def all_primitives() -> list[Primitive]:
     """Return the primitives of asyncgrad, in the order of their names."""
+    # It is imported when it is first asked for.
+    importlib.import_module("asyncgrad.numpy.random")
     modules = [module for name, module in sys.modules.items() if name.startswith("asyncgrad.")]
     values = [value for module in modules for value in vars(module).values()]
     functions = [value for value in [*values, *RULES.values()] if isinstance(value, FunctionType)]

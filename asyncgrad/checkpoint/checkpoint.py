@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..arguments import describe, truth
-from ..context import is_grad_enabled
+from ..context import IN_TRANSFORM, is_grad_enabled
 from ..errors import ArgumentError, ArgumentTypeError
 from .call import CheckpointedCall, CheckpointOptions, call_function, is_async
 from .recompute import call_recomputed
@@ -23,7 +23,7 @@ def checkpoint(
     fn: Callable[..., Any] | None = None,
     /,
     *args: Any,
-    use_reentrant: bool = True,
+    use_reentrant: bool | None = None,
     preserve_rng: bool = True,
     generators: Iterable[Any] = (),
     early_stop: bool = True,
@@ -50,7 +50,7 @@ def checkpoint(
     Args:
         fn: a function, or an `async def`.
         *args: its arguments. Arrays are kept by reference: do not write into them before the backward.
-        use_reentrant: which kind.
+        use_reentrant: which kind; None is reentrant, but not in a function that a transform differentiates.
         preserve_rng: replay NumPy's global stream, Generators among the arguments, and `generators`.
         generators: more streams that `fn` draws from.
         early_stop: end a recomputation when it has what is needed. This and the next three are for use_reentrant=False.
@@ -76,22 +76,24 @@ def checkpoint(
         return functools.partial(_decorate, use_reentrant=use_reentrant, options=options)
     if not callable(fn):
         raise ArgumentTypeError(f"ag.checkpoint takes a function first, and then its arguments, not {describe(fn)}")
-    if not args and not kwargs and use_reentrant and options == CheckpointOptions():
+    if not args and not kwargs and use_reentrant is not False and options == CheckpointOptions():
         return _decorate(fn, use_reentrant=use_reentrant, options=options)
     return _call(fn, args, kwargs, use_reentrant, options)
 
 
 def _call(
-    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], use_reentrant: bool, options: CheckpointOptions
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], use_reentrant: bool | None, options: CheckpointOptions
 ) -> Any:
     """Call a function, checkpointed if grad mode is on."""
     if not is_grad_enabled():
         return call_function(fn, args, kwargs)
+    if use_reentrant is None:
+        use_reentrant = not IN_TRANSFORM.get()
     call = CheckpointedCall(fn, args, kwargs, options)
     return call_reentrant(call, args, kwargs) if use_reentrant else call_recomputed(call, args, kwargs)
 
 
-def _decorate(fn: Any, *, use_reentrant: bool, options: CheckpointOptions) -> Any:
+def _decorate(fn: Any, *, use_reentrant: bool | None, options: CheckpointOptions) -> Any:
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(_decorate(fn.__func__, use_reentrant=use_reentrant, options=options))
     if inspect.isclass(fn) or not callable(fn):
@@ -111,14 +113,15 @@ def _decorate(fn: Any, *, use_reentrant: bool, options: CheckpointOptions) -> An
     return checkpointed
 
 
-def _check_options(use_reentrant: bool, options: CheckpointOptions) -> tuple[bool, CheckpointOptions]:
+def _check_options(use_reentrant: bool | None, options: CheckpointOptions) -> tuple[bool | None, CheckpointOptions]:
     """Return the kind and the options, flags as bools, if they go together.
 
     Raises:
         ArgumentTypeError: an option has the wrong type.
         ArgumentError: an option has an unknown value, or has no effect beside another one.
     """
-    use_reentrant = truth(use_reentrant, "use_reentrant")
+    if use_reentrant is not None:
+        use_reentrant = truth(use_reentrant, "use_reentrant")
     options = options._replace(
         preserve_rng=truth(options.preserve_rng, "preserve_rng"),
         early_stop=truth(options.early_stop, "early_stop"),
@@ -130,7 +133,7 @@ def _check_options(use_reentrant: bool, options: CheckpointOptions) -> tuple[boo
         raise ArgumentTypeError(
             f"context_fn is a function that returns two context managers, not {describe(options.context_fn)}"
         )
-    if use_reentrant:
+    if use_reentrant is not False:
         for name, is_given in (("context_fn", options.context_fn is not None), ("debug", options.debug)):
             if is_given:
                 raise ArgumentError(
@@ -147,7 +150,7 @@ def checkpoint_sequential(
     segments: int,
     x: Any,
     *,
-    use_reentrant: bool = True,
+    use_reentrant: bool | None = None,
     preserve_rng: bool = True,
     **options: Any,
 ) -> Any:

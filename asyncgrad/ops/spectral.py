@@ -148,17 +148,15 @@ def mirrored(a: Any, UPLO: str) -> Any:
 
     Arrays of another library are returned as they are: to compare them would wait for their device.
     """
-    if not (isinstance(a, TensorBase) and a._requires_grad() and GRAD_MODE.get()) or a.ndim < 2 or not a.size:
-        return a
-    data = a._data
-    if is_foreign(data) or a.shape[-1] != a.shape[-2] or UPLO not in ("L", "U", "l", "u"):
+    data: Any = raw(a)
+    is_recorded = isinstance(a, TensorBase) and a._requires_grad() and GRAD_MODE.get()
+    if not is_recorded or is_foreign(data) or not data.size or data.ndim < 2 or data.shape[-1] != data.shape[-2]:
         return a
     limit = 16 * np.finfo(data.dtype).eps * np.abs(data).max()
-    if not np.abs(data - data.conj().swapaxes(-1, -2)).max() > limit:
+    if UPLO not in ("L", "U", "l", "u") or not np.abs(data - data.conj().swapaxes(-1, -2)).max() > limit:
         return a
-    triangle = np.tril(a, -1) if UPLO in "Ll" else np.triu(a, 1)
-    diagonal = np.real(a) * np.eye(a.shape[-1], dtype=data.real.dtype)
-    return triangle + adjoint(triangle) + diagonal
+    triangle: Any = np.tril(a, -1) if UPLO in "Ll" else np.triu(a, 1)
+    return triangle + adjoint(triangle) + np.real(a) * np.eye(data.shape[-1], dtype=data.real.dtype)
 
 
 def eigh(a: Any, UPLO: str = "L") -> Any:

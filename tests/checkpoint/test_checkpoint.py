@@ -13,7 +13,14 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import AnomalyError, ArgumentError, ArgumentTypeError, InPlaceError, ReleasedGraphError
+from asyncgrad.errors import (
+    AnomalyError,
+    ArgumentError,
+    ArgumentTypeError,
+    GraphError,
+    InPlaceError,
+    ReleasedGraphError,
+)
 from tests.checkpoint.models import maybe_async
 from tests.leaves import leaf
 
@@ -274,7 +281,7 @@ def test_a_generator_function_is_refused(use_reentrant):
 @pytest.mark.parametrize(
     ("options", "error", "complaint"),
     [
-        ({"use_reentrant": None}, ArgumentTypeError, "use_reentrant is True or False"),
+        ({"use_reentrant": "no"}, ArgumentTypeError, "use_reentrant is True or False"),
         ({"preserve_rng": "no"}, ArgumentTypeError, "preserve_rng is True or False"),
         ({"context_fn": lambda: None}, ArgumentError, r"context_fn .* use_reentrant=False"),
         ({"debug": True}, ArgumentError, r"debug .* use_reentrant=False"),
@@ -313,3 +320,29 @@ def test_an_error_of_the_function_in_the_forward_comes_out_as_it_is(use_reentran
     assert ag.is_grad_enabled()
     y = np.exp(leaf(1.0))
     assert y.grad_fn.meta is None
+
+
+# Transforms.
+
+
+def test_a_function_that_a_transform_differentiates_may_have_checkpoints(run: Any) -> None:
+    """Their backward is limited to the arguments: these checkpoints are not reentrant unless that is asked for."""
+
+    def inner(x: Any) -> Any:
+        return np.sin(x) * x
+
+    def loss(x: Any) -> Any:
+        return ag.checkpoint(inner, x).sum()
+
+    async def awaited(x: Any) -> Any:
+        await asyncio.sleep(0)
+        return ag.checkpoint_sequential([inner, np.tanh, inner], 2, x).sum()
+
+    point = np.array([0.5, 1.0])
+    np.testing.assert_array_equal(sync.func.grad(loss)(point), sync.func.grad(lambda x: inner(x).sum())(point))
+    np.testing.assert_array_equal(sync.func.hessian(loss)(point), sync.func.hessian(lambda x: inner(x).sum())(point))
+    np.testing.assert_array_equal(
+        run(ag.func.grad(awaited)(point)), sync.func.grad(lambda x: inner(np.tanh(inner(x))).sum())(point)
+    )
+    with pytest.raises(GraphError, match="use_reentrant=False"):
+        sync.func.grad(lambda x: ag.checkpoint(inner, x, use_reentrant=True).sum())(point)

@@ -321,22 +321,24 @@ def test_each_beta_is_a_number(wrong):
         optim.Adam([leaf(1.0)], betas=wrong)
 
 
-@pytest.mark.parametrize("wrong", [3, None, "ab", leaf(1.0), {"w": leaf(1.0)}], ids=lambda wrong: type(wrong).__name__)
-def test_the_parameters_of_an_optimizer_are_a_sequence_of_tensors(wrong):
+@pytest.mark.parametrize("wrong", [3, None, "ab", leaf(1.0)], ids=lambda wrong: type(wrong).__name__)
+def test_the_parameters_of_an_optimizer_are_a_sequence_or_a_tree_of_tensors(wrong):
     with refused(ArgumentTypeError, TypeError, "param"):
         optim.SGD(wrong)
 
 
-@pytest.mark.parametrize("wrong", [3, None, "ab", {"w": leaf(1.0)}], ids=lambda wrong: type(wrong).__name__)
+@pytest.mark.parametrize("wrong", [3, None, "ab"], ids=lambda wrong: type(wrong).__name__)
 def test_the_parameters_of_a_group_are_tensors(wrong):
     with refused(ArgumentTypeError, TypeError, "'params'", type(wrong).__name__):
         optim.SGD([{"params": wrong}])
 
 
-@pytest.mark.parametrize("wrong", [1.0, None, np.ones(2), [1.0], NOTHING], ids=lambda wrong: type(wrong).__name__)
+@pytest.mark.parametrize("wrong", [1.0, None, np.ones(2), NOTHING], ids=lambda wrong: type(wrong).__name__)
 def test_a_parameter_that_is_no_tensor_is_named_by_its_place(wrong):
     with refused(ArgumentTypeError, TypeError, "parameter 1 of group 0", type(wrong).__name__):
         optim.SGD([leaf(1.0), wrong])
+    with refused(ArgumentTypeError, TypeError, "params['w'][1] must be a Tensor, not float"):
+        optim.SGD({"w": [leaf(1.0), 1.0]})
 
 
 def test_an_optimizer_needs_a_parameter_that_requires_grad_and_takes_frozen_ones_beside_it():

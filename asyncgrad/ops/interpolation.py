@@ -13,6 +13,7 @@ from .cumulative import rows
 from .dispatch import write
 from .foreign import placed
 from .indexing import getitem, lines_over, sort, take
+from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
 from .shaping import reshape
 
@@ -30,15 +31,15 @@ def quantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return the quantile along axes by linear interpolation between the two nearest elements."""
-    if method != "linear" or weights is not None:
-        given = "weights=" if weights is not None else f"method={method!r}"
-        raise MissingDerivativeError(
-            f"numpy.quantile has no derivative rule with {given}: write method='linear' and no weights"
-        )
+    """Return the quantile along axes, by linear interpolation between two elements, or as another method has it."""
+    if weights is not None:
+        raise MissingDerivativeError("numpy.quantile has no derivative rule with weights=: write no weights")
     a = array_like(a)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take a real array, not {a.dtype}: pass a.real")
+    if a.dtype.kind in "iu" and method != "linear":
+        # An element as it is, or between two.
+        return NonDifferentiable(np.quantile)(a, q, axis, out, overwrite_input, method, keepdims)
     if a.dtype.kind not in "fiu":
         raise ArgumentTypeError(f"numpy.quantile takes a real array, not {a.dtype}: pass a.astype(float)")
     a = (
@@ -52,7 +53,7 @@ def quantile(
         raise ValueError(f"numpy.quantile takes q from 0 to 1 (numpy.percentile from 0 to 100), not the fraction {q}")
     axes = reduced_axes(axis, a.ndim)
     ordered = sort(lines_over(a, axes), 0)
-    positions = fractions * (ordered.shape[0] - 1)
+    positions = _positions(fractions, ordered.shape[0], method)
     below = np.floor(positions).astype(int)
     above = np.minimum(below + 1, ordered.shape[0] - 1)
     lower = take(ordered, below, 0)
@@ -75,6 +76,13 @@ def fractions_of_percentages(q: Any, dtype: Any) -> Any:
     return np.true_divide(raw(q), dtype.type(100) if dtype.kind == "f" else 100)
 
 
+def _positions(fractions: Any, length: int, method: str) -> Any:
+    """Return where among ordered elements the quantiles lie: the quantiles of the elements' own positions."""
+    if method == "linear":
+        return fractions * (length - 1)
+    return np.quantile(np.arange(float(length)), fractions, method=method)  # type: ignore[call-overload]
+
+
 def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements along axes lie."""
     a = array_like(a)
@@ -86,8 +94,6 @@ RULES[np.percentile] = percentile
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Return the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
-    if period is not None:
-        raise MissingDerivativeError("numpy.interp has no derivative rule with period=: reduce x to one period first")
     # NumPy interpolates in float64 for any dtype; only the values may be complex.
     x, xp, fp = placed(x, xp, fp)
     for name, points in (("x", x), ("xp", xp)):
@@ -97,6 +103,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     fp = fp.astype(complex if fp.dtype.kind == "c" else float, copy=False)
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(f"numpy.interp takes xp and fp of one shape (n,), n > 0, not {xp.shape} and {fp.shape}")
+    if period is not None:
+        (x, xp, fp), left, right = _in_one_period(x, xp, fp, period), None, None
     if xp.size == 1:
         result = np.broadcast_to(fp, x.shape) if x.ndim else fp[0]
     else:
@@ -106,6 +114,18 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     result = np.where(raw(x) < raw(xp)[0], fp[0] if left is None else left, result)
     # At the last point too, so that the result there is fp[-1] exactly.
     return np.where(raw(x) >= raw(xp)[-1], _right_of_points(x, xp, fp, right), result)
+
+
+def _in_one_period(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+    """Return all points in one period, in their order, beside the last one before it and the first one after it."""
+    if raw(period) == 0:
+        raise ValueError("numpy.interp takes a period that is not 0")
+    period = np.abs(period)
+    x, xp = np.remainder(x, period), np.remainder(xp, period)
+    order = np.argsort(raw(xp))
+    xp, fp = getitem(xp, order), getitem(fp, order)
+    xp = np.concatenate([xp[-1:] - period, xp, xp[:1] + period])
+    return x, xp, np.concatenate([fp[-1:], fp, fp[:1]])
 
 
 def _right_of_points(x: Any, xp: Any, fp: Any, right: Any) -> Any:

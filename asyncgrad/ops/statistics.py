@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, MissingDerivativeError
 from ..graph.values import beside, is_foreign, on_host, raw
 from .axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
 from .diagonals import diag
@@ -182,6 +182,11 @@ def nanquantile(
         )
     a = a.astype(float) if a.dtype.kind in "iu" else a
     if a.dtype.kind != "f" or method != "linear" or weights is not None:
+        if a.dtype.kind == "f" and np.isnan(raw(a)).any():
+            raise MissingDerivativeError(
+                f"numpy.nanquantile has no derivative rule with method={method!r} where there are nans: write "
+                "method='linear'"
+            )
         return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
     if not math.prod(a.shape):
         return nanmean(a, axis, None, out, keepdims)

@@ -152,6 +152,11 @@ class Optimizer(ABC):
         if given is None:
             what = describe(group["params"])
             raise ArgumentTypeError(f"the 'params' of a group must be a tensor, or a tree of tensors, not {what}")
+        if type(given) in (list, tuple):
+            # In a tree that is deeper, None stands for a parameter that a model does not have.
+            for index, param in enumerate(given):
+                if param is None:
+                    _check_param(f"parameter {index} of group {len(self.param_groups)}", param)
         params, structure = flatten(given)
         names = _names_of(structure, len(self.param_groups))
         group = {"params": params, **self.defaults, **{name: group[name] for name in group if name != "params"}}

@@ -10,6 +10,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import MissingDerivativeError
+from tests.ops.finite_differences import Case, check_derivatives
 
 #: NumPy without its type hints, which know of no Tensor.
 numpy: Any = np
@@ -28,13 +29,55 @@ def test_a_quantile_is_numpys_in_every_shape(share: Any, axis: Any, keepdims: bo
     np.testing.assert_allclose(actual, expected, rtol=1e-14)
 
 
+METHODS = (
+    *("inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull"),
+    *("linear", "median_unbiased", "normal_unbiased", "lower", "higher", "midpoint", "nearest"),
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("length", [1, 2, 5, 6])
+def test_a_quantile_by_any_method_has_numpys_value_and_the_derivative_of_differences(length: int, method: Any) -> None:
+    x = np.random.default_rng(length).normal(size=(length, 2))
+    shares = np.array([0.0, 0.1, 0.25, 0.5, 0.7, 1.0])
+
+    found = np.quantile(ag.tensor(x), shares, 0, method=method)
+
+    np.testing.assert_allclose(found.numpy(), np.quantile(x, shares, 0, method=method), rtol=1e-13)
+    assert np.nanpercentile(ag.tensor(x), 30.0, method=method).shape == ()
+    check_derivatives(lambda x: np.quantile(x, shares, 0, method=method), Case((x,)))
+
+
+def test_a_quantile_of_whole_numbers_has_numpys_dtype() -> None:
+    x = np.array([3, 1, 2])
+    for method in METHODS:
+        found, expected = (np.quantile(each, 0.4, method=method) for each in (ag.tensor(x), x))
+        assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+    with pytest.raises(ValueError, match="what"):
+        numpy.quantile(ag.tensor([1.0]), 0.5, method="what")
+    with pytest.raises(MissingDerivativeError, match="where there are nans"):
+        np.nanquantile(ag.tensor([1.0, np.nan]), 0.5, method="lower")
+
+
+@pytest.mark.parametrize("period", [4.0, -4.0, 1.7])
+def test_interpolation_with_a_period_is_numpys(period: float) -> None:
+    x, xp, fp = np.array([-3.1, 0.3, 5.2, 7.9]), np.array([3.3, 0.2, 2.6]), np.array([1.0, -2.0, 5.0])
+
+    found = np.interp(ag.tensor(x), xp, fp, period=period)
+
+    np.testing.assert_allclose(found.numpy(), np.interp(x, xp, fp, period=period), rtol=1e-13)
+    check_derivatives(
+        lambda x, xp, fp: np.interp(x, xp, fp, left=3.0, period=period), Case((x, xp, fp), differentiate=(0, 1, 2))
+    )
+    with pytest.raises(ValueError, match="a period that is not 0"):
+        np.interp(ag.tensor(x), xp, fp, period=0)
+
+
 @pytest.mark.parametrize(
     ("function", "args", "kwargs"),
     [
-        (np.quantile, (0.5,), {"method": "nearest"}),
         (np.quantile, (0.5,), {"weights": [1.0, 2.0], "axis": 0}),
-        (np.percentile, (50,), {"method": "lower"}),
-        (np.interp, ([0.0, 1.0], [0.0, 1.0]), {"period": 1.0}),
+        (np.percentile, (50,), {"weights": [1.0, 2.0], "axis": 0}),
     ],
 )
 def test_what_has_no_rule_is_refused_by_name(function: Any, args: Any, kwargs: Any) -> None:

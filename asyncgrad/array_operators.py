@@ -11,7 +11,7 @@ import numpy as np
 from .errors import ArgumentError
 from .graph.tensor_base import TensorBase
 from .graph.values import raw, refuse_masked, refuse_sparse
-from .ops.foreign import explain_refusal
+from .ops.foreign import explain_refusal, name_shapes
 from .ops.linear_algebra import matmul
 
 __all__ = [
@@ -26,8 +26,10 @@ __all__ = [
 T = TypeVar("T", bound=TensorBase)
 
 
-def defer_or_raise(other: Any, error: Exception, name: str) -> Any:
+def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None) -> Any:
     """Return NotImplemented for an operand whose class sets `__array_ufunc__` to None; raise the error for any other.
+
+    The error names the shapes of both operands where they do not fit.
 
     It is called only after NumPy has refused the operand: checking each operand first would slow every operation.
     """
@@ -35,6 +37,7 @@ def defer_or_raise(other: Any, error: Exception, name: str) -> Any:
         return NotImplemented
     refuse_sparse(name, (other,), error)
     explain_refusal(name, (other,), error)
+    name_shapes(name, (tensor, other), error)
     raise error
 
 
@@ -60,7 +63,7 @@ def make_operator(function: Callable[..., Any]) -> Callable[[T, Any], T]:
         try:
             return function(self, other)  # type: ignore[no-any-return]
         except Exception as error:
-            return defer_or_raise(other, error, function.__name__)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, function.__name__, self)  # type: ignore[no-any-return]
 
     return operator
 
@@ -72,7 +75,7 @@ def make_reflected_operator(function: Callable[..., Any]) -> Callable[[T, Any], 
         try:
             return function(other, self)  # type: ignore[no-any-return]
         except Exception as error:
-            return defer_or_raise(other, error, function.__name__)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, function.__name__, self)  # type: ignore[no-any-return]
 
     return operator
 

@@ -15,7 +15,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import is_foreign, raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .axes import laid_by_ufunc
-from .foreign import as_dtype, explain_refusal
+from .foreign import as_dtype, explain_refusal, name_shapes
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
@@ -57,8 +57,9 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
             if several_met[0]:
                 check_one_device(ufunc.__name__, inputs, kwargs)
             return _with_keywords(ufunc, rule, inputs, kwargs)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             explain_refusal(ufunc_name(ufunc), inputs, error)
+            name_shapes(ufunc_name(ufunc), inputs, error)
             raise
     check_one_device(f"{ufunc.__name__}.{method}", inputs, kwargs)
     if method in METHODS:
@@ -161,8 +162,10 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     if out is None:
         try:
             return rule(*args, **kwargs)
-        except TypeError as error:
-            explain_refusal(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}", args, error)
+        except (TypeError, ValueError) as error:
+            name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
+            explain_refusal(name, args, error)
+            name_shapes(name, args, error)
             raise
     for one in out if isinstance(out, tuple) else (out,):
         # A rule may be made of several operations, each of which saves what it needs.

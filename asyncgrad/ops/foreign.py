@@ -27,6 +27,7 @@ __all__ = [
     "eye_beside",
     "is_mask",
     "largest_size",
+    "name_shapes",
     "named",
     "placed",
     "refuse_foreign",
@@ -78,6 +79,24 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
                     f"{name} is not available on {operand._device}: write it as functions that are, or move the "
                     "tensor by t.to('cpu')"
                 ) from error
+
+
+def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
+    """Add to what NumPy says of shapes that do not fit which function and which shapes these are, if it does not."""
+    if type(error) is not ValueError or len(error.args) != 1:
+        return
+    said = str(error)
+    arrays = [operand for operand in _flat(operands) if isinstance(operand, (TensorBase, np.ndarray))]
+    shapes = [str(raw(array).shape) for array in arrays]
+    is_named = said.startswith("numpy.") or all(part in said for part in (name.rpartition(".")[2], *shapes))
+    if is_named or not any(word in said for word in _OF_SHAPES):
+        return
+    what = "an array of shape" if len(shapes) == 1 else "arrays of shapes"
+    error.args = (f"{name} of {what} {' and '.join(shapes)}: {said}",)
+
+
+#: One of them is in what NumPy says where shapes do not fit.
+_OF_SHAPES = ("shape", "broadcast", "dimension", "aligned", "axes")
 
 
 def _flat(operands: Iterable[Any]) -> Iterator[Any]:

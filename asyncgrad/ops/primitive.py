@@ -110,12 +110,12 @@ class Primitive:
         for numpy_function in self.numpy_functions:
             RULES[numpy_function] = self.call
 
-    def operator(self, deferred: Callable[[Any, Exception, str], Any]) -> Callable[[Any, Any], Any]:
+    def operator(self, deferred: Callable[[Any, Exception, str, Any], Any]) -> Callable[[Any, Any], Any]:
         """Return the wrapper of a function of two arrays as an operator, a method of the tensor on the left.
 
         Args:
-            deferred: called where the function refuses the other operand, with that, the error, and the name of the
-                function; the operator returns what it returns.
+            deferred: called where the function refuses the other operand, with that, the error, the name of the
+                function and the tensor; the operator returns what it returns.
         """
         return self._generate_call({"_deferred": deferred}, is_operator=True)
 

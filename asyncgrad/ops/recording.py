@@ -157,7 +157,7 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
     if is_operator:
         lines = [
             f"    try: _data = _function({raw})",
-            f"    except Exception as error: return _deferred({tensor_names[1]}, error, {name!r})",
+            f"    except Exception as error: return _deferred({tensor_names[1]}, error, {name!r}, {tensor_names[0]})",
         ]
     else:
         lines = ["    if _template is None:", f"        return _function({plain})", f"    _data = _function({raw})"]

@@ -155,3 +155,30 @@ def test_the_traceback_of_an_error_keeps_the_frames_of_the_user(monkeypatch: pyt
     assert "execute" not in frames[""]
     assert "hook" in frames["full"]
     assert "execute" in frames["full"]
+
+
+TWO, THREE = ag.tensor(np.ones(2), requires_grad=True), np.ones(3)
+UNFIT = {
+    "add": lambda: np.add(TWO, THREE),
+    "operator": lambda: TWO + THREE,
+    "reflected operator": lambda: THREE - TWO,
+    "matmul": lambda: TWO @ THREE,
+    "reflected matmul": lambda: THREE @ TWO,
+    "dot": lambda: np.dot(TWO, THREE),
+    "tensordot": lambda: np.tensordot(TWO, THREE, 1),
+    "stack": lambda: np.stack([TWO, THREE]),
+    "where": lambda: np.where(THREE > 0.0, TWO, 0.0),
+    "einsum": lambda: np.einsum("i,i->", TWO, THREE),
+    "interp": lambda: np.interp([0.0], TWO, THREE),
+    "namespace": lambda: ag.numpy.multiply(TWO, THREE),
+}
+NAMES = {"operator": "add", "reflected operator": "subtract", "reflected matmul": "matmul", "namespace": "multiply"}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_an_error_of_shapes_names_the_function_and_all_shapes(name: str) -> None:
+    with pytest.raises(ValueError, match=r".+") as caught:
+        UNFIT[name]()
+
+    said = str(caught.value)
+    assert all(part in said for part in (NAMES.get(name, name), "(2,)", "(3,)")), said

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import nn as nn
     from . import numpy as numpy
     from . import optim as optim
+    from . import scipy as scipy
     from . import sync as sync
     from . import testing as testing
     from . import tree as tree
@@ -88,6 +89,7 @@ __all__ = [
     "once_differentiable",
     "optim",
     "run",
+    "scipy",
     "set_grad_enabled",
     "sync",
     "tensor",
@@ -114,8 +116,8 @@ if not TYPE_CHECKING:
                 "graph",
                 "nn",
                 "numpy",
-                "numpy",
                 "optim",
+                "scipy",
                 "sync",
                 "testing",
                 "tree",

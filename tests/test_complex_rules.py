@@ -12,7 +12,6 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentTypeError, GradcheckError
-from asyncgrad.ops import RULES
 from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING
 from asyncgrad.ops.primitive import Primitive, derivative, primitive
 from tests.complex_rules import Verdict, all_primitives, complex_points, in_complex_dtypes, primitives_in, verdict
@@ -20,6 +19,7 @@ from tests.nn.cases import CALLS as NN_CALLS
 from tests.ops import cases_complex
 from tests.ops.cases_complex import ComplexCall
 from tests.ops.finite_differences import Case, call, leaves_of
+from tests.ops.numpy_rules import rules_of_numpy
 from tests.ops.test_nondifferentiable import ARGUMENTS
 from tests.ops.test_rules import CASES
 
@@ -153,7 +153,7 @@ def test_a_function_without_derivative_is_constant_for_complex_numbers_too(name:
 
 
 def test_every_function_has_a_call_with_complex_arguments() -> None:
-    functions = {*_named(RULES), *(f"nn.{name}" for name in nn.__all__)}
+    functions = {*_named(rules_of_numpy()), *(f"nn.{name}" for name in nn.__all__)}
 
     assert _uncovered(functions, FUNCTIONS) == set()
 

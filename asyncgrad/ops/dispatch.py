@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +21,7 @@ from .foreign import as_dtype, explain_refusal, name_shapes
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
-__all__ = ["METHODS", "call_function", "call_ufunc", "write", "write_by"]
+__all__ = ["METHODS", "call_function", "call_ufunc", "rules_follow", "write", "write_by"]
 
 #: The functions that `ufunc.reduce` and `ufunc.accumulate` stand for.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
@@ -37,6 +39,29 @@ _ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: np.cumsum, np.mult
 METHODS: dict[str, Callable[..., Any]] = {}
 
 
+#: Modules of rules that are not imported yet, by the module of the ufuncs that they are for.
+_RULES_TO_COME: dict[str, str] = {}
+
+
+def rules_follow(library: str, module: str) -> None:
+    """Have a module of rules imported when a ufunc without a rule meets a tensor and its library has been imported.
+
+    Args:
+        library: the module whose ufuncs the rules are for, such as "scipy.special".
+        module: it registers the rules when it is imported.
+    """
+    _RULES_TO_COME[library] = module
+
+
+def _rule_of_library(ufunc: np.ufunc) -> Callable[..., Any] | None:
+    """Return the rule of a ufunc that is not NumPy's, if a module of rules that is now imported has it."""
+    for library in [library for library in _RULES_TO_COME if library in sys.modules]:
+        importlib.import_module(_RULES_TO_COME[library])
+        # Only then: an import that fails is told again by the next call.
+        _RULES_TO_COME.pop(library, None)
+    return RULES.get(ufunc)
+
+
 def missing(name: str) -> MissingDerivativeError:
     """Return the error for a function that has no rule."""
     return MissingDerivativeError(
@@ -48,7 +73,7 @@ def missing(name: str) -> MissingDerivativeError:
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a ufunc, or one of its methods, on inputs of which at least one is a Tensor."""
     if method == "__call__":
-        rule = RULES.get(ufunc)
+        rule = RULES.get(ufunc) or _rule_of_library(ufunc)
         if rule is None:
             raise missing(ufunc_name(ufunc))
         try:

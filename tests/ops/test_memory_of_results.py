@@ -16,11 +16,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import InPlaceError
-from asyncgrad.ops import RULES
 from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
 from tests.ops import cases_degenerate, memory
 from tests.ops.cases_degenerate import CUBE, FORMS, GRID, MASK, ONE, ROW, SCALAR, SQUARE, WIDE
 from tests.ops.finite_differences import Case, leaves_of
+from tests.ops.numpy_rules import rules_of_numpy
 from tests.ops.test_nondifferentiable import ARGUMENTS
 from tests.ops.test_rules import CASES
 from tests.sampling import some
@@ -83,7 +83,7 @@ def _differences(function: Callable[..., Any], cases: Sequence[Case], *, exact: 
 def test_every_function_with_a_rule_has_a_case_at_the_edge_of_what_it_takes() -> None:
     without = [
         function.__name__
-        for function in RULES
+        for function in rules_of_numpy()
         if function not in cases_degenerate.CASES
         and function not in (*NONDIFFERENTIABLE, *SAVING)
         and not (isinstance(function, np.ufunc) and function.signature is None)
@@ -93,7 +93,9 @@ def test_every_function_with_a_rule_has_a_case_at_the_edge_of_what_it_takes() ->
 
 
 @pytest.mark.parametrize(
-    "function", [function for function in RULES if function not in SAVING], ids=lambda function: function.__name__
+    "function",
+    [function for function in rules_of_numpy() if function not in SAVING],
+    ids=lambda function: function.__name__,
 )
 def test_a_result_lies_in_memory_as_numpys_own(function: Callable[..., Any]) -> None:
     cases = _cases(function)

@@ -1,0 +1,26 @@
+"""SciPy's functions by SciPy's names, with derivatives; the extra `scipy`.
+
+What SciPy returns as an array is a Tensor here, also where no argument is one. SciPy's ufuncs, those of
+`scipy.special`, ask tensors: they have derivatives as they stand. The functions here are for the rest, which would
+convert a tensor to an array.
+
+Example:
+    >>> from asyncgrad.scipy import special
+    >>> special.expit([0.0]).tolist()
+    [0.5]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+from .extra import SCIPY_VERSION as SCIPY_VERSION
+
+if TYPE_CHECKING:
+    from . import special as special
+
+__all__ = ["SCIPY_VERSION", "special"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__, {"": ["special"]})

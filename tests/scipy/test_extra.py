@@ -1,0 +1,64 @@
+"""SciPy is optional, and nothing is imported of it before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import special
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import MissingDerivativeError
+
+
+def _run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_asyncgrad_imports_nothing_of_scipy_before_it_is_used() -> None:
+    code = """
+import sys, asyncgrad as ag, numpy as np
+ag.numpy.exp(ag.tensor([1.0]))
+print([name for name in sys.modules if name.split(".")[0] == "scipy" or name.startswith("asyncgrad.scipy")])
+"""
+    assert _run(code) == "[]\n"
+
+
+def test_the_rules_are_there_at_the_first_call_of_a_ufunc_of_scipy() -> None:
+    code = """
+import asyncgrad as ag
+from scipy import special
+x = ag.tensor(0.0, requires_grad=True)
+ag.sync.backward(special.expit(x))
+print(x.grad.item())
+"""
+    assert _run(code) == "0.25\n"
+
+
+def test_without_scipy_the_error_names_the_extra() -> None:
+    code = """
+import sys
+sys.modules["scipy"] = None
+try:
+    import asyncgrad.scipy.special
+except ImportError as error:
+    print(error)
+"""
+    assert _run(code) == "asyncgrad.scipy needs SciPy: pip install 'asyncgrad[scipy]'\n"
+
+
+def test_a_ufunc_without_a_rule_is_named_with_its_module() -> None:
+    with pytest.raises(MissingDerivativeError, match=r"scipy\.special\.mathieu_a has no derivative rule"):
+        special.mathieu_a(1, ag.tensor(1.0))
+
+
+def test_functions_of_numpy_and_scipy_make_one_graph() -> None:
+    x = ag.tensor([0.5, -1.0], requires_grad=True)
+
+    sync.backward(np.sum(special.expit(x) * np.exp(x)))
+
+    out = special.expit(x.numpy())
+    np.testing.assert_allclose(x.grad.numpy(), np.exp(x.numpy()) * out * (2 - out), rtol=1e-15)

@@ -119,8 +119,10 @@ async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list
 async def _find_limits(root: Node | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
     """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, since there may be many."""
     assert root is not None
-    exec_info, pace = ExecInfos(), Pace()
+    exec_info, pace = ExecInfos(), None
     for _ in init_stepwise(exec_info, root, inputs, accumulate):
+        # Most graphs are small, and never get here.
+        pace = pace or Pace()
         await pace.keep()
     return exec_info
 

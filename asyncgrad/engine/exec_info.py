@@ -141,11 +141,11 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
 
 
 def init_stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accumulate: bool) -> Iterator[None]:
-    """Fill an empty ExecInfos as `init_to_execute` does; a generator that pauses after every STEP nodes."""
-    if all(node is not None and node.meta is None and node.order != LEAF_ORDER for node, _ in inputs):
-        # The order of a node with a NodeMeta may have been set by hand.
-        exec_info.horizon = max(node.order for node, _ in inputs if node is not None)
+    """Fill an empty ExecInfos as `init_to_execute` does; a generator that pauses after every STEP steps."""
+    horizon = exec_info.horizon = _horizon(inputs)
     exec_info[root] = ExecInfo()
+    #: The nodes that run or capture.
+    executed: set[Node | None] = set()
     for index, (node, input_nr) in enumerate(inputs):
         assert node is not None
         info = exec_info[node]
@@ -153,36 +153,8 @@ def init_stepwise(exec_info: ExecInfos, root: Node, inputs: Sequence[Edge], accu
             info.needed = True
         else:
             info.captures.append(Capture(input_nr, index))
-    whole = exec_info.whole
-    #: The nodes that run or capture.
-    executed = {node for node, info in exec_info.items() if info.should_execute}
-    for node in _postorder(root, exec_info.horizon):
-        if node is None:
-            yield
-            continue
-        is_needed, is_whole = False, True
-        for target in node.next_nodes:
-            if target in executed:
-                is_needed = True
-            elif target is not None:
-                is_whole = False
-        if is_needed:
-            executed.add(node)
-            # The root and the nodes of the inputs have entries already.
-            has_entry = node in exec_info
-            if not is_whole or has_entry:
-                exec_info[node].needed = True
-            if is_whole and not (has_entry and exec_info[node].captures):
-                whole.add(node)
-    exec_info.executed = len(executed)
-
-
-def _postorder(root: Node, horizon: int | None) -> Iterator[Node | None]:
-    """Yield the nodes with edges that `root` leads to, up to the horizon, in postorder.
-
-    After every STEP steps it yields None in between.
-    """
-    #: A None marks the end of the nodes that the last of `entered` leads to.
+        executed.add(node)
+    # The walk is in postorder. A None marks the end of the nodes that the last of `entered` leads to.
     stack: list[Node | None] = [root]
     entered: list[Node] = []
     reached: set[Node | None] = {None}
@@ -191,9 +163,9 @@ def _postorder(root: Node, horizon: int | None) -> Iterator[Node | None]:
         node = stack.pop()
         steps += 1
         if not steps % STEP:
-            yield None
+            yield
         if node is None:
-            yield entered.pop()
+            _note_needed(entered.pop(), exec_info, executed)
         elif node not in reached:
             reached.add(node)
             entered.append(node)
@@ -206,6 +178,36 @@ def _postorder(root: Node, horizon: int | None) -> Iterator[Node | None]:
                     # As in `is_past_horizon`, inlined: a call would double the time of this loop.
                     elif horizon is None or target.order <= horizon or target.meta is not None:
                         stack.append(target)
+    exec_info.executed = len(executed)
+
+
+def _horizon(inputs: Sequence[Edge]) -> int | None:
+    """Return the `order` of the oldest node of the inputs; None where that says nothing of what leads to them."""
+    oldest = None
+    for node, _ in inputs:
+        # The order of a node with a NodeMeta may have been set by hand.
+        if node is None or node.meta is not None or node.order == LEAF_ORDER:
+            return None
+        oldest = node.order if oldest is None or node.order > oldest else oldest
+    return oldest
+
+
+def _note_needed(node: Node, exec_info: ExecInfos, executed: set[Node | None]) -> None:
+    """Note that a node runs if one that it leads to does; all of those have been noted."""
+    is_needed, is_whole = False, True
+    for target in node.next_nodes:
+        if target in executed:
+            is_needed = True
+        elif target is not None:
+            is_whole = False
+    if is_needed:
+        executed.add(node)
+        # The root and the nodes of the inputs have entries already.
+        has_entry = node in exec_info
+        if not is_whole or has_entry:
+            exec_info[node].needed = True
+        if is_whole and not (has_entry and exec_info[node].captures):
+            exec_info.whole.add(node)
 
 
 def nodes_below(root: Node, horizon: int | None = None) -> dict[Node, int]:

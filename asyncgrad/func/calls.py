@@ -87,6 +87,8 @@ class TransformCall:
         if IN_TRANSFORM.get():
             return transform_scope(True)
         for tree in (*self._args, *self._kwargs.values(), *vectors):
+            if type(tree) is np.ndarray:
+                continue
             for leaf in leaves(tree):
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
                     return transform_scope(True)
@@ -97,7 +99,7 @@ class TransformCall:
         # A point that was made of an array or a number is new already.
         return tuple(
             [
-                new_input(point, create_graph, self._where) if isinstance(given, Tensor) else point.requires_grad_()
+                new_input(point, create_graph, self._where) if isinstance(given, Tensor) else point
                 for point, given in zip(self.points, self._given, strict=True)
             ]
         )
@@ -220,19 +222,22 @@ class TransformCall:
         return tensor if keeps_history else _as_result(tensor, tensor if self._returns_tensors else 0.0)
 
     def _as_point(self, index: int, leaf: Any) -> Tensor:
-        if type(leaf) is float:
-            return asarray(np.float64(leaf))
+        """Return a leaf as a tensor: itself, or a new one that requires grad."""
+        kind = type(leaf)
+        if kind is float:
+            return asarray(np.float64(leaf), requires_grad=True)
+        if kind is np.ndarray and leaf.dtype.kind in "fc":
+            return asarray(leaf, requires_grad=True)
         if isinstance(leaf, (bool, np.bool_)) or not (
             isinstance(leaf, (Tensor, np.ndarray, np.generic, int, float, complex)) or is_foreign(leaf)
         ):
             raise self._leaf_error(index, leaf)
         tensor = leaf if isinstance(leaf, Tensor) else asarray(leaf)
-        kind = tensor.dtype.kind
-        if kind in "iu":
-            return tensor.astype(np.float64)
-        if kind not in "fc":
+        if tensor.dtype.kind in "iu":
+            tensor = tensor.astype(np.float64)
+        if tensor.dtype.kind not in "fc":
             raise self._leaf_error(index, leaf)
-        return tensor
+        return tensor if isinstance(leaf, Tensor) else tensor.requires_grad_()
 
     def _leaf_error(self, index: int, leaf: Any) -> GradientTypeError:
         names = [

@@ -56,7 +56,7 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
 
     @functools.wraps(f)
     async def gradient(*args: Any, **kwargs: Any) -> Any:
-        _, found, aux = await _differentiate("ag.func.grad", f, argnums, has_aux, args, kwargs)
+        _, found, aux = await _differentiate("ag.func.grad", f, argnums, has_aux, args, kwargs, wants_value=False)
         return (found, aux) if has_aux else found
 
     return gradient
@@ -129,7 +129,7 @@ def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..
     @functools.wraps(f)
     async def derivative(*args: Any, **kwargs: Any) -> Any:
         _, found, _ = await _differentiate(
-            "ag.func.elementwise_grad", f, argnums, False, args, kwargs, elementwise=True
+            "ag.func.elementwise_grad", f, argnums, False, args, kwargs, elementwise=True, wants_value=False
         )
         return found
 
@@ -151,8 +151,9 @@ async def _differentiate(
     kwargs: Mapping[str, Any],
     *,
     elementwise: bool = False,
+    wants_value: bool = True,
 ) -> tuple[Any, Any, Any]:
-    """Return the value of `f`, its gradient, and its aux, which is None without `has_aux`."""
+    """Return the value of `f`, None unless that is wanted, its gradient, and its aux, None without `has_aux`."""
     transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
     with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
@@ -162,7 +163,7 @@ async def _differentiate(
         found = await gradients((root,), points, start, create_graph=keeps_history) if points else ()
         complete = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
     trees = transform_call.like_points(complete, keeps_history)
-    value = transform_call.result((output,), keeps_history)
+    value = transform_call.result((output,), keeps_history) if wants_value else None
     return value, trees if isinstance(argnums, tuple) else trees[0], transform_call.aux(keeps_history)
 
 

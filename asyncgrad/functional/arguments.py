@@ -243,8 +243,7 @@ async def gradients(
     retain_graph: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients for `inputs`, with None for undefined ones; ignore outputs that do not require grad."""
-    if grad_outputs is None:
-        grad_outputs = (None,) * len(outputs)
+    grad_outputs = grad_outputs or (None,) * len(outputs)
     roots, given = list[Tensor](), list[Tensor | None]()
     for output, grad_output in zip(outputs, grad_outputs, strict=True):
         if output is not None and output.requires_grad:

@@ -192,17 +192,16 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
 @primitive()
 def slopes_(f: Any, axis: int, spacing: float, edge_order: int) -> Any:
     """Return the slopes of evenly sampled values along one axis."""
-    if f.__class__ is np.ndarray:
-        return np.gradient(f, spacing, axis=axis, edge_order=edge_order)  # type: ignore[call-overload]
-    values = f.swapaxes(axis, 0)
-    inside = (values[2:] - values[:-2]) / (2.0 * spacing)
+    result = np.empty_like(f)
+    values, slopes = f.swapaxes(axis, 0), result.swapaxes(axis, 0)
+    slopes[1:-1] = (values[2:] - values[:-2]) / (2.0 * spacing)
     if edge_order == 1:
-        start, end = (values[1:2] - values[:1]) / spacing, (values[-1:] - values[-2:-1]) / spacing
+        slopes[0], slopes[-1] = (values[1] - values[0]) / spacing, (values[-1] - values[-2]) / spacing
     else:
         outer, middle, inner = 1.5 / spacing, 2.0 / spacing, 0.5 / spacing
-        start = -outer * values[:1] + middle * values[1:2] - inner * values[2:3]
-        end = inner * values[-3:-2] - middle * values[-2:-1] + outer * values[-1:]
-    return laid_like(np.concatenate([start, inside, end], dtype=f.dtype).swapaxes(axis, 0), f)
+        slopes[0] = -outer * values[0] + middle * values[1] - inner * values[2]
+        slopes[-1] = inner * values[-3] - middle * values[-2] + outer * values[-1]
+    return result
 
 
 @primitive()

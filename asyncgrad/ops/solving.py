@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import is_foreign, raw
+from ..graph.values import beside, is_foreign, raw
 from .axes import array_like
 from .foreign import eye_beside
 from .linear_algebra import adjoint, product
@@ -236,11 +236,17 @@ def cholesky_(a: Any, upper: bool) -> Any:
 @derivative(cholesky_, "a")
 def _(g: Any, out: Any, upper: bool) -> Any:
     lower, g = (adjoint(out), adjoint(g)) if upper else (out, g)
-    inner = np.tril(product(lower.mT, g))
-    inner = inner - 0.5 * inner * eye_beside(out.shape[-1], out.dtype, out)
+    inner = product(lower.mT, g) * _lower_with_half_of_diagonal(out.shape[-1], out)
     gradient = _solve(lower.mT, _solve(adjoint(lower), inner.mT).mT)
     # The matrix is Hermitian, and so is its gradient.
     return (gradient + adjoint(gradient)) / 2
+
+
+def _lower_with_half_of_diagonal(side: int, like: Any) -> Any:
+    """Return a matrix of ones below the diagonal, halves on it and zeros above, as real numbers on a device."""
+    weights = np.tri(side, dtype=raw(like).real.dtype)
+    weights.flat[:: side + 1] = 0.5
+    return beside(weights, raw(like))
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:

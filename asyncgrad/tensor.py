@@ -55,7 +55,7 @@ from .ops.assigning import put, setitem
 from .ops.casting import cast, moved
 from .ops.cumulative import cumprod, cumsum
 from .ops.diagonals import diagonal, trace
-from .ops.dispatch import call_function, call_ufunc, rules_follow, write_by
+from .ops.dispatch import call_function, call_ufunc, write_by
 from .ops.extremes import absolute, clip
 from .ops.in_place import in_place, written_by
 from .ops.indexing import choose, compress, getitem, part, partition, sort, take
@@ -1177,4 +1177,3 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
 
 
 register_with_einops()
-rules_follow("scipy.special", "asyncgrad.scipy.special")

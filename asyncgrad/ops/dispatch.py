@@ -21,7 +21,7 @@ from .foreign import as_dtype, explain_refusal, name_shapes
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
-__all__ = ["METHODS", "call_function", "call_ufunc", "rules_follow", "write", "write_by"]
+__all__ = ["METHODS", "call_function", "call_ufunc", "write", "write_by"]
 
 #: The functions that `ufunc.reduce` and `ufunc.accumulate` stand for.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
@@ -39,18 +39,8 @@ _ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: np.cumsum, np.mult
 METHODS: dict[str, Callable[..., Any]] = {}
 
 
-#: Modules of rules that are not imported yet, by the module of the ufuncs that they are for.
-_RULES_TO_COME: dict[str, str] = {}
-
-
-def rules_follow(library: str, module: str) -> None:
-    """Have a module of rules imported when a ufunc without a rule meets a tensor and its library has been imported.
-
-    Args:
-        library: the module whose ufuncs the rules are for, such as "scipy.special".
-        module: it registers the rules when it is imported.
-    """
-    _RULES_TO_COME[library] = module
+#: Modules that register rules when they are imported, by the module of the ufuncs that the rules are for.
+_RULES_TO_COME = {"scipy.special": "asyncgrad.scipy.special"}
 
 
 def _rule_of_library(ufunc: np.ufunc) -> Callable[..., Any] | None:

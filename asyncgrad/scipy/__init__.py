@@ -18,9 +18,10 @@ from ..lazy import attach
 from .extra import SCIPY_VERSION as SCIPY_VERSION
 
 if TYPE_CHECKING:
+    from . import signal as signal
     from . import special as special
 
-__all__ = ["SCIPY_VERSION", "special"]
+__all__ = ["SCIPY_VERSION", "signal", "special"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = attach(__name__, {"": ["special"]})
+    __getattr__, __dir__ = attach(__name__, {"": ["signal", "special"]})

@@ -1,0 +1,15 @@
+"""Arguments of SciPy's functions as tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor, asarray
+
+__all__ = ["floating"]
+
+
+def floating(value: Any) -> Tensor:
+    """Return a tensor, an array, a list or a number as a tensor, with whole numbers as float64."""
+    tensor = asarray(value)
+    return tensor if tensor.dtype.kind in "fc" else tensor.astype(float)

@@ -1,0 +1,349 @@
+"""Recursive filters along an axis, forwards and backwards, and filters by polynomials.
+
+A recursive filter is linear in its input, and in the numerator of its transfer function. Its transpose in the input is
+the same filter run backwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import signal
+
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...ops.axes import axis_index
+from ...ops.primitive import derivative, primitive
+from ...tensor import Tensor
+from ..arguments import floating
+from .convolution import convolve
+
+__all__ = ["filtfilt", "lfilter", "savgol_filter", "sosfilt", "sosfiltfilt"]
+
+
+def _one(like: Any) -> Any:
+    """Return the coefficients of the filter that changes nothing, in a dtype."""
+    return np.ones(1, raw(like).dtype)
+
+
+@primitive()
+def filter_(b: Any, a: Any, x: Any) -> Any:
+    """Return the output of a filter along the last axis, from rest; `a` begins with 1."""
+    return signal.lfilter(b, a, x)
+
+
+@derivative(filter_, "x")
+def _(g: Any, b: Any, a: Any) -> Any:
+    return np.flip(filter_.call(b, a, np.flip(g, -1)), -1)
+
+
+@derivative(filter_, "b")
+def _(g: Any, a: Any, x: Any, b_shape: tuple[int, ...]) -> Any:
+    return delayed_products_.call(g, filter_.call(_one(a), a, x), b_shape[0])
+
+
+@derivative(filter_, "a")
+def _(g: Any, a: Any, out: Any, a_shape: tuple[int, ...]) -> Any:
+    return -delayed_products_.call(g, filter_.call(_one(a), a, out), a_shape[0])
+
+
+@primitive()
+def delayed_products_(y: Any, x: Any, count: int) -> Any:
+    """Return the sums of products of `y` with `x` delayed along the last axis by 0 to `count - 1` elements."""
+    length = x.shape[-1]
+    sums = [np.sum(y[..., delay:] * x[..., : length - delay]) for delay in range(min(count, length))]
+    return np.array([*sums, *[0] * (count - len(sums))], np.result_type(y, x))
+
+
+@derivative(delayed_products_, "y")
+def _(g: Any, x: Any) -> Any:
+    return filter_.call(g, _one(g), x)
+
+
+@derivative(delayed_products_, "x")
+def _(g: Any, y: Any) -> Any:
+    return np.flip(filter_.call(g, _one(g), np.flip(y, -1)), -1)
+
+
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Return a signal filtered by a rational transfer function; with `zi` also the state at the end.
+
+    Args:
+        b: the coefficients of the numerator, shape (m,).
+        a: those of the denominator, shape (n,); the first is not 0.
+        x: the signal.
+        axis: along which it is filtered.
+        zi: the state at the start, of the shape of `x` but for max(m, n) - 1 elements along the axis.
+
+    Returns:
+        A Tensor of the shape of `x`; with `zi` a pair of it and the state at the end.
+
+    Raises:
+        ArgumentError: the coefficients are not one-dimensional, or `a` begins with 0.
+
+    Source: scipy.signal.lfilter.
+
+    Example:
+        >>> from asyncgrad.scipy import signal
+        >>> signal.lfilter([1.0], [1.0, -0.5], [1.0, 0.0, 0.0]).tolist()
+        [1.0, 0.5, 0.25]
+    """
+    b, a = (np.atleast_1d(floating(one)) for one in (b, a))
+    for name, one in (("b", b), ("a", a)):
+        if one.ndim != 1 or not one.size:
+            raise ArgumentError(f"scipy.signal.lfilter takes {name} of shape (n,), n > 0, not {one.shape}")
+    if raw(a)[0] == 0:
+        raise ArgumentError("scipy.signal.lfilter takes coefficients a whose first is not 0")
+    x = floating(x)
+    axis = axis_index(axis, x.ndim)
+    x = x.swapaxes(axis, -1)
+    b, a = b / a[0], a / a[0]
+    if zi is None:
+        return filter_.call(b, a, x).swapaxes(axis, -1)
+    zi = floating(zi).swapaxes(axis, -1)
+    order = max(b.size, a.size) - 1
+    if zi.ndim != x.ndim or zi.shape[-1] != order:
+        raise ArgumentError(
+            f"scipy.signal.lfilter takes zi with {x.ndim} axes and {order} elements along axis {axis}, not of shape "
+            f"{zi.swapaxes(axis, -1).shape}"
+        )
+    y = _from_state(b, a, x, zi)
+    return y.swapaxes(axis, -1), _last_state(b, a, x, y, zi).swapaxes(axis, -1)
+
+
+def _from_state(b: Any, a: Any, x: Any, zi: Any) -> Any:
+    """Return the output of a filter from a state, which counts as an input that only the denominator filters."""
+    length = x.shape[-1]
+    zi = np.broadcast_to(zi, (*x.shape[:-1], zi.shape[-1]))
+    entering = np.pad(zi[..., :length], [(0, 0)] * (x.ndim - 1) + [(0, max(length - zi.shape[-1], 0))])
+    return filter_.call(b, a, x) + filter_.call(_one(a), a, entering)
+
+
+def _last_state(b: Any, a: Any, x: Any, y: Any, zi: Any) -> Any:
+    """Return the state of a filter after its input: what its last inputs and outputs add to the outputs to come."""
+    order, length = zi.shape[-1], x.shape[-1]
+    b, a = (np.pad(one, (0, order + 1 - one.size)) for one in (b, a))
+    states = []
+    for index in range(order):
+        count = min(order - index, length)
+        # The latest input counts with the coefficient of the next delay.
+        later = np.flip(x[..., length - count :], -1) * b[index + 1 : index + 1 + count]
+        later = later - np.flip(y[..., length - count :], -1) * a[index + 1 : index + 1 + count]
+        state = np.sum(later, -1)
+        states.append(state + zi[..., index + length] if index + length < order else state)
+    return np.stack(states, -1) if states else np.broadcast_to(zi, (*x.shape[:-1], 0))
+
+
+def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Return a signal filtered by sections of second order, one after another; with `zi` also their states at the end.
+
+    Args:
+        sos: the coefficients, shape (n, 6), each row (b0, b1, b2, 1, a1, a2).
+        x: the signal.
+        axis: along which it is filtered.
+        zi: the states at the start, shape (n, ..., 2, ...), where 2 takes the place of the length along the axis.
+
+    Source: scipy.signal.sosfilt.
+    """
+    sos, x = _sections(sos), floating(x)
+    if zi is None:
+        for section in sos:
+            x = lfilter(section[:3], section[3:], x, axis)
+        return x
+    states = []
+    for section, state in zip(sos, floating(zi), strict=True):
+        x, last = lfilter(section[:3], section[3:], x, axis, state)
+        states.append(last)
+    return x, np.stack(states)
+
+
+def _sections(sos: Any) -> Any:
+    sos = floating(sos)
+    if sos.ndim != 2 or sos.shape[1] != 6:
+        raise ArgumentError(f"a filter by sections takes sos of shape (n, 6), not {sos.shape}")
+    return sos
+
+
+def filtfilt(
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int = -1,
+    padtype: str | None = "odd",
+    padlen: int | None = None,
+    method: str = "pad",
+    irlen: int | None = None,
+) -> Tensor:
+    """Return a signal filtered forwards and then backwards, so that no phase is shifted.
+
+    Args:
+        b: the coefficients of the numerator, shape (m,).
+        a: those of the denominator, shape (n,).
+        x: the signal.
+        axis: along which it is filtered.
+        padtype: how it is extended at both ends: "odd", "even", "constant" or None.
+        padlen: by how many elements; None for three times max(m, n).
+        method: "pad" alone; Gustafsson's method has no derivative here.
+        irlen: of Gustafsson's method: None alone.
+
+    Source: scipy.signal.filtfilt.
+    """
+    if method != "pad" or irlen is not None:
+        raise ArgumentError(f"scipy.signal.filtfilt has a derivative with method='pad', not method={method!r}")
+    b, a = np.atleast_1d(floating(b)), np.atleast_1d(floating(a))
+    x = floating(x).swapaxes(axis, -1)
+    edge = _edge_length(3 * max(b.size, a.size), padtype, padlen, x.shape[-1])
+    steady = _steady_state(b, a)
+    extended = _extended(x, padtype, edge)
+    forwards, _ = lfilter(b, a, extended, zi=steady * extended[..., :1])
+    forwards = np.flip(forwards, -1)
+    backwards, _ = lfilter(b, a, forwards, zi=steady * forwards[..., :1])
+    return _without_edges(np.flip(backwards, -1), edge).swapaxes(axis, -1)
+
+
+def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Tensor:
+    """Return a signal filtered by sections of second order, forwards and then backwards.
+
+    Args:
+        sos: as for `sosfilt`.
+        x: the signal.
+        axis: along which it is filtered.
+        padtype: as for `filtfilt`.
+        padlen: as for `filtfilt`.
+
+    Source: scipy.signal.sosfiltfilt.
+    """
+    sos = _sections(sos)
+    x = floating(x).swapaxes(axis, -1)
+    zeros = min(int(np.sum(raw(sos)[:, 2] == 0)), int(np.sum(raw(sos)[:, 5] == 0)))
+    edge = _edge_length(3 * (2 * len(sos) + 1 - zeros), padtype, padlen, x.shape[-1])
+    steady = _steady_states(sos)
+    extended = _extended(x, padtype, edge)
+    for _ in range(2):
+        first = extended[..., :1]
+        extended, _ = sosfilt(sos, extended, zi=np.stack([state * first for state in steady]))
+        extended = np.flip(extended, -1)
+    return _without_edges(extended, edge).swapaxes(axis, -1)
+
+
+def _edge_length(default: int, padtype: str | None, padlen: int | None, length: int) -> int:
+    if padtype not in ("odd", "even", "constant", None):
+        raise ArgumentError(f"padtype must be 'odd', 'even', 'constant' or None, not {padtype!r}")
+    edge = 0 if padtype is None else default if padlen is None else padlen
+    if length <= edge:
+        raise ArgumentError(f"the signal must be longer than padlen, which is {edge}, not of length {length}")
+    return edge
+
+
+def _extended(x: Any, padtype: str | None, edge: int) -> Any:
+    """Return a signal with its ends continued along the last axis."""
+    if padtype is None or not edge:
+        return x
+    first, last = x[..., :1], x[..., -1:]
+    before, after = np.flip(x[..., 1 : edge + 1], -1), np.flip(x[..., -edge - 1 : -1], -1)
+    if padtype == "odd":
+        before, after = 2 * first - before, 2 * last - after
+    elif padtype == "constant":
+        before, after = (np.broadcast_to(end, before.shape) for end in (first, last))
+    return np.concatenate([before, x, after], -1)
+
+
+def _without_edges(x: Any, edge: int) -> Any:
+    return x[..., edge : x.shape[-1] - edge]
+
+
+def _steady_state(b: Any, a: Any) -> Any:
+    """Return the state of a filter whose input has been 1 for ever.
+
+    Source: scipy.signal.lfilter_zi.
+    """
+    order = max(b.size, a.size)
+    b, a = b / a[0], a / a[0]
+    b, a = (np.pad(one, (0, order - one.size)) for one in (b, a))
+    if order == 1:
+        return b[1:]
+    # The companion matrix in terms of which the state moves on.
+    shift = np.eye(order - 1, k=1, dtype=raw(a).dtype)
+    column = np.zeros((1, order - 1), raw(a).dtype)
+    column[0, 0] = 1
+    companion = shift - a[1:, np.newaxis] * column
+    return np.linalg.solve(np.eye(order - 1, dtype=raw(a).dtype) - companion, b[1:] - a[1:] * b[0])
+
+
+def _steady_states(sos: Any) -> list[Any]:
+    """Return the state of each section whose input before the first one has been 1 for ever."""
+    states, scale = [], 1.0
+    for section in sos:
+        states.append(scale * _steady_state(section[:3], section[3:]))
+        scale = scale * np.sum(section[:3]) / np.sum(section[3:])
+    return states
+
+
+# By polynomials.
+
+
+def savgol_filter(
+    x: Any,
+    window_length: int,
+    polyorder: int,
+    deriv: int = 0,
+    delta: float = 1.0,
+    axis: int = -1,
+    mode: str = "interp",
+    cval: float = 0.0,
+) -> Tensor:
+    """Return a signal smoothed, or differentiated, by polynomials that are fitted to windows of it.
+
+    Args:
+        x: the signal.
+        window_length: the number of elements that a polynomial is fitted to.
+        polyorder: its degree.
+        deriv: the order of the derivative of it that is taken.
+        delta: the spacing of the samples.
+        axis: along which it is filtered.
+        mode: what lies beyond the ends: "interp", the polynomials of the first and last windows, or "mirror",
+            "constant", "nearest" or "wrap".
+        cval: the constant.
+
+    Source: scipy.signal.savgol_filter.
+    """
+    borders = {"mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant", "interp": None}
+    if mode not in borders:
+        raise ValueError(f"scipy.signal.savgol_filter takes mode {', '.join(map(repr, borders))}, not {mode!r}")
+    x = floating(x).swapaxes(axis, -1)
+    weights = signal.savgol_coeffs(window_length, polyorder, deriv=deriv, delta=delta)
+    weights = weights.astype(x.dtype, copy=False).reshape((1,) * (x.ndim - 1) + (-1,))
+    half = window_length // 2
+    if mode == "interp":
+        if window_length > x.shape[-1]:
+            raise ValueError(
+                "scipy.signal.savgol_filter with mode='interp' takes a window that is no longer than the signal, not "
+                f"{window_length} and {x.shape[-1]}"
+            )
+        result = _with_fitted_ends(x, convolve(x, weights, "valid", "direct"), window_length, polyorder, deriv, delta)
+    else:
+        # An even number of elements has two middles, and SciPy takes the earlier one.
+        widths = [(0, 0)] * (x.ndim - 1) + [(window_length - 1 - half, half)]
+        values: Any = {"constant_values": cval} if mode == "constant" else {}
+        padded = np.pad(x, widths, **{"mode": borders[mode], **values})
+        result = convolve(padded, weights, "valid", "direct")
+    return result.swapaxes(axis, -1)
+
+
+def _with_fitted_ends(x: Any, inside: Any, window_length: int, polyorder: int, deriv: int, delta: float) -> Any:
+    """Return what windows around each element give, with the ends taken from the first and last window."""
+    half = window_length // 2
+    ends = [
+        np.array(
+            [
+                signal.savgol_coeffs(window_length, polyorder, deriv=deriv, delta=delta, pos=position, use="dot")
+                for position in positions
+            ]
+        ).reshape(half, window_length)
+        for positions in (range(half), range(window_length - half, window_length))
+    ]
+    first, last = (weights.astype(raw(x).dtype, copy=False) for weights in ends)
+    inside = inside[..., 1 - window_length % 2 :]
+    parts = [x[..., :window_length] @ first.T, inside, x[..., x.shape[-1] - window_length :] @ last.T]
+    return np.concatenate(parts, -1)

@@ -1,0 +1,226 @@
+"""Analytic signals, trends, and other sampling rates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import signal
+
+from ...errors import ArgumentError, ArgumentTypeError
+from ...ops.axes import axis_index
+from ...tensor import Tensor
+from ..arguments import floating
+from .convolution import convolve
+
+__all__ = ["detrend", "hilbert", "resample", "resample_poly", "upfirdn"]
+
+
+def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
+    """Return the analytic signal: a real signal plus i times its Hilbert transform.
+
+    Args:
+        x: a real signal.
+        N: the number of elements that are transformed; None for all.
+        axis: along which it is transformed.
+
+    Raises:
+        ArgumentTypeError: the signal is complex.
+        ArgumentError: N is not positive.
+
+    Source: scipy.signal.hilbert.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad.scipy import signal
+        >>> np.abs(signal.hilbert(np.cos(np.arange(8) * np.pi / 4))).round(6).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    x = floating(x)
+    if x.dtype.kind == "c":
+        raise ArgumentTypeError(f"scipy.signal.hilbert takes a real signal, not one of dtype {x.dtype}: pass x.real")
+    axis = axis_index(axis, x.ndim)
+    length = x.shape[axis] if N is None else N
+    if length <= 0:
+        raise ArgumentError(f"scipy.signal.hilbert takes N of at least 1, not {length}")
+    # Negative frequencies are left out, and positive ones count twice; those that are their own negative count once.
+    weights = np.zeros(length, x.dtype)
+    weights[: length // 2 + 1] = 1
+    weights[1 : (length + 1) // 2] = 2
+    spectrum = np.fft.fft(x, length, axis=axis)
+    return np.fft.ifft(spectrum * _along(weights, axis, x.ndim), axis=axis)
+
+
+def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0) -> Tensor:
+    """Return a signal less its mean, or less the lines that fit its pieces best.
+
+    Args:
+        data: the signal.
+        axis: along which it is fitted.
+        type: "linear" or "constant".
+        bp: where pieces begin, for lines.
+
+    Source: scipy.signal.detrend.
+    """
+    data = floating(data)
+    if type in ("constant", "c"):
+        return data - np.mean(data, axis, keepdims=True)
+    if type not in ("linear", "l"):
+        raise ValueError(f"scipy.signal.detrend takes type 'linear' or 'constant', not {type!r}")
+    moved = data.swapaxes(axis, -1)
+    bounds = np.unique(np.array([0, *np.atleast_1d(bp), moved.shape[-1]]))
+    if bounds[-1] > moved.shape[-1] or bounds[0] < 0:
+        raise ValueError(f"scipy.signal.detrend takes breakpoints within {moved.shape[-1]} elements, not bp={bp}")
+    parts = []
+    for start, stop in itertools.pairwise(bounds):
+        basis, _ = np.linalg.qr(np.stack([np.arange(1, stop - start + 1) / (stop - start), np.ones(stop - start)], -1))
+        basis = basis.astype(data.dtype, copy=False)
+        part = moved[..., start:stop]
+        parts.append(part - (part @ basis) @ basis.T)
+    return np.concatenate(parts, -1).swapaxes(axis, -1)
+
+
+def resample(x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None, domain: str = "time") -> Any:
+    """Return a signal at `num` evenly spaced times, by Fourier transforms.
+
+    Args:
+        x: the signal, one period of it.
+        num: the number of samples.
+        t: the times of the samples of `x`, if the new times are wanted as well.
+        axis: along which it is resampled.
+        window: applied to the spectrum: None, an array, a function of frequencies, or the name of a window.
+        domain: "time", or "freq" where `x` is a spectrum.
+
+    Returns:
+        The signal; with `t` a pair of it and the new times.
+
+    Source: scipy.signal.resample.
+    """
+    if domain not in ("time", "freq"):
+        raise ValueError(f"scipy.signal.resample takes domain 'time' or 'freq', not {domain!r}")
+    x = floating(x)
+    axis = axis_index(axis, x.ndim)
+    length = x.shape[axis]
+    is_real = domain == "time" and x.dtype.kind == "f"
+    spectrum: Any = np.fft.fft(x, axis=axis) if domain == "time" else x
+    spectrum = spectrum.swapaxes(axis, -1)
+    if window is not None:
+        spectrum = spectrum * _spectral_window(window, length).astype(spectrum.real.dtype, copy=False)
+    result = np.fft.ifft(_cut_or_filled(spectrum, num), axis=-1).swapaxes(axis, -1) * (num / length)
+    result = result.real if is_real else result
+    if t is None:
+        return result
+    times = np.asarray(t)
+    return result, np.arange(num) * (times[1] - times[0]) * (length / num) + times[0]
+
+
+def _spectral_window(window: Any, length: int) -> Any:
+    if callable(window):
+        return np.asarray(window(np.fft.fftfreq(length)))
+    if isinstance(window, (str, tuple, float)):
+        return np.fft.ifftshift(signal.get_window(window, length))
+    window = np.asarray(window)
+    if window.shape != (length,):
+        raise ValueError(f"scipy.signal.resample takes a window of shape ({length},), not {window.shape}")
+    return window
+
+
+def _cut_or_filled(spectrum: Any, num: int) -> Any:
+    """Return a spectrum of `num` frequencies: the lowest ones of `spectrum`, or all of them and zeros between."""
+    length = spectrum.shape[-1]
+    kept = min(num, length)
+    low, high = spectrum[..., : (kept + 1) // 2], spectrum[..., length - (kept - 1) // 2 :]
+    if kept % 2:
+        middle: list[Any] = []
+    elif num < length:
+        # Frequencies of both signs fall together at the new Nyquist frequency.
+        middle = [spectrum[..., kept // 2, np.newaxis] + spectrum[..., length - kept // 2, np.newaxis]]
+    elif num > length:
+        half = spectrum[..., kept // 2, np.newaxis] / 2
+        middle = [half, np.zeros((*spectrum.shape[:-1], num - length - 1), spectrum.dtype), half]
+    else:
+        middle = [spectrum[..., kept // 2, np.newaxis]]
+    if kept % 2 and num > length:
+        middle = [np.zeros((*spectrum.shape[:-1], num - length), spectrum.dtype)]
+    return np.concatenate([low, *middle, high], -1)
+
+
+def upfirdn(
+    h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: str = "constant", cval: float = 0
+) -> Tensor:
+    """Return a signal with zeros put between its samples, filtered, and with only every `down`-th sample kept.
+
+    Args:
+        h: the coefficients of the filter, shape (n,).
+        x: the signal.
+        up: one more than the number of zeros between samples.
+        down: the distance of the samples that are kept.
+        axis: along which it is filtered.
+        mode: "constant" alone.
+        cval: 0 alone.
+
+    Source: scipy.signal.upfirdn.
+    """
+    if mode != "constant" or cval != 0:
+        raise ArgumentError(f"scipy.signal.upfirdn has a derivative with zeros beyond the ends, not mode={mode!r}")
+    h = floating(h)
+    if h.ndim != 1 or not h.size:
+        raise ValueError(f"scipy.signal.upfirdn takes h of shape (n,), n > 0, not {h.shape}")
+    x = floating(x).swapaxes(axis, -1)
+    spread = np.stack([x, *[np.zeros(x.shape, x.dtype)] * (up - 1)], -1).reshape((*x.shape[:-1], -1))
+    spread = spread[..., : spread.shape[-1] - up + 1]
+    whole = convolve(spread, h.reshape((1,) * (x.ndim - 1) + (-1,)), "full", "direct")
+    return whole[..., ::down].swapaxes(axis, -1)
+
+
+def resample_poly(
+    x: Any,
+    up: int,
+    down: int,
+    axis: int = 0,
+    window: Any = ("kaiser", 5.0),
+    padtype: str = "constant",
+    cval: float | None = None,
+) -> Tensor:
+    """Return a signal at `up / down` times its rate, by a filter with a finite response.
+
+    Args:
+        x: the signal.
+        up: the factor by which the rate grows.
+        down: the factor by which it shrinks then.
+        axis: along which it is resampled.
+        window: the name of the window of the filter, or its coefficients.
+        padtype: "constant", zeros beyond the ends; another one is refused.
+        cval: None or 0.
+
+    Source: scipy.signal.resample_poly.
+    """
+    if padtype != "constant" or cval:
+        raise ArgumentError(f"scipy.signal.resample_poly has a derivative with padtype='constant', not {padtype!r}")
+    if up < 1 or down < 1 or int(up) != up or int(down) != down:
+        raise ValueError(f"scipy.signal.resample_poly takes whole up and down of at least 1, not {up} and {down}")
+    x = floating(x)
+    common = math.gcd(int(up), int(down))
+    up, down = int(up) // common, int(down) // common
+    if up == down == 1:
+        return x.copy()
+    length = -(-x.shape[axis] * up // down)
+    if isinstance(window, (list, np.ndarray, Tensor)):
+        h: Any = floating(window)
+        half = (h.size - 1) // 2
+    else:
+        half = 10 * max(up, down)
+        h = floating(signal.firwin(2 * half + 1, 1.0 / max(up, down), window=window)).astype(x.dtype, copy=False)
+    # The filter is moved so that the first sample that is kept lies under its middle.
+    before = down - half % down
+    removed = (half + before) // down
+    after = max((length + removed - 1) * down + 1 - (x.shape[axis] - 1) * up - h.size - before, 0)
+    result = upfirdn(np.pad(h * up, (before, after)), x, up, down, axis)
+    return result[(slice(None),) * axis_index(axis, x.ndim) + (slice(removed, removed + length),)]
+
+
+def _along(weights: Any, axis: int, ndim: int) -> Any:
+    return weights.reshape([-1 if one == axis else 1 for one in range(ndim)])

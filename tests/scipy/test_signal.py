@@ -1,0 +1,164 @@
+"""asyncgrad.scipy.signal: SciPy's values, and derivatives to second order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.signal
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import AsyncgradError
+from asyncgrad.scipy import signal
+from tests.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values, named_calls
+
+_RNG = np.random.default_rng(5)
+
+
+def _draw(*shape: int) -> Any:
+    return _RNG.normal(size=shape)
+
+
+_ROW, _KERNEL, _MATRIX = _draw(7), _draw(3), _draw(4, 5)
+_NUMERATOR, _DENOMINATOR = np.array([0.5, -0.25, 1.0]), np.array([2.0, 0.5, -0.25, 0.125])
+_SECTIONS = np.array([[1.0, 0.5, 0.25, 1.0, -0.5, 0.25], [0.5, 1.0, 0.0, 1.0, 0.25, 0.0]])
+_BOTH = (0, 1)
+
+CASES: dict[str, list[Case]] = {
+    "convolve": [
+        Case((_ROW, _KERNEL), {"mode": "same", "method": "direct"}, _BOTH),
+        Case((_KERNEL, _ROW), {"mode": "valid", "method": "fft"}, _BOTH),
+        Case((_MATRIX, _draw(2, 4)), {"mode": "same"}, _BOTH),
+        Case((_draw(2, 2), _MATRIX), {"mode": "valid"}, _BOTH),
+        Case((np.array(2.0), np.array(3.0)), {}, _BOTH),
+    ],
+    "correlate": [
+        Case((_ROW, _draw(4)), {}, _BOTH),
+        Case((_ROW, _draw(4)), {"mode": "same"}, _BOTH),
+        Case((_KERNEL, _ROW), {"mode": "valid"}, _BOTH),
+    ],
+    "fftconvolve": [
+        Case((_ROW, _KERNEL), {"mode": "same"}, _BOTH),
+        Case((_MATRIX, _draw(1, 3)), {"axes": 1}, _BOTH),
+        Case((_MATRIX, _draw(2, 1)), {"mode": "valid"}, _BOTH),
+    ],
+    "oaconvolve": [Case((_draw(2, 12), _draw(2, 3)), {"axes": -1, "mode": "same"}, _BOTH)],
+    "convolve2d": [
+        Case((_MATRIX, _draw(2, 3)), {"boundary": "symm", "mode": "same"}, _BOTH),
+        Case((_MATRIX, _draw(2, 3)), {"boundary": "wrap"}, _BOTH),
+        Case((_MATRIX, _draw(2, 2)), {"fillvalue": 1.5, "mode": "same"}, _BOTH),
+        Case((_draw(2, 3), _MATRIX), {"mode": "valid"}, _BOTH),
+    ],
+    "correlate2d": [
+        Case((_MATRIX, _draw(2, 2)), {"mode": "same"}, _BOTH),
+        Case((_MATRIX, _draw(2, 3)), {"mode": "full", "boundary": "wrap"}, _BOTH),
+    ],
+    "lfilter": [
+        Case((_NUMERATOR, _DENOMINATOR, _ROW), {}, (0, 1, 2)),
+        Case((_DENOMINATOR, _NUMERATOR, _MATRIX, 0), {}, (0, 1, 2)),
+        Case((_NUMERATOR, _DENOMINATOR, _MATRIX), {"zi": _draw(4, 3)}, (0, 1, 2, "zi")),
+        Case((_NUMERATOR, _DENOMINATOR, _draw(2)), {"zi": _draw(3)}, (0, 1, 2, "zi")),
+        Case((np.array([3.0]), np.array([2.0]), _ROW), {}, (0, 1, 2)),
+    ],
+    "filtfilt": [
+        Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {}, (0, 1, 2)),
+        Case((_NUMERATOR, _DENOMINATOR, _draw(7, 2), 0, "even", 4), {}, (2,)),
+        Case((_NUMERATOR, _DENOMINATOR, _draw(14)), {"padtype": "constant"}, (2,)),
+        Case((_NUMERATOR, _DENOMINATOR, _ROW), {"padtype": None}, (2,)),
+    ],
+    "sosfilt": [
+        Case((_SECTIONS, _MATRIX), {}, (1,)),
+        Case((_SECTIONS, _MATRIX, 0), {"zi": _draw(2, 2, 5)}, (1, "zi")),
+    ],
+    "sosfiltfilt": [Case((_SECTIONS, _draw(14)), {}, (1,))],
+    "savgol_filter": [
+        Case((_draw(2, 9), 5, 2), {}),
+        Case((_draw(9), 4, 2), {"deriv": 1, "delta": 0.5}),
+        *(Case((_draw(9, 2), 5, 3), {"mode": mode, "axis": 0}) for mode in ("mirror", "constant", "nearest", "wrap")),
+    ],
+    "hilbert": [Case((_draw(2, 6),)), Case((_draw(5, 2), 7, 0)), Case((_ROW, 4))],
+    "detrend": [
+        Case((_draw(2, 6),)),
+        Case((_draw(6, 2), 0, "constant")),
+        Case((_draw(8),), {"bp": [3]}),
+    ],
+    "resample": [
+        *(Case((_draw(6), number)) for number in (1, 4, 5, 6, 7, 10)),
+        Case((_draw(2, 7), 4), {"axis": 1, "window": "hamming"}),
+    ],
+    "upfirdn": [Case((_KERNEL, _draw(2, 5), 3, 2), {}, _BOTH), Case((_draw(4), _draw(5, 2), 1, 3, 0), {}, _BOTH)],
+    "resample_poly": [
+        Case((_draw(9), 3, 2)),
+        Case((_draw(2, 9), 2, 4), {"axis": 1, "window": _draw(5)}, (0, "window")),
+    ],
+}
+CALLS = named_calls(signal, scipy.signal, CASES)
+
+
+def test_every_function_has_a_case() -> None:
+    assert set(signal.__all__) == set(CASES)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", CALLS)
+def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:
+    ours, _, case = CALLS[name]
+
+    check(ours, case)
+
+
+@pytest.mark.sampled("dtype")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_dtypes_are_those_of_scipy(name: str, dtype: Any) -> None:
+    check_values(*CALLS[name], dtype=dtype)
+
+
+@pytest.mark.parametrize("name", ["convolve", "correlate", "fftconvolve"])
+def test_complex_convolutions_have_right_derivatives(name: str) -> None:
+    first, second = (ag.tensor(_draw(4) + 1j * _draw(4), requires_grad=True) for _ in range(2))
+
+    assert sync.gradcheck(lambda *args: getattr(signal, name)(*args, mode="same"), (first, second))
+    assert sync.gradgradcheck(lambda *args: getattr(signal, name)(*args, mode="same"), (first, second.real))
+
+
+@pytest.mark.parametrize("mode", ["full", "valid"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_convolution_over_pairs_of_axes_is_a_sum_of_convolutions(mode: str, swapped: bool) -> None:
+    images, kernels = _draw(2, 3, 5, 4), _draw(6, 3, 2, 3)
+    expected = [
+        [sum(scipy.signal.convolve(image[i], kernel[i], mode) for i in range(3)) for kernel in kernels]
+        for image in images
+    ]
+    given, expected = ((kernels, images), np.swapaxes(expected, 0, 1)) if swapped else ((images, kernels), expected)
+
+    def convolved(*args: Any) -> Any:
+        return signal.convolve(*args, mode, axes=([2, 3], [2, 3]), dot_axes=([1], [1]))
+
+    np.testing.assert_allclose(convolved(*given).numpy(), expected, rtol=1e-12)
+    assert sync.gradcheck(convolved, tuple(ag.tensor(one[:, :, :3, :4], requires_grad=True) for one in given))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: signal.convolve(_ROW, _MATRIX), r"scipy\.signal\.convolve .*as many axes.*\(7,\) and \(4, 5\)"),
+        (lambda: signal.convolve(_draw(3, 5), _draw(4, 4), "valid"), r"at least as long.*\(3, 5\) and \(4, 4\)"),
+        (lambda: signal.fftconvolve(_ROW, _KERNEL, "some"), "mode 'full', 'same' or 'valid', not 'some'"),
+        (lambda: signal.convolve(_MATRIX, _MATRIX, dot_axes=([0], [0])), "dot_axes only with axes"),
+        (lambda: signal.convolve(_MATRIX, _MATRIX, axes=([0], [0, 1])), "axes in pairs"),
+        (lambda: signal.convolve2d(_ROW, _MATRIX), r"two matrices, not shapes \(7,\) and \(4, 5\)"),
+        (lambda: signal.lfilter([1.0], [0.0, 1.0], _ROW), "first is not 0"),
+        (lambda: signal.lfilter(_NUMERATOR, [1.0], _ROW, zi=[0.0]), r"1 axes and 2 elements.*not of shape \(1,\)"),
+        (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW), "longer than padlen, which is 9, not of length 7"),
+        (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW, method="gust"), "method='pad'"),
+        (lambda: signal.hilbert(_ROW + 1j), r"pass x\.real"),
+        (lambda: signal.savgol_filter(_ROW, 9, 2), "no longer than the signal"),
+    ],
+)
+def test_errors_name_the_function_and_what_is_wrong(call: Any, message: str) -> None:
+    with pytest.raises((AsyncgradError, ValueError), match=message):
+        call()

@@ -19,9 +19,10 @@ from .extra import SCIPY_VERSION as SCIPY_VERSION
 
 if TYPE_CHECKING:
     from . import signal as signal
+    from . import spatial as spatial
     from . import special as special
 
-__all__ = ["SCIPY_VERSION", "signal", "special"]
+__all__ = ["SCIPY_VERSION", "signal", "spatial", "special"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = attach(__name__, {"": ["signal", "special"]})
+    __getattr__, __dir__ = attach(__name__, {"": ["signal", "spatial", "special"]})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor, asarray
+from ..tensor import asarray
 
 __all__ = ["floating"]
 
 
-def floating(value: Any) -> Tensor:
+def floating(value: Any) -> Any:
     """Return a tensor, an array, a list or a number as a tensor, with whole numbers as float64."""
     tensor = asarray(value)
     return tensor if tensor.dtype.kind in "fc" else tensor.astype(float)

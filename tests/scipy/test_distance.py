@@ -1,0 +1,91 @@
+"""asyncgrad.scipy.spatial.distance: SciPy's values, and derivatives to second order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.spatial.distance
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import ArgumentError
+from asyncgrad.scipy.spatial import distance
+from tests.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values, named_calls
+
+_RNG = np.random.default_rng(7)
+_X, _Y, _W = _RNG.uniform(0.5, 2.0, (3, 2)), _RNG.uniform(0.5, 2.0, (4, 2)), np.array([0.5, 2.0])
+_MATRIX = np.array([[2.0, 0.5], [0.5, 1.0]])
+_METRICS = ("braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "euclidean", "jensenshannon")
+_POWERS = ("minkowski", "sqeuclidean")
+#: Of two coordinates the correlation is 1 or -1.
+_WIDE = _RNG.uniform(0.5, 2.0, (4, 3))
+
+CASES: dict[str, list[Case]] = {
+    "cdist": [
+        *(Case((_WIDE[:2], _WIDE[2:], name), {}, (0, 1)) for name in (*_METRICS, *_POWERS)),
+        Case((_WIDE, _WIDE[:3] + 0.25, "seuclidean"), {}, (0, 1)),
+        Case((_X, _Y, "mahalanobis"), {}, (0, 1)),
+        Case((_X, _Y, "seuclidean"), {"V": _W}, (0, 1, "V")),
+        Case((_X, _Y, "mahalanobis"), {"VI": _MATRIX}, (0, 1)),
+        *(Case((_X, _Y, name), {"w": _W}, (0, 1, "w")) for name in ("euclidean", "canberra", "cosine")),
+        Case((_X, _Y, "minkowski"), {"p": 3.5}, (0, 1)),
+        Case((_X, _Y, "minkowski"), {"p": np.inf}, (0, 1)),
+        Case((_X, _Y, lambda one, other: ((one - other) ** 3).sum()), {}, (0, 1)),
+    ],
+    "pdist": [Case((_WIDE, name)) for name in ("euclidean", "seuclidean", "correlation")],
+    "squareform": [
+        Case((np.array([1.0, 2.0, 3.0]),)),
+        Case((scipy.spatial.distance.squareform([1.0, 2.0, 3.0]),), {"checks": False}),
+    ],
+    **{name: [Case((_WIDE[0], _WIDE[1]), {}, (0, 1))] for name in (*_METRICS, "sqeuclidean")},
+    "minkowski": [Case((_WIDE[0], _WIDE[1], 1.5), {}, (0, 1))],
+    "mahalanobis": [Case((_X[0], _Y[0], _MATRIX), {}, (0, 1, 2))],
+    "seuclidean": [Case((_X[0], _Y[0], _W), {}, (0, 1, 2))],
+}
+CALLS = named_calls(distance, scipy.spatial.distance, CASES)
+
+
+def test_every_function_has_a_case() -> None:
+    assert set(distance.__all__) == set(CASES)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", CALLS)
+def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:
+    ours, _, case = CALLS[name]
+
+    check(ours, case)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", CALLS)
+def test_values_are_those_of_scipy(name: str) -> None:
+    check_values(*CALLS[name])
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev", "minkowski", "canberra", "jensenshannon"])
+def test_the_gradient_of_the_distance_of_points_that_coincide_is_zero(metric: str) -> None:
+    x = ag.tensor([[1.0, 2.0]], requires_grad=True)
+
+    sync.backward(distance.cdist(x, [[1.0, 2.0]], metric))
+
+    assert np.array_equal(x.grad.numpy(), [[0.0, 0.0]])
+
+
+def test_close_points_far_from_the_origin_keep_their_digits() -> None:
+    x = ag.tensor([[1e8, 1e8]], requires_grad=True)
+
+    sync.backward(distance.cdist(x, [[1e8 + 3, 1e8 + 4]]))
+
+    np.testing.assert_allclose(x.grad.numpy(), [[-0.6, -0.8]], rtol=1e-12)
+
+
+def test_a_metric_of_truth_values_is_refused_by_name() -> None:
+    with pytest.raises(ArgumentError, match="no derivative with metric='hamming': there are braycurtis, "):
+        distance.cdist(_X, _Y, "hamming")
+
+
+def test_shapes_that_do_not_fit_are_named() -> None:
+    with pytest.raises(ValueError, match=r"as many columns.*\(3, 2\) and \(4, 3\)"):
+        distance.cdist(_X, _WIDE)

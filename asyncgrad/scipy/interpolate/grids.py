@@ -1,0 +1,255 @@
+"""Interpolation of values at points of a line, and on regular grids of any number of axes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...ops.axes import axis_index
+from ...tensor import Tensor
+from ..arguments import floating
+from .splines import CubicSpline
+
+__all__ = ["RegularGridInterpolator", "interp1d", "interpn"]
+
+_KINDS = ("linear", "slinear", "nearest", "nearest-up", "previous", "next", "zero", "cubic")
+
+
+@final
+class interp1d:
+    """A function through points of a line.
+
+    Args:
+        x: the points, shape (n,).
+        y: the values, with n elements along `axis`.
+        kind: "linear", "nearest", "nearest-up", "previous", "next", "zero", or "cubic", a spline; or 1 or 3.
+        axis: of `y`.
+        copy: nothing is written into the arguments either way.
+        bounds_error: whether a point beyond the ends is an error; None for True unless `fill_value` is given.
+        fill_value: the value there, a pair of values for both sides, or "extrapolate".
+        assume_sorted: whether `x` increases; otherwise it is sorted.
+
+    Source: scipy.interpolate.interp1d.
+
+    Example:
+        >>> from asyncgrad.scipy import interpolate
+        >>> interpolate.interp1d([0.0, 1.0, 3.0], [0.0, 2.0, 6.0])(2.0).item()
+        4.0
+    """
+
+    __slots__ = ("_axis", "_below_above", "_bounds_error", "_extrapolates", "_kind", "_spline", "x", "y")
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        kind: Any = "linear",
+        axis: int = -1,
+        copy: bool = True,
+        bounds_error: bool | None = None,
+        fill_value: Any = np.nan,
+        assume_sorted: bool = False,
+    ) -> None:
+        kind = {0: "zero", 1: "linear", 3: "cubic"}.get(kind, kind)
+        if kind not in _KINDS:
+            raise ArgumentError(f"asyncgrad's interp1d has the kinds {', '.join(_KINDS)}, not {kind!r}")
+        points, values = floating(x), floating(y)
+        self._axis = axis_index(axis, values.ndim)
+        if points.ndim != 1 or values.shape[self._axis] != points.size:
+            raise ValueError(
+                f"interp1d takes x of shape (n,) and n values along axis {self._axis}, not shapes {points.shape} and "
+                f"{values.shape}"
+            )
+        values = np.moveaxis(values, self._axis, 0)
+        if not assume_sorted:
+            order = np.argsort(raw(points), kind="mergesort")
+            points, values = points[order], values[order]
+        self._extrapolates = isinstance(fill_value, str) and fill_value == "extrapolate"
+        default = isinstance(fill_value, float) and np.isnan(fill_value)
+        self._bounds_error = not self._extrapolates and default if bounds_error is None else bounds_error
+        self._below_above = fill_value if isinstance(fill_value, tuple) else (fill_value, fill_value)
+        self.x, self.y, self._kind = points, values, kind
+        self._spline = CubicSpline(points, values) if kind == "cubic" else None
+
+    def __call__(self, x: Any) -> Tensor:
+        """Return the values at points of any shape.
+
+        Raises:
+            ValueError: a point lies beyond the ends, and there is no value for it.
+        """
+        points = floating(x)
+        first, last = raw(self.x)[0], raw(self.x)[-1]
+        below, above = raw(points) < first, raw(points) > last
+        if self._bounds_error and (below.any() or above.any()):
+            outside = raw(points)[below | above].reshape(-1)[0]
+            raise ValueError(
+                f"interp1d: {outside} lies beyond the points, {first} to {last}: write fill_value='extrapolate', or a "
+                "value for points there"
+            )
+        result: Any = self._stepwise(points) if self._spline is None else self._spline(points)
+        beyond: Any = self._below_above
+        if self._extrapolates:
+            # There is no previous point before the first, and no next one after the last.
+            beyond = (np.nan if self._kind == "previous" else None, np.nan if self._kind == "next" else None)
+        shape = (*points.shape, *(1,) * (self.y.ndim - 1))
+        for is_there, value in zip((below, above), beyond, strict=True):
+            if value is not None and is_there.any():
+                result = np.where(is_there.reshape(shape), value, result)
+        axes = tuple(range(points.ndim, points.ndim + self._axis))
+        return np.moveaxis(result, axes, tuple(range(self._axis))) if self._axis else result
+
+    def _stepwise(self, points: Any) -> Any:
+        """Return values that are linear between the points, or those of one of the two points."""
+        where, breaks, last = raw(points), raw(self.x), self.x.size - 1
+        if self._kind in ("linear", "slinear"):
+            left = np.clip(np.searchsorted(breaks, where) - 1, 0, last - 1)
+            shape = (*points.shape, *(1,) * (self.y.ndim - 1))
+            start = self.x[left]
+            share = ((points - start) / (self.x[left + 1] - start)).reshape(shape)
+            return self.y[left] + share * (self.y[left + 1] - self.y[left])
+        if self._kind in ("previous", "zero"):
+            return self.y[np.clip(np.searchsorted(breaks, where, "right") - 1, 0, last)]
+        if self._kind == "next":
+            return self.y[np.clip(np.searchsorted(breaks, where, "left"), 0, last)]
+        middles = breaks[:-1] + np.diff(breaks) / 2
+        return self.y[np.searchsorted(middles, where, "left" if self._kind == "nearest" else "right")]
+
+
+@final
+class RegularGridInterpolator:
+    """A function through values on a grid with axes of any spacing.
+
+    Args:
+        points: the coordinates along each axis, each of shape (n,), strictly increasing or decreasing.
+        values: shape (n1, ..., nd, ...).
+        method: "linear", "slinear" or "nearest".
+        bounds_error: whether a point beyond the grid is an error.
+        fill_value: the value there; None to extrapolate.
+
+    Source: scipy.interpolate.RegularGridInterpolator.
+
+    Example:
+        >>> from asyncgrad.scipy import interpolate
+        >>> grid = interpolate.RegularGridInterpolator(([0.0, 1.0], [0.0, 2.0]), [[0.0, 2.0], [1.0, 3.0]])
+        >>> grid([[0.5, 1.0]]).tolist()
+        [1.5]
+    """
+
+    __slots__ = ("bounds_error", "fill_value", "grid", "method", "values")
+
+    def __init__(
+        self,
+        points: Sequence[Any],
+        values: Any,
+        method: str = "linear",
+        bounds_error: bool = True,
+        fill_value: Any = np.nan,
+    ) -> None:
+        _check_method(method)
+        self.values = floating(values)
+        if len(points) > self.values.ndim:
+            raise ValueError(f"there are {len(points)} axes of points, but values has the shape {self.values.shape}")
+        grid = []
+        for axis, one in enumerate(points):
+            coordinates = floating(one)
+            steps = np.diff(raw(coordinates))
+            if coordinates.ndim != 1 or coordinates.size != self.values.shape[axis]:
+                raise ValueError(
+                    f"there are {self.values.shape[axis]} values along axis {axis}, but points of shape "
+                    f"{coordinates.shape}"
+                )
+            if (steps < 0).all() and steps.size:
+                coordinates, self.values = coordinates[::-1], np.flip(self.values, axis)
+            elif not (steps > 0).all():
+                raise ValueError(f"the points along axis {axis} must increase or decrease strictly")
+            grid.append(coordinates)
+        self.grid, self.method = tuple(grid), method
+        self.bounds_error, self.fill_value = bounds_error, fill_value
+
+    def __call__(self, xi: Any, method: str | None = None) -> Tensor:
+        """Return the values at points, shape (..., d), of shape (...).
+
+        Raises:
+            ValueError: the points have another number of coordinates, or lie beyond the grid.
+        """
+        method = self.method if method is None else method
+        _check_method(method)
+        count = len(self.grid)
+        if isinstance(xi, tuple):
+            xi = np.stack(np.broadcast_arrays(*map(floating, xi)), -1)
+        points = floating(xi)
+        points = points.reshape((-1, 1) if count == 1 and points.ndim == 1 else (1, -1)) if points.ndim < 2 else points
+        if points.shape[-1] != count:
+            raise ValueError(f"the points must have {count} coordinates along their last axis, not {points.shape[-1]}")
+        outside = np.zeros(points.shape[:-1], bool)
+        for axis, coordinates in enumerate(self.grid):
+            one = raw(points)[..., axis]
+            is_beyond = ~((one >= raw(coordinates)[0]) & (one <= raw(coordinates)[-1]))
+            if self.bounds_error and is_beyond.any():
+                raise ValueError(f"one of the points lies beyond the grid along axis {axis}: write bounds_error=False")
+            outside |= is_beyond
+        result = self._nearest(points) if method == "nearest" else self._linear(points)
+        if self.fill_value is None or not outside.any():
+            return result
+        return np.where(outside.reshape(outside.shape + (1,) * (self.values.ndim - count)), self.fill_value, result)
+
+    def _linear(self, points: Any) -> Any:
+        trailing = (1,) * (self.values.ndim - len(self.grid))
+        lefts, shares = [], []
+        for axis, coordinates in enumerate(self.grid):
+            one = points[..., axis]
+            left = np.clip(np.searchsorted(raw(coordinates), raw(one), "right") - 1, 0, coordinates.size - 2)
+            start = coordinates[left]
+            shares.append(((one - start) / (coordinates[left + 1] - start)).reshape((*one.shape, *trailing)))
+            lefts.append(left)
+        result: Any = 0.0
+        for corner in itertools.product((0, 1), repeat=len(lefts)):
+            weight: Any = 1.0
+            for share, side in zip(shares, corner, strict=True):
+                weight = weight * (share if side else 1 - share)
+            result = result + weight * self.values[tuple(left + side for left, side in zip(lefts, corner, strict=True))]
+        return result
+
+    def _nearest(self, points: Any) -> Any:
+        places = []
+        for axis, coordinates in enumerate(self.grid):
+            one, breaks = raw(points)[..., axis], raw(coordinates)
+            left = np.clip(np.searchsorted(breaks, one, "right") - 1, 0, breaks.size - 2)
+            share = (one - breaks[left]) / (breaks[left + 1] - breaks[left])
+            places.append(np.where(share <= 0.5, left, left + 1))
+        return self.values[tuple(places)]
+
+
+def interpn(
+    points: Sequence[Any],
+    values: Any,
+    xi: Any,
+    method: str = "linear",
+    bounds_error: bool = True,
+    fill_value: Any = np.nan,
+) -> Tensor:
+    """Return the values at points `xi` of the function through values on a grid.
+
+    Args:
+        points: as for RegularGridInterpolator.
+        values: as for RegularGridInterpolator.
+        xi: shape (..., d).
+        method: as for RegularGridInterpolator.
+        bounds_error: as for RegularGridInterpolator.
+        fill_value: as for RegularGridInterpolator.
+
+    Source: scipy.interpolate.interpn.
+    """
+    return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
+
+
+def _check_method(method: str) -> None:
+    if method not in ("linear", "slinear", "nearest"):
+        raise ArgumentError(
+            f"interpolation on a regular grid has the methods 'linear', 'slinear' and 'nearest' here, not {method!r}"
+        )

@@ -1,0 +1,156 @@
+"""Piecewise polynomials of one variable, differentiable by their coefficients, their breakpoints and the points."""
+
+from __future__ import annotations
+
+from math import factorial
+from typing import Any, final
+
+import numpy as np
+
+from ...graph.values import raw
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+
+__all__ = ["PPoly", "PiecewisePolynomial", "sorted_points"]
+
+
+def sorted_points(name: str, x: Any) -> Any:
+    """Return points as a tensor of shape (n,).
+
+    Raises:
+        ValueError: they are fewer than two, or do not increase strictly.
+    """
+    points = floating(x)
+    if points.ndim != 1 or points.size < 2:
+        raise ValueError(f"{name} takes x of shape (n,), n > 1, not {points.shape}")
+    if not (np.diff(raw(points)) > 0).all():
+        raise ValueError(f"{name} takes points x that increase strictly")
+    return points
+
+
+class PiecewisePolynomial:
+    """Abstract: a polynomial on each of the intervals between breakpoints.
+
+    Attributes:
+        c: the coefficients, shape (k, m, ...): those of interval i are `c[:, i]`, of powers of `x - x[i]`, the highest
+            first.
+        x: the breakpoints, shape (m + 1,), increasing.
+        extrapolate: whether the first and last polynomial go on beyond the ends; otherwise there is nan; or "periodic".
+    """
+
+    __slots__ = ("axis", "c", "extrapolate", "x")
+
+    def __init__(self, c: Any, x: Any, extrapolate: Any, axis: int = 0) -> None:
+        self.c, self.x, self.extrapolate, self.axis = c, x, extrapolate, axis
+
+    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Tensor:
+        """Return the values at points, or those of a derivative.
+
+        Args:
+            x: points of any shape.
+            nu: the order of the derivative.
+            extrapolate: as the attribute; None for that.
+        """
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        points = floating(x)
+        breaks = self.x
+        if extrapolate == "periodic":
+            points = breaks[0] + (points - breaks[0]) % (breaks[-1] - breaks[0])
+        places = np.clip(np.searchsorted(raw(breaks), raw(points), "right") - 1, 0, breaks.size - 2)
+        trailing = self.c.ndim - 2
+        distance = (points - breaks[places]).reshape((*points.shape, *(1,) * trailing))
+        coefficients = self._differentiated(nu)
+        result = coefficients[0][places]
+        for power in range(1, coefficients.shape[0]):
+            result = result * distance + coefficients[power][places]
+        if not extrapolate:
+            is_outside = (raw(points) < raw(breaks)[0]) | (raw(points) > raw(breaks)[-1])
+            result = np.where(is_outside.reshape(distance.shape), np.nan, result)
+        axes = range(points.ndim, points.ndim + self.axis)
+        return np.moveaxis(result, tuple(axes), tuple(range(self.axis))) if self.axis else result
+
+    def _differentiated(self, nu: int) -> Any:
+        """Return the coefficients of a derivative, or for negative `nu` of an antiderivative that is 0 at the start."""
+        if nu < 0:
+            return self._integrated(-nu)
+        c = self.c
+        count = c.shape[0]
+        if nu >= count:
+            return c[:1] * 0
+        powers = range(count - 1, nu - 1, -1)
+        factors = np.array([factorial(power) / factorial(power - nu) for power in powers])
+        return c[: count - nu] * factors.reshape((-1,) + (1,) * (c.ndim - 1)) if nu else c
+
+    def _integrated(self, nu: int) -> Any:
+        c = self.c
+        widths = (self.x[1:] - self.x[:-1]).reshape((-1,) + (1,) * (c.ndim - 2))
+        for _ in range(nu):
+            count = c.shape[0]
+            c = c / np.arange(count, 0, -1.0).reshape((-1,) + (1,) * (c.ndim - 1))
+            areas = c[0]
+            for power in range(1, count):
+                areas = areas * widths + c[power]
+            ends = np.cumsum(areas * widths, 0)
+            starts = np.concatenate([np.zeros_like(raw(ends)[:1]), ends[:-1]])
+            c = np.concatenate([c, starts[np.newaxis]])
+        return c
+
+    def derivative(self, nu: int = 1) -> PPoly:
+        """Return the piecewise polynomial that is the derivative of order `nu`."""
+        return PPoly._of(self._differentiated(nu), self)
+
+    def antiderivative(self, nu: int = 1) -> PPoly:
+        """Return the piecewise polynomial whose derivative of order `nu` is this one, and which is 0 at the start."""
+        return PPoly._of(self._differentiated(-nu), self)
+
+    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Tensor:
+        """Return the integral from `a` to `b`.
+
+        Raises:
+            ValueError: the polynomial is periodic: integrate its pieces.
+        """
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        if extrapolate == "periodic":
+            raise ValueError("integrate of a periodic piecewise polynomial: write extrapolate=True, within one period")
+        whole = self.antiderivative()
+        return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
+
+
+@final
+class PPoly(PiecewisePolynomial):
+    """A piecewise polynomial of given coefficients.
+
+    Args:
+        c: shape (k, m, ...): those of interval i are `c[:, i]`, the highest power first.
+        x: the breakpoints, shape (m + 1,), increasing.
+        extrapolate: True, False or "periodic"; None for True.
+        axis: 0 alone.
+
+    Source: scipy.interpolate.PPoly.
+
+    Example:
+        >>> from asyncgrad.scipy import interpolate
+        >>> interpolate.PPoly([[1.0, 2.0], [0.0, 1.0]], [0.0, 1.0, 2.0])([0.5, 1.5]).tolist()
+        [0.5, 2.0]
+    """
+
+    __slots__ = ()
+
+    def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> None:
+        if axis:
+            raise ValueError(
+                f"PPoly takes coefficients whose first axes are powers and intervals: write axis=0, not {axis}"
+            )
+        coefficients, points = floating(c), sorted_points("PPoly", x)
+        if coefficients.ndim < 2 or coefficients.shape[1] != points.size - 1:
+            raise ValueError(
+                f"PPoly takes c of shape (k, {points.size - 1}, ...) for {points.size} breakpoints, not "
+                f"{coefficients.shape}"
+            )
+        super().__init__(coefficients, points, True if extrapolate is None else extrapolate)
+
+    @classmethod
+    def _of(cls, c: Any, like: PiecewisePolynomial) -> PPoly:
+        made = cls.__new__(cls)
+        PiecewisePolynomial.__init__(made, asarray(c), like.x, like.extrapolate, like.axis)
+        return made

@@ -1,0 +1,154 @@
+"""asyncgrad.scipy.interpolate: SciPy's values, and derivatives to second order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.interpolate
+
+from asyncgrad.errors import AsyncgradError
+from asyncgrad.scipy import interpolate
+from tests.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values
+
+_RNG = np.random.default_rng(11)
+_X = np.array([0.0, 0.75, 1.25, 2.5, 3.0])
+#: It rises, turns, and is flat: what a monotonic interpolant tells apart.
+_Y = np.array([1.0, 2.5, 2.25, 2.0, 3.5])
+_MANY = _RNG.normal(size=(2, 5, 2))
+_AT = np.array([0.25, 1.0, 2.0, 2.75])
+_BEYOND = np.array([-0.25, 0.5, 3.5])
+_GRID = (np.array([0.0, 1.0, 3.0]), np.array([2.0, 1.0, 0.0, -1.0]))
+_VALUES = _RNG.normal(size=(3, 4, 2))
+_POINTS = np.array([[[0.25, 1.5], [2.5, -0.5]], [[1.5, 0.25], [0.5, 0.75]]])
+
+#: Functions of a module, ours or SciPy's, and of arrays.
+Call = Callable[..., Any]
+
+
+def _of_class(name: str, *args: Any, **kwargs: Any) -> Call:
+    def call(module: Any, x: Any, y: Any, at: Any, **options: Any) -> Any:
+        return getattr(module, name)(x, y, *args, **kwargs)(at, **options)
+
+    return call
+
+
+def _grid(module: Any, first: Any, second: Any, values: Any, at: Any, **kwargs: Any) -> Any:
+    return module.RegularGridInterpolator((first, second), values, **kwargs)(at)
+
+
+_ALL = (0, 1, 2)
+CALLS: dict[str, tuple[Call, Case]] = {
+    **{
+        f"CubicSpline-{index}": (_of_class("CubicSpline", bc_type=bc), Case((_X, _Y, _AT), {}, _ALL))
+        for index, bc in enumerate(("not-a-knot", "natural", ((1, 0.5), (2, -0.25)), ((2, 0.5), "not-a-knot")))
+    },
+    "CubicSpline of three": (_of_class("CubicSpline"), Case((_X[:3], _Y[:3], _AT), {}, _ALL)),
+    "CubicSpline of two": (_of_class("CubicSpline", bc_type="clamped"), Case((_X[:2], _Y[:2], _AT), {}, _ALL)),
+    "CubicSpline of many": (_of_class("CubicSpline", axis=1), Case((_X, _MANY, _AT.reshape(2, 2)), {"nu": 1}, _ALL)),
+    "CubicSpline periodic": (
+        _of_class("CubicSpline", bc_type="periodic"),
+        Case((_X, np.array([1.0, 2.5, 2.25, 2.0, 1.0]), _BEYOND), {}, (0, 2)),
+    ),
+    "CubicSpline integrated": (
+        lambda module, x, y, at: module.CubicSpline(x, y).integrate(at[0], at[1]),
+        Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "CubicSpline antiderivative": (
+        lambda module, x, y, at: module.CubicSpline(x, y).antiderivative(2)(at),
+        Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "PchipInterpolator": (_of_class("PchipInterpolator"), Case((_X, _Y, _AT), {}, _ALL)),
+    "PchipInterpolator of many": (_of_class("PchipInterpolator", axis=1), Case((_X, _MANY, _BEYOND), {}, _ALL)),
+    "pchip_interpolate": (
+        lambda module, x, y, at: module.pchip_interpolate(x, y, at, [0, 1]),
+        Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "Akima1DInterpolator": (_of_class("Akima1DInterpolator"), Case((_X, _Y, _AT), {}, _ALL)),
+    "Akima1DInterpolator modified": (
+        _of_class("Akima1DInterpolator", method="makima"),
+        Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "Akima1DInterpolator beyond": (_of_class("Akima1DInterpolator"), Case((_X, _Y, _BEYOND), {}, _ALL, smooth=False)),
+    "CubicHermiteSpline": (
+        lambda module, x, y, slopes, at: module.CubicHermiteSpline(x, y, slopes)(at),
+        Case((_X, _Y, _Y[::-1].copy(), _AT), {}, (0, 1, 2, 3)),
+    ),
+    "PPoly": (
+        lambda module, c, x, at: module.PPoly(c, x)(at, 1),
+        Case((_RNG.normal(size=(3, 4, 2)), _X, _AT), {}, _ALL),
+    ),
+    **{
+        f"interp1d {kind}": (_of_class("interp1d", kind, fill_value="extrapolate"), Case((_X, _Y, _AT), {}, (1,)))
+        for kind in ("nearest", "nearest-up", "previous", "next", "zero")
+    },
+    "interp1d linear": (
+        _of_class("interp1d", fill_value="extrapolate", axis=1),
+        Case((_X, _MANY, _BEYOND), {}, _ALL),
+    ),
+    "interp1d unsorted": (
+        _of_class("interp1d", "cubic", bounds_error=False, fill_value=(1.0, 2.0)),
+        Case((_X[::-1].copy(), _Y, np.array([-1.0, 0.5, 4.0])), {}, _ALL),
+    ),
+    "RegularGridInterpolator": (_grid, Case((*_GRID, _VALUES, _POINTS), {}, (0, 1, 2, 3))),
+    "RegularGridInterpolator nearest": (_grid, Case((*_GRID, _VALUES, _POINTS), {"method": "nearest"}, (2,))),
+    "RegularGridInterpolator beyond": (
+        _grid,
+        Case((*_GRID, _VALUES, _POINTS * 1.9), {"bounds_error": False, "fill_value": None}, (2, 3)),
+    ),
+    "RegularGridInterpolator filled": (
+        _grid,
+        Case((*_GRID, _VALUES, _POINTS * 1.9), {"bounds_error": False, "fill_value": 0.5}, (2, 3)),
+    ),
+    "interpn": (
+        lambda module, values, at: module.interpn(_GRID, values, at),
+        Case((_VALUES, _POINTS[0]), {}, (0, 1)),
+    ),
+}
+
+
+def test_every_function_has_a_case() -> None:
+    assert set(interpolate.__all__) == {name.partition("-")[0].partition(" ")[0] for name in CALLS}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", [name for name, (_, case) in CALLS.items() if case.smooth])
+def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:
+    call, case = CALLS[name]
+
+    check(lambda *args, **kwargs: call(interpolate, *args, **kwargs), case)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", CALLS)
+def test_values_are_those_of_scipy(name: str) -> None:
+    call, case = CALLS[name]
+
+    check_values(
+        lambda *args, **kwargs: call(interpolate, *args, **kwargs),
+        lambda *args, **kwargs: call(scipy.interpolate, *args, **kwargs),
+        case,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: interpolate.CubicSpline([0.0, 0.0], [1.0, 2.0]), "increase strictly"),
+        (lambda: interpolate.CubicSpline(_X, _Y[:3]), r"as many values along axis 0.*\(5,\) and \(3,\)"),
+        (lambda: interpolate.CubicSpline(_X, _Y, bc_type="free"), "'periodic', not 'free'"),
+        (lambda: interpolate.CubicSpline(_X, _Y, bc_type="periodic"), "first and last are the same"),
+        (lambda: interpolate.PPoly([[1.0, 2.0]], [0.0, 1.0]), r"shape \(k, 1, \.\.\.\) for 2 breakpoints"),
+        (lambda: interpolate.interp1d(_X, _Y)(5.0), r"interp1d: 5.0 lies beyond the points, 0.0 to 3.0"),
+        (lambda: interpolate.interp1d(_X, _Y, "quadratic"), "has the kinds linear, "),
+        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([[9.0, 0.0]]), "beyond the grid along axis 0"),
+        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([1.0]), "must have 2 coordinates"),
+        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES, "cubic"), "'nearest' here, not 'cubic'"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
+    with pytest.raises((AsyncgradError, ValueError), match=message):
+        call()

@@ -19,11 +19,12 @@ from .extra import SCIPY_VERSION as SCIPY_VERSION
 
 if TYPE_CHECKING:
     from . import interpolate as interpolate
+    from . import ndimage as ndimage
     from . import signal as signal
     from . import spatial as spatial
     from . import special as special
 
-__all__ = ["SCIPY_VERSION", "interpolate", "signal", "spatial", "special"]
+__all__ = ["SCIPY_VERSION", "interpolate", "ndimage", "signal", "spatial", "special"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = attach(__name__, {"": ["interpolate", "signal", "spatial", "special"]})
+    __getattr__, __dir__ = attach(__name__, {"": ["interpolate", "ndimage", "signal", "spatial", "special"]})

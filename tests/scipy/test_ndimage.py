@@ -1,0 +1,125 @@
+"""asyncgrad.scipy.ndimage: SciPy's values, and derivatives to second order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.ndimage
+
+from asyncgrad.errors import AsyncgradError
+from asyncgrad.scipy import ndimage
+from tests.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values, named_calls
+
+_RNG = np.random.default_rng(13)
+_IMAGE = _RNG.normal(size=(4, 5))
+_WEIGHTS = _RNG.normal(size=(2, 3))
+_ROW = _RNG.normal(size=4)
+_FILTER_MODES = ("reflect", "mirror", "nearest", "wrap", "constant")
+_MODES = ("constant", "nearest", "mirror", "reflect", "grid-wrap", "wrap")
+_WHERE = _RNG.uniform(-2.0, 5.5, (2, 3, 2))
+_BOTH = (0, 1)
+_TURN = np.array([[0.875, 0.25], [-0.125, 1.125]])
+
+
+def _each(name: str, **kwargs: Any) -> list[Case]:
+    return [Case((_IMAGE,), {"mode": mode, "cval": 0.5, **kwargs}) for mode in _FILTER_MODES]
+
+
+CASES: dict[str, list[Case]] = {
+    "correlate": [
+        *(Case((_IMAGE, _WEIGHTS), {"mode": mode, "cval": 0.5}, _BOTH) for mode in _FILTER_MODES),
+        Case((_IMAGE, _RNG.normal(size=(6, 7))), {"origin": (1, -2)}, _BOTH),
+    ],
+    "convolve": [Case((_IMAGE, _WEIGHTS), {}, _BOTH), Case((_IMAGE, _WEIGHTS), {"origin": (-1, 1)}, _BOTH)],
+    "correlate1d": [Case((_IMAGE, _ROW, 0), {"origin": 1}, _BOTH)],
+    "convolve1d": [Case((_IMAGE, _ROW), {"mode": "wrap"}, _BOTH), Case((_IMAGE, _ROW, 0), {"origin": 1}, _BOTH)],
+    "gaussian_filter1d": [Case((_IMAGE, 0.75), {"order": order, "axis": 0}) for order in range(4)],
+    "gaussian_filter": [
+        Case((_IMAGE, (0.5, 1.0)), {"order": (0, 1), "mode": ("wrap", "mirror")}),
+        Case((_IMAGE, 0.75), {"axes": 1, "radius": 2}),
+    ],
+    "uniform_filter1d": [Case((_IMAGE, 4, 0), {"origin": -1})],
+    "uniform_filter": [Case((_IMAGE, (1, 4)), {"mode": "nearest"})],
+    "sobel": [Case((_IMAGE, 0))],
+    "prewitt": [Case((_IMAGE,), {"mode": "constant", "cval": 1.5})],
+    "laplace": [Case((_IMAGE,))],
+    "gaussian_laplace": [Case((_IMAGE, 0.75))],
+    "gaussian_gradient_magnitude": [Case((_IMAGE, 0.75))],
+    "spline_filter1d": [Case((_IMAGE, 3, 0), {"output": float, "mode": mode}) for mode in ("mirror", "grid-wrap")],
+    "spline_filter": [Case((_IMAGE, 4), {"mode": "reflect"})],
+    "map_coordinates": [
+        *(Case((_IMAGE, _WHERE), {"mode": mode, "order": 3, "cval": 0.5}, _BOTH) for mode in _MODES),
+        *(Case((_IMAGE, _WHERE), {"mode": "mirror", "order": order}, _BOTH) for order in (1, 2, 4, 5)),
+        Case((_IMAGE, _WHERE), {"mode": "nearest", "order": 0}),
+        Case((_IMAGE, _WHERE), {"mode": "nearest", "order": 5, "prefilter": False}, _BOTH),
+    ],
+    "shift": [
+        Case((_IMAGE, np.array([0.25, -1.5])), {}, _BOTH),
+        Case((_IMAGE, np.array([0.25, -1.75])), {"mode": "nearest", "order": 2}, _BOTH),
+    ],
+    "zoom": [Case((_IMAGE, (2.0, 0.5))), Case((_IMAGE, 1.75), {"mode": "reflect", "grid_mode": True, "order": 1})],
+    "affine_transform": [
+        Case((_IMAGE, _TURN, np.array([0.3125, -0.1875]), (3, 4)), {"mode": "mirror"}, (0, 1, 2)),
+        Case((_IMAGE, np.array([0.5, 0.75]), 0.3125), {"order": 2}, _BOTH),
+        Case((_IMAGE, np.hstack([_TURN, [[0.3125], [0.0625]]])), {"mode": "wrap"}, _BOTH),
+    ],
+    "rotate": [
+        Case((_IMAGE, 30.0), {"mode": "mirror"}),
+        Case((_RNG.normal(size=(2, 3, 3)), -50.0, (2, 0)), {"reshape": False, "order": 1}),
+    ],
+    **{
+        name: [
+            Case((_IMAGE, (2, 3)), {"mode": "mirror"}),
+            Case((_IMAGE,), {"footprint": [[0, 1, 0], [1, 1, 1], [0, 1, 0]], "origin": (1, -1)}),
+        ]
+        for name in ("maximum_filter", "minimum_filter", "median_filter")
+    },
+}
+CALLS = named_calls(ndimage, scipy.ndimage, CASES)
+
+
+def test_every_function_has_a_case() -> None:
+    of_others = {"generic_laplace", "generic_gradient_magnitude"}
+
+    assert set(ndimage.__all__) - of_others == set(CASES)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", CALLS)
+def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:
+    ours, _, case = CALLS[name]
+
+    check(ours, case)
+
+
+@pytest.mark.sampled("dtype")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_dtypes_are_those_of_scipy(name: str, dtype: Any) -> None:
+    check_values(*CALLS[name], dtype=dtype)
+
+
+def test_the_width_of_a_gaussian_and_the_angle_of_a_turn_have_derivatives() -> None:
+    check(lambda sigma: ndimage.gaussian_filter(_IMAGE, sigma, radius=2), Case((np.array(0.75),)))
+    check(lambda angle: ndimage.rotate(_IMAGE, angle, mode="mirror"), Case((np.array(31.0),)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ndimage.correlate(_IMAGE, _ROW), r"as many axes as the image, not shapes \(4,\) and \(4, 5\)"),
+        (lambda: ndimage.correlate(_IMAGE, _WEIGHTS, mode="some"), "scipy.ndimage.correlate takes mode 'reflect', "),
+        (lambda: ndimage.correlate(_IMAGE, _WEIGHTS, origin=3), "origin within the weights, not 3 of 2"),
+        (lambda: ndimage.sobel(_IMAGE, output=_IMAGE.copy()), "write a dtype for output"),
+        (lambda: ndimage.map_coordinates(_IMAGE, [[0.0]]), r"coordinates of shape \(2, \.\.\.\).*not \(1, 1\)"),
+        (lambda: ndimage.map_coordinates(_IMAGE, _WHERE, order=6), "order of 0 to 5, not 6"),
+        (lambda: ndimage.zoom(_IMAGE, 2, mode="grid-constant"), "has the modes reflect, "),
+        (lambda: ndimage.maximum_filter(_IMAGE), "takes a size or a footprint"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
+    with pytest.raises((AsyncgradError, ValueError), match=message):
+        call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,9 @@ UFUNCS = {name: found for name, found in vars(scipy.special).items() if isinstan
 
 
 def test_every_ufunc_with_a_rule_has_a_case() -> None:
-    assert [name for name, ufunc in UFUNCS.items() if ufunc in RULES and ufunc not in CASES] == []
+    differentiable = [name for name, ufunc in UFUNCS.items() if isinstance(RULES.get(ufunc), types.FunctionType)]
+
+    assert [name for name in differentiable if UFUNCS[name] not in CASES] == []
 
 
 @pytest.mark.sampled("function")

@@ -6,5 +6,13 @@ it is first called on a tensor.
 
 from ...numpy.names import attach_names
 from . import elementary as elementary
+from . import error_functions as error_functions
+from . import gamma_functions as gamma_functions
+from . import normal as normal
+from .gamma_functions import multigammaln as multigammaln
+from .gamma_functions import polygamma as polygamma
+from .log_sums import log_softmax as log_softmax
+from .log_sums import logsumexp as logsumexp
+from .log_sums import softmax as softmax
 
 __getattr__, __dir__ = attach_names(__name__)

@@ -1,19 +1,64 @@
-"""Logistic functions, and products with logarithms, as entropies have them."""
+"""Logistic functions, products with logarithms, as entropies have them, powers, and Huber's losses."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from ...ops.primitive import differentiable
+from ...graph.values import raw
+from ...ops.nondifferentiable import NonDifferentiable
+from ...ops.primitive import RULES, differentiable
 
-__all__ = ["expit", "log_expit", "logit", "xlog1py", "xlogy"]
+__all__ = [
+    "boxcox",
+    "boxcox1p",
+    "cbrt",
+    "cosm1",
+    "entr",
+    "exp10",
+    "exp2",
+    "expit",
+    "expm1",
+    "exprel",
+    "huber",
+    "inv_boxcox",
+    "inv_boxcox1p",
+    "kl_div",
+    "log1p",
+    "log_expit",
+    "logit",
+    "powm1",
+    "pseudo_huber",
+    "rel_entr",
+    "round_",
+    "xlog1py",
+    "xlogy",
+]
+
+# SciPy's own ufuncs of functions that NumPy has, too.
+
+exp10 = differentiable(special.exp10, "x", x=lambda g, out: g * (math.log(10) * out))
+exp2 = differentiable(special.exp2, "x", x=lambda g, out: g * (math.log(2) * out))
+expm1 = differentiable(special.expm1, "x", x=lambda g, out: g * (out + 1))
+log1p = differentiable(special.log1p, "x", x=lambda g, x: g / (1 + x))
+cbrt = differentiable(special.cbrt, "x", x=lambda g, out: g / (3 * np.square(out)))
+cosm1 = differentiable(special.cosm1, "x", x=lambda g, x: -g * np.sin(x))
+round_ = RULES[special.round] = NonDifferentiable(special.round)
 
 expit = differentiable(special.expit, "x", x=lambda g, out: g * (out * (1 - out)))
 logit = differentiable(special.logit, "x", x=lambda g, x: g / (x * (1 - x)))
 log_expit = differentiable(special.log_expit, "x", x=lambda g, x: g * special.expit(-x))
+
+
+# Products with logarithms.
+
+
+def _one_where_both_are_zero(x: Any, y: Any) -> Any:
+    return np.where((x == 0) & (y == 0), 1, y)
+
 
 # Where both are 0 the product is 0, and constant in y.
 xlogy = differentiable(
@@ -26,6 +71,112 @@ xlog1py = differentiable(
     y=lambda g, x, y: g * (x / _one_where_both_are_zero(x, 1 + y)),
 )
 
+entr = differentiable(special.entr, "x", x=lambda g, x: -g * (np.log(x) + 1))
+rel_entr = differentiable(
+    special.rel_entr,
+    "x y",
+    x=lambda g, x, y: g * (np.log(x / y) + 1),
+    y=lambda g, x, y: -g * (x / _one_where_both_are_zero(x, y)),
+)
+kl_div = differentiable(
+    special.kl_div,
+    "x y",
+    x=lambda g, x, y: g * np.log(x / y),
+    y=lambda g, x, y: g * (1 - x / _one_where_both_are_zero(x, y)),
+)
 
-def _one_where_both_are_zero(x: Any, y: Any) -> Any:
-    return np.where((x == 0) & (y == 0), 1, y)
+
+# Powers less 1, over the exponent.
+
+
+def _exprel_slope(t: Any) -> Any:
+    """Return (exp(t) * (t - 1) + 1) / t**2, the derivative of (exp(t) - 1) / t, also next to 0."""
+    is_small = np.abs(raw(t)) < 0.5
+    small = np.where(is_small, t, 0.0)
+    series: Any = 0.0
+    for power in range(17, -1, -1):
+        series = series * small + 1 / (math.factorial(power) * (power + 2))
+    large = np.where(is_small, 1.0, t)
+    return np.where(is_small, series, (np.exp(large) * (large - 1) + 1) / np.square(large))
+
+
+exprel = differentiable(special.exprel, "x", x=lambda g, x: g * _exprel_slope(x))
+
+
+def _boxcox_by_lambda(logarithm: Any, lmbda: Any) -> Any:
+    return np.square(logarithm) * _exprel_slope(lmbda * logarithm)
+
+
+boxcox = differentiable(
+    special.boxcox,
+    "x lmbda",
+    x=lambda g, x, lmbda: g * x ** (lmbda - 1),
+    lmbda=lambda g, x, lmbda: g * _boxcox_by_lambda(np.log(x), lmbda),
+)
+boxcox1p = differentiable(
+    special.boxcox1p,
+    "x lmbda",
+    x=lambda g, x, lmbda: g * (1 + x) ** (lmbda - 1),
+    lmbda=lambda g, x, lmbda: g * _boxcox_by_lambda(np.log1p(x), lmbda),
+)
+
+
+def _log1p_less_share(s: Any) -> Any:
+    """Return (s / (1 + s) - log1p(s)) / s**2, also next to 0."""
+    is_small = np.abs(raw(s)) < 0.05
+    small = np.where(is_small, s, 0.0)
+    series: Any = 0.0
+    for power in range(13, -1, -1):
+        series = series * -small - (power + 1) / (power + 2)
+    large = np.where(is_small, 1.0, s)
+    return np.where(is_small, series, (large / (1 + large) - np.log1p(large)) / np.square(large))
+
+
+inv_boxcox = differentiable(
+    special.inv_boxcox,
+    "y lmbda",
+    y=lambda g, y, lmbda, out: g * (out / (1 + lmbda * y)),
+    lmbda=lambda g, y, lmbda, out: g * (out * np.square(y) * _log1p_less_share(lmbda * y)),
+)
+inv_boxcox1p = differentiable(
+    special.inv_boxcox1p,
+    "y lmbda",
+    y=lambda g, y, lmbda, out: g * ((out + 1) / (1 + lmbda * y)),
+    lmbda=lambda g, y, lmbda, out: g * ((out + 1) * np.square(y) * _log1p_less_share(lmbda * y)),
+)
+powm1 = differentiable(
+    special.powm1,
+    "x y",
+    x=lambda g, x, y: g * (y * x ** (y - 1)),
+    y=lambda g, x, out: g * ((out + 1) * np.log(x)),
+)
+
+
+# Losses of residuals.
+
+
+def _huber_by_residual(delta: Any, r: Any) -> Any:
+    return np.where(np.abs(r) <= delta, r, delta * np.sign(raw(r)))
+
+
+huber = differentiable(
+    special.huber,
+    "delta r",
+    delta=lambda g, delta, r: g * np.where(np.abs(r) <= delta, 0.0, np.abs(r) - delta),
+    r=lambda g, delta, r: g * _huber_by_residual(delta, r),
+)
+
+
+def _pseudo_huber_by_delta(delta: Any, r: Any) -> Any:
+    square = np.square(r / delta)
+    root = np.sqrt(1 + square)
+    # Not 2 * (root - 1) - square / root, whose terms cancel.
+    return delta * square * (2 / (1 + root) - 1 / root)
+
+
+pseudo_huber = differentiable(
+    special.pseudo_huber,
+    "delta r",
+    delta=lambda g, delta, r: g * _pseudo_huber_by_delta(delta, r),
+    r=lambda g, delta, r: g * (r / np.sqrt(1 + np.square(r / delta))),
+)

@@ -1,0 +1,214 @@
+"""The error function and its kin, and integrals of exponentials and of waves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...ops.primitive import RULES, derivative, differentiable, primitive
+
+__all__ = [
+    "dawsn",
+    "erf",
+    "erfc",
+    "erfcinv",
+    "erfcx",
+    "erfi",
+    "erfinv",
+    "exp1",
+    "expi",
+    "expn",
+    "fresnel",
+    "shichi",
+    "sici",
+    "voigt_profile",
+    "wofz",
+]
+
+_SLOPE = 2 / math.sqrt(math.pi)
+
+erf = differentiable(special.erf, "x", x=lambda g, x: g * (_SLOPE * np.exp(-x * x)))
+erfc = differentiable(special.erfc, "x", x=lambda g, x: g * (-_SLOPE * np.exp(-x * x)))
+erfi = differentiable(special.erfi, "x", x=lambda g, x: g * (_SLOPE * np.exp(x * x)))
+erfinv = differentiable(special.erfinv, "y", y=lambda g, out: g * (np.exp(out * out) / _SLOPE))
+erfcinv = differentiable(special.erfcinv, "y", y=lambda g, out: g * (-np.exp(out * out) / _SLOPE))
+
+
+def _by_series(x: Any, near: Any, terms: tuple[float, ...], scale: complex, is_far: Any) -> Any:
+    """Return `near`, and far from 0 a series in 1 / x**2, since the terms of `near` would cancel there.
+
+    Args:
+        x: where.
+        near: a function of x.
+        terms: the factors of 1, x**-2, x**-4, ...
+        scale: the series is multiplied by it, and divided by x**2.
+        is_far: a mask.
+    """
+    if not np.any(is_far):
+        return near(x)
+    inverse = 1 / np.square(np.where(is_far, x, 1e3))
+    series: Any = 0.0
+    for term in reversed(terms):
+        series = series * inverse + term
+    return np.where(is_far, scale * inverse * series, near(np.where(is_far, 1.0, x)))
+
+
+#: (2n + 1)!! / 2**n, with which the asymptotic series of the derivatives go on.
+_TERMS = (1.0, 1.5, 3.75, 13.125, 59.0625)
+
+
+def _erfcx_slope(x: Any) -> Any:
+    signs = tuple((-1) ** index * term for index, term in enumerate(_TERMS))
+    is_far = raw(x).real > 50 if raw(x).dtype.kind == "f" else np.abs(raw(x)) > np.inf
+    return _by_series(x, lambda x: 2 * x * special.erfcx(x) - _SLOPE, signs, -_SLOPE / 2, is_far)
+
+
+def _dawsn_slope(x: Any) -> Any:
+    is_far = np.abs(raw(x)) > 50 if raw(x).dtype.kind == "f" else np.abs(raw(x)) > np.inf
+    return _by_series(x, lambda x: 1 - 2 * x * special.dawsn(x), _TERMS, -0.5, is_far)
+
+
+def _wofz_slope(z: Any) -> Any:
+    is_far = (np.abs(raw(z)) > 50) & (raw(z).imag >= 0)
+    return _by_series(z, lambda z: 1j * _SLOPE - 2 * z * special.wofz(z), _TERMS, -0.5j * _SLOPE, is_far)
+
+
+erfcx = differentiable(special.erfcx, "x", x=lambda g, x: g * _erfcx_slope(x))
+dawsn = differentiable(special.dawsn, "x", x=lambda g, x: g * _dawsn_slope(x))
+wofz = differentiable(special.wofz, "z", z=lambda g, z: g * _wofz_slope(z))
+
+
+# The Voigt profile is the real part of w(z) for z = (x + i gamma) / (sigma sqrt(2)), over sigma sqrt(2 pi).
+
+
+def _voigt_slope(x: Any, sigma: Any, gamma: Any) -> Any:
+    """Return z, and the derivative of w there times 1 / (sigma**2 * 2 * sqrt(pi))."""
+    z = (x + 1j * gamma) / (sigma * math.sqrt(2))
+    return z, _wofz_slope(z) / (2 * math.sqrt(math.pi) * sigma * sigma)
+
+
+def _voigt_by_sigma(x: Any, sigma: Any, gamma: Any, out: Any) -> Any:
+    z, slope = _voigt_slope(x, sigma, gamma)
+    return -out / sigma - math.sqrt(2) * (z * slope).real
+
+
+voigt_profile = differentiable(
+    special.voigt_profile,
+    "x sigma gamma",
+    x=lambda g, x, sigma, gamma: g * _voigt_slope(x, sigma, gamma)[1].real,
+    sigma=lambda g, x, sigma, gamma, out: g * _voigt_by_sigma(x, sigma, gamma, out),
+    gamma=lambda g, x, sigma, gamma: g * -_voigt_slope(x, sigma, gamma)[1].imag,
+)
+
+
+# Integrals of exponentials.
+
+expi = differentiable(special.expi, "x", x=lambda g, x: g * (np.exp(x) / x))
+exp1 = differentiable(special.exp1, "x", x=lambda g, x: g * (-np.exp(-x) / x))
+expn = differentiable(special.expn, "n x", n=lambda g: None, x=lambda g, n, x, out: g * _expn_slope(n, x, out))
+
+
+def _expn_slope(n: Any, x: Any, out: Any) -> Any:
+    orders = raw(n)
+    slope = -special.expn(np.maximum(orders, 1) - 1, x)
+    return slope if np.all(orders > 0) else np.where(orders > 0, slope, -out * (1 + 1 / x))
+
+
+# Of two results each is a primitive.
+
+
+def _ratio(function: Any, x: Any, at_zero: float) -> Any:
+    """Return function(x) / x, with its limit at 0."""
+    is_zero = raw(x) == 0
+    safe = np.where(is_zero, 1.0, x)
+    return np.where(is_zero, at_zero, function(safe) / safe)
+
+
+@primitive()
+def hyperbolic_sine_integral(x: Any) -> Any:
+    """Return the integral of sinh(t) / t from 0 to x."""
+    return special.shichi(x)[0]
+
+
+@derivative(hyperbolic_sine_integral, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * _ratio(np.sinh, x, 1.0)
+
+
+@primitive()
+def hyperbolic_cosine_integral(x: Any) -> Any:
+    """Return the hyperbolic cosine integral, whose derivative is cosh(x) / x."""
+    return special.shichi(x)[1]
+
+
+@derivative(hyperbolic_cosine_integral, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * (np.cosh(x) / x)
+
+
+@primitive()
+def sine_integral(x: Any) -> Any:
+    """Return the integral of sin(t) / t from 0 to x."""
+    return special.sici(x)[0]
+
+
+@derivative(sine_integral, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * _ratio(np.sin, x, 1.0)
+
+
+@primitive()
+def cosine_integral(x: Any) -> Any:
+    """Return the cosine integral, whose derivative is cos(x) / x."""
+    return special.sici(x)[1]
+
+
+@derivative(cosine_integral, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * (np.cos(x) / x)
+
+
+@primitive()
+def fresnel_sine(z: Any) -> Any:
+    """Return the integral of sin(pi t**2 / 2) from 0 to z."""
+    return special.fresnel(z)[0]
+
+
+@derivative(fresnel_sine, "z")
+def _(g: Any, z: Any) -> Any:
+    return g * np.sin(math.pi / 2 * (z * z))
+
+
+@primitive()
+def fresnel_cosine(z: Any) -> Any:
+    """Return the integral of cos(pi t**2 / 2) from 0 to z."""
+    return special.fresnel(z)[1]
+
+
+@derivative(fresnel_cosine, "z")
+def _(g: Any, z: Any) -> Any:
+    return g * np.cos(math.pi / 2 * (z * z))
+
+
+def shichi(x: Any, /) -> tuple[Any, Any]:
+    """Return the hyperbolic sine and cosine integrals."""
+    return hyperbolic_sine_integral(x), hyperbolic_cosine_integral(x)
+
+
+def sici(x: Any, /) -> tuple[Any, Any]:
+    """Return the sine and cosine integrals."""
+    return sine_integral(x), cosine_integral(x)
+
+
+def fresnel(z: Any, /) -> tuple[Any, Any]:
+    """Return the Fresnel integrals, of the sine and of the cosine."""
+    return fresnel_sine(z), fresnel_cosine(z)
+
+
+RULES[special.shichi] = shichi
+RULES[special.sici] = sici
+RULES[special.fresnel] = fresnel

@@ -1,0 +1,140 @@
+"""Logarithms of sums of exponentials, and the shares of exponentials in their sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...ops.axes import kept_shape, reduced_axes
+from ...ops.primitive import derivative, primitive
+from ...tensor import asarray
+from ..arguments import floating
+
+__all__ = ["log_softmax", "logsumexp", "softmax"]
+
+
+@primitive()
+def logsumexp_(a: Any, b: Any, axis: tuple[int, ...], sign: Any) -> Any:
+    """Return log(abs(sum(b * exp(a)))) along axes, which are kept; `sign` is that of the sums."""
+    largest = np.max(a.real, axis, keepdims=True, initial=-np.inf)
+    largest = np.where(np.isfinite(largest), largest, 0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.sum(b * np.exp(a - largest), axis, keepdims=True) * np.conjugate(sign)) + largest
+
+
+@derivative(logsumexp_, "a")
+def _(g: Any, a: Any, b: Any, sign: Any, out: Any) -> Any:
+    return g * (np.conjugate(sign) * b * _shares(a, out))
+
+
+@derivative(logsumexp_, "b")
+def _(g: Any, a: Any, sign: Any, out: Any) -> Any:
+    return g * (np.conjugate(sign) * _shares(a, out))
+
+
+def _shares(a: Any, sums: Any) -> Any:
+    """Return exp(a - sums), with nothing of a sum of nothing."""
+    is_empty = np.isneginf(raw(sums).real)
+    return np.where(is_empty, 0.0, np.exp(a - np.where(is_empty, 0.0, sums)))
+
+
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
+    """Return the logarithm of the sum of exponentials along axes, without overflow.
+
+    Args:
+        a: any shape.
+        axis: the axes that are summed over; None for all.
+        b: factors of the exponentials, of either sign; they are broadcast.
+        keepdims: whether to keep the axes, with length 1.
+        return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
+
+    Returns:
+        A Tensor; with `return_sign` a pair of it and the sign, which has no derivative. Without it the logarithm of a
+        negative sum is nan.
+
+    Source: scipy.special.logsumexp.
+
+    Example:
+        >>> from asyncgrad.scipy import special
+        >>> round(special.logsumexp([1000.0, 1000.0]).item() - 1000.0, 6)
+        0.693147
+    """
+    a = floating(a)
+    factors = asarray(1.0) if b is None else floating(b)
+    if b is not None:
+        a, factors = np.broadcast_arrays(a, factors)
+    axes = reduced_axes(axis, a.ndim)
+    sign = np.asarray(_sign_of_sum(raw(a), raw(factors), axes))
+    factors = factors.astype(np.result_type(a.dtype, factors.dtype if b is not None else a.dtype), copy=False)
+    result = logsumexp_.call(a, factors, axes, sign)
+    if not return_sign and result.dtype.kind == "c":
+        # The logarithm of a complex number has its phase as imaginary part.
+        result = result + np.log(sign)
+    elif not return_sign:
+        result = np.where(sign < 0, np.nan, result) if (sign < 0).any() else result
+    shape = result.shape if keepdims else tuple(n for index, n in enumerate(result.shape) if index not in axes)
+    result = result.reshape(shape)
+    return (result, asarray(sign.reshape(shape))) if return_sign else result
+
+
+def _sign_of_sum(a: Any, b: Any, axes: tuple[int, ...]) -> Any:
+    if not a.size:
+        return np.zeros(kept_shape(a.shape, axes), np.result_type(a, b))
+    largest = np.max(a.real, axes, keepdims=True)
+    sums = np.sum(b * np.exp(a - np.where(np.isfinite(largest), largest, 0)), axes, keepdims=True)
+    return np.sign(sums).astype(np.result_type(a.dtype, sums.dtype) if a.dtype.kind == "c" else a.dtype, copy=False)
+
+
+def softmax(x: Any, axis: Any = None) -> Any:
+    """Return the exponentials over their sum along axes, without overflow.
+
+    Args:
+        x: any shape.
+        axis: the axes along which the results sum to 1; None for all.
+
+    Source: scipy.special.softmax.
+
+    Example:
+        >>> from asyncgrad.scipy import special
+        >>> special.softmax([0.0, 0.0]).tolist()
+        [0.5, 0.5]
+    """
+    return softmax_.call(floating(x), axis)
+
+
+@primitive()
+def softmax_(x: Any, axis: Any) -> Any:
+    """Return the exponentials over their sum along axes."""
+    return special.softmax(x, axis)
+
+
+@derivative(softmax_, "x")
+def _(g: Any, out: Any, axis: Any) -> Any:
+    weighted = g * out
+    return weighted - out * np.sum(weighted, axis, keepdims=True)
+
+
+def log_softmax(x: Any, axis: Any = None) -> Any:
+    """Return the logarithms of `softmax`, also of shares that are next to nothing.
+
+    Args:
+        x: any shape.
+        axis: the axes along which the exponentials of the results sum to 1; None for all.
+
+    Source: scipy.special.log_softmax.
+    """
+    return log_softmax_.call(floating(x), axis)
+
+
+@primitive()
+def log_softmax_(x: Any, axis: Any) -> Any:
+    """Return the logarithms of the exponentials over their sum along axes."""
+    return special.log_softmax(x, axis)
+
+
+@derivative(log_softmax_, "x")
+def _(g: Any, out: Any, axis: Any) -> Any:
+    return g - np.exp(out) * np.sum(g, axis, keepdims=True)

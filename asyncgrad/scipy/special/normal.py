@@ -1,0 +1,33 @@
+"""The normal distribution function, its logarithm, and their inverses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...ops.primitive import differentiable
+
+__all__ = ["log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
+
+_HEIGHT = 1 / math.sqrt(2 * math.pi)
+
+ndtr = differentiable(special.ndtr, "x", x=lambda g, x: g * (_HEIGHT * np.exp(-0.5 * (x * x))))
+ndtri = differentiable(special.ndtri, "y", y=lambda g, out: g * (np.exp(0.5 * (out * out)) / _HEIGHT))
+ndtri_exp = differentiable(special.ndtri_exp, "y", y=lambda g, y, out: g * (np.exp(y + 0.5 * (out * out)) / _HEIGHT))
+
+
+def _log_ndtr_slope(x: Any) -> Any:
+    """Return the density over the distribution function, which both vanish far below 0."""
+    if x.dtype.kind == "c":
+        return _HEIGHT * np.exp(-0.5 * (x * x) - special.log_ndtr(x))
+    is_below = raw(x) < 0
+    below, above = np.where(is_below, x, 0.0), np.where(is_below, 0.0, x)
+    tail = math.sqrt(2 / math.pi) / special.erfcx(-below / math.sqrt(2))
+    return np.where(is_below, tail, _HEIGHT * np.exp(-0.5 * (above * above)) / special.ndtr(above))
+
+
+log_ndtr = differentiable(special.log_ndtr, "x", x=lambda g, x: g * _log_ndtr_slope(x))

@@ -8,6 +8,7 @@ from ...numpy.names import attach_names
 from . import elementary as elementary
 from . import error_functions as error_functions
 from . import gamma_functions as gamma_functions
+from . import incomplete as incomplete
 from . import normal as normal
 from .gamma_functions import multigammaln as multigammaln
 from .gamma_functions import polygamma as polygamma

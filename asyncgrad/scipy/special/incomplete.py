@@ -1,0 +1,338 @@
+"""The incomplete gamma and beta functions, their inverses, and the distribution functions that are made of them.
+
+How they depend on their shape parameters follows from how a quantile does: where F(x, a) is a distribution function
+with density f, and x(a) a quantile of it, the derivative of F by a is -f(x) times that of x.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...numpy.random.shapes import beta_slope, gamma_slope
+from ...ops.primitive import differentiable
+
+__all__ = [
+    "bdtr",
+    "bdtrc",
+    "bdtri",
+    "betainc",
+    "betaincc",
+    "betainccinv",
+    "betaincinv",
+    "chdtr",
+    "chdtrc",
+    "chdtri",
+    "fdtr",
+    "fdtrc",
+    "fdtri",
+    "gammainc",
+    "gammaincc",
+    "gammainccinv",
+    "gammaincinv",
+    "gdtr",
+    "gdtrc",
+    "gdtria",
+    "gdtrix",
+    "nbdtr",
+    "nbdtrc",
+    "nbdtri",
+    "pdtr",
+    "pdtrc",
+    "pdtri",
+    "stdtr",
+    "stdtrit",
+]
+
+
+def _inside(mask: Any, value: Any, otherwise: float) -> Any:
+    """Return `value` where a mask holds, and elsewhere a number at which functions have derivatives."""
+    return value if np.all(mask) else np.where(mask, value, otherwise)
+
+
+# The gamma distribution.
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    return np.exp(special.xlogy(a - 1, x) - x - special.gammaln(a))
+
+
+def _gamma_by_shape(a: Any, x: Any) -> Any:
+    """Return the derivative of gammainc by its shape; at both ends, where the function is constant, it is 0."""
+    inside = (raw(x) > 0) & (raw(x) < np.inf) & (raw(a) > 0)
+    a, x = _inside(inside, a, 1.0), _inside(inside, x, 1.0)
+    slope = -_gamma_density(a, x) * x * gamma_slope(a, x)
+    return slope if np.all(inside) else np.where(inside, slope, 0.0)
+
+
+def _gamma_quantile_by_shape(a: Any, x: Any) -> Any:
+    inside = (raw(x) > 0) & (raw(x) < np.inf)
+    a, safe = _inside(inside, a, 1.0), _inside(inside, x, 1.0)
+    slope = safe * gamma_slope(a, safe)
+    return slope if np.all(inside) else np.where(inside, slope, 0.0)
+
+
+gammainc = differentiable(
+    special.gammainc,
+    "a x",
+    a=lambda g, a, x: g * _gamma_by_shape(a, x),
+    x=lambda g, a, x: g * _gamma_density(a, x),
+)
+gammaincc = differentiable(
+    special.gammaincc,
+    "a x",
+    a=lambda g, a, x: -g * _gamma_by_shape(a, x),
+    x=lambda g, a, x: -g * _gamma_density(a, x),
+)
+gammaincinv = differentiable(
+    special.gammaincinv,
+    "a y",
+    a=lambda g, a, out: g * _gamma_quantile_by_shape(a, out),
+    y=lambda g, a, out: g / _gamma_density(a, out),
+)
+gammainccinv = differentiable(
+    special.gammainccinv,
+    "a y",
+    a=lambda g, a, out: g * _gamma_quantile_by_shape(a, out),
+    y=lambda g, a, out: -g / _gamma_density(a, out),
+)
+
+# gdtr(a, b, x) is gammainc(b, a * x), chdtr(v, x) is gammainc(v / 2, x / 2), pdtr(k, m) is gammaincc(k + 1, m).
+
+gdtr = differentiable(
+    special.gdtr,
+    "a b x",
+    a=lambda g, a, b, x: g * (_gamma_density(b, a * x) * x),
+    b=lambda g, a, b, x: g * _gamma_by_shape(b, a * x),
+    x=lambda g, a, b, x: g * (_gamma_density(b, a * x) * a),
+)
+gdtrc = differentiable(
+    special.gdtrc,
+    "a b x",
+    a=lambda g, a, b, x: -g * (_gamma_density(b, a * x) * x),
+    b=lambda g, a, b, x: -g * _gamma_by_shape(b, a * x),
+    x=lambda g, a, b, x: -g * (_gamma_density(b, a * x) * a),
+)
+# Their products a * x are quantiles.
+gdtrix = differentiable(
+    special.gdtrix,
+    "a b p",
+    a=lambda g, a, out: -g * (out / a),
+    b=lambda g, a, b, out: g * (_gamma_quantile_by_shape(b, a * out) / a),
+    p=lambda g, a, b, out: g / (_gamma_density(b, a * out) * a),
+)
+gdtria = differentiable(
+    special.gdtria,
+    "p b x",
+    p=lambda g, b, x, out: g / (_gamma_density(b, out * x) * x),
+    b=lambda g, b, x, out: g * (_gamma_quantile_by_shape(b, out * x) / x),
+    x=lambda g, x, out: -g * (out / x),
+)
+chdtr = differentiable(
+    special.chdtr,
+    "v x",
+    v=lambda g, v, x: g * (_gamma_by_shape(v / 2, x / 2) / 2),
+    x=lambda g, v, x: g * (_gamma_density(v / 2, x / 2) / 2),
+)
+chdtrc = differentiable(
+    special.chdtrc,
+    "v x",
+    v=lambda g, v, x: -g * (_gamma_by_shape(v / 2, x / 2) / 2),
+    x=lambda g, v, x: -g * (_gamma_density(v / 2, x / 2) / 2),
+)
+chdtri = differentiable(
+    special.chdtri,
+    "v p",
+    v=lambda g, v, out: g * _gamma_quantile_by_shape(v / 2, out / 2),
+    p=lambda g, v, out: -g / (_gamma_density(v / 2, out / 2) / 2),
+)
+pdtr = differentiable(
+    special.pdtr,
+    "k m",
+    k=lambda g: None,
+    m=lambda g, k, m: -g * _gamma_density(np.floor(raw(k)) + 1, m),
+)
+pdtrc = differentiable(
+    special.pdtrc,
+    "k m",
+    k=lambda g: None,
+    m=lambda g, k, m: g * _gamma_density(np.floor(raw(k)) + 1, m),
+)
+pdtri = differentiable(
+    special.pdtri,
+    "k y",
+    k=lambda g: None,
+    y=lambda g, k, out: -g / _gamma_density(np.floor(raw(k)) + 1, out),
+)
+
+
+# The beta distribution.
+
+
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    return np.exp(special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b))
+
+
+def _beta_quantile_by_shape(a: Any, b: Any, x: Any) -> Any:
+    """Return the derivative of a quantile by the first shape; at both ends, which do not move, it is 0."""
+    inside = (raw(x) > 0) & (raw(x) < 1)
+    a, b, safe = _inside(inside, a, 1.0), _inside(inside, b, 1.0), _inside(inside, x, 0.5)
+    slope = safe * (1 - safe) * beta_slope(a, b, safe, 1 - safe)
+    return slope if np.all(inside) else np.where(inside, slope, 0.0)
+
+
+def _beta_by_shape(a: Any, b: Any, x: Any) -> Any:
+    """Return the derivative of betainc by its first shape."""
+    inside = (raw(x) > 0) & (raw(x) < 1)
+    density = _beta_density(a, b, _inside(inside, x, 0.5))
+    return -density * _beta_quantile_by_shape(a, b, x)
+
+
+betainc = differentiable(
+    special.betainc,
+    "a b x",
+    a=lambda g, a, b, x: g * _beta_by_shape(a, b, x),
+    b=lambda g, a, b, x: -g * _beta_by_shape(b, a, 1 - x),
+    x=lambda g, a, b, x: g * _beta_density(a, b, x),
+)
+betaincc = differentiable(
+    special.betaincc,
+    "a b x",
+    a=lambda g, a, b, x: -g * _beta_by_shape(a, b, x),
+    b=lambda g, a, b, x: g * _beta_by_shape(b, a, 1 - x),
+    x=lambda g, a, b, x: -g * _beta_density(a, b, x),
+)
+betaincinv = differentiable(
+    special.betaincinv,
+    "a b y",
+    a=lambda g, a, b, out: g * _beta_quantile_by_shape(a, b, out),
+    b=lambda g, a, b, out: -g * _beta_quantile_by_shape(b, a, 1 - out),
+    y=lambda g, a, b, out: g / _beta_density(a, b, out),
+)
+betainccinv = differentiable(
+    special.betainccinv,
+    "a b y",
+    a=lambda g, a, b, out: g * _beta_quantile_by_shape(a, b, out),
+    b=lambda g, a, b, out: -g * _beta_quantile_by_shape(b, a, 1 - out),
+    y=lambda g, a, b, out: -g / _beta_density(a, b, out),
+)
+
+# bdtr(k, n, p) is betainc(n - k, k + 1, 1 - p), nbdtr(k, n, p) is betainc(n, k + 1, p).
+
+
+def _binomial_density(k: Any, n: Any, p: Any) -> Any:
+    k = np.floor(raw(k))
+    return _beta_density(raw(n) - k, k + 1, 1 - p)
+
+
+bdtr = differentiable(
+    special.bdtr,
+    "k n p",
+    k=lambda g: None,
+    n=lambda g: None,
+    p=lambda g, k, n, p: -g * _binomial_density(k, n, p),
+)
+bdtrc = differentiable(
+    special.bdtrc,
+    "k n p",
+    k=lambda g: None,
+    n=lambda g: None,
+    p=lambda g, k, n, p: g * _binomial_density(k, n, p),
+)
+bdtri = differentiable(
+    special.bdtri,
+    "k n y",
+    k=lambda g: None,
+    n=lambda g: None,
+    y=lambda g, k, n, out: -g / _binomial_density(k, n, out),
+)
+nbdtr = differentiable(
+    special.nbdtr,
+    "k n p",
+    k=lambda g: None,
+    n=lambda g: None,
+    p=lambda g, k, n, p: g * _beta_density(raw(n), raw(k) + 1, p),
+)
+nbdtrc = differentiable(
+    special.nbdtrc,
+    "k n p",
+    k=lambda g: None,
+    n=lambda g: None,
+    p=lambda g, k, n, p: -g * _beta_density(raw(n), raw(k) + 1, p),
+)
+nbdtri = differentiable(
+    special.nbdtri,
+    "k n y",
+    k=lambda g: None,
+    n=lambda g: None,
+    y=lambda g, k, n, out: g / _beta_density(raw(n), raw(k) + 1, out),
+)
+
+
+# Student's distribution and the F distribution.
+
+
+def _t_density(df: Any, t: Any) -> Any:
+    return np.exp(-special.xlog1py((df + 1) / 2, t * t / df) - special.betaln(df / 2, 0.5) - np.log(df) / 2)
+
+
+def _t_quantile_by_df(df: Any, t: Any) -> Any:
+    """Return the derivative of a quantile by the degrees of freedom: its square has the F distribution of 1 and df."""
+    # Next to the middle it is proportional to t: by a factor that depends on a square which must not be 0.
+    is_middle = np.abs(raw(t)) < 1e-8
+    square = np.where(is_middle, 1e-16, t * t)
+    return t * _f_quantile_by_denominator(1.0, df, square) / (2 * square)
+
+
+def _f_quantile_by_denominator(dfn: Any, dfd: Any, x: Any) -> Any:
+    odds = dfn * x / dfd
+    return x * (1 / dfd - beta_slope(dfd / 2, dfn / 2, 1 / (1 + odds), odds / (1 + odds)) / 2)
+
+
+def _f_quantile_by_numerator(dfn: Any, dfd: Any, x: Any) -> Any:
+    odds = dfn * x / dfd
+    return x * (beta_slope(dfn / 2, dfd / 2, odds / (1 + odds), 1 / (1 + odds)) / 2 - 1 / dfn)
+
+
+def _f_density(dfn: Any, dfd: Any, x: Any) -> Any:
+    odds = dfn * x / dfd
+    logarithm = special.xlogy(dfn / 2 - 1, odds) - special.xlog1py((dfn + dfd) / 2, odds)
+    return np.exp(logarithm - special.betaln(dfn / 2, dfd / 2)) * (dfn / dfd)
+
+
+stdtr = differentiable(
+    special.stdtr,
+    "df t",
+    df=lambda g, df, t: -g * (_t_density(df, t) * _t_quantile_by_df(df, t)),
+    t=lambda g, df, t: g * _t_density(df, t),
+)
+stdtrit = differentiable(
+    special.stdtrit,
+    "df p",
+    df=lambda g, df, out: g * _t_quantile_by_df(df, out),
+    p=lambda g, df, out: g / _t_density(df, out),
+)
+fdtr = differentiable(
+    special.fdtr,
+    "dfn dfd x",
+    dfn=lambda g, dfn, dfd, x: -g * (_f_density(dfn, dfd, x) * _f_quantile_by_numerator(dfn, dfd, x)),
+    dfd=lambda g, dfn, dfd, x: -g * (_f_density(dfn, dfd, x) * _f_quantile_by_denominator(dfn, dfd, x)),
+    x=lambda g, dfn, dfd, x: g * _f_density(dfn, dfd, x),
+)
+fdtrc = differentiable(
+    special.fdtrc,
+    "dfn dfd x",
+    dfn=lambda g, dfn, dfd, x: g * (_f_density(dfn, dfd, x) * _f_quantile_by_numerator(dfn, dfd, x)),
+    dfd=lambda g, dfn, dfd, x: g * (_f_density(dfn, dfd, x) * _f_quantile_by_denominator(dfn, dfd, x)),
+    x=lambda g, dfn, dfd, x: -g * _f_density(dfn, dfd, x),
+)
+fdtri = differentiable(
+    special.fdtri,
+    "dfn dfd p",
+    dfn=lambda g, dfn, dfd, out: g * _f_quantile_by_numerator(dfn, dfd, out),
+    dfd=lambda g, dfn, dfd, out: g * _f_quantile_by_denominator(dfn, dfd, out),
+    p=lambda g, dfn, dfd, out: g / _f_density(dfn, dfd, out),
+)

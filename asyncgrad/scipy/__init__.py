@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from . import signal as signal
     from . import spatial as spatial
     from . import special as special
+    from . import stats as stats
 
-__all__ = ["SCIPY_VERSION", "interpolate", "ndimage", "signal", "spatial", "special"]
+__all__ = ["SCIPY_VERSION", "interpolate", "ndimage", "signal", "spatial", "special", "stats"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = attach(__name__, {"": ["interpolate", "ndimage", "signal", "spatial", "special"]})
+    __getattr__, __dir__ = attach(__name__, {"": ["interpolate", "ndimage", "signal", "spatial", "special", "stats"]})

@@ -1,0 +1,70 @@
+"""Distributions of `scipy.stats`, with Tensors as results.
+
+They are differentiable by the variable, by `loc` and `scale`, and by their shapes.
+"""
+
+from .continuous import beta as beta
+from .continuous import cauchy as cauchy
+from .continuous import chi2 as chi2
+from .continuous import expon as expon
+from .continuous import f as f
+from .continuous import gamma as gamma
+from .continuous import gumbel_l as gumbel_l
+from .continuous import gumbel_r as gumbel_r
+from .continuous import halfcauchy as halfcauchy
+from .continuous import halfnorm as halfnorm
+from .continuous import invgamma as invgamma
+from .continuous import laplace as laplace
+from .continuous import logistic as logistic
+from .continuous import lognorm as lognorm
+from .continuous import norm as norm
+from .continuous import pareto as pareto
+from .continuous import rayleigh as rayleigh
+from .continuous import t as t
+from .continuous import truncnorm as truncnorm
+from .continuous import uniform as uniform
+from .continuous import weibull_max as weibull_max
+from .continuous import weibull_min as weibull_min
+from .discrete import bernoulli as bernoulli
+from .discrete import binom as binom
+from .discrete import geom as geom
+from .discrete import nbinom as nbinom
+from .discrete import poisson as poisson
+from .multivariate import dirichlet as dirichlet
+from .multivariate import multivariate_normal as multivariate_normal
+
+__all__ = [
+    "bernoulli",
+    "beta",
+    "binom",
+    "cauchy",
+    "chi2",
+    "dirichlet",
+    "expon",
+    "f",
+    "gamma",
+    "geom",
+    "gumbel_l",
+    "gumbel_r",
+    "halfcauchy",
+    "halfnorm",
+    "invgamma",
+    "laplace",
+    "logistic",
+    "lognorm",
+    "multivariate_normal",
+    "nbinom",
+    "norm",
+    "pareto",
+    "poisson",
+    "rayleigh",
+    "t",
+    "truncnorm",
+    "uniform",
+    "weibull_max",
+    "weibull_min",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,176 @@
+"""Families of distributions of whole numbers: see `distribution.py`."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from .distribution import DiscreteDistribution
+
+__all__ = ["bernoulli", "binom", "geom", "nbinom", "poisson"]
+
+
+def _log_choices(n: Any, k: Any) -> Any:
+    """Return the logarithm of the number of ways to choose k of n."""
+    return special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+
+
+def _as_int(n: Any) -> Any:
+    return np.nan_to_num(raw(n)).astype(int)
+
+
+def _is_share(p: Any) -> Any:
+    return (p >= 0) & (p <= 1)
+
+
+@final
+class Poisson(DiscreteDistribution):
+    """The Poisson distribution of mean `mu`."""
+
+    __slots__ = ()
+
+    shapes = ("mu",)
+
+    def _valid(self, mu: Any) -> Any:
+        return mu >= 0
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, np.inf
+
+    def _logpmf(self, k: Any, mu: Any) -> Any:
+        return special.xlogy(k, mu) - special.gammaln(k + 1) - mu
+
+    def _cdf(self, k: Any, mu: Any) -> Any:
+        return special.pdtr(k, mu)
+
+    def _sf(self, k: Any, mu: Any) -> Any:
+        return special.pdtrc(k, mu)
+
+    def _mean_and_variance(self, mu: Any) -> tuple[Any, Any]:
+        return mu * 1.0, mu * 1.0
+
+
+@final
+class Binomial(DiscreteDistribution):
+    """The number of successes among `n` trials of probability `p`; `n` has no derivative."""
+
+    __slots__ = ()
+
+    shapes = ("n", "p")
+
+    def _valid(self, n: Any, p: Any) -> Any:
+        return (n >= 0) & (np.floor(n) == n) & _is_share(p)
+
+    def _support(self, n: Any, p: Any) -> tuple[Any, Any]:
+        return 0.0, np.asarray(raw(n))
+
+    def _logpmf(self, k: Any, n: Any, p: Any) -> Any:
+        n = raw(n)
+        return _log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+
+    def _cdf(self, k: Any, n: Any, p: Any) -> Any:
+        return special.bdtr(k, _as_int(n), p)
+
+    def _sf(self, k: Any, n: Any, p: Any) -> Any:
+        return special.bdtrc(k, _as_int(n), p)
+
+    def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
+        return raw(n) * p, raw(n) * p * (1 - p)
+
+
+@final
+class Bernoulli(DiscreteDistribution):
+    """One trial of probability `p`."""
+
+    __slots__ = ()
+
+    shapes = ("p",)
+
+    def _valid(self, p: Any) -> Any:
+        return _is_share(p)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _logpmf(self, k: Any, p: Any) -> Any:
+        return special.xlogy(k, p) + special.xlog1py(1 - k, -p)
+
+    def _cdf(self, k: Any, p: Any) -> Any:
+        return np.where(k >= 1, 1.0, 1 - p)
+
+    def _sf(self, k: Any, p: Any) -> Any:
+        return np.where(k >= 1, 0.0, p)
+
+    def _mean_and_variance(self, p: Any) -> tuple[Any, Any]:
+        return p * 1.0, p * (1 - p)
+
+    def _entropy(self, p: Any) -> Any:
+        return special.entr(p) + special.entr(1 - p)
+
+
+@final
+class NegativeBinomial(DiscreteDistribution):
+    """The number of failures before `n` successes of probability `p`; `n` may be any positive number."""
+
+    __slots__ = ()
+
+    shapes = ("n", "p")
+
+    def _valid(self, n: Any, p: Any) -> Any:
+        return (n > 0) & (p > 0) & (p <= 1)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, np.inf
+
+    def _logpmf(self, k: Any, n: Any, p: Any) -> Any:
+        ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
+        return ways + n * np.log(p) + special.xlog1py(k, -p)
+
+    def _cdf(self, k: Any, n: Any, p: Any) -> Any:
+        return special.betainc(n, k + 1, p)
+
+    def _sf(self, k: Any, n: Any, p: Any) -> Any:
+        return special.betaincc(n, k + 1, p)
+
+    def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
+        return n * (1 - p) / p, n * (1 - p) / np.square(p)
+
+
+@final
+class Geometric(DiscreteDistribution):
+    """The number of trials of probability `p` up to the first success."""
+
+    __slots__ = ()
+
+    shapes = ("p",)
+
+    def _valid(self, p: Any) -> Any:
+        return (p > 0) & (p <= 1)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 1.0, np.inf
+
+    def _logpmf(self, k: Any, p: Any) -> Any:
+        return special.xlog1py(k - 1, -p) + np.log(p)
+
+    def _cdf(self, k: Any, p: Any) -> Any:
+        return -np.expm1(special.xlog1py(k, -p))
+
+    def _sf(self, k: Any, p: Any) -> Any:
+        return np.exp(special.xlog1py(k, -p))
+
+    def _mean_and_variance(self, p: Any) -> tuple[Any, Any]:
+        return 1 / p, (1 - p) / np.square(p)
+
+    def _entropy(self, p: Any) -> Any:
+        return (special.entr(p) + special.entr(1 - p)) / p
+
+
+bernoulli = Bernoulli("bernoulli")
+binom = Binomial("binom")
+geom = Geometric("geom")
+nbinom = NegativeBinomial("nbinom")
+poisson = Poisson("poisson")

@@ -1,0 +1,487 @@
+"""What all distributions of one variable share: their arguments, what lies outside of the support, and quantiles.
+
+A family of distributions is known by its standard form, which its subclass gives as functions of a standard variable
+and of shape parameters. Here these are moved by `loc` and scaled by `scale`; outside of the support, and for parameters
+that are none, the gradient is 0.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+
+__all__ = ["ContinuousDistribution", "DiscreteDistribution", "Frozen", "UnivariateDistribution"]
+
+
+class UnivariateDistribution(ABC):
+    """Abstract: a family of distributions of one variable.
+
+    Attributes:
+        name: SciPy's.
+        shapes: the names of the shape parameters, in order.
+    """
+
+    __slots__ = ("name",)
+
+    shapes: tuple[str, ...] = ()
+    #: The parameters after the shapes, with their defaults.
+    _moves: tuple[tuple[str, float], ...] = (("loc", 0),)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *args: Any, **kwds: Any) -> Frozen:
+        """Return the distribution with given parameters."""
+        self._parameters("", args, kwds)
+        return Frozen(self, args, kwds)
+
+    def freeze(self, *args: Any, **kwds: Any) -> Frozen:
+        """Return the distribution with given parameters."""
+        return self(*args, **kwds)
+
+    def __repr__(self) -> str:
+        return f"<asyncgrad.scipy.stats.{self.name}>"
+
+    def _parameters(self, method: str, args: Sequence[Any], kwds: Mapping[str, Any]) -> list[Any]:
+        """Return the shapes, and then loc and scale, as tensors, or as the numbers 0 and 1 where these are meant.
+
+        Raises:
+            TypeError: one is missing, given twice, or not known.
+        """
+        names = [*self.shapes, *(name for name, _ in self._moves)]
+        where = f"scipy.stats.{self.name}" + (f".{method}" if method else "")
+        if len(args) > len(names):
+            raise TypeError(f"{where} takes the parameters {', '.join(names)}, not {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwds.items():
+            if name not in names:
+                raise TypeError(f"{where} has no parameter {name!r}: it takes {', '.join(names)}")
+            if name in given:
+                raise TypeError(f"{where} got {name!r} twice")
+            given[name] = value
+        missing = [name for name in self.shapes if name not in given]
+        if missing:
+            raise TypeError(f"{where} needs {', '.join(missing)}")
+        found = [floating(given[name]) for name in self.shapes]
+        for name, default in self._moves:
+            value = given.get(name, default)
+            is_default = type(value) in (int, float) and value == default
+            found.append(default if is_default else floating(value))
+        return found
+
+    @abstractmethod
+    def _valid(self, *shapes: Any) -> Any:
+        """Return where shape parameters are allowed, for arrays."""
+
+    @abstractmethod
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        """Return the ends of the support of the standard form."""
+
+    @abstractmethod
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        """Return the mean and the variance of the standard form."""
+
+    def _entropy(self, *shapes: Any) -> Any:
+        raise ArgumentError(f"scipy.stats.{self.name}.entropy has no derivative rule: call SciPy on arrays")
+
+    @staticmethod
+    def _shifted(value: Any, loc: Any) -> Any:
+        return value if type(loc) is not Tensor and loc == 0 else value + loc
+
+    @staticmethod
+    def _scaled(value: Any, scale: Any) -> Any:
+        return value if type(scale) is not Tensor and scale == 1 else value * scale
+
+    def _moved_and_scaled(self, value: Any, moves: Sequence[Any]) -> Any:
+        loc, *scales = moves
+        for scale in scales:
+            value = self._scaled(value, scale)
+        return self._shifted(value, loc)
+
+    def _checked(self, value: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        """Return a value, with nan where the parameters are none."""
+        valid = np.asarray(self._valid(*map(raw, shapes)))
+        for scale in moves[1:]:
+            valid = valid & np.asarray(raw(scale) > 0)
+        return asarray(value) if valid.all() else np.where(valid, value, np.nan)
+
+    def mean(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the mean."""
+        shapes, moves = self._split("mean", args, kwds)
+        mean, _ = self._mean_and_variance(*shapes)
+        return self._checked(self._moved_and_scaled(floating(mean), moves), shapes, moves)
+
+    def var(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the variance."""
+        shapes, moves = self._split("var", args, kwds)
+        _, variance = self._mean_and_variance(*shapes)
+        variance = floating(variance)
+        for scale in moves[1:]:
+            variance = self._scaled(self._scaled(variance, scale), scale)
+        return self._checked(variance, shapes, moves)
+
+    def std(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the standard deviation."""
+        return np.sqrt(self.var(*args, **kwds))
+
+    def stats(self, *args: Any, moments: str = "mv", **kwds: Any) -> Any:
+        """Return the mean ("m"), the variance ("v"), or both, as `moments` asks for."""
+        known = {"m": self.mean, "v": self.var}
+        if not moments or any(letter not in known for letter in moments):
+            raise ArgumentError(f"asyncgrad.scipy.stats.{self.name}.stats has the moments 'm' and 'v', not {moments!r}")
+        found = tuple(known[letter](*args, **kwds) for letter in "mv" if letter in moments)
+        return found if len(found) > 1 else found[0]
+
+    def support(self, *args: Any, **kwds: Any) -> tuple[Any, Any]:
+        """Return the ends of the support."""
+        shapes, moves = self._split("support", args, kwds)
+        first, last = (self._moved_and_scaled(floating(end), moves) for end in self._support(*shapes))
+        return asarray(first), asarray(last)
+
+    def entropy(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the entropy, differential for continuous distributions, in nats."""
+        shapes, moves = self._split("entropy", args, kwds)
+        value = floating(self._entropy(*shapes))
+        for scale in moves[1:]:
+            value = value if type(scale) is not Tensor and scale == 1 else value + np.log(scale)
+        return self._checked(value, shapes, moves)
+
+    def _split(self, method: str, args: Sequence[Any], kwds: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        found = self._parameters(method, args, kwds)
+        loc, *scales = found[len(self.shapes) :]
+        return found[: len(self.shapes)], [loc, *map(_positive, scales)]
+
+
+class ContinuousDistribution(UnivariateDistribution):
+    """Abstract: a family of distributions with a density."""
+
+    __slots__ = ()
+
+    _moves = (("loc", 0), ("scale", 1))
+    #: A point inside of the support of every standard form, at which all functions have derivatives.
+    _inner: float = 0.5
+
+    @abstractmethod
+    def _logpdf(self, y: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the density of the standard form, inside of the support."""
+
+    @abstractmethod
+    def _cdf(self, y: Any, *shapes: Any) -> Any:
+        """Return the distribution function of the standard form, inside of the support."""
+
+    @abstractmethod
+    def _ppf(self, q: Any, *shapes: Any) -> Any:
+        """Return the quantiles of the standard form, for 0 < q < 1."""
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        return 1 - self._cdf(y, *shapes)
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        return self._ppf(1 - q, *shapes)
+
+    def _logcdf(self, y: Any, *shapes: Any) -> Any:
+        return _log_of_probability(self._cdf(y, *shapes), lambda: self._sf(y, *shapes))
+
+    def _logsf(self, y: Any, *shapes: Any) -> Any:
+        return _log_of_probability(self._sf(y, *shapes), lambda: self._cdf(y, *shapes))
+
+    def _pdf(self, y: Any, *shapes: Any) -> Any:
+        return np.exp(self._logpdf(y, *shapes))
+
+    def _valid(self, *shapes: Any) -> Any:
+        """Return where shape parameters are allowed: by default where they are positive."""
+        result: Any = np.True_
+        for shape in shapes:
+            result = result & (shape > 0)
+        return result
+
+    def _standard(self, x: Any, moves: Sequence[Any]) -> Any:
+        loc, scale = moves
+        y = floating(x)
+        y = y if type(loc) is not Tensor and loc == 0 else y - loc
+        return y if type(scale) is not Tensor and scale == 1 else y / scale
+
+    def _inside(
+        self, method: str, x: Any, args: Sequence[Any], kwds: Mapping[str, Any]
+    ) -> tuple[Any, list[Any], list[Any], Any, Any]:
+        """Return the standard variable, safe outside of the support, the parameters, and what lies below and above."""
+        shapes, moves = self._split(method, args, kwds)
+        y = self._standard(x, moves)
+        first, last = (raw(end) for end in self._support(*shapes))
+        # Infinity, where a density may be a difference of infinities, counts as outside.
+        below, above = (raw(y) < first) | np.isneginf(raw(y)), (raw(y) > last) | np.isposinf(raw(y))
+        outside = below | above
+        if outside.any():
+            y = np.where(outside, self._inner, y)
+        return y, shapes, moves, below, above
+
+    def _filled(
+        self, value: Any, parts: Sequence[tuple[Any, float]], shapes: Sequence[Any], moves: Sequence[Any]
+    ) -> Any:
+        for mask, outside in parts:
+            if mask.any():
+                value = np.where(mask, outside, value)
+        return self._checked(value, shapes, moves)
+
+    def logpdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of the density at `x`; -inf outside of the support."""
+        y, shapes, moves, below, above = self._inside("logpdf", x, args, kwds)
+        value = self._logpdf(y, *shapes)
+        scale = moves[1]
+        value = value if type(scale) is not Tensor and scale == 1 else value - np.log(scale)
+        return self._filled(value, ((below | above, -np.inf),), shapes, moves)
+
+    def pdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the density at `x`; 0 outside of the support."""
+        y, shapes, moves, below, above = self._inside("pdf", x, args, kwds)
+        value = self._pdf(y, *shapes)
+        scale = moves[1]
+        value = value if type(scale) is not Tensor and scale == 1 else value / scale
+        return self._filled(value, ((below | above, 0.0),), shapes, moves)
+
+    def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of values up to `x`."""
+        y, shapes, moves, below, above = self._inside("cdf", x, args, kwds)
+        return self._filled(self._cdf(y, *shapes), ((below, 0.0), (above, 1.0)), shapes, moves)
+
+    def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of values above `x`."""
+        y, shapes, moves, below, above = self._inside("sf", x, args, kwds)
+        return self._filled(self._sf(y, *shapes), ((below, 1.0), (above, 0.0)), shapes, moves)
+
+    def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `cdf`."""
+        y, shapes, moves, below, above = self._inside("logcdf", x, args, kwds)
+        return self._filled(self._logcdf(y, *shapes), ((below, -np.inf), (above, 0.0)), shapes, moves)
+
+    def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `sf`."""
+        y, shapes, moves, below, above = self._inside("logsf", x, args, kwds)
+        return self._filled(self._logsf(y, *shapes), ((below, 0.0), (above, -np.inf)), shapes, moves)
+
+    def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the value up to which the probability is `q`."""
+        return self._quantile("ppf", self._ppf, q, args, kwds, reverse=False)
+
+    def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the value above which the probability is `q`."""
+        return self._quantile("isf", self._isf, q, args, kwds, reverse=True)
+
+    def _quantile(
+        self, method: str, function: Any, q: Any, args: Sequence[Any], kwds: Mapping[str, Any], *, reverse: bool
+    ) -> Any:
+        shapes, moves = self._split(method, args, kwds)
+        q = floating(q)
+        bare = raw(q)
+        is_plain = ((bare > 0) & (bare < 1)).all()
+        value = function(q if is_plain else np.where((bare > 0) & (bare < 1), q, 0.5), *shapes)
+        if not is_plain:
+            first, last = self._support(*shapes)[:: -1 if reverse else 1]
+            value = np.where(bare == 0, first, np.where(bare == 1, last, value))
+            value = np.where((bare >= 0) & (bare <= 1), value, np.nan)
+        return self._checked(self._moved_and_scaled(value, moves), shapes, moves)
+
+    def median(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the value up to which the probability is one half."""
+        return self.ppf(0.5, *args, **kwds)
+
+    def interval(self, confidence: Any, *args: Any, **kwds: Any) -> tuple[Tensor, Tensor]:
+        """Return the ends of the interval of a probability, with equal probabilities beyond both."""
+        tail = (1 - floating(confidence)) / 2
+        return self.ppf(tail, *args, **kwds), self.ppf(1 - tail, *args, **kwds)
+
+    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
+        """Return draws, SciPy's own, which depend on the parameters as quantiles do.
+
+        Args:
+            *args: the parameters.
+            size: the shape of the result; None for that of the parameters.
+            random_state: a seed or a generator of NumPy's, or None.
+            **kwds: the parameters by name.
+        """
+        shapes, moves = self._split("rvs", args, kwds)
+        bare = [np.asarray(raw(one)) for one in (*shapes, *moves)]
+        shape = np.broadcast_shapes(*(one.shape for one in bare)) if size is None else size
+        family = getattr(scipy_stats, self.name)
+        draws = np.asarray(family.rvs(*bare[: len(shapes)], size=shape, random_state=random_state))
+        if any(isinstance(shape, Tensor) and shape.requires_grad for shape in shapes):
+            draws = self._following(draws, shapes)
+        return self._checked(asarray(self._moved_and_scaled(asarray(draws), moves)), shapes, moves)
+
+    def _following(self, draws: Any, shapes: Sequence[Any]) -> Any:
+        """Return draws as quantiles of their probabilities, so that they move with the shapes."""
+        bare = [raw(shape) for shape in shapes]
+        below, above = raw(self._cdf(asarray(draws), *bare)), raw(self._sf(asarray(draws), *bare))
+        is_low = below <= 0.5
+        quantiles = np.where(
+            is_low,
+            self._ppf(np.where(is_low, below, 0.5), *shapes),
+            self._isf(np.where(is_low, 0.5, above), *shapes),
+        )
+        return quantiles + (draws - raw(quantiles))
+
+
+class DiscreteDistribution(UnivariateDistribution):
+    """Abstract: a family of distributions of whole numbers, which have no derivative; its parameters have."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _logpmf(self, k: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the probability of whole numbers in the support, an array."""
+
+    @abstractmethod
+    def _cdf(self, k: Any, *shapes: Any) -> Any:
+        """Return the probability of values up to whole numbers in the support."""
+
+    def _sf(self, k: Any, *shapes: Any) -> Any:
+        return 1 - self._cdf(k, *shapes)
+
+    def _numbers(
+        self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
+    ) -> tuple[Any, list[Any], list[Any], Any, Any]:
+        shapes, moves = self._split(method, args, kwds)
+        numbers = np.asarray(raw(floating(k))) - raw(moves[0])
+        first, last = (np.asarray(raw(end)) for end in self._support(*shapes))
+        below, above = numbers < first, numbers > last
+        safe = np.where(below, first, np.where(above, np.where(np.isfinite(last), last, first), numbers))
+        return np.where(np.isnan(safe), 0.0, safe), shapes, moves, below, above
+
+    def _filled(self, value: Any, k: Any, parts: Sequence[tuple[Any, float]], shapes: Any, moves: Any) -> Any:
+        for mask, outside in (*parts, (np.isnan(np.asarray(raw(floating(k)))), np.nan)):
+            if mask.any():
+                value = np.where(mask, outside, value)
+        return self._checked(value, shapes, moves)
+
+    def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of the probability of `k`; -inf outside of the support and between whole numbers."""
+        numbers, shapes, moves, below, above = self._numbers("logpmf", k, args, kwds)
+        whole = np.floor(numbers)
+        value = self._logpmf(whole, *shapes)
+        return self._filled(value, k, ((below | above | (whole != numbers), -np.inf),), shapes, moves)
+
+    def pmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of `k`."""
+        numbers, shapes, moves, below, above = self._numbers("pmf", k, args, kwds)
+        whole = np.floor(numbers)
+        value = np.exp(self._logpmf(whole, *shapes))
+        return self._filled(value, k, ((below | above | (whole != numbers), 0.0),), shapes, moves)
+
+    def cdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of values up to `k`."""
+        numbers, shapes, moves, below, above = self._numbers("cdf", k, args, kwds)
+        value = self._cdf(np.floor(numbers), *shapes)
+        return self._filled(value, k, ((below, 0.0), (above, 1.0)), shapes, moves)
+
+    def sf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of values above `k`."""
+        numbers, shapes, moves, below, above = self._numbers("sf", k, args, kwds)
+        value = self._sf(np.floor(numbers), *shapes)
+        return self._filled(value, k, ((below, 1.0), (above, 0.0)), shapes, moves)
+
+    def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `cdf`."""
+        numbers, shapes, moves, below, above = self._numbers("logcdf", k, args, kwds)
+        value = np.log(self._cdf(np.floor(numbers), *shapes))
+        return self._filled(value, k, ((below, -np.inf), (above, 0.0)), shapes, moves)
+
+    def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `sf`."""
+        numbers, shapes, moves, below, above = self._numbers("logsf", k, args, kwds)
+        inside = ~(below | above) & (numbers < np.asarray(raw(self._support(*shapes)[1])))
+        value = np.log(np.where(inside, self._sf(np.floor(numbers), *shapes), 1.0))
+        return self._filled(value, k, ((~inside, -np.inf), (below, 0.0)), shapes, moves)
+
+    def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the least number up to which the probability is at least `q`; it has no derivative."""
+        return self._of_scipy("ppf", q, args, kwds)
+
+    def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the least number above which the probability is at most `q`; it has no derivative."""
+        return self._of_scipy("isf", q, args, kwds)
+
+    def median(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the least number up to which the probability is one half; it has no derivative."""
+        return self.ppf(0.5, *args, **kwds)
+
+    def _of_scipy(self, method: str, q: Any, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
+        bare = [raw(one) for one in self._parameters(method, args, kwds)]
+        return asarray(getattr(getattr(scipy_stats, self.name), method)(raw(floating(q)), *bare))
+
+    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
+        """Return draws of SciPy's, whole numbers, which have no derivative.
+
+        Raises:
+            ArgumentError: a parameter requires grad: pass its values.
+        """
+        parameters = self._parameters("rvs", args, kwds)
+        if any(isinstance(one, Tensor) and one.requires_grad for one in parameters):
+            raise ArgumentError(
+                f"scipy.stats.{self.name}.rvs gives whole numbers, which have no derivative: pass parameter.detach(), "
+                "and weight a loss by logpmf of the draws"
+            )
+        # SciPy takes the number of trials as an int only.
+        bare = [_whole(np.asarray(raw(one))) for one in parameters]
+        return asarray(np.asarray(getattr(scipy_stats, self.name).rvs(*bare, size=size, random_state=random_state)))
+
+
+def _log_of_probability(probability: Any, rest: Callable[[], Any]) -> Any:
+    """Return the logarithm of a probability; of one next to 1, by what is left of it."""
+    is_large = raw(probability) > 0.5
+    if not np.any(is_large):
+        return np.log(probability)
+    small = np.log(np.where(is_large, 1.0, probability))
+    return np.where(is_large, np.log1p(-np.where(is_large, rest(), 0.0)), small)
+
+
+def _positive(scale: Any) -> Any:
+    """Return a scale, with nan where it is not positive: no function warns of nan."""
+    is_positive = raw(scale) > 0
+    return scale if np.all(is_positive) else np.where(is_positive, scale, np.nan)
+
+
+def _whole(array: Any) -> Any:
+    return array.astype(int) if (np.floor(array) == array).all() else array
+
+
+@final
+class Frozen:
+    """A distribution with its parameters: the methods of its family, without these.
+
+    Args:
+        dist: the family.
+        args: the parameters.
+        kwds: the parameters by name.
+    """
+
+    __slots__ = ("args", "dist", "kwds")
+
+    def __init__(self, dist: UnivariateDistribution, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
+        self.dist, self.args, self.kwds = dist, args, kwds
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the family that takes no parameters."""
+        method = None if name.startswith("_") else getattr(type(self.dist), name, None)
+        if method is None or name in ("freeze", "name", "shapes"):
+            raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
+        bound = getattr(self.dist, name)
+        before = name in ("cdf", "interval", "isf", "logcdf", "logpdf", "logpmf", "logsf", "pdf", "pmf", "ppf", "sf")
+
+        def call(*args: Any, **kwds: Any) -> Any:
+            given = (*args, *self.args) if before else self.args
+            extra = dict(zip(("size", "random_state"), args, strict=False)) if name == "rvs" else {}
+            return bound(*given, **self.kwds, **extra, **kwds)
+
+        return call
+
+    def __repr__(self) -> str:
+        return f"<{self.dist!r} with parameters>"

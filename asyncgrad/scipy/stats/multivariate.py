@@ -1,0 +1,307 @@
+"""Distributions of several variables: the normal distribution and the Dirichlet distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+from scipy import special
+from scipy import stats as scipy_stats
+
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...numpy.random.rules import dirichlet as dirichlet_draw
+from ...ops.linear_algebra import product
+from ...ops.primitive import derivative, primitive
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+
+__all__ = ["dirichlet", "multivariate_normal"]
+
+_LOG = math.log(2 * math.pi)
+
+
+@primitive(superlinear=True)
+def multivariate_normal_logpdf_(x: Any, mean: Any, cov: Any) -> Any:
+    """Return the logarithm of the density at points of shape (..., d)."""
+    deviations = x - mean
+    weighted = np.linalg.solve(cov, deviations.reshape(-1, cov.shape[0]).T).T.reshape(deviations.shape)
+    squares = np.sum(deviations * weighted, -1)
+    return -0.5 * (cov.shape[0] * _LOG + np.linalg.slogdet(cov)[1] + squares)
+
+
+def _weighted(x: Any, mean: Any, cov: Any) -> Any:
+    """Return the deviations from the mean times the inverse of the covariance, shape (..., d)."""
+    deviations = x - mean
+    rows = deviations.reshape((-1, cov.shape[0]))
+    return np.linalg.solve(cov.T, rows.T).T.reshape(deviations.shape)
+
+
+@derivative(multivariate_normal_logpdf_, "x")
+def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
+    return -np.expand_dims(g, -1) * _weighted(x, mean, cov)
+
+
+@derivative(multivariate_normal_logpdf_, "mean")
+def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
+    return np.expand_dims(g, -1) * _weighted(x, mean, cov)
+
+
+@derivative(multivariate_normal_logpdf_, "cov")
+def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
+    rows = _weighted(x, mean, cov).reshape((-1, cov.shape[0]))
+    weights = np.broadcast_to(g, np.broadcast_shapes(g.shape, x.shape[:-1])).reshape((-1, 1))
+    return 0.5 * (product((rows * weights).T, rows) - np.sum(g) * np.linalg.inv(cov).T)
+
+
+class _Multivariate:
+    """Abstract: a family of distributions of several variables.
+
+    Attributes:
+        name: SciPy's.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<asyncgrad.scipy.stats.{self.name}>"
+
+
+@final
+class MultivariateNormal(_Multivariate):
+    """The normal distribution of d variables.
+
+    Its parameters are `mean`, a number or shape (d,), and `cov`, a number, the d variances, or shape (d, d).
+    """
+
+    __slots__ = ()
+
+    def __call__(self, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> FrozenMultivariate:
+        """Return the distribution with given parameters."""
+        self._parameters(mean, cov)
+        return FrozenMultivariate(self, (mean, cov), {"allow_singular": allow_singular})
+
+    @staticmethod
+    def _parameters(mean: Any, cov: Any) -> tuple[Any, Any]:
+        """Return the mean, shape (d,), and the covariance, shape (d, d), as tensors.
+
+        Raises:
+            ValueError: their shapes do not fit.
+        """
+        cov = floating(cov)
+        if mean is None:
+            mean = np.zeros(1 if cov.ndim == 0 else cov.shape[0])
+        mean = np.atleast_1d(floating(mean))
+        size = cov.shape[0] if cov.ndim and mean.size == 1 else mean.size
+        mean = np.broadcast_to(mean, (size,))
+        if cov.ndim < 2:
+            cov = np.broadcast_to(cov, (size,))[:, np.newaxis] * np.eye(size)
+        if mean.ndim != 1 or cov.shape != (size, size):
+            raise ValueError(
+                "scipy.stats.multivariate_normal takes a mean of shape (d,) and a cov of shape (d, d), not "
+                f"{mean.shape} and {cov.shape}"
+            )
+        return mean, cov
+
+    def _checked(self, cov: Any, allow_singular: bool) -> None:
+        """Raise if a covariance is not positive definite."""
+        try:
+            np.linalg.cholesky((raw(cov) + raw(cov).T) / 2)
+        except np.linalg.LinAlgError:
+            if not allow_singular:
+                raise np.linalg.LinAlgError(
+                    f"scipy.stats.multivariate_normal takes a positive definite cov, and one of shape {cov.shape} is "
+                    "not: write allow_singular=True if it is meant to be singular"
+                ) from None
+            if isinstance(cov, Tensor) and cov.requires_grad:
+                raise ArgumentError(
+                    "scipy.stats.multivariate_normal has no derivative by a singular cov: pass cov.detach(), or "
+                    "cov + 1e-9 * np.eye(d)"
+                ) from None
+
+    def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
+        """Return the logarithm of the density at points.
+
+        Args:
+            x: shape (..., d).
+            mean: see the class.
+            cov: see the class.
+            allow_singular: whether `cov` may be singular; then it must not require grad.
+
+        Raises:
+            numpy.linalg.LinAlgError: `cov` is not positive definite.
+        """
+        mean, cov = self._parameters(mean, cov)
+        size = mean.size
+        x = floating(x)
+        if x.ndim == 0:
+            x = x[np.newaxis]
+        elif x.ndim == 1 and size == 1:
+            x = x[:, np.newaxis]
+        if x.shape[-1] != size:
+            raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
+        self._checked(cov, allow_singular)
+        if allow_singular and np.linalg.matrix_rank(raw(cov)) < size:
+            return self._singular_logpdf(x, mean, raw(cov))
+        return multivariate_normal_logpdf_.call(x, mean, cov)
+
+    @staticmethod
+    def _singular_logpdf(x: Any, mean: Any, cov: Any) -> Any:
+        """Return the logarithm of the density on the subspace of a covariance; -inf beside it."""
+        values, vectors = np.linalg.eigh(cov)
+        kept = values > 1e6 * np.finfo(cov.dtype).eps * np.abs(values).max()
+        deviations = x - mean
+        along = product(deviations, vectors[:, kept] / np.sqrt(values[kept]))
+        beside = np.linalg.norm(raw(deviations) @ vectors[:, ~kept], axis=-1)
+        density = -0.5 * (kept.sum() * _LOG + np.log(values[kept]).sum() + np.sum(along * along, -1))
+        return np.where(beside > 1e-8 * max(float(np.abs(values).max()), 1.0), -np.inf, density)
+
+    def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
+        """Return the density at points; arguments as for `logpdf`."""
+        return np.exp(self.logpdf(x, mean, cov, allow_singular))
+
+    def entropy(self, mean: Any = None, cov: Any = 1) -> Tensor:
+        """Return the differential entropy, in nats."""
+        mean, cov = self._parameters(mean, cov)
+        self._checked(cov, False)
+        return 0.5 * (mean.size * (_LOG + 1) + np.linalg.slogdet(cov)[1])
+
+    def rvs(self, mean: Any = None, cov: Any = 1, size: Any = 1, random_state: Any = None) -> Tensor:
+        """Return draws, the mean plus a factor of the covariance times normal numbers.
+
+        Args:
+            mean: see the class.
+            cov: see the class.
+            size: how many.
+            random_state: a seed or a generator of NumPy's, or None.
+        """
+        mean, cov = self._parameters(mean, cov)
+        draws = np.asarray(scipy_stats.multivariate_normal.rvs(raw(mean), raw(cov), size, random_state))
+        if not any(isinstance(one, Tensor) and one.requires_grad for one in (mean, cov)):
+            return asarray(draws)
+        self._checked(cov, False)
+        # SciPy's draws, as if by the Cholesky factor: for any factor, expectations have the same derivative.
+        factor = np.linalg.cholesky(cov)
+        noise = np.linalg.solve(raw(factor), (draws - raw(mean)).reshape(-1, mean.size).T).T
+        found = product(noise, factor.T).reshape(draws.shape) + mean
+        return found + (draws - raw(found))
+
+
+@final
+class Dirichlet(_Multivariate):
+    """The Dirichlet distribution of shares that sum to 1, with the concentrations `alpha`, shape (k,)."""
+
+    __slots__ = ()
+
+    def __call__(self, alpha: Any) -> FrozenMultivariate:
+        """Return the distribution with given concentrations."""
+        self._concentrations(alpha)
+        return FrozenMultivariate(self, (alpha,), {})
+
+    @staticmethod
+    def _concentrations(alpha: Any) -> Any:
+        alpha = floating(alpha)
+        if alpha.ndim != 1 or not (raw(alpha) > 0).all():
+            raise ValueError(
+                "scipy.stats.dirichlet takes positive concentrations of shape (k,), not an alpha of shape "
+                f"{alpha.shape}"
+            )
+        return alpha
+
+    def logpdf(self, x: Any, alpha: Any) -> Tensor:
+        """Return the logarithm of the density at points.
+
+        Args:
+            x: the shares, shape (k,) or (k, n); the last of them may be left out.
+            alpha: see the class.
+
+        Raises:
+            ValueError: the shares do not sum to 1, or lie outside of the simplex.
+        """
+        alpha, x = self._concentrations(alpha), floating(x)
+        if x.shape[0] == alpha.shape[0] - 1:
+            x = np.concatenate([x, 1 - np.sum(x, 0, keepdims=True)])
+        if x.shape[0] != alpha.shape[0]:
+            raise ValueError(
+                f"scipy.stats.dirichlet takes as many shares as concentrations, not shapes {x.shape} and {alpha.shape}"
+            )
+        if (raw(x) < 0).any() or (np.abs(raw(x).sum(0) - 1) > 1e-9).any():
+            raise ValueError("scipy.stats.dirichlet takes shares of at least 0 that sum to 1")
+        columns = alpha.reshape((-1,) + (1,) * (x.ndim - 1))
+        terms = special.xlogy(columns - 1, x)
+        return np.sum(terms, 0) - (np.sum(special.gammaln(alpha)) - special.gammaln(np.sum(alpha)))
+
+    def pdf(self, x: Any, alpha: Any) -> Tensor:
+        """Return the density at points; arguments as for `logpdf`."""
+        return np.exp(self.logpdf(x, alpha))
+
+    def mean(self, alpha: Any) -> Tensor:
+        """Return the mean."""
+        alpha = self._concentrations(alpha)
+        return alpha / np.sum(alpha)
+
+    def var(self, alpha: Any) -> Tensor:
+        """Return the variance of each share."""
+        alpha = self._concentrations(alpha)
+        total = np.sum(alpha)
+        return alpha * (total - alpha) / (total * total * (total + 1))
+
+    def entropy(self, alpha: Any) -> Tensor:
+        """Return the differential entropy, in nats."""
+        alpha = self._concentrations(alpha)
+        total = np.sum(alpha)
+        normalizer = np.sum(special.gammaln(alpha)) - special.gammaln(total)
+        count = alpha.shape[0]
+        return normalizer + (total - count) * special.psi(total) - np.sum((alpha - 1) * special.psi(alpha))
+
+    def rvs(self, alpha: Any, size: Any = 1, random_state: Any = None) -> Tensor:
+        """Return draws, SciPy's own, with their implicit derivative.
+
+        Args:
+            alpha: see the class.
+            size: how many.
+            random_state: a seed or a generator of NumPy's, or None.
+        """
+        alpha = self._concentrations(alpha)
+        draws = np.asarray(scipy_stats.dirichlet.rvs(raw(alpha), size, random_state))
+        return dirichlet_draw.call(alpha, draws)
+
+
+@final
+class FrozenMultivariate:
+    """A distribution of several variables with its parameters: the methods of its family, without these.
+
+    Args:
+        dist: the family.
+        args: the parameters.
+        kwds: options of the densities.
+    """
+
+    __slots__ = ("args", "dist", "kwds")
+
+    def __init__(self, dist: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
+        self.dist, self.args, self.kwds = dist, args, kwds
+
+    def logpdf(self, x: Any) -> Tensor:
+        """Return the logarithm of the density at points."""
+        return self.dist.logpdf(x, *self.args, **self.kwds)
+
+    def pdf(self, x: Any) -> Tensor:
+        """Return the density at points."""
+        return self.dist.pdf(x, *self.args, **self.kwds)
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy, in nats."""
+        return self.dist.entropy(*self.args)
+
+    def rvs(self, size: Any = 1, random_state: Any = None) -> Tensor:
+        """Return draws."""
+        return self.dist.rvs(*self.args, size=size, random_state=random_state)
+
+
+dirichlet = Dirichlet("dirichlet")
+multivariate_normal = MultivariateNormal("multivariate_normal")

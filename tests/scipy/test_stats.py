@@ -1,0 +1,213 @@
+"""asyncgrad.scipy.stats: SciPy's values, and derivatives to second order by the variable and by all parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import AsyncgradError
+from asyncgrad.scipy import stats
+from tests.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values
+
+_SHAPES: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("cauchy", "expon", "gumbel_l", "gumbel_r", "halfcauchy", "halfnorm", "laplace"), ()),
+    **dict.fromkeys(("logistic", "norm", "rayleigh", "uniform"), ()),
+    "beta": (1.5, 2.5),
+    "chi2": (3.25,),
+    "f": (3.0, 5.5),
+    "gamma": (1.75,),
+    "invgamma": (2.75,),
+    "lognorm": (0.75,),
+    "pareto": (2.75,),
+    "t": (2.5,),
+    "truncnorm": (-0.5, 1.5),
+    "weibull_max": (1.75,),
+    "weibull_min": (1.75,),
+}
+_DISCRETE: dict[str, tuple[float, ...]] = {
+    "bernoulli": (0.25,),
+    "binom": (5, 0.25),
+    "geom": (0.25,),
+    "nbinom": (2.5, 0.375),
+    "poisson": (2.5,),
+}
+_SHARES = np.array([0.125, 0.375, 0.75])
+_METHODS = ("pdf", "logpdf", "cdf", "sf", "logcdf", "logsf")
+_COV = np.array([[2.0, 0.25, 0.125], [0.25, 1.0, 0.5], [0.125, 0.5, 1.5]])
+_POINTS = np.array([[0.5, -1.0, 0.25], [1.0, 0.0, 2.0]])
+
+
+def _inside(name: str) -> Any:
+    """Three points inside of the support, moved and scaled as below."""
+    return np.asarray(getattr(scipy.stats, name).ppf([0.1875, 0.4375, 0.8125], *_SHAPES[name])) * 1.5 + 0.25
+
+
+def _moved(name: str, *args: Any) -> Case:
+    parameters = [np.array(value) for value in (*_SHAPES[name], 0.25, 1.5)]
+    return Case((*args, *parameters), {}, tuple(range(len(args) + len(parameters))))
+
+
+CONTINUOUS = {
+    f"{name}.{method}": (name, method, _moved(name, _SHARES if method in ("ppf", "isf") else _inside(name)))
+    for name in _SHAPES
+    for method in (*_METHODS, "ppf", "isf")
+} | {
+    f"{name}.{method}": (name, method, _moved(name))
+    for name in _SHAPES
+    for method in ("mean", "var", "entropy")
+    if not (name in ("cauchy", "halfcauchy") and method in ("mean", "var"))
+}
+DISCRETE = {
+    f"{name}.{method}": (
+        name,
+        method,
+        # The number of trials is no parameter to differentiate by.
+        Case((np.array([1, 2, 3]), *map(np.array, shapes)), {}, (2,) if name == "binom" else (1, 2)[: len(shapes)]),
+    )
+    for name, shapes in _DISCRETE.items()
+    for method in ("pmf", "logpmf", "cdf", "sf")
+    if not (name == "bernoulli" and method in ("pmf", "logpmf", "cdf", "sf"))
+} | {
+    "bernoulli.logpmf": ("bernoulli", "logpmf", Case((np.array([0, 1]), np.array(0.25)), {}, (1,))),
+    "bernoulli.cdf": ("bernoulli", "cdf", Case((0, np.array(0.25)), {}, (1,))),
+    "geom.entropy": ("geom", "entropy", Case((np.array(0.25),))),
+    "poisson.mean": ("poisson", "mean", Case((np.array(2.5),))),
+    "nbinom.var": ("nbinom", "var", Case((np.array(2.5), np.array(0.375)), {}, (0, 1))),
+}
+SEVERAL = {
+    "multivariate_normal.logpdf": (
+        "multivariate_normal",
+        "logpdf",
+        Case((_POINTS, _POINTS[0] / 2, _COV), {}, (0, 1, 2)),
+    ),
+    "multivariate_normal.pdf": ("multivariate_normal", "pdf", Case((_POINTS[0],), {"cov": np.array(2.0)}, (0, "cov"))),
+    "multivariate_normal.entropy": ("multivariate_normal", "entropy", Case((_POINTS[0], _COV), {}, (1,))),
+    "dirichlet.logpdf": (
+        "dirichlet",
+        "logpdf",
+        Case((np.array([[0.25, 0.5], [0.125, 0.25]]), np.array([1.5, 2.0, 0.75])), {}, (0, 1)),
+    ),
+    "dirichlet.entropy": ("dirichlet", "entropy", Case((np.array([1.5, 2.0, 0.75]),))),
+    "dirichlet.mean": ("dirichlet", "mean", Case((np.array([1.5, 2.0, 0.75]),))),
+    "dirichlet.var": ("dirichlet", "var", Case((np.array([1.5, 2.0, 0.75]),))),
+}
+CALLS = CONTINUOUS | DISCRETE | SEVERAL
+#: The derivative by the variable of a flat density, or of a distribution function of two pieces, is not to be had.
+_KINKS = {"uniform.pdf", "uniform.logpdf"}
+
+
+def test_every_family_has_cases() -> None:
+    assert set(stats.__all__) == {name for name, _, _ in CALLS.values()}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("call", [call for call in CALLS if call not in _KINKS])
+def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(call: str) -> None:
+    name, method, case = CALLS[call]
+
+    check(getattr(getattr(stats, name), method), case)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("call", CALLS)
+def test_values_are_those_of_scipy(call: str) -> None:
+    name, method, case = CALLS[call]
+
+    check_values(getattr(getattr(stats, name), method), getattr(getattr(scipy.stats, name), method), case)
+
+
+@pytest.mark.parametrize("name", _SHAPES)
+def test_outside_of_the_support_and_for_bad_parameters_values_are_scipys(name: str) -> None:
+    shapes = _SHAPES[name]
+    x = np.array([-3.0, 0.0, 0.5, 30.0, np.nan])
+    for method in (*_METHODS, "ppf", "isf"):
+        ours, theirs = getattr(getattr(stats, name), method), getattr(getattr(scipy.stats, name), method)
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(ours(x, *shapes).numpy(), theirs(x, *shapes), 1e-7, 1e-12, err_msg=method)
+        np.testing.assert_array_equal(ours(x, *shapes, 0.0, -1.0).numpy(), np.nan)
+
+
+@pytest.mark.parametrize("name", ["beta", "expon", "gamma", "lognorm", "pareto", "truncnorm", "uniform"])
+@pytest.mark.parametrize("method", _METHODS)
+def test_outside_of_the_support_the_gradient_is_zero(name: str, method: str) -> None:
+    x, *shapes = (ag.tensor(value, requires_grad=True) for value in (-3.0, *_SHAPES[name]))
+
+    sync.backward(getattr(getattr(stats, name), method)(x, *shapes))
+
+    assert [0.0 if one.grad is None else one.grad.item() for one in (x, *shapes)] == [0.0] * (1 + len(shapes))
+
+
+@pytest.mark.parametrize("name", [*_SHAPES, *_DISCRETE])
+def test_draws_are_those_of_scipy(name: str) -> None:
+    shapes = (_SHAPES | _DISCRETE)[name]
+
+    drawn = getattr(stats, name).rvs(*shapes, loc=1, size=(2, 3), random_state=7)
+
+    expected = getattr(scipy.stats, name).rvs(*shapes, loc=1, size=(2, 3), random_state=7)
+    np.testing.assert_allclose(drawn.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name, shapes in _SHAPES.items() if shapes])
+def test_draws_follow_the_shapes_as_quantiles_do(name: str) -> None:
+    shapes = [ag.tensor(value, requires_grad=True) for value in _SHAPES[name]]
+    scale = ag.tensor(2.0, requires_grad=True)
+
+    drawn = getattr(stats, name).rvs(*shapes, scale=scale, size=4, random_state=7)
+    probability = getattr(scipy.stats, name).cdf(drawn.numpy(), *_SHAPES[name], scale=2.0)
+    quantiles = getattr(stats, name).ppf(probability, *shapes, scale=scale)
+
+    for found, expected in zip(
+        sync.grad(np.sum(drawn), [*shapes, scale]), sync.grad(np.sum(quantiles), [*shapes, scale]), strict=True
+    ):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_draws_of_several_variables_follow_their_parameters() -> None:
+    mean, cov, alpha = (ag.tensor(one, requires_grad=True) for one in (_POINTS[0], _COV, [1.5, 2.0, 0.75]))
+
+    normal = stats.multivariate_normal.rvs(mean, cov, 4, 7)
+    shares = stats.dirichlet.rvs(alpha, 4, 7)
+    sync.backward(normal.sum() + shares[:, 0].sum())
+
+    np.testing.assert_allclose(normal.numpy(), scipy.stats.multivariate_normal.rvs(_POINTS[0], _COV, 4, 7), rtol=1e-12)
+    np.testing.assert_array_equal(shares.numpy(), scipy.stats.dirichlet.rvs([1.5, 2.0, 0.75], 4, 7))
+    np.testing.assert_allclose(mean.grad.numpy(), 4.0)
+    assert np.abs(cov.grad.numpy()).min() > 0
+    assert alpha.grad.numpy()[0] > 0
+
+
+def test_a_frozen_distribution_has_the_methods_of_its_family() -> None:
+    scale = ag.tensor(2.0, requires_grad=True)
+    frozen = stats.norm(1.0, scale=scale)
+
+    sync.backward(frozen.logpdf([0.5, 3.0]).sum() + frozen.entropy())
+
+    assert frozen.cdf(1.0).item() == 0.5
+    assert frozen.rvs(3, random_state=1).shape == (3,)
+    np.testing.assert_allclose(scale.grad.numpy(), (0.25 / 4 - 1 + 4.0 / 4 - 1) / 2 + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: stats.gamma.logpdf(1.0), r"scipy\.stats\.gamma\.logpdf needs a"),
+        (lambda: stats.norm.logpdf(1.0, sigma=2.0), "no parameter 'sigma': it takes loc, scale"),
+        (lambda: stats.norm.logpdf(1.0, 0.0, 1.0, 2.0), "takes the parameters loc, scale, not 3"),
+        (lambda: stats.norm.logpdf(1.0, 0.0, loc=1.0), "got 'loc' twice"),
+        (lambda: stats.norm(0.0).fit([1.0]), "has no attribute 'fit'"),
+        (lambda: stats.poisson.rvs(ag.tensor(2.0, requires_grad=True)), "whole numbers, which have no derivative"),
+        (lambda: stats.norm.stats(moments="s"), "the moments 'm' and 'v', not 's'"),
+        (lambda: stats.multivariate_normal.logpdf([1.0, 2.0], cov=[[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
+        (lambda: stats.multivariate_normal.logpdf([1.0, 2.0], cov=np.eye(3)), "must have 3 coordinates"),
+        (lambda: stats.dirichlet.logpdf([0.5, 0.6], [1.0, 1.0]), "sum to 1"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
+    with pytest.raises((AsyncgradError, AttributeError, TypeError, ValueError, np.linalg.LinAlgError), match=message):
+        call()

@@ -36,7 +36,7 @@ from .errors import (
 )
 from .graph.callers import shorten_traceback
 from .graph.hooks import HookList, RemovableHandle
-from .graph.naming import calling_function
+from .graph.naming import conversion_advice
 from .graph.saved import version_of
 from .graph.tensor_base import TensorBase, ViewMeta
 from .graph.values import (
@@ -433,8 +433,8 @@ class Tensor(TensorBase):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._requires_grad():
-            others = "np.stack to join tensors, or asyncgrad.numpy.random.default_rng(seed) to draw random numbers"
-            self._needs_no_grad("an ndarray", "t.numpy()", others, calling_function())
+            others, function = conversion_advice()
+            self._needs_no_grad("an ndarray", "t.numpy()", others, function)
         if self._data.__class__ is not np.ndarray and is_foreign(self._data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
-__all__ = ["HIGHEST_NUMBER", "calling_function", "identify", "name_hook", "number_of", "place_of", "ufunc_name"]
+__all__ = [
+    "HIGHEST_NUMBER",
+    "calling_function",
+    "close_names",
+    "conversion_advice",
+    "identify",
+    "name_hook",
+    "number_of",
+    "place_of",
+    "ufunc_name",
+]
 
 #: The sequence number of a leaf's AccumulateGrad, which runs ahead of all other nodes, as in PyTorch.
 HIGHEST_NUMBER = 2**64 - 1
@@ -84,6 +95,35 @@ def calling_function(depth: int = 1) -> str | None:
         if shown is not None:
             return f"{shown}.{name}"
     return f"{_public(entries[-1][0])}.{entries[-1][1]}" if entries else None
+
+
+def conversion_advice() -> tuple[str, str | None]:
+    """Return what to write instead of converting a tensor to an array, and the library function that does it.
+
+    It is called by the method that is asked for the conversion.
+    """
+    function = calling_function(2)
+    library, _, path = (function or "").partition(".")
+    if library != "scipy":
+        joined = "np.stack to join tensors, or asyncgrad.numpy.random.default_rng(seed) to draw random numbers"
+        return joined, function
+    package, _, name = path.rpartition(".")
+    # A method is named with its class, as in scipy.stats.rv_continuous.logpdf.
+    for module in (f"asyncgrad.scipy.{package}", f"asyncgrad.scipy.{package.partition('.')[0]}"):
+        try:
+            names = dir(import_module(module))
+        except ImportError:
+            continue
+        near = close_names(name, names)
+        return f"{module}.{near[0]} to keep it" if near else f"what {module} has to keep it", function
+    return "the functions of asyncgrad.scipy to keep it", function
+
+
+def close_names(name: str, names: Iterable[str]) -> list[str]:
+    """Return which names are similar, the most similar one first."""
+    # Imported here: messages alone need it.
+    found: list[str] = import_module("difflib").get_close_matches(name, names)
+    return found
 
 
 def _shortest(module: str, name: str) -> str | None:

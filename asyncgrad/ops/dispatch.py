@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingDerivativeError
-from ..graph.naming import ufunc_name
+from ..graph.naming import close_names, ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tensor_base import TensorBase
 from ..graph.values import is_foreign, raw, refuse_masked
@@ -54,10 +54,19 @@ def _rule_of_library(ufunc: np.ufunc) -> Callable[..., Any] | None:
 
 def missing(name: str) -> MissingDerivativeError:
     """Return the error for a function that has no rule."""
+    near = _near(name) if name.startswith("scipy.") else ""
     return MissingDerivativeError(
-        f"{name} has no derivative rule, so asyncgrad will not run it on a Tensor. Call it on t.numpy() if no "
+        f"{name} has no derivative rule, so asyncgrad will not run it on a Tensor{near}. Call it on t.numpy() if no "
         "gradient is to flow through it, or write a rule with asyncgrad.extend.primitive or an ag.Function"
     )
+
+
+def _near(name: str) -> str:
+    """Return which ufuncs of SciPy with similar names have a rule."""
+    module, _, last = name.rpartition(".")
+    names = [one.__name__ for one in RULES if isinstance(one, np.ufunc) and getattr(np, one.__name__, None) is not one]
+    near = close_names(last, names)
+    return f"; {', '.join(f'{module}.{one}' for one in near)} have one" if near else ""
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

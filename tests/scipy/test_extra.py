@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.cluster.vq
+import scipy.signal
+import scipy.stats
 from scipy import special
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import MissingDerivativeError
+from asyncgrad.errors import MissingDerivativeError, RequiresGradError
 
 
 def _run(code: str) -> str:
@@ -30,6 +34,9 @@ print([name for name in sys.modules if name.split(".")[0] == "scipy" or name.sta
 def test_the_rules_are_there_at_the_first_call_of_a_ufunc_of_scipy() -> None:
     code = """
 import asyncgrad as ag
+import scipy.cluster.vq
+import scipy.signal
+import scipy.stats
 from scipy import special
 x = ag.tensor(0.0, requires_grad=True)
 ag.sync.backward(special.expit(x))
@@ -53,6 +60,29 @@ except ImportError as error:
 def test_a_ufunc_without_a_rule_is_named_with_its_module() -> None:
     with pytest.raises(MissingDerivativeError, match=r"scipy\.special\.mathieu_a has no derivative rule"):
         special.mathieu_a(1, ag.tensor(1.0))
+
+
+def test_a_ufunc_without_a_rule_is_told_which_similar_ones_have_one() -> None:
+    with pytest.raises(MissingDerivativeError, match=r"scipy\.special\.modfresnelm .*; scipy\.special\.fresnel"):
+        special.modfresnelm(ag.tensor(1.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            scipy.signal.fftconvolve,
+            r"scipy\.signal\.fftconvolve has no .*asyncgrad\.scipy\.signal\.fftconvolve to keep",
+        ),
+        (scipy.stats.norm.logpdf, r"scipy\.stats\.\w+\.logpdf has no .*what asyncgrad\.scipy\.stats has to keep"),
+        (scipy.cluster.vq.whiten, r"the functions of asyncgrad\.scipy to keep it"),
+    ],
+)
+def test_a_function_that_converts_tensors_is_told_what_to_write_instead(call: Any, message: str) -> None:
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+
+    with pytest.raises(RequiresGradError, match=message):
+        call(*[x] * (1 if call is not scipy.signal.fftconvolve else 2))
 
 
 def test_functions_of_numpy_and_scipy_make_one_graph() -> None:

@@ -10,7 +10,18 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
 from .registry import LEAF_TYPES, ContainerType, container_type
 
-__all__ = ["LEAF", "TreeStructure", "flatten", "leaves", "leaves_like", "map", "paths", "unflatten"]
+__all__ = [
+    "LEAF",
+    "TreeStructure",
+    "flatten",
+    "flatten_each",
+    "leaves",
+    "leaves_like",
+    "map",
+    "paths",
+    "unflatten",
+    "unflatten_each",
+]
 
 
 @final
@@ -174,7 +185,42 @@ def paths(structure: TreeStructure, root: str) -> Iterator[str]:
         yield from paths(child, f"{root}{accessor}")
 
 
-def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str) -> list[Any]:
+def flatten_each(
+    values: Sequence[Any], is_wanted: Callable[[Any], bool]
+) -> tuple[Sequence[Any], tuple[TreeStructure, ...] | None]:
+    """Return the leaves of several values, and the structure of each; `values` and None if none of them is a tree.
+
+    A container without a wanted leaf is one leaf itself, and so is None.
+
+    Args:
+        values: any objects.
+        is_wanted: takes a leaf.
+    """
+    for value in values:
+        if not _is_leaf(value):
+            break
+    else:
+        return values, None
+    found: list[Any] = []
+    structures = []
+    for value in values:
+        inner, structure = ([value], LEAF) if value is None else flatten(value)
+        if structure is not LEAF and not any(map(is_wanted, inner)):
+            inner, structure = [value], LEAF
+        found += inner
+        structures.append(structure)
+    if all(structure is LEAF for structure in structures):
+        return values, None
+    return found, tuple(structures)
+
+
+def unflatten_each(structures: Iterable[TreeStructure], leaves: Iterable[Any]) -> list[Any]:
+    """Return a value for each structure, with the given leaves: the inverse of `flatten_each`."""
+    following = iter(leaves)
+    return [_unflatten(structure, following) for structure in structures]
+
+
+def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str, *, allows_none: bool = False) -> list[Any]:
     """Return the entries of a tree in place of the leaves of a structure.
 
     Args:
@@ -182,13 +228,19 @@ def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str) -> li
         tree: a tree of this structure, or with containers in place of leaves.
         what: the name of `tree` in errors.
         like: the name of the other tree.
+        allows_none: None may stand for a container whose leaves are all None.
 
     Raises:
         ArgumentError: the structure of `tree` differs.
     """
     found: list[Any] = []
-    _match(structure, tree, what, like, found)
+    _match(structure, tree, (what, like, allows_none), found)
     return found
+
+
+def _is_leaf(value: Any) -> bool:
+    cls = type(value)
+    return value is None or cls in LEAF_TYPES or isinstance(value, TensorBase) or container_type(cls) is None
 
 
 def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, found: list[Any]) -> TreeStructure:
@@ -210,10 +262,14 @@ def _unflatten(structure: TreeStructure, leaves: Iterator[Any]) -> Any:
     return kind.unflatten(cls, structure.aux_data, [_unflatten(child, leaves) for child in structure.children])
 
 
-def _match(structure: TreeStructure, tree: Any, what: str, like: str, found: list[Any]) -> None:
+def _match(structure: TreeStructure, tree: Any, names: tuple[str, str, bool], found: list[Any]) -> None:
     kind, cls = structure.kind, structure.cls
     if kind is None or cls is None:
         found.append(tree)
+        return
+    what, like, allows_none = names
+    if tree is None and allows_none:
+        found += [None] * structure.count
         return
     if type(tree) is not cls:
         raise ArgumentError(f"{what} is {_kind(tree)}, but {like} has {_article(cls)} there")
@@ -224,7 +280,7 @@ def _match(structure: TreeStructure, tree: Any, what: str, like: str, found: lis
     if len(by_label) != len(expected) or not all(label in by_label for label in expected):
         _raise_for_children(kind.accessor, expected, labels, what, like)
     for label, child in zip(expected, structure.children, strict=True):
-        _match(child, by_label[label], f"{what}{kind.accessor.format(label)}", like, found)
+        _match(child, by_label[label], (f"{what}{kind.accessor.format(label)}", like, allows_none), found)
 
 
 def _raise_for_children(

@@ -279,7 +279,7 @@ class _Outputs:
 
     def __init__(self, returned: Any, device: Any) -> None:
         #: The class of a tuple or list of outputs; None for one output.
-        self._container = type(returned) if isinstance(returned, (tuple, list)) else None
+        self._container: Any = type(returned) if isinstance(returned, (tuple, list)) else None
         self.leaves, self.trees = wrap_outputs((returned,) if self._container is None else returned, device)
 
     def with_leaves(self, leaves: Sequence[Any]) -> Any:
@@ -288,7 +288,7 @@ class _Outputs:
         if self._container is None:
             return outputs[0]
         if hasattr(self._container, "_fields"):
-            return self._container(*outputs)
+            return self._container._make(outputs)
         return list(outputs) if issubclass(self._container, list) else tuple(outputs)
 
 

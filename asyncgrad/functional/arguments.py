@@ -14,10 +14,11 @@ from ..backward import capture
 from ..context import IN_TRANSFORM, is_grad_enabled, set_grad_mode
 from ..engine.loops import Pace
 from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
-from ..graph.gradient_edges import any_requires_grad
 from ..graph.tensor_base import CreationMeta
 from ..graph.values import is_foreign, zeros_beside
 from ..tensor import Tensor, asarray
+from ..tree.registry import container_type
+from ..tree.structure import leaves
 
 __all__ = [
     "argument_positions",
@@ -54,7 +55,7 @@ class transform_scope:
 
     Args:
         create_graph: the caller's choice, or None.
-        *given: the caller's arguments; tensors may be inside lists, tuples and dicts.
+        *given: the caller's arguments, which are trees.
     """
 
     __slots__ = ("_create_graph", "_in_transform", "_was_enabled")
@@ -62,7 +63,7 @@ class transform_scope:
     def __init__(self, create_graph: bool | None, *given: Any) -> None:
         self._was_enabled = is_grad_enabled()
         if create_graph is None:
-            create_graph = self._was_enabled and (IN_TRANSFORM.get() or any_requires_grad(*given))
+            create_graph = self._was_enabled and (IN_TRANSFORM.get() or _any_requires_grad(given))
         self._create_graph = create_graph
 
     def __enter__(self) -> bool:
@@ -81,6 +82,10 @@ class transform_scope:
             return
         if is_grad_enabled() is not self._was_enabled:
             set_grad_mode(self._was_enabled)
+
+
+def _any_requires_grad(tree: Any) -> bool:
+    return any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves(tree))
 
 
 async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +111,8 @@ def as_tensor(given: Any, what: str) -> Tensor:
         GradientTypeError: it is neither.
     """
     if not (isinstance(given, _ARRAYS) or is_foreign(given)):
-        raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}")
+        hint = "" if container_type(type(given)) is None else ": the transforms of asyncgrad.func take trees of arrays"
+        raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}{hint}")
     return asarray(given)
 
 
@@ -122,7 +128,8 @@ def as_inputs(given: Any, where: str, what: str = "inputs") -> tuple[tuple[Tenso
         raise GradientTypeError(f"{where}: {what} must have at least one tensor, not an empty tuple")
     if isinstance(given, list):
         raise GradientTypeError(
-            f"{where}: {what} must be a tensor, an array or a tuple of them, not a list: write a tuple"
+            f"{where}: {what} must be a tensor, an array or a tuple of them, not a list: write a tuple, or use "
+            "asyncgrad.func, whose transforms take trees"
         )
     names = [f"{where}: {what}[{index}]" for index in range(len(entries))] if is_tuple else [f"{where}: {what}"]
     return tuple(map(as_tensor, entries, names)), is_tuple

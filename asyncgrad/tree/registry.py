@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -64,7 +65,13 @@ def _flatten_attributes(value: Any, names: Iterable[str]) -> tuple[Sequence[Any]
 
 def _attributes(value: Any) -> dict[str, Any]:
     slots = [name for cls in type(value).__mro__ for name in _slots(cls) if hasattr(value, name)]
-    return {name: getattr(value, name) for name in slots} | getattr(value, "__dict__", {})
+    attributes = {name: getattr(value, name) for name in slots} | getattr(value, "__dict__", {})
+    # What a cached_property holds was computed from the leaves, and does not fit other ones.
+    return {
+        name: entry
+        for name, entry in attributes.items()
+        if not isinstance(getattr(type(value), name, None), functools.cached_property)
+    }
 
 
 def _slots(cls: type) -> Iterable[str]:
@@ -85,6 +92,11 @@ def _as_it_is(value: Sequence[Any]) -> tuple[Sequence[Any], Any]:
     return value, None
 
 
+def _unflatten_named_tuple(cls: Any, aux_data: Any, children: Sequence[Any]) -> Any:
+    # Not cls(*children): a __new__ of its own may check or convert them.
+    return cls._make(children)
+
+
 def _flatten_dict(value: dict[Any, Any]) -> tuple[Sequence[Any], Any]:
     return tuple(value.values()), tuple(value)
 
@@ -94,7 +106,7 @@ def _flatten_defaultdict(value: defaultdict[Any, Any]) -> tuple[Sequence[Any], A
 
 
 _NONE = ContainerType(lambda value: ((), None), lambda cls, aux_data, children: None, _indices, _INDEX)
-_NAMED_TUPLE = ContainerType(_as_it_is, lambda cls, aux_data, children: cls(*children), _fields, _ATTRIBUTE)
+_NAMED_TUPLE = ContainerType(_as_it_is, _unflatten_named_tuple, _fields, _ATTRIBUTE)
 _DATACLASS = ContainerType(_flatten_dataclass, _unflatten_attributes, _attribute_names, _ATTRIBUTE)
 
 _CONTAINER_TYPES: dict[type, ContainerType] = {

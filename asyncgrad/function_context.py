@@ -20,6 +20,7 @@ from .graph.saved import Saved, output_alias, released_error, version_of
 from .graph.tensor_base import CreationMeta, TensorBase
 from .graph.values import counted, has_memory, is_foreign, wrap
 from .ops.indexing import part
+from .tree.registry import container_type
 from .tree.structure import TreeStructure, flatten_each
 from .views.history import check_write, rebase
 from .views.nodes import CopySlices
@@ -206,7 +207,7 @@ _OWN = frozenset({"_to_save", "_saved", "_loaded", "_dirty", "_non_differentiabl
 
 
 def _tensors_in(value: Any) -> Iterator[TensorBase]:
-    """Yield the tensors in a structure of lists, tuples, sets, dicts and dataclasses."""
+    """Yield the tensors in a structure of lists, tuples, sets, dicts, dataclasses and registered containers."""
     stack, seen = [value], set[int]()
     while stack:
         value = stack.pop()
@@ -222,6 +223,8 @@ def _tensors_in(value: Any) -> Iterator[TensorBase]:
             stack += value
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             stack += [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+        elif (kind := container_type(type(value))) is not None:
+            stack += kind.flatten(value)[0]
 
 
 def is_dirty(ctx: FunctionContext, value: TensorBase) -> bool:
@@ -331,7 +334,7 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorB
         if not (value is None or isinstance(value, TensorBase) or has_memory(value)):
             raise GradientTypeError(
                 f"save_for_backward takes tensors, arrays and None, not {describe(value)}: keep other values as "
-                "attributes, ctx.value = value"
+                "attributes, ctx.value = value, and write ctx.save_for_backward(*ag.tree.leaves(tree)) for a tree"
             )
         output = outputs.get(id(value))
         if value is None:

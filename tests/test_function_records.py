@@ -225,8 +225,15 @@ TAKE = {
     "in a tree": keeping(lambda: {"layers": [(np.ones(2), W)]}),
     "in a set": keeping(lambda: {1, W}),
     "in a dataclass": keeping(lambda: [State(W)]),
+    "in a registered container": keeping(lambda: Kept(W)),
     "in a circle": keeping(lambda: circle(W)),
 }
+
+
+@ag.tree.register
+class Kept:
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
 
 
 def circle(*items: Any) -> list[Any]:

@@ -205,7 +205,7 @@ def flatten_each(
     structures = []
     for value in values:
         inner, structure = ([value], LEAF) if value is None else flatten(value)
-        if structure is not LEAF and not any(map(is_wanted, inner)):
+        if structure is not LEAF and not any(is_wanted(leaf) for leaf in inner):
             inner, structure = [value], LEAF
         found += inner
         structures.append(structure)
@@ -299,7 +299,7 @@ def _are_equal(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if type(one) is tuple and type(other) is tuple:
-        return len(one) == len(other) and all(map(_are_equal, one, other))
+        return len(one) == len(other) and all(_are_equal(*pair) for pair in zip(one, other, strict=True))
     if getattr(one, "shape", None) != getattr(other, "shape", None):
         return False
     same: Any = one == other

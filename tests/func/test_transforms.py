@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -294,6 +295,23 @@ def test_checkpoints_and_hooks_work_inside_of_a_transform():
     assert seen == [1.0]
 
 
+def test_scipy_minimizes_over_a_tree():
+    optimize = pytest.importorskip("scipy.optimize")
+    start, unravel = ag.tree.ravel({"w": np.zeros((2, 1)), "rest": [0.0, None]})
+
+    def loss(vector: Any) -> Any:
+        params = unravel(vector)
+        return ((params["w"] - np.array([[1.0], [2.0]])) ** 2).sum() + (params["rest"][0] - 3.0) ** 2
+
+    found = optimize.minimize(
+        func.value_and_grad(loss), start, jac=True, hess=func.hessian(loss), method="trust-constr"
+    )
+    params = unravel(found.x)
+
+    np.testing.assert_allclose(params["w"], [[1.0], [2.0]], atol=1e-5)
+    assert (params["rest"][0], params["rest"][1]) == (pytest.approx(3.0), None)
+
+
 def test_scipy_minimizes_with_the_gradients():
     optimize = pytest.importorskip("scipy.optimize")
 
@@ -362,15 +380,19 @@ def test_a_leaf_that_is_no_number_is_named_by_its_path():
         GradientTypeError, match=r"ag\.func\.grad: params\['layers'\]\[0\]\.weight must be .* not str 'x'"
     ):
         func.grad(lambda params: params)({"layers": [Layer("x", 1.0)]})
-    with pytest.raises(GradientTypeError, match=r"y\[1\] must be .* not bool True"):
+    with pytest.raises(GradientTypeError, match=r"y\[1\] must be .* not bool True: write float\(y\[1\]\)"):
         func.grad(lambda x, y: x, argnums=1)(1.0, [1.0, True])
+    with pytest.raises(GradientTypeError, match=r"x\['a'\] must be .* dtype object: write x\['a'\]\.astype\(float\)"):
+        func.grad(lambda x: x)({"a": np.array([None])})
+    with pytest.raises(GradientTypeError, match=r"x\[0\] must be .* SimpleNamespace.*ag\.tree\.register\(SimpleNames"):
+        func.grad(lambda x: x)([SimpleNamespace(w=1.0)])
 
 
 @pytest.mark.parametrize(
     ("fn", "error", "message"),
     [
         (lambda x: x, InvalidRootError, r"must return one number, not a tensor of shape \(3,\)"),
-        (lambda x: [x.sum()], GradientTypeError, "must return one Tensor, not list"),
+        (lambda x: [x.sum()], GradientTypeError, "must return one Tensor, not list .* with has_aux=True"),
         (lambda x: x.detach().numpy(), GradientTypeError, "its result is ndarray of shape"),
         (lambda x: None, GradientTypeError, "must return one Tensor, not NoneType None"),
     ],

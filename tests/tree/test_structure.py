@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict, defaultdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pytest
@@ -50,6 +51,16 @@ class Named:
 
     def __init__(self, weight: Any, name: str) -> None:
         self.weight, self.name = weight, name
+
+
+@tree.register
+class Squared:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    @functools.cached_property
+    def square(self) -> Any:
+        return self.x**2
 
 
 class Interval:
@@ -131,6 +142,40 @@ def test_is_leaf_keeps_a_container_whole():
 
 def test_map_takes_the_entries_of_dicts_by_key():
     assert tree.map(lambda a, b: (a, b), {"x": 1, "y": 2}, {"y": 20, "x": 10}) == {"x": (1, 10), "y": (2, 20)}
+
+
+def test_map_takes_the_entries_of_dicts_by_key_though_keys_look_alike():
+    x, y = ag.tensor(1.0), ag.tensor(1.0)
+
+    assert tree.map(lambda a, b: (a, b), {x: 1, y: 2}, {y: 20, x: 10}) == {x: (1, 10), y: (2, 20)}
+    with pytest.raises(ArgumentError, match=r"tree 1 has no \[tensor\(1\., .*\)\], which tree 0 has there"):
+        tree.map(lambda a, b: a, {x: 1, y: 2}, {x: 1})
+
+
+def test_a_named_tuple_is_made_without_a_call_of_its_own_constructor():
+    class Checked(Pair):
+        def __new__(cls, first: Any, second: Any) -> Self:
+            return super().__new__(cls, float(first), second)
+
+    made = tree.map(str, Checked(1.0, 2))
+
+    assert (type(made), made) == (Checked, ("1.0", "2"))
+
+
+def test_what_a_cached_property_has_computed_of_other_leaves_is_no_part_of_a_tree():
+    given = Squared(3)
+    squares = (given.square, tree.map(lambda x: x + 1, given).square)
+
+    assert (squares, tree.leaves(given)) == ((9, 16), [3])
+
+
+def test_structures_with_arrays_beside_the_leaves_are_compared():
+    def structure(*beside: float) -> Any:
+        return tree.flatten(Layer(1.0, name=np.array(beside)))[1]  # type: ignore[arg-type]
+
+    assert structure(1.0, 2.0) == structure(1.0, 2.0)
+    assert structure(1.0, 2.0) != structure(1.0, 3.0)
+    assert structure(1.0, 2.0) != structure(1.0)
 
 
 def test_map_takes_a_container_where_the_first_tree_has_a_leaf():

@@ -522,10 +522,7 @@ class FunctionNode(SavingNode):
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
         if len(grads) != self._arguments:
-            raise InvalidGradientError(
-                f"{self._subject()} {values.counted(len(grads), 'gradient')}, and forward took "
-                f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none"
-            )
+            raise self._count_error(len(grads))
         if self._argument_trees is not None:
             grads = self._leaves_like_arguments(grads)
         edges = self._argument_edges
@@ -557,6 +554,15 @@ class FunctionNode(SavingNode):
             return True
         cls = self._argument_trees[0].cls
         return type(result) is not cls or (len(result) == 1 and (result[0] is None or type(result[0]) is cls))
+
+    def _count_error(self, count: int) -> InvalidGradientError:
+        trees = self._argument_trees
+        cls = None if trees is None or self._arguments != 1 else trees[0].cls
+        of_tree = "" if cls is None else f"; the gradient of the argument is a {cls.__name__}, as the argument is"
+        return InvalidGradientError(
+            f"{self._subject()} {values.counted(count, 'gradient')}, and forward took "
+            f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none{of_tree}"
+        )
 
     def _leaves_like_arguments(self, grads: Sequence[Any]) -> tuple[Any, ...]:
         """Return the gradients of the leaves of the arguments, given those of the arguments.

@@ -21,7 +21,7 @@ from .graph.tensor_base import CreationMeta, TensorBase
 from .graph.values import counted, has_memory, is_foreign, wrap
 from .ops.indexing import part
 from .tree.registry import container_type
-from .tree.structure import TreeStructure, flatten_each
+from .tree.structure import TreeStructure, flatten_each, leaves
 from .views.history import check_write, rebase
 from .views.nodes import CopySlices
 
@@ -99,8 +99,8 @@ class FunctionContext:
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Say that these outputs have no gradient."""
-        self._non_differentiable = tensors
+        """Say that these outputs, or all in these trees of outputs, have no gradient."""
+        self._non_differentiable = tuple(leaves(tensors))
 
     def set_materialize_grads(self, value: bool) -> None:
         """Say whether undefined gradients reach backward as zeros (the default) or as None."""

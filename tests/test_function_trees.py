@@ -199,7 +199,7 @@ def test_a_tensor_in_a_tree_may_be_written_into_marked_and_saved():
         x *= 2.0
         z = x * y
         ctx.mark_dirty(x)
-        ctx.mark_non_differentiable(y)
+        ctx.mark_non_differentiable({"y": y})
         ctx.save_for_backward(z)
         return {"x": x, "rest": [z, y]}
 
@@ -235,6 +235,15 @@ def test_the_gradient_of_an_only_argument_may_be_a_list_itself(returned, first, 
     sync.backward(function(lambda ctx, pair: pair[0] + 2 * pair[1], lambda ctx, g: returned(g)).apply([a, b]))
 
     assert [None if x.grad is None else x.grad.tolist() for x in (a, b)] == [first, second]
+
+
+def test_a_tuple_for_an_only_argument_that_is_a_list_is_told_to_be_a_list():
+    y = function(lambda ctx, pair: pair[0] * pair[1], lambda ctx, g: (g, g)).apply([leaf(1.0), leaf(2.0)])
+
+    with pytest.raises(
+        InvalidGradientError, match="returned 2 gradients, and forward took 1 argument: .* is a list, as"
+    ):
+        sync.backward(y)
 
 
 WRONG = {

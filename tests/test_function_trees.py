@@ -240,9 +240,7 @@ def test_the_gradient_of_an_only_argument_may_be_a_list_itself(returned, first, 
 def test_a_tuple_for_an_only_argument_that_is_a_list_is_told_to_be_a_list():
     y = function(lambda ctx, pair: pair[0] * pair[1], lambda ctx, g: (g, g)).apply([leaf(1.0), leaf(2.0)])
 
-    with pytest.raises(
-        InvalidGradientError, match="returned 2 gradients, and forward took 1 argument: .* is a list, as"
-    ):
+    with pytest.raises(InvalidGradientError, match=r"2 gradients, and forward took 1 argument: .* is a list, as the"):
         sync.backward(y)
 
 

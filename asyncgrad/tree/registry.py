@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from types import BuiltinMethodType
 from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -79,10 +80,16 @@ def _slots(cls: type) -> Iterable[str]:
     return [name for name in ((slots,) if isinstance(slots, str) else slots) if name not in ("__dict__", "__weakref__")]
 
 
+def _new_instance(cls: type) -> Any:
+    # The constructor of the nearest built-in base: Python refuses object.__new__ for, say, a SimpleNamespace.
+    constructors = (vars(base).get("__new__") for base in cls.__mro__)
+    return next(new for new in constructors if isinstance(new, BuiltinMethodType))(cls)
+
+
 def _unflatten_attributes(cls: type, aux_data: Any, children: Sequence[Any]) -> Any:
     # Do not call __init__, which may check or convert its arguments: the new leaves may be of any type.
     names, static = aux_data
-    instance: Any = object.__new__(cls)
+    instance = _new_instance(cls)
     for name, entry in (*static, *zip(names, children, strict=True)):
         object.__setattr__(instance, name, entry)
     return instance

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import OrderedDict, defaultdict
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -108,6 +109,19 @@ def test_a_registered_class_is_a_tree_of_its_attributes():
     made = tree.map(lambda x: x + 1, Plain(1, [2]))
 
     assert (type(made), made.x, made.y) == (Plain, 2, [3])
+
+
+def test_an_instance_is_made_without_constructors_written_in_python():
+    @tree.register
+    class Space(SimpleNamespace):
+        def __new__(cls, x: Any) -> Self:
+            raise AssertionError
+
+    given = SimpleNamespace.__new__(Space)
+    given.x = 1
+    made = tree.map(lambda x: x + 1, given)
+
+    assert (type(made), made.x) == (Space, 2)
 
 
 def test_a_registered_class_keeps_the_attributes_that_are_no_children():

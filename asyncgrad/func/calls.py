@@ -41,6 +41,7 @@ class TransformCall:
     __slots__ = (
         "_args",
         "_aux",
+        "_expected",
         "_function",
         "_given",
         "_has_aux",
@@ -77,6 +78,8 @@ class TransformCall:
         self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
+        #: What the function must return, for errors.
+        self._expected = "Tensors"
         #: The leaves of the arguments to differentiate with respect to.
         self.points = tuple([self._as_point(index, leaf) for index, leaf in enumerate(self._given)])
 
@@ -122,6 +125,10 @@ class TransformCall:
         if isinstance(result, Tensor):
             self._output_structure = LEAF
             return (result,)
+        if result is None:
+            raise GradientTypeError(
+                f"{self._where}: the function must return {self._expected}, not NoneType None: let it end with return"
+            )
         found, structure = flatten(result)
         self._output_structure = structure
         return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
@@ -132,6 +139,7 @@ class TransformCall:
         Raises:
             GradientTypeError: the result is a container.
         """
+        self._expected = "one Tensor"
         outputs = await self(*points)
         if self._output_structure is None or self._output_structure.kind is not None:
             found = self.result(outputs, True)
@@ -172,9 +180,13 @@ class TransformCall:
             ArgumentError: a structure differs; the message names the place by its path.
             InvalidGradientError: a leaf has another shape, or is not a number; the message names it by its path.
         """
-        given = tuple(trees) if isinstance(trees, list) else trees
+        if not isinstance(trees, (tuple, list)):
+            raise ArgumentTypeError(
+                f"{self._where}: {what} must be a tuple with one tree for each primal, not {describe(trees)}: "
+                "write (v,)"
+            )
         _, structure = flatten(tuple([self._args[position] for position in self._positions]))
-        return self._vector(structure, given, self.points, (what, "the tuple of primals"), keeps_history)
+        return self._vector(structure, tuple(trees), self.points, (what, "the tuple of primals"), keeps_history)
 
     def vector_like_outputs(
         self, outputs: Sequence[Tensor], tree: Any, what: str, keeps_history: bool
@@ -275,6 +287,12 @@ class TransformCall:
                 raise InvalidGradientError(
                     f"{self._where}: {name} must have the shape {tensor.shape}, but is {describe(entry)}"
                 )
+            if part.dtype.kind == "c" and tensor.dtype.kind != "c":
+                name = list(paths(structure, what))[index]
+                raise InvalidGradientError(
+                    f"{self._where}: {name} must be real, as what it multiplies is, but is {describe(entry)}: "
+                    "take its .real"
+                )
             vector.append(part if keeps_history else part.detach())
         return tuple(vector)
 
@@ -284,7 +302,10 @@ def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
     if isinstance(entry, Tensor):
         return entry.astype(np.float64) if entry.dtype.kind in "iu" else entry
     array = np.asarray(entry)
-    return asarray(array.astype(like.dtype), device=like.device) if array.dtype.kind in "iufc" else None
+    if array.dtype.kind not in "iufc":
+        return None
+    is_complex = array.dtype.kind == "c" and like.dtype.kind != "c"
+    return asarray(array if is_complex else array.astype(like.dtype), device=like.device)
 
 
 def _as_result(tensor: Tensor, given: Any) -> Any:

@@ -13,7 +13,15 @@ from ..arguments import check_function, describe, truth
 from ..backward import capture
 from ..context import IN_TRANSFORM, is_grad_enabled, set_grad_mode
 from ..engine.loops import Pace
-from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    GradientTypeError,
+    InvalidGradientError,
+    InvalidRootError,
+    RequiresGradError,
+    UnusedInputError,
+)
 from ..graph.tensor_base import CreationMeta
 from ..graph.values import is_foreign, zeros_beside
 from ..tensor import Tensor, asarray
@@ -355,10 +363,15 @@ def pack_results(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) 
 def check_argnums(argnums: Any) -> None:
     """Raise unless `argnums` is an int or a non-empty tuple of distinct ints."""
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
-    if not entries or not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in entries):
-        raise TypeError(f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}")
+    if not entries or not all(
+        isinstance(entry, (int, np.integer)) and not isinstance(entry, bool) for entry in entries
+    ):
+        instead = f": write {tuple(argnums)!r}" if isinstance(argnums, list) and argnums else ""
+        raise ArgumentTypeError(
+            f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}{instead}"
+        )
     if len(set(entries)) != len(entries):
-        raise ValueError(f"argnums {argnums!r} names an argument twice")
+        raise ArgumentError(f"argnums {argnums!r} names an argument twice")
 
 
 def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
@@ -368,13 +381,13 @@ def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
     for entry in entries:
         if not -count <= entry < count:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"argnums names argument {entry}, but the function was called with {count} positional arguments: "
                 "pass the arguments to differentiate by position"
             )
     positions = [entry % count for entry in entries]
     if len(set(positions)) != len(positions):
-        raise ValueError(f"argnums {argnums!r} names an argument twice in a call with {count} positional arguments")
+        raise ArgumentError(f"argnums {argnums!r} names an argument twice in a call with {count} positional arguments")
     return positions
 
 

@@ -411,6 +411,10 @@ def test_vectors_that_do_not_fit_are_named_by_their_path():
         pullback({"y": (POINT,)})
     with pytest.raises(InvalidGradientError, match=r"tangents\[0\] must have the shape \(3,\), but is str"):
         func.jvp(np.sin, (POINT,), ("v",))
+    with pytest.raises(InvalidGradientError, match=r"tangents\[0\] must be real, .* complex128: take its \.real"):
+        func.jvp(np.sin, (POINT,), (POINT * 1j,))
+    with pytest.raises(ArgumentTypeError, match=r"tangents must be a tuple .* not ndarray .*: write \(v,\)"):
+        func.jvp(np.sin, (POINT,), POINT)
 
 
 def test_bad_use_of_transforms_is_told():
@@ -430,5 +434,11 @@ def test_bad_use_of_transforms_is_told():
         func.jacfwd(lambda x: x * 1j)(1.0)
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.jacrev: output 0 of the function is complex"):
         func.jacrev(lambda x: x * 1j)(1.0)
+    with pytest.raises(ArgumentTypeError, match=r"argnums must be an int .* not \[0, 1\]: write \(0, 1\)"):
+        func.grad(np.multiply, argnums=[0, 1])  # type: ignore[arg-type]
+    with pytest.raises(
+        GradientTypeError, match=r"ag\.func\.jacrev: the function must return Tensors, not NoneType None"
+    ):
+        func.jacrev(lambda x: None)(1.0)
     with pytest.raises(TypeError, match="argnums names argument 1"):
         func.grad(np.sin, argnums=1)(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -442,3 +443,26 @@ def test_bad_use_of_transforms_is_told():
         func.jacrev(lambda x: None)(1.0)
     with pytest.raises(TypeError, match="argnums names argument 1"):
         func.grad(np.sin, argnums=1)(1.0)
+
+
+EMPTY: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda tree: func.grad(lambda p: ag.tensor(1.0))(tree),
+    "jacrev": lambda tree: func.jacrev(lambda p: ag.tensor(1.0))(tree),
+    "jacfwd": lambda tree: func.jacfwd(lambda p: ag.tensor(1.0))(tree),
+    "hessian": lambda tree: func.hessian(lambda p: ag.tensor(1.0))(tree),
+    "hvp": lambda tree: func.hvp(lambda p: ag.tensor(1.0), (tree,), (tree,)),
+    "vjp": lambda tree: func.vjp(lambda p: ag.tensor(1.0), tree)[1](1.0)[0],
+}
+
+
+@pytest.mark.parametrize("transform", EMPTY.values(), ids=EMPTY)
+def test_derivatives_by_a_tree_without_leaves_are_such_a_tree(transform):
+    assert transform({"none": None, "list": [()]}) == {"none": None, "list": [()]}
+
+
+def test_products_by_a_tree_without_leaves_are_zeros():
+    for product in (
+        func.jvp(lambda p: ag.tensor(POINT), ({},), ({},))[1],
+        func.linearize(lambda p: ag.tensor(POINT), {})[1]({}),
+    ):
+        assert product.tolist() == [0.0, 0.0, 0.0]

@@ -160,10 +160,7 @@ async def grad(
         _make_result(index, tensor, value, structure, allow_unused, materialize_grads, create_graph, batch)
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
-    if structure is None:
-        return results
-    tree = unflatten(structure, results)
-    return tuple(tree) if structure.cls is list else tree
+    return _like_inputs(results, structure)
 
 
 async def capture(
@@ -355,6 +352,14 @@ def _as_inputs(inputs: Any) -> tuple[tuple[Root, ...], TreeStructure | None]:
         if not isinstance(leaf, TensorBase):
             _check_root(_input_name(index, structure), leaf)
     return tuple(leaves), structure
+
+
+def _like_inputs(results: tuple[Any, ...], structure: TreeStructure | None) -> Any:
+    """Return gradients in the structure of the inputs; for a list of them as a tuple."""
+    if structure is None:
+        return results
+    tree = unflatten(structure, results)
+    return tuple(tree) if structure.cls is list else tree
 
 
 def _is_container(value: Any) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinMethodType
@@ -54,7 +54,9 @@ def _attribute_names(cls: type, aux_data: Any, count: int) -> Any:
 
 
 def _flatten_dataclass(value: Any) -> tuple[Sequence[Any], Any]:
-    names = [field.name for field in dataclasses.fields(value) if not field.metadata.get("static", False)]
+    # Whoever has made a dataclass has loaded the module, which takes as long to load as this package does.
+    fields = sys.modules["dataclasses"].fields(value)
+    names = [field.name for field in fields if not field.metadata.get("static", False)]
     return _flatten_attributes(value, names)
 
 
@@ -145,7 +147,7 @@ def container_type(cls: type) -> ContainerType | None:
         return found
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _NAMED_TUPLE
-    return _DATACLASS if dataclasses.is_dataclass(cls) else None
+    return _DATACLASS if hasattr(cls, "__dataclass_fields__") else None
 
 
 @overload

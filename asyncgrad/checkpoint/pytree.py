@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..graph.tensor_base import TensorBase
-from ..tree.structure import TreeStructure
+from ..tree.structure import LEAF, TreeStructure
 from ..tree.structure import flatten as flatten_tree
 from ..tree.structure import unflatten as unflatten_tree
 from .rng import STREAM_TYPES
@@ -24,6 +24,9 @@ class TreeTemplate(NamedTuple):
     positions: list[int]
 
 
+_ONE_TENSOR = TreeTemplate(LEAF, [None], [0])
+
+
 def flatten(value: Any, tensors: list[Any], streams: list[Any] | None = None) -> TreeTemplate:
     """Return a tree without its tensors, for `unflatten`.
 
@@ -32,6 +35,9 @@ def flatten(value: Any, tensors: list[Any], streams: list[Any] | None = None) ->
         tensors: the tensors found are appended here.
         streams: random streams found are appended here, if given; they stay in the template.
     """
+    if isinstance(value, TensorBase):
+        tensors.append(value)
+        return _ONE_TENSOR
     leaves, structure = flatten_tree(value)
     positions = []
     for position, leaf in enumerate(leaves):
@@ -46,6 +52,9 @@ def flatten(value: Any, tensors: list[Any], streams: list[Any] | None = None) ->
 
 def unflatten(template: TreeTemplate, tensors: Sequence[Any]) -> Any:
     """Return the tree of a template with `tensors` in the places of those that `flatten` found."""
+    if template is _ONE_TENSOR:
+        (tensor,) = tensors
+        return tensor
     leaves = list(template.leaves)
     for position, tensor in zip(template.positions, tensors, strict=True):
         leaves[position] = tensor

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
 
-__all__ = ["LEAF_TYPES", "ContainerType", "container_type", "register"]
+__all__ = ["ContainerType", "container_type", "register"]
 
 T = TypeVar("T", bound=type)
 
@@ -136,18 +136,20 @@ _CONTAINER_TYPES: dict[type, ContainerType] = {
     ),
 }
 _BUILT_IN = frozenset(_CONTAINER_TYPES)
-#: The commonest types of leaves, which cannot be registered: known without a search for the way to flatten them.
-LEAF_TYPES = frozenset((float, int, complex, bool, str, np.ndarray, np.float64, np.float32))
 
 
-def container_type(cls: type) -> ContainerType | None:
-    """Return how to flatten instances of a class, or None if they are leaves."""
+@functools.lru_cache(maxsize=1024)
+def _find_container_type(cls: type) -> ContainerType | None:
     found = _CONTAINER_TYPES.get(cls)
     if found is not None:
         return found
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _NAMED_TUPLE
     return _DATACLASS if hasattr(cls, "__dataclass_fields__") else None
+
+
+#: Takes a class. Returns how to flatten its instances, or None if they are leaves.
+container_type: Callable[[type], ContainerType | None] = _find_container_type
 
 
 @overload
@@ -217,6 +219,7 @@ def register(
     _CONTAINER_TYPES[cls] = (
         _by_attributes(attributes) if flatten is None or unflatten is None else _by_functions(flatten, unflatten)
     )
+    _find_container_type.cache_clear()
     return cls
 
 

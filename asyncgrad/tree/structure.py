@@ -8,7 +8,7 @@ from typing import Any, NoReturn, final
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
-from .registry import LEAF_TYPES, ContainerType, container_type
+from .registry import ContainerType, container_type
 
 __all__ = [
     "LEAF",
@@ -239,13 +239,12 @@ def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str, *, al
 
 
 def _is_leaf(value: Any) -> bool:
-    cls = type(value)
-    return value is None or cls in LEAF_TYPES or isinstance(value, TensorBase) or container_type(cls) is None
+    return isinstance(value, TensorBase) or value is None or container_type(type(value)) is None
 
 
 def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, found: list[Any]) -> TreeStructure:
     cls = type(tree)
-    kind = None if cls in LEAF_TYPES or isinstance(tree, TensorBase) else container_type(cls)
+    kind = None if isinstance(tree, TensorBase) else container_type(cls)
     if kind is None or (is_leaf is not None and is_leaf(tree)):
         found.append(tree)
         return LEAF

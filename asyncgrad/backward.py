@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
 from .graph.tensor_base import TensorBase
+from .tree.registry import container_type
+from .tree.structure import TreeStructure, flatten, paths, unflatten
 
 __all__ = ["backward", "capture", "grad"]
 
@@ -56,7 +59,7 @@ async def backward(
         grad_tensors: for each of `tensors`, the starting gradient, of its shape; None (ones) if it has one element.
         retain_graph: keep the saved tensors, so that the graph can be run again; None means `create_graph`.
         create_graph: record the backward itself, so that the gradients can be differentiated.
-        inputs: accumulate into these tensors only; None means all leaves.
+        inputs: accumulate into these tensors only, one, a sequence or a tree (`ag.tree`); None means all leaves.
 
     Raises:
         InvalidRootError: a root does not require grad, or is not a scalar and has no gradient to start from.
@@ -77,7 +80,7 @@ async def backward(
     if create_graph is not False or retain_graph is not None:
         retain_graph, create_graph = _check_flags(retain_graph, create_graph)
     roots = _as_sequence(tensors, "root")
-    wanted = None if inputs is None else _as_inputs(inputs)
+    wanted, structure = (None, None) if inputs is None else _as_inputs(inputs)
     if wanted is not None and not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to, or leave it out")
     given = (None,) * len(roots) if grad_tensors is None else _as_gradients(tensors, roots, grad_tensors)
@@ -94,7 +97,7 @@ async def backward(
         keep_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
         accumulate=True,
-        inputs=() if wanted is None else _input_edges(wanted),
+        inputs=() if wanted is None else _input_edges(wanted, structure),
     )
 
 
@@ -115,7 +118,7 @@ async def grad(
 
     Args:
         outputs: a tensor or GradientEdge, or a sequence of them.
-        inputs: the same; or a dict, and then the result is a dict with the same keys.
+        inputs: the same; or a tree (`ag.tree`) of them, and then the result is such a tree.
         grad_outputs: for each output, the starting gradient; None (ones) if the output has one element.
         retain_graph: keep the saved tensors; None means `create_graph`.
         create_graph: record the backward itself.
@@ -125,7 +128,7 @@ async def grad(
             each row, hooks included, and the results have the batch first: `(rows, *input.shape)`.
 
     Returns:
-        A tuple with a tensor for each input, or a dict. Results may share memory: do not write into them.
+        A tuple with a tensor for each input, or a tree like `inputs`. Results may share memory: do not write into them.
 
     Raises:
         UnusedInputError: the outputs do not depend on an input; all else as in `backward`.
@@ -144,20 +147,20 @@ async def grad(
     keep_graph, create_graph = _check_flags(retain_graph, create_graph)
     allow_unused, materialize_grads = _check_unused_options(allow_unused, materialize_grads)
     roots = _as_sequence(outputs, "root")
-    wanted = _as_inputs(inputs)
+    wanted, structure = _as_inputs(inputs)
     if not wanted:
         raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
     given = _as_gradients(outputs, roots, grad_outputs)
     batch: tuple[int, ...] = ()
     if truth(is_grads_batched, "is_grads_batched"):
-        batch, captured = await _capture_rows(roots, given, wanted, keep_graph, create_graph)
+        batch, captured = await _capture_rows(roots, given, wanted, structure, keep_graph, create_graph)
     else:
-        captured = await _capture(roots, given, wanted, keep_graph, create_graph)
+        captured = await _capture(roots, given, wanted, structure, keep_graph, create_graph)
     results = tuple(
-        _make_result(index, tensor, value, allow_unused, materialize_grads, create_graph, batch)
+        _make_result(index, tensor, value, structure, allow_unused, materialize_grads, create_graph, batch)
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
-    return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else results
+    return _like_inputs(results, structure)
 
 
 async def capture(
@@ -185,10 +188,10 @@ async def capture(
         keep_graph=keep_graph,
         create_graph=create_graph,
         accumulate=False,
-        inputs=_input_edges(inputs),
+        inputs=_input_edges(inputs, None),
     )
     return [
-        None if value is None else _make_result(index, tensor, value, True, False, create_graph, ())
+        None if value is None else _make_result(index, tensor, value, None, True, False, create_graph, ())
         for index, (tensor, value) in enumerate(zip(inputs, captured, strict=True))
     ]
 
@@ -217,7 +220,12 @@ def _check_unused_options(allow_unused: bool | None, materialize: bool) -> tuple
 
 
 def _capture(
-    roots: Sequence[Root], given: Any, wanted: Sequence[Root], keep_graph: bool, create_graph: bool
+    roots: Sequence[Root],
+    given: Any,
+    wanted: Sequence[Root],
+    structure: TreeStructure | None,
+    keep_graph: bool,
+    create_graph: bool,
 ) -> Coroutine[Any, Any, list[Any]]:
     """Return the coroutine of one backward that captures the gradients of `wanted`."""
     edges, grads = _check_roots(roots, given, create_graph)
@@ -227,19 +235,24 @@ def _capture(
         keep_graph=keep_graph,
         create_graph=create_graph,
         accumulate=False,
-        inputs=_input_edges(wanted),
+        inputs=_input_edges(wanted, structure),
     )
 
 
 async def _capture_rows(
-    roots: Sequence[Root], given: Any, wanted: Sequence[Root], keep_graph: bool, create_graph: bool
+    roots: Sequence[Root],
+    given: Any,
+    wanted: Sequence[Root],
+    structure: TreeStructure | None,
+    keep_graph: bool,
+    create_graph: bool,
 ) -> tuple[tuple[int], list[Any]]:
     """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients."""
     size, captured = await execute_batched(
         roots,
         given,
         functools.partial(_check_roots, roots, create_graph=create_graph),
-        functools.partial(_input_edges, wanted),
+        functools.partial(_input_edges, wanted, structure),
         keep_graph=keep_graph,
         create_graph=create_graph,
     )
@@ -250,6 +263,7 @@ def _make_result(
     index: int,
     tensor: Root,
     value: Any,
+    structure: TreeStructure | None,
     allow_unused: bool,
     materialize: bool,
     create_graph: bool,
@@ -263,13 +277,15 @@ def _make_result(
         return result if result._data.dtype is dtype else result.astype(dtype, copy=False)
     if not allow_unused:
         raise UnusedInputError(
-            f"input {index} ({_label(tensor)}) was not used to compute the outputs, or no gradient flows to it: "
-            "pass allow_unused=True to get None for it, or materialize_grads=True to get zeros"
+            f"{_input_name(index, structure)} ({_label(tensor)}) was not used to compute the outputs, or no gradient "
+            "flows to it: pass allow_unused=True to get None for it, or materialize_grads=True to get zeros"
         )
     if not materialize:
         return None
     if isinstance(tensor, GradientEdge):
-        raise GraphError(f"materialize_grads cannot make zeros for input {index}: a GradientEdge has no array")
+        raise GraphError(
+            f"materialize_grads cannot make zeros for {_input_name(index, structure)}: a GradientEdge has no array"
+        )
     zeros = values.wrap(values.zeros(batch + tensor._data.shape, tensor._data.dtype, tensor._device), tensor._device)
     if create_graph:
         zeros.requires_grad_()
@@ -283,14 +299,19 @@ def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
     alone = isinstance(tensors, (GradientEdge, Edge, np.ndarray, str)) or not isinstance(tensors, Iterable)
     roots = (tensors,) if alone else tuple(tensors)
     for index, root in enumerate(roots):
-        if not isinstance(root, (TensorBase, GradientEdge)):
-            raise GradientTypeError(
-                f"{role} {index} must be a Tensor or a GradientEdge, not {describe(root)}: "
-                "gradients flow through tensors, made by ag.tensor(..., requires_grad=True)"
-            )
-        if isinstance(root, GradientEdge):
-            _check_edge(f"{role} {index}", root)
+        if not isinstance(root, TensorBase):
+            _check_root(f"{role} {index}", root)
     return roots
+
+
+def _check_root(where: str, root: Any) -> None:
+    """Raise unless something that is no tensor is a GradientEdge that leads to an input of a node."""
+    if not isinstance(root, GradientEdge):
+        raise GradientTypeError(
+            f"{where} must be a Tensor or a GradientEdge, not {describe(root)}: "
+            "gradients flow through tensors, made by ag.tensor(..., requires_grad=True)"
+        )
+    _check_edge(where, root)
 
 
 def _check_edge(where: str, edge: GradientEdge) -> None:
@@ -312,12 +333,52 @@ def _check_edge(where: str, edge: GradientEdge) -> None:
         )
 
 
-def _as_inputs(inputs: Any) -> tuple[Root, ...]:
-    if type(inputs) is dict:
-        return _as_sequence(inputs.values(), "input")
-    if isinstance(inputs, Mapping):
-        raise TypeError(f"inputs may be a dict, and not another mapping such as {type(inputs).__name__}")
-    return _as_sequence(inputs, "input")
+def _as_inputs(inputs: Any) -> tuple[tuple[Root, ...], TreeStructure | None]:
+    """Return the inputs as a tuple, and their structure, if they are a tree and not only a sequence."""
+    if isinstance(inputs, (list, tuple)) and not isinstance(inputs, (GradientEdge, Edge)):
+        is_tree = hasattr(inputs, "_fields") or any(
+            not isinstance(value, TensorBase) and _is_container(value) for value in inputs
+        )
+    else:
+        is_tree = _is_container(inputs)
+    if not is_tree:
+        if isinstance(inputs, Mapping):
+            raise TypeError(
+                f"inputs may be a dict, and not another mapping such as {type(inputs).__name__}: write dict(inputs)"
+            )
+        return _as_sequence(inputs, "input"), None
+    leaves, structure = flatten(inputs, _is_edge)
+    for index, leaf in enumerate(leaves):
+        if not isinstance(leaf, TensorBase):
+            _check_root(_input_name(index, structure), leaf)
+    return tuple(leaves), structure
+
+
+def _like_inputs(results: tuple[Any, ...], structure: TreeStructure | None) -> Any:
+    """Return gradients in the structure of the inputs; for a list of them as a tuple."""
+    if structure is None:
+        return results
+    tree = unflatten(structure, results)
+    return tuple(tree) if structure.cls is list else tree
+
+
+def _is_container(value: Any) -> bool:
+    """Tell whether this is a container of inputs."""
+    return (
+        not isinstance(value, (TensorBase, GradientEdge, Edge))
+        and value is not None
+        and container_type(type(value)) is not None
+    )
+
+
+def _is_edge(value: Any) -> bool:
+    return isinstance(value, (GradientEdge, Edge))
+
+
+def _input_name(index: int, structure: TreeStructure | None) -> str:
+    """Return the name of an input in errors."""
+    path = "" if structure is None else f", {next(islice(paths(structure, 'inputs'), index, None))}"
+    return f"input {index}{path}"
 
 
 def _label(root: Root) -> str:
@@ -456,7 +517,7 @@ def _check_gradient(index: int, root: Root, gradient: Any, metadata: InputMetada
     return fitted
 
 
-def _input_edges(inputs: Sequence[Root]) -> list[Edge]:
+def _input_edges(inputs: Sequence[Root], structure: TreeStructure | None) -> list[Edge]:
     edges = []
     for index, tensor in enumerate(inputs):
         if isinstance(tensor, GradientEdge):
@@ -464,7 +525,8 @@ def _input_edges(inputs: Sequence[Root]) -> list[Edge]:
             continue
         if not tensor._requires_grad():
             raise RequiresGradError(
-                f"input {index} ({_label(tensor)}) does not require grad: call .requires_grad_() on it before use"
+                f"{_input_name(index, structure)} ({_label(tensor)}) does not require grad: call .requires_grad_() on "
+                "it before use"
             )
         meta = tensor._meta
         if tensor._history() is None and (meta is None or meta.accumulator is None or meta.accumulator() is None):

@@ -22,7 +22,7 @@ from .context import (
     no_grad,
     watched_no_grad,
 )
-from .errors import ArgumentTypeError, GradientTypeError, GraphError, InvalidGradientError
+from .errors import ArgumentError, ArgumentTypeError, GradientTypeError, GraphError, InvalidGradientError
 from .function_context import (
     FunctionContext,
     check_marks,
@@ -36,7 +36,7 @@ from .function_context import (
     rebase_dirty_output,
     records,
     save,
-    wrap_output,
+    wrap_outputs,
 )
 from .graph import values
 from .graph.leaf import gradient_edge
@@ -48,6 +48,8 @@ from .graph.tensor_base import TensorBase
 from .graph.values import check_numbers
 from .once_differentiable import forbid_derivative
 from .saving_node import SavingNode
+from .tree.structure import TreeStructure, flatten_each, leaves_like, paths, unflatten_each
+from .tree.structure import leaves as tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -61,8 +63,10 @@ class Function:
 
     `forward(ctx, *args)` runs with recording off and returns tensors or arrays (anything else is passed through);
     `backward(ctx, *grads)` takes a gradient for each output and returns one for each argument of `forward`, None
-    where there is none. Each may be an `async def`: with an async forward `apply` returns an awaitable, and an async
-    backward suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
+    where there is none. Arguments and outputs may be trees (`ag.tree`) of tensors and other things. The gradient of a
+    tree is a tree of the same structure, with None for a leaf that is no tensor; `backward` may return None for any
+    part of it. Each may be an `async def`: with an async forward `apply` returns an awaitable, and an async backward
+    suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
     `setup_context(ctx, inputs, output)` follows it.
 
     Nothing is recorded if no argument requires grad; if forward then uses or keeps other tensors that require grad, it
@@ -142,15 +146,15 @@ class Function:
         if cls.forward is Function.forward:
             raise NotImplementedError(f"{cls.__name__} has nothing to apply: give it a static forward(ctx, *args)")
         mode = GRAD_MODE.get()
-        executable = bool(mode) and any(isinstance(value, TensorBase) and value._requires_grad() for value in args)
-        edges = [gradient_edge(value) if executable and isinstance(value, TensorBase) else None for value in args]
+        inputs = _Inputs(args)
+        executable = bool(mode) and True in inputs.needs_grad
         watcher: _LostGradientWatcher | bool = UNRECORDED.get()
         if mode:
             has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
             watcher = _LostGradientWatcher(sys._getframe(1)) if has_backward and not executable else False
         elif mode is not False:
-            mode.used(*args)
-        call = _FunctionCall(cls, args, edges, executable, two_part, watcher)
+            mode.used(*inputs.leaves)
+        call = _FunctionCall(cls, inputs, executable, two_part, watcher)
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
             return call.run_async()
         return call.run()
@@ -237,22 +241,73 @@ class _LostGradientWatcher(Watcher):
 
 
 @final
+class _Inputs:
+    """The arguments of forward.
+
+    Args:
+        args: the arguments as given.
+    """
+
+    __slots__ = ("args", "leaves", "needs_grad", "trees")
+
+    def __init__(self, args: tuple[Any, ...]) -> None:
+        self.args = args
+        #: The leaves of all arguments; and the structure of each argument, None if none holds tensors in containers.
+        self.leaves, self.trees = flatten_each(args, _is_tensor)
+        #: For each leaf, whether it needs a gradient.
+        self.needs_grad = tuple([isinstance(leaf, TensorBase) and leaf._requires_grad() for leaf in self.leaves])
+
+    def needs_input_grad(self) -> tuple[Any, ...]:
+        """Return what `ctx.needs_input_grad` is: `needs_grad` in the trees of the arguments."""
+        return self.needs_grad if self.trees is None else tuple(unflatten_each(self.trees, self.needs_grad))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, TensorBase)
+
+
+@final
+class _Outputs:
+    """The outputs of forward, with tensors in place of arrays.
+
+    Args:
+        returned: what forward returned.
+        device: the device of arrays.
+    """
+
+    __slots__ = ("_container", "leaves", "trees")
+
+    def __init__(self, returned: Any, device: Any) -> None:
+        #: The class of a tuple or list of outputs; None for one output.
+        self._container: Any = type(returned) if isinstance(returned, (tuple, list)) else None
+        self.leaves, self.trees = wrap_outputs((returned,) if self._container is None else returned, device)
+
+    def with_leaves(self, leaves: Sequence[Any]) -> Any:
+        """Return the outputs as forward did, with other leaves."""
+        outputs = leaves if self.trees is None else unflatten_each(self.trees, leaves)
+        if self._container is None:
+            return outputs[0]
+        if hasattr(self._container, "_fields"):
+            return self._container._make(outputs)
+        return list(outputs) if issubclass(self._container, list) else tuple(outputs)
+
+
+@final
 class _FunctionCall:
     """One application of a Function."""
 
-    __slots__ = ("_args", "_ctx", "_executable", "_function", "_is_recording", "_node", "_two_part", "_watcher")
+    __slots__ = ("_ctx", "_executable", "_function", "_inputs", "_is_recording", "_node", "_two_part", "_watcher")
 
     def __init__(
         self,
         function: type[Function],
-        args: tuple[Any, ...],
-        edges: Sequence[Edge | None],
+        inputs: _Inputs,
         executable: bool,
         two_part: bool,
         watcher: _LostGradientWatcher | bool,
     ) -> None:
         self._function = function
-        self._args = args
+        self._inputs = inputs
         #: Whether a node is recorded: an argument requires grad, or forward asks for it.
         self._executable = executable
         self._is_recording = is_grad_enabled()
@@ -260,23 +315,24 @@ class _FunctionCall:
         #: The watcher of the operations in forward, which are not recorded; False for none.
         self._watcher = watcher
         # The node takes its sequence number before forward runs, so that it is older than the nodes that forward makes.
-        self._node = FunctionNode(function, args, edges)
+        edges = [gradient_edge(leaf) if executable and isinstance(leaf, TensorBase) else None for leaf in inputs.leaves]
+        self._node = FunctionNode(function, len(inputs.args), inputs.leaves, edges, inputs.trees)
         self._ctx = self._node.ctx
         observer = RECORDING.get()
         if self._is_recording and observer is not True:
             # Now, since the caller may have left the stack when an async forward ends.
             observer.note(self._node)
-        self._ctx.needs_input_grad = tuple(isinstance(value, TensorBase) and value._requires_grad() for value in args)
+        self._ctx.needs_input_grad = inputs.needs_input_grad()
 
     def run(self) -> Any:
         with self._disable_recording():
             output = self._function.forward(*self._forward_arguments())
             if inspect.isawaitable(output):
                 return self._finish_async(output)
+            outputs = self._outputs(output)
             if self._two_part:
-                output = self._wrap_output(output)
-                self._function.setup_context(self._ctx, self._args, output)
-        return self._record(output)
+                self._function.setup_context(self._ctx, self._inputs.args, outputs.with_leaves(outputs.leaves))
+        return self._record(outputs)
 
     async def run_async(self) -> Any:
         with self._disable_recording():
@@ -287,27 +343,27 @@ class _FunctionCall:
         with self._disable_recording():
             if inspect.isawaitable(output):
                 output = await output
+            outputs = self._outputs(output)
             if self._two_part:
-                output = self._wrap_output(output)
-                done = self._function.setup_context(self._ctx, self._args, output)
+                done = self._function.setup_context(self._ctx, self._inputs.args, outputs.with_leaves(outputs.leaves))
                 if inspect.isawaitable(done):
                     await done
-        return self._record(output)
+        return self._record(outputs)
 
     def _forward_arguments(self) -> tuple[Any, ...]:
-        return self._args if self._two_part else (self._ctx, *self._args)
+        return self._inputs.args if self._two_part else (self._ctx, *self._inputs.args)
 
     def _disable_recording(self) -> Mode:
         return no_grad() if self._watcher is UNRECORDED.get() else watched_no_grad(self._watcher)
 
-    def _wrap_output(self, output: Any) -> Any:
-        """Return the output of forward, with tensors in place of arrays."""
-        if output is None:
+    def _outputs(self, returned: Any) -> _Outputs:
+        """Return what forward returned, as outputs."""
+        if returned is None:
             raise ArgumentTypeError(
                 f"{self._function.__name__}.forward returned None: return the outputs, as in return y, or one that "
                 "it wrote into"
             )
-        return wrap_output(output, self._node.device)
+        return _Outputs(returned, self._node.device)
 
     def _decide_recording(self, outputs: Sequence[Any]) -> None:
         """Decide, after forward, whether a node is recorded; warn if gradients of tensors that it uses are lost."""
@@ -332,17 +388,15 @@ class _FunctionCall:
                 "to flow"
             )
 
-    def _record(self, output: Any) -> Any:
+    def _record(self, outputs: _Outputs) -> Any:
         """Return the outputs as tensors whose grad_fn is the node, and save what forward asked for."""
-        node, ctx = self._node, self._ctx
-        output = self._wrap_output(output)
-        outputs = output if isinstance(output, tuple) else (output,)
-        self._decide_recording(outputs)
+        node, ctx, inputs = self._node, self._ctx, self._inputs.leaves
+        self._decide_recording(outputs.leaves)
         seen: dict[int, Any] = {}
         metadata: list[InputMetadata] = []
         results: list[Any] = []
-        check_marks(ctx, self._args, outputs, node if self._executable else None)
-        for index, value in enumerate(outputs):
+        check_marks(ctx, inputs, outputs.leaves, node if self._executable else None)
+        for index, value in enumerate(outputs.leaves):
             if not isinstance(value, TensorBase):
                 results.append(value)
                 metadata.append(InputMetadata())
@@ -354,19 +408,19 @@ class _FunctionCall:
                 seen[id(value)] = seen[id(value._data)] = result
             results.append(seen[id(value)])
             metadata.append(InputMetadata(value._data.shape, value._data.dtype, value._device))
-        node.set_metadata(tuple(metadata))
+        node.set_outputs(tuple(metadata), outputs.trees)
         forbid_writes_into_views(results, node)
-        save(ctx, self._args, seen, node if self._executable else None)
+        save(ctx, inputs, seen, node if self._executable else None)
         observer = RECORDING.get()
         if self._executable and observer is not True:
             observer.announce(node_to_announce(node, results))
-        return tuple(results) if isinstance(output, tuple) else results[0]
+        return outputs.with_leaves(results)
 
     def _output(self, value: TensorBase, node: Node | None, index: int) -> TensorBase:
-        ctx = self._ctx
+        ctx, inputs = self._ctx, self._inputs.leaves
         if is_dirty(ctx, value):
-            return rebase_dirty_output(value, node, index, self._args)
-        value = prepare_output(ctx, value, node, self._args)
+            return rebase_dirty_output(value, node, index, inputs)
+        value = prepare_output(ctx, value, node, inputs)
         value._grad_fn, value._output_nr = node, index if node is not None else 0
         return value
 
@@ -375,17 +429,37 @@ class _FunctionCall:
 class FunctionNode(SavingNode):
     """The backward of one application of a Function."""
 
-    __slots__ = ("_argument_edges", "_arguments", "_metadata", "function", "is_async", "stays_on_loop")
+    __slots__ = (
+        "_argument_edges",
+        "_argument_trees",
+        "_arguments",
+        "_metadata",
+        "_output_trees",
+        "function",
+        "is_async",
+        "stays_on_loop",
+    )
 
-    def __init__(self, function: type[Function], args: tuple[Any, ...], edges: Sequence[Edge | None]) -> None:
+    def __init__(
+        self,
+        function: type[Function],
+        arguments: int,
+        leaves: Sequence[Any],
+        edges: Sequence[Edge | None],
+        trees: tuple[TreeStructure, ...] | None,
+    ) -> None:
         self.function = function
-        self._arguments = len(args)
-        #: The positions of the tensor arguments, each of which has an edge.
-        self._argument_edges = tuple(index for index, value in enumerate(args) if isinstance(value, TensorBase))
+        #: The number of arguments of forward.
+        self._arguments = arguments
+        #: The structure of each argument, and of each output: None if none of them is a tree.
+        self._argument_trees = trees
+        self._output_trees: tuple[TreeStructure, ...] | None = None
+        #: The positions of the tensors among the leaves of the arguments, each of which has an edge.
+        self._argument_edges = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf, TensorBase)])
         self._connect([edges[index] for index in self._argument_edges])
         self.shape = None
         self.dtype = None
-        self.device = next((value._device for value in args if isinstance(value, TensorBase)), None)
+        self.device = next((leaf._device for leaf in leaves if isinstance(leaf, TensorBase)), None)
         self.meta = NodeMeta()
         self._metadata: tuple[InputMetadata, ...] = ()
         self.ctx = FunctionContext(self)
@@ -407,16 +481,20 @@ class FunctionNode(SavingNode):
         """The metadata of the gradient of each output of forward; without shape for an output that is no tensor."""
         return self._metadata
 
-    def set_metadata(self, metadata: tuple[InputMetadata, ...]) -> None:
-        """Set the metadata of the outputs, once forward has returned them."""
+    def set_outputs(self, metadata: tuple[InputMetadata, ...], trees: tuple[TreeStructure, ...] | None) -> None:
+        """Set the metadata of the leaves of the outputs, and the structure of each, once forward has returned them."""
         self._metadata = metadata
+        self._output_trees = trees
         # The device of the gradients that backward takes; the arguments may be on another one.
         self.device = next((slot.device for slot in metadata if slot.device is not None), self.device)
 
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect what every node collects, the Function, and the settings of its context."""
         super().compiled_args(args)
-        args.collect_exactly(self.function, self.ctx.needs_input_grad, self.ctx.materialize_grads)
+        needs_grad = self.ctx.needs_input_grad
+        if self._argument_trees is not None:
+            needs_grad = tuple(tree_leaves(needs_grad))
+        args.collect_exactly(self.function, needs_grad, self.ctx.materialize_grads)
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
@@ -425,11 +503,12 @@ class FunctionNode(SavingNode):
             if grad is None and ctx.materialize_grads and not slot.was_default_constructed:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
+        gradients = tensors if self._output_trees is None else unflatten_each(self._output_trees, tensors)
         if self.is_async:
             # An async backward awaits its saved tensors itself.
-            result = backward(ctx, *tensors)
+            result = backward(ctx, *gradients)
         else:
-            result = self.run_backward(functools.partial(backward, ctx, *tensors))
+            result = self.run_backward(functools.partial(backward, ctx, *gradients))
         # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
         given = tensors if is_grad_enabled() else ()
         return self._await_result(result, given) if inspect.isawaitable(result) else self._check_result(result, given)
@@ -439,31 +518,77 @@ class FunctionNode(SavingNode):
 
     def _check_result(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         """Check what backward returned, given the gradients `given`; return the gradients of the tensor arguments."""
-        grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        grads = tuple(result) if self._is_for_each_argument(result) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
         if len(grads) != self._arguments:
-            raise InvalidGradientError(
-                f"{self._subject()} {values.counted(len(grads), 'gradient')}, and forward took "
-                f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none"
-            )
+            raise self._count_error(len(grads))
+        if self._argument_trees is not None:
+            grads = self._leaves_like_arguments(grads)
         edges = self._argument_edges
         for index, grad in enumerate(grads):
             if grad is None:
                 continue
             if index not in edges:
                 raise InvalidGradientError(
-                    f"{self._subject()} {describe(grad)} for argument {index + 1} of forward, "
+                    f"{self._subject()} {describe(grad)} for {self._argument_name(index)} of forward, "
                     "which was no tensor: return None there"
                 )
             if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_foreign(grad)):
                 raise GradientTypeError(
-                    f"{self._subject()} {describe(grad)} for argument {index + 1} of forward: "
+                    f"{self._subject()} {describe(grad)} for {self._argument_name(index)} of forward: "
                     "return a tensor, an array or None"
                 )
         if len(edges) != len(grads):
             grads = tuple([grads[index] for index in edges])
         return self._guard_arrays(grads, given) if is_grad_enabled() else grads
+
+    def _is_for_each_argument(self, result: Any) -> bool:
+        """Tell whether backward returned a sequence with a gradient for each argument, and not one gradient.
+
+        The gradient of the only argument, if that is a tuple or list of tensors, is such a sequence itself.
+        """
+        if not isinstance(result, (tuple, list)):
+            return False
+        if self._argument_trees is None or self._arguments != 1:
+            return True
+        cls = self._argument_trees[0].cls
+        return type(result) is not cls or (len(result) == 1 and (result[0] is None or type(result[0]) is cls))
+
+    def _count_error(self, count: int) -> InvalidGradientError:
+        trees = self._argument_trees
+        cls = None if trees is None or self._arguments != 1 else trees[0].cls
+        of_tree = "" if cls is None else f"; the gradient of the argument is a {cls.__name__}, as the argument is"
+        return InvalidGradientError(
+            f"{self._subject()} {values.counted(count, 'gradient')}, and forward took "
+            f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none{of_tree}"
+        )
+
+    def _leaves_like_arguments(self, grads: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients of the leaves of the arguments, given those of the arguments.
+
+        Raises:
+            InvalidGradientError: a gradient is no tree like its argument.
+        """
+        assert self._argument_trees is not None
+        found: list[Any] = []
+        for index, (grad, structure) in enumerate(zip(grads, self._argument_trees, strict=True), 1):
+            what = f"the gradient that {self._subject()} for argument {index}"
+            try:
+                found += leaves_like(structure, grad, what, "the argument", allows_none=True)
+            except ArgumentError as error:
+                raise InvalidGradientError(
+                    f"{error}: return a tree like the argument, for example by ag.tree.map, or None where there is no "
+                    "gradient"
+                ) from None
+        return tuple(found)
+
+    def _argument_name(self, index: int) -> str:
+        """Return the name in errors of a leaf of the arguments."""
+        if self._argument_trees is None:
+            return f"argument {index + 1}"
+        names = [path for at, one in enumerate(self._argument_trees, 1) for path in paths(one, f"argument {at}")]
+        return names[index]
 
     def _guard_arrays(self, grads: tuple[Any, ...], given: Sequence[Any]) -> tuple[Any, ...]:
         """Return gradients under `create_graph`; differentiating an array among them, which has no history, raises.

@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from .arguments import describe, truth
 from .errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from .graph.leaf import gradient_edge
@@ -16,8 +18,10 @@ from .graph.node import Edge, Node
 from .graph.packed import Packed, unpack_all, unpack_now
 from .graph.saved import Saved, output_alias, released_error, version_of
 from .graph.tensor_base import CreationMeta, TensorBase
-from .graph.values import counted, has_memory, wrap
+from .graph.values import counted, has_memory, is_foreign, wrap
 from .ops.indexing import part
+from .tree.registry import container_type
+from .tree.structure import TreeStructure, flatten_each, leaves
 from .views.history import check_write, rebase
 from .views.nodes import CopySlices
 
@@ -37,7 +41,7 @@ __all__ = [
     "save",
     "node_to_announce",
     "forbid_writes_into_views",
-    "wrap_output",
+    "wrap_outputs",
 ]
 
 
@@ -60,8 +64,8 @@ class FunctionContext:
     """
 
     def __init__(self, node: Node) -> None:
-        #: For each argument of forward, whether it needs a gradient.
-        self.needs_input_grad: tuple[bool, ...] = ()
+        #: For each argument of forward, whether it needs a gradient. For a tree, a tree of bools.
+        self.needs_input_grad: tuple[Any, ...] = ()
         #: Whether undefined gradients reach backward as zeros.
         self.materialize_grads = True
         # Weak, since the node holds the context: without a cycle, both are freed as soon as the graph is.
@@ -95,8 +99,8 @@ class FunctionContext:
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Say that these outputs have no gradient."""
-        self._non_differentiable = tensors
+        """Say that these outputs, or all in these trees of outputs, have no gradient."""
+        self._non_differentiable = tuple(leaves(tensors))
 
     def set_materialize_grads(self, value: bool) -> None:
         """Say whether undefined gradients reach backward as zeros (the default) or as None."""
@@ -203,7 +207,7 @@ _OWN = frozenset({"_to_save", "_saved", "_loaded", "_dirty", "_non_differentiabl
 
 
 def _tensors_in(value: Any) -> Iterator[TensorBase]:
-    """Yield the tensors in a structure of lists, tuples, sets, dicts and dataclasses."""
+    """Yield the tensors in a structure of lists, tuples, sets, dicts, dataclasses and registered containers."""
     stack, seen = [value], set[int]()
     while stack:
         value = stack.pop()
@@ -219,6 +223,8 @@ def _tensors_in(value: Any) -> Iterator[TensorBase]:
             stack += value
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             stack += [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+        elif (kind := container_type(type(value))) is not None:
+            stack += kind.flatten(value)[0]
 
 
 def is_dirty(ctx: FunctionContext, value: TensorBase) -> bool:
@@ -328,7 +334,7 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorB
         if not (value is None or isinstance(value, TensorBase) or has_memory(value)):
             raise GradientTypeError(
                 f"save_for_backward takes tensors, arrays and None, not {describe(value)}: keep other values as "
-                "attributes, ctx.value = value"
+                "attributes, ctx.value = value, and write ctx.save_for_backward(*ag.tree.leaves(tree)) for a tree"
             )
         output = outputs.get(id(value))
         if value is None:
@@ -420,8 +426,17 @@ def forbid_writes_into_views(outputs: Sequence[Any], node: Node) -> None:
                 view.creation = CreationMeta.MULTI_OUTPUT
 
 
-def wrap_output(output: Any, device: Any) -> Any:
-    """Return the output of forward, with arrays as tensors and a list as a tuple."""
-    if isinstance(output, (tuple, list)):
-        return tuple(wrap(item, device) for item in output)
-    return wrap(output, device)
+def wrap_outputs(outputs: Sequence[Any], device: Any) -> tuple[tuple[Any, ...], tuple[TreeStructure, ...] | None]:
+    """Return the leaves of the outputs of forward, with arrays as tensors, and the structure of each, if any is a tree.
+
+    Inside of a tree, an array that holds no numbers stays as it is.
+    """
+    leaves, trees = flatten_each(outputs, _is_output)
+    return tuple([wrap(leaf, device) if trees is None or _is_output(leaf) else leaf for leaf in leaves]), trees
+
+
+def _is_output(leaf: Any) -> bool:
+    """Tell whether a leaf of an output is a tensor, or becomes one."""
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        return leaf.dtype.kind in "biufc"
+    return isinstance(leaf, TensorBase) or is_foreign(leaf)

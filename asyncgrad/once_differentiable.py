@@ -14,6 +14,7 @@ from .graph import values
 from .graph.leaf import gradient_edge
 from .graph.node import Edge, Node, NodeMeta
 from .graph.tensor_base import TensorBase
+from .tree.structure import flatten, leaves, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -122,15 +123,14 @@ def _guard_result(result: Any, ctx: Any, used_inputs: _DifferentiableInputs, nam
     """Return the result of the backward called `name`; if recording is on, differentiating the result raises."""
     if not used_inputs.is_recorded:
         return result
-    several = isinstance(result, (tuple, list))
     edges = [*map(gradient_edge, used_inputs.tensors), *(edges_of(ctx) if isinstance(ctx, FunctionContext) else ())]
     device = used_inputs.tensors[0]._device if used_inputs.tensors else None
     message = (
         f"{name} is marked once_differentiable, and its result was to be differentiated: "
         "remove the mark if its formula is made of differentiable functions"
     )
-    results = forbid_derivative(result if several else (result,), edges, device, message)
-    return tuple(results) if several else results[0]
+    grads, structure = flatten(result)
+    return unflatten(structure, forbid_derivative(grads, edges, device, message))
 
 
 @final
@@ -138,16 +138,16 @@ class _DifferentiableInputs(Watcher):
     """Collects the tensors that require grad among the gradients that a backward takes and those that it uses.
 
     Args:
-        grads: the gradients that the backward takes.
+        grads: the gradients that the backward takes, trees among them.
     """
 
     __slots__ = ("is_recorded", "tensors")
 
-    def __init__(self, grads: Iterable[Any]) -> None:
+    def __init__(self, grads: Sequence[Any]) -> None:
         #: Whether recording is on around the backward, under `create_graph`.
         self.is_recorded = bool(GRAD_MODE.get())
         self.tensors: list[TensorBase] = []
-        self.used(*grads)
+        self.used(*leaves(grads))
 
     @property
     def watcher(self) -> Watcher | bool:

@@ -20,6 +20,7 @@ LAYER_OF = {
     "asyncgrad.graph.values": "ground",
     "asyncgrad.graph.tensor_base": "ground",
     "asyncgrad.scheduling": "ground",
+    "asyncgrad.tree": "ground",
     "asyncgrad.graph": "graph",
     "asyncgrad.ops": "forward",
     "asyncgrad.views": "forward",
@@ -45,7 +46,6 @@ LAYER_OF = {
     "asyncgrad.scipy": "user",
     "asyncgrad.sync": "user",
     "asyncgrad.testing": "user",
-    "asyncgrad.tree": "user",
     "asyncgrad.visualize": "user",
     "asyncgrad.devices": "devices",
 }

@@ -44,7 +44,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "func", "functional", "nn", "offload", "optim", "testing", "tree"}
+ON_DEMAND = {"checkpoint", "func", "functional", "nn", "offload", "optim", "testing"}
 
 
 def run_python(program: str) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -224,8 +225,15 @@ TAKE = {
     "in a tree": keeping(lambda: {"layers": [(np.ones(2), W)]}),
     "in a set": keeping(lambda: {1, W}),
     "in a dataclass": keeping(lambda: [State(W)]),
+    "in a registered container": keeping(lambda: Kept(W)),
     "in a circle": keeping(lambda: circle(W)),
 }
+
+
+@ag.tree.register
+class Kept:
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
 
 
 def circle(*items: Any) -> list[Any]:
@@ -251,9 +259,9 @@ def test_what_a_forward_that_is_not_recorded_returns_requires_no_grad(forward):
     assert W.requires_grad
 
 
-def test_tensors_in_a_list_that_is_an_argument_are_seen_when_they_are_used():
+def test_tensors_in_an_object_that_is_an_argument_are_seen_when_they_are_used():
     with pytest.warns(UserWarning, match=LOST):
-        function(lambda ctx, pair: pair[0] * pair[1]).apply([ag.tensor([1.0, 2.0]), W])
+        function(lambda ctx, pair: pair.x * pair.w).apply(SimpleNamespace(x=ag.tensor([1.0, 2.0]), w=W))
 
 
 def inner_backward(ctx: Any, x: Any) -> Any:

@@ -71,6 +71,10 @@ RIGHT = {
     "an unused input": (lambda x, y: x * x, (random_leaf(2), random_leaf(2))),
     "the input itself": (lambda x: x, (random_leaf(2),)),
     "an input that does not require grad": (lambda x, y: x * y, (random_leaf(2), ag.tensor([1.0, 2.0]))),
+    "trees": (
+        lambda p, x: {"y": p["w"][0] * x * p["b"], "rest": [p["w"][0].sum(), "text", None]},
+        ({"w": [random_leaf(2), 3, None], "b": random_leaf(), "name": "text"}, random_leaf(2)),
+    ),
     "an argument that is no tensor": (lambda x, n: x * x * n, (random_leaf(2), 3.0)),
     "no elements": (lambda x: x * x, (random_leaf(0, 2),)),
     "other layouts": (lambda x: x * x, (ag.tensor(np.ones((2, 3)).T, requires_grad=True),)),
@@ -186,6 +190,15 @@ def test_a_wrong_gradient_is_named_with_both_jacobians():
     assert "float64" not in message
     assert isinstance(caught.value, AsyncgradError)
     assert isinstance(caught.value, RuntimeError)
+
+
+def test_a_wrong_gradient_in_a_tree_is_named_by_its_paths():
+    def fn(p):
+        w, b = p["w"]
+        return {"y": [custom(np.multiply, lambda g, w, b: (g * b, g * 0.0), w, b)]}
+
+    with pytest.raises(GradcheckError, match=r"output 0\['y'\]\[0\] with respect to input 0\['w'\]\[1\]"):
+        ag.run(gradcheck(fn, {"w": (random_leaf(2), random_leaf(2, seed=1))}))
 
 
 def test_the_element_that_differs_most_is_named():
@@ -314,6 +327,8 @@ def test_inputs_without_one_that_requires_grad_are_refused(check, kind):
 def test_outputs_that_are_no_tensors_are_named(check):
     with pytest.raises(GradientTypeError, match="output 1 of the function must be a Tensor, not float"):
         ag.run(check(lambda x: (x, 3.0), random_leaf(2)))
+    with pytest.raises(GradientTypeError, match=r"output 0\['x'\]\[1\] of the function must be a Tensor, not ndarray"):
+        ag.run(check(lambda x: {"x": [x, x.numpy()]}, random_leaf(2)))
 
 
 def test_grad_outputs_of_the_wrong_number_or_shape_are_refused():
@@ -326,6 +341,7 @@ def test_grad_outputs_of_the_wrong_number_or_shape_are_refused():
 def test_given_grad_outputs_are_used():
     assert ag.run(gradgradcheck(lambda x: x * x, random_leaf(2), random_leaf(2, seed=3))) is True
     assert ag.run(gradgradcheck(lambda x: x * x, random_leaf(2), ag.tensor([1.0, 2.0]))) is True
+    assert ag.run(gradgradcheck(lambda x: {"y": x * x}, random_leaf(2), {"y": random_leaf(2)})) is True
 
 
 @of_each

@@ -77,6 +77,15 @@ def test_one_argnum_gives_one_tensor():
     assert gradient.numpy().tolist() == [6.0, 32.0]
 
 
+def test_a_tree_of_parameters_gives_a_tree_of_gradients():
+    params = {"w": np.array([1.0, 2.0]), "rest": [(ag.tensor(3.0), None), {}]}
+    value, gradient = ag.run(value_and_grad(lambda p, x: (p["w"] * x).sum() * p["rest"][0][0])(params, 10.0))
+
+    assert value.item() == 90.0
+    assert {type(leaf) for leaf in ag.tree.leaves(gradient)} == {ag.Tensor}
+    assert ag.tree.map(lambda leaf: leaf.tolist(), gradient) == {"w": [30.0, 30.0], "rest": [(30.0, None), {}]}
+
+
 def test_keyword_arguments_are_passed_on():
     value, gradient = ag.run(value_and_grad(loss)(np.array(2.0), 3.0, power=3))
 
@@ -131,6 +140,10 @@ def test_argnums_that_name_no_argument_or_one_twice_are_refused():
 
 
 def test_value_and_grad_names_the_argument_or_output_that_is_wrong():
+    with pytest.raises(GradientTypeError, match=r"argument 0\['w'\]\[1\] must be a tensor or an array, not str"):
+        ag.run(value_and_grad(loss)({"w": [1.0, "text"]}, 1.0))
+    with pytest.raises(RequiresGradError, match=r"argument 0\[0\] has dtype int64"):
+        ag.run(value_and_grad(loss)([np.array([1])], 1.0))
     with pytest.raises(RequiresGradError, match="argument 1 has dtype int64"):
         ag.run(value_and_grad(loss, 1)(np.array(1.0), np.array(1)))
     with pytest.raises(GradientTypeError, match="argument 0 must be a tensor or an array, not list"):

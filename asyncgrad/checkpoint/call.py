@@ -196,7 +196,7 @@ class CheckpointedCall:
         options: how it is checkpointed.
     """
 
-    __slots__ = ("_fn", "args", "context", "is_async", "kwargs", "name", "options", "streams", "tensors")
+    __slots__ = ("_args", "_fn", "_kwargs", "context", "is_async", "name", "options", "streams", "tensors")
 
     def __init__(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: CheckpointOptions
@@ -210,9 +210,9 @@ class CheckpointedCall:
         #: tensors, and not here.
         self.tensors: list[Any] = []
         streams: list[Any] = []
-        #: Templates of the arguments; see `flatten`.
-        self.args = flatten(args, self.tensors, streams)
-        self.kwargs = flatten(kwargs, self.tensors, streams) if kwargs else kwargs
+        # Without the tensors.
+        self._args = flatten(args, self.tensors, streams)
+        self._kwargs = flatten(kwargs, self.tensors, streams) if kwargs else None
         self.context = ForwardContext()
         self.streams = RandomStreams([*streams, *options.generators]) if options.preserve_rng else None
 
@@ -231,7 +231,9 @@ class CheckpointedCall:
         context = self.context.for_recomputation(hooks)
         streams = self.streams
         around = call_directly if streams is None else StreamReplay(streams, streams.start).run
-        args, kwargs = unflatten(self.args, tensors), unflatten(self.kwargs, tensors)
+        count = len(self._args.positions)
+        args = unflatten(self._args, tensors[:count])
+        kwargs = {} if self._kwargs is None else unflatten(self._kwargs, tensors[count:])
         result = context.run(around, call_function if caller is None else caller, self._fn, args, kwargs)
         return ContextAwaitable(result, context, around) if inspect.isawaitable(result) else result
 

@@ -33,7 +33,7 @@ from .call import (
 )
 from .checkpoint import check_functions, compose
 from .nested import NestedBackward, detach_as_leaves
-from .pytree import flatten, unflatten
+from .pytree import TreeTemplate, flatten, unflatten
 from .reentrant import ReentrantCall, apply_reentrant
 from .rng import RandomStreams, StreamReplay, check_streams
 from .rotor import ChainCosts, ChainProfile, SavedBytesMeter, bytes_of, profile_of
@@ -72,7 +72,7 @@ def checkpoint_chain(
 
     Args:
         functions: a sequence of functions of one argument, each plain or async.
-        x: the argument of the first function: a tensor, or a structure of tensors such as a tuple; so for the others.
+        x: the argument of the first function: a tensor, or a tree of tensors (`ag.tree`); so for the others.
         memory_budget: bytes.
         snapshots: how many states may be kept; or "log".
         preserve_rng: replay random streams; see `ag.checkpoint`.
@@ -108,7 +108,7 @@ def _record(
     call = CheckpointedCall(functools.partial(_run_plainly, chain), (x,), {}, options)
     tensors, call.tensors = call.tensors, []
     profile = None if memory_budget is None else profile_of(chain, tensors)
-    computation = ReentrantChain(chain, call, snapshots, profile, memory_budget)
+    computation = ReentrantChain(chain, call, flatten(x, []), snapshots, profile, memory_budget)
     # Steps may refer to leaves while x requires no grad. A leaf that gets no gradient has the node recorded even then.
     anchor = wrap(np.zeros(()), tensors[0]._device if tensors else None).requires_grad_()
     return apply_reentrant(computation, [*tensors, anchor])
@@ -149,12 +149,13 @@ class ReentrantChain:
     Args:
         functions: the steps.
         call: a call of all of them one after the other.
+        template: of the argument of the first.
         snapshots: how many states may be kept, without a budget in bytes.
         profile: of the chain, with a budget in bytes.
         budget: in bytes, or None.
     """
 
-    __slots__ = ("_budget", "_call", "_chain", "_profile", "_run", "_snapshots", "is_async")
+    __slots__ = ("_budget", "_call", "_chain", "_profile", "_run", "_snapshots", "_template", "is_async")
 
     name = "the chain of ag.checkpoint_chain"
     instead = "checkpoint parts of it by ag.checkpoint(..., use_reentrant=False)"
@@ -163,11 +164,13 @@ class ReentrantChain:
         self,
         functions: tuple[Callable[[Any], Any], ...],
         call: CheckpointedCall,
+        template: TreeTemplate,
         snapshots: int,
         profile: ChainProfile | None,
         budget: int | None,
     ) -> None:
         self._call = call
+        self._template = template
         self._snapshots = snapshots
         self._profile = profile
         self._budget = budget
@@ -206,7 +209,7 @@ class ReentrantChain:
 
     def _new_run(self, tensors: Sequence[Any], *, replays: bool) -> ScheduleRun:
         requires = [tensor._requires_grad() for tensor in tensors]
-        state = ChainState(self._call.args[0], [tensor.detach() for tensor in tensors], requires)
+        state = ChainState(self._template, [tensor.detach() for tensor in tensors], requires)
         return ScheduleRun(self._chain, state, replays=replays)
 
 
@@ -221,7 +224,7 @@ class Chain(NamedTuple):
 class ChainState(NamedTuple):
     """What one step passes to the next; its tensors have no history."""
 
-    template: Any
+    template: TreeTemplate
     tensors: list[Any]
     #: For each tensor, whether its gradient is needed.
     requires: list[bool]
@@ -380,7 +383,7 @@ class ScheduleRun:
     def _call(
         self,
         step: int,
-        template: Any,
+        template: TreeTemplate,
         tensors: list[Any],
         *,
         recorded: bool = False,

@@ -37,7 +37,7 @@ def checkpoint(
     Gradients are bitwise the same as without a checkpoint. `fn` may be an `async def`; then the result is awaited, and
     in the backward only the nodes that need it wait. Every call of `fn` must do the same; it draws the same random
     numbers and runs in the modes and context variables of the first call. It may not write into its arguments. Tensors
-    are found in lists, tuples and dicts, of arguments and of results. docs/memory.md says which kind to use when.
+    are found in trees (`ag.tree`), of arguments and of results. docs/memory.md says which kind to use when.
 
     *Reentrant*: the call is one node. Its backward calls `fn` again and awaits a nested backward, which adds to the
     leaves that `fn` refers to. An argument must require grad. A backward limited to some inputs cannot run it. *Not
@@ -163,7 +163,7 @@ def checkpoint_sequential(
     Args:
         functions: a sequence of functions of one argument, each plain or async.
         segments: how many, from 1 up to the number of functions.
-        x: the argument of the first function: a tensor, or a structure of tensors.
+        x: the argument of the first function: a tensor, or a tree of tensors.
         use_reentrant: which kind of checkpoint; see `ag.checkpoint`.
         preserve_rng: replay random streams; see `ag.checkpoint`.
         **options: more options of `ag.checkpoint`.

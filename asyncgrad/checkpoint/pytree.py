@@ -1,56 +1,61 @@
-"""Nested lists, tuples and dicts of tensors: taken apart into a flat list of tensors, and put together again."""
+"""Trees of tensors and other things: their tensors apart from the rest, and put back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..graph.tensor_base import TensorBase
+from ..tree.structure import LEAF, TreeStructure
+from ..tree.structure import flatten as flatten_tree
+from ..tree.structure import unflatten as unflatten_tree
 from .rng import STREAM_TYPES
 
-__all__ = ["flatten", "unflatten"]
+__all__ = ["TreeTemplate", "flatten", "unflatten"]
 
 
-class TensorIndex(NamedTuple):
-    """Stands in a template for tensor number `position`."""
+class TreeTemplate(NamedTuple):
+    """A tree without its tensors."""
 
-    position: int
+    structure: TreeStructure
+    #: The leaves, with None in place of each tensor.
+    leaves: list[Any]
+    #: Where the tensors belong among the leaves.
+    positions: list[int]
 
 
-def flatten(value: Any, tensors: list[Any], streams: list[Any] | None = None) -> Any:
-    """Return a template: a copy of `value` with a TensorIndex in place of each tensor.
+_ONE_TENSOR = TreeTemplate(LEAF, [None], [0])
 
-    Lists, tuples and dicts are searched and copied; other objects are not.
+
+def flatten(value: Any, tensors: list[Any], streams: list[Any] | None = None) -> TreeTemplate:
+    """Return a tree without its tensors, for `unflatten`.
 
     Args:
-        value: a tensor, a structure of tensors and other things, or anything else.
+        value: a tensor, a tree (`ag.tree`) of tensors and other things, or anything else.
         tensors: the tensors found are appended here.
         streams: random streams found are appended here, if given; they stay in the template.
     """
     if isinstance(value, TensorBase):
         tensors.append(value)
-        return TensorIndex(len(tensors) - 1)
-    if streams is not None and isinstance(value, STREAM_TYPES):
-        streams.append(value)
-        return value
-    return _map_items(value, lambda item: flatten(item, tensors, streams))
+        return _ONE_TENSOR
+    leaves, structure = flatten_tree(value)
+    positions = []
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, TensorBase):
+            tensors.append(leaf)
+            positions.append(position)
+            leaves[position] = None
+        elif streams is not None and isinstance(leaf, STREAM_TYPES):
+            streams.append(leaf)
+    return TreeTemplate(structure, leaves, positions)
 
 
-def unflatten(template: Any, tensors: Sequence[Any]) -> Any:
-    """Return a copy of a template of `flatten` with `tensors` in the places of its TensorIndexes."""
-    if isinstance(template, TensorIndex):
-        return tensors[template.position]
-    return _map_items(template, lambda item: unflatten(item, tensors))
-
-
-def _map_items(value: Any, change: Callable[[Any], Any]) -> Any:
-    kind = type(value)
-    if kind is list:
-        return [change(item) for item in value]
-    if kind is tuple:
-        return tuple([change(item) for item in value])
-    if kind is dict:
-        return {key: change(item) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(kind, "_fields") and kind is not TensorIndex:
-        return kind(*[change(item) for item in value])
-    return value
+def unflatten(template: TreeTemplate, tensors: Sequence[Any]) -> Any:
+    """Return the tree of a template with `tensors` in the places of those that `flatten` found."""
+    if template is _ONE_TENSOR:
+        (tensor,) = tensors
+        return tensor
+    leaves = list(template.leaves)
+    for position, tensor in zip(template.positions, tensors, strict=True):
+        leaves[position] = tensor
+    return unflatten_tree(template.structure, leaves)

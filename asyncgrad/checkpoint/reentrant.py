@@ -52,7 +52,7 @@ class ReentrantComputation(Protocol):
     instead: str
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
-        """Compute the result, a structure of tensors and other things; recording is off."""
+        """Compute the result, a tree of tensors and other things; recording is off."""
 
     def backward(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Steps:
         """Return the gradients of `tensors`, given those of the tensors in the result, None where there is none."""

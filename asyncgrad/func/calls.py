@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import describe
 from ..context import IN_TRANSFORM, is_grad_enabled
-from ..errors import ArgumentError, ArgumentTypeError, GradientTypeError, InvalidGradientError
+from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..functional.arguments import new_input, transform_scope
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
@@ -41,6 +41,7 @@ class TransformCall:
     __slots__ = (
         "_args",
         "_aux",
+        "_expected",
         "_function",
         "_given",
         "_has_aux",
@@ -77,6 +78,8 @@ class TransformCall:
         self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
+        #: What the function must return, for errors.
+        self._expected = "Tensors"
         #: The leaves of the arguments to differentiate with respect to.
         self.points = tuple([self._as_point(index, leaf) for index, leaf in enumerate(self._given)])
 
@@ -122,6 +125,10 @@ class TransformCall:
         if isinstance(result, Tensor):
             self._output_structure = LEAF
             return (result,)
+        if result is None:
+            raise GradientTypeError(
+                f"{self._where}: the function must return {self._expected}, not NoneType None: let it end with return"
+            )
         found, structure = flatten(result)
         self._output_structure = structure
         return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
@@ -132,10 +139,14 @@ class TransformCall:
         Raises:
             GradientTypeError: the result is a container.
         """
+        self._expected = "one Tensor"
         outputs = await self(*points)
         if self._output_structure is None or self._output_structure.kind is not None:
             found = self.result(outputs, True)
-            raise GradientTypeError(f"{self._where}: the function must return one Tensor, not {describe(found)}")
+            raise GradientTypeError(
+                f"{self._where}: the function must return one Tensor, not {describe(found)}: return other things "
+                "beside, with has_aux=True"
+            )
         return outputs[0]
 
     def iteration(self, function: Callable[[Any], Any], name: str) -> Callable[..., Coroutine[Any, Any, Tensors]]:
@@ -155,10 +166,9 @@ class TransformCall:
                 result = await result
             found, self._output_structure = flatten(result)
             if self._output_structure != structure:
-                leaves_like(structure, result, f"{self._where}: the result of the function", name)
-                raise ArgumentError(
-                    f"{self._where}: the function must return a tree like {name}, not {describe(result)}"
-                )
+                # A dict may come with its keys in another order.
+                found = leaves_like(structure, result, f"{self._where}: the result of the function", name)
+                self._output_structure = structure
             return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
 
         return next_leaves
@@ -170,9 +180,13 @@ class TransformCall:
             ArgumentError: a structure differs; the message names the place by its path.
             InvalidGradientError: a leaf has another shape, or is not a number; the message names it by its path.
         """
-        given = tuple(trees) if isinstance(trees, list) else trees
+        if not isinstance(trees, (tuple, list)):
+            raise ArgumentTypeError(
+                f"{self._where}: {what} must be a tuple with one tree for each primal, not {describe(trees)}: "
+                "write (v,)"
+            )
         _, structure = flatten(tuple([self._args[position] for position in self._positions]))
-        return self._vector(structure, given, self.points, (what, "the primals"), keeps_history)
+        return self._vector(structure, tuple(trees), self.points, (what, "the tuple of primals"), keeps_history)
 
     def vector_like_outputs(
         self, outputs: Sequence[Tensor], tree: Any, what: str, keeps_history: bool
@@ -224,19 +238,16 @@ class TransformCall:
     def _as_point(self, index: int, leaf: Any) -> Tensor:
         """Return a leaf as a tensor: itself, or a new one that requires grad."""
         kind = type(leaf)
-        if kind is float:
+        if kind is float or kind is int:
             return asarray(np.float64(leaf), requires_grad=True)
         if kind is np.ndarray and leaf.dtype.kind in "fc":
             return asarray(leaf, requires_grad=True)
-        if isinstance(leaf, (bool, np.bool_)) or not (
-            isinstance(leaf, (Tensor, np.ndarray, np.generic, int, float, complex)) or is_foreign(leaf)
-        ):
+        is_array = isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_foreign(leaf)
+        if leaf.dtype.kind not in "iufc" if is_array else not isinstance(leaf, (float, complex)):
             raise self._leaf_error(index, leaf)
         tensor = leaf if isinstance(leaf, Tensor) else asarray(leaf)
         if tensor.dtype.kind in "iu":
             tensor = tensor.astype(np.float64)
-        if tensor.dtype.kind not in "fc":
-            raise self._leaf_error(index, leaf)
         return tensor if isinstance(leaf, Tensor) else tensor.requires_grad_()
 
     def _leaf_error(self, index: int, leaf: Any) -> GradientTypeError:
@@ -246,7 +257,8 @@ class TransformCall:
             for path in paths(child, _argument_name(self._function, position))
         ]
         return GradientTypeError(
-            f"{self._where}: {names[index]} must be a tensor, an array or a number, not {describe(leaf)}"
+            f"{self._where}: {names[index]} must be a tensor, an array or a number, not {describe(leaf)}: "
+            f"{_hint(names[index], leaf)}"
         )
 
     def _as_output(self, index: int, leaf: Any) -> Tensor:
@@ -257,7 +269,10 @@ class TransformCall:
             return asarray(np.float64(leaf))
         assert self._output_structure is not None
         name = list(paths(self._output_structure, "its result"))[index]
-        raise GradientTypeError(f"{self._where}: the function must return Tensors, but {name} is {describe(leaf)}")
+        hint = "compute it from the arguments" if hasattr(leaf, "dtype") else "return it beside, with has_aux=True"
+        raise GradientTypeError(
+            f"{self._where}: the function must return Tensors, but {name} is {describe(leaf)}: {hint}"
+        )
 
     def _vector(
         self, structure: TreeStructure, tree: Any, like: Sequence[Tensor], names: tuple[str, str], keeps_history: bool
@@ -272,6 +287,12 @@ class TransformCall:
                 raise InvalidGradientError(
                     f"{self._where}: {name} must have the shape {tensor.shape}, but is {describe(entry)}"
                 )
+            if part.dtype.kind == "c" and tensor.dtype.kind != "c":
+                name = list(paths(structure, what))[index]
+                raise InvalidGradientError(
+                    f"{self._where}: {name} must be real, as what it multiplies is, but is {describe(entry)}: "
+                    "take its .real"
+                )
             vector.append(part if keeps_history else part.detach())
         return tuple(vector)
 
@@ -281,7 +302,10 @@ def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
     if isinstance(entry, Tensor):
         return entry.astype(np.float64) if entry.dtype.kind in "iu" else entry
     array = np.asarray(entry)
-    return asarray(array.astype(like.dtype), device=like.device) if array.dtype.kind in "iufc" else None
+    if array.dtype.kind not in "iufc":
+        return None
+    is_complex = array.dtype.kind == "c" and like.dtype.kind != "c"
+    return asarray(array if is_complex else array.astype(like.dtype), device=like.device)
 
 
 def _as_result(tensor: Tensor, given: Any) -> Any:
@@ -296,6 +320,18 @@ def _as_result(tensor: Tensor, given: Any) -> Any:
     # A gradient may be a read-only broadcast of one number.
     array = array if array.flags.writeable else array.copy()
     return array.view() if isinstance(given, np.ndarray) else array[()]
+
+
+def _hint(name: str, leaf: Any) -> str:
+    """Return what to write in place of a leaf that is not a number."""
+    if hasattr(leaf, "dtype"):
+        return f"write {name}.astype(float)"
+    if hasattr(leaf, "__float__"):
+        return f"write float({name})"
+    cls = type(leaf)
+    if cls.__module__ == "builtins" or callable(leaf):
+        return "pass it in an argument that argnums does not name, or in a static field of a dataclass"
+    return f"if it is a container, register its class, ag.tree.register({cls.__name__})"
 
 
 def _argument_name(function: Callable[..., Any], position: int) -> str:

@@ -135,7 +135,11 @@ def hessian(
             return as_scalar(await transform_call.one_output(*points), "ag.func.hessian")
 
         with transform_call.recording() as keeps_history:
-            blocks = await functional.hessian(value, transform_call.points, create_graph=keeps_history)
+            if transform_call.points:
+                blocks = await functional.hessian(value, transform_call.points, create_graph=keeps_history)
+            else:
+                await value()
+                blocks = ()
         rows = transform_call.containers_like_points(
             [_pack_block(transform_call, row, argnums, keeps_history) for row in blocks]
         )
@@ -177,6 +181,8 @@ def _pack_block(transform_call: TransformCall, block: Sequence[Tensor], argnums:
 
 async def _rows_of_jacobian(transform_call: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
     """Return for each output the blocks of the Jacobian for all inputs, row by row."""
+    if not transform_call.points:
+        return [()] * len(await transform_call())
     blocks: Sequence[Sequence[Tensor]] = await jacobian_blocks(
         transform_call, transform_call.points, keeps_history, False, "ag.func.jacrev: output {} of the function"
     )

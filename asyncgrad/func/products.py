@@ -89,9 +89,13 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool 
     transform_call = _make_transform_call("jvp", f, primals, has_aux)
     with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
-        outputs, product = await functional.jvp(
-            transform_call, transform_call.points, vector, create_graph=keeps_history
-        )
+        if transform_call.points:
+            outputs, product = await functional.jvp(
+                transform_call, transform_call.points, vector, create_graph=keeps_history
+            )
+        else:
+            outputs = await transform_call()
+            product = tuple([zeros_like(output) for output in outputs])
     out, found = transform_call.result(outputs, keeps_history), transform_call.result(product, keeps_history)
     return (out, found, transform_call.aux(keeps_history)) if has_aux else (out, found)
 
@@ -173,10 +177,13 @@ async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     transform_call = _make_transform_call("hvp", f, primals)
     with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
-        # The Hessian is symmetric, and vhp takes one backward less than hvp.
-        _, product = await functional.vhp(
-            transform_call.one_output, transform_call.points, vector, create_graph=keeps_history
-        )
+        if transform_call.points:
+            # The Hessian is symmetric, and vhp takes one backward less than hvp.
+            _, product = await functional.vhp(
+                transform_call.one_output, transform_call.points, vector, create_graph=keeps_history
+            )
+        else:
+            product = ()
     trees = transform_call.like_points(product, keeps_history)
     return trees[0] if len(trees) == 1 else trees
 

@@ -13,11 +13,20 @@ from ..arguments import check_function, describe, truth
 from ..backward import capture
 from ..context import IN_TRANSFORM, is_grad_enabled, set_grad_mode
 from ..engine.loops import Pace
-from ..errors import GradientTypeError, InvalidGradientError, InvalidRootError, RequiresGradError, UnusedInputError
-from ..graph.gradient_edges import any_requires_grad
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    GradientTypeError,
+    InvalidGradientError,
+    InvalidRootError,
+    RequiresGradError,
+    UnusedInputError,
+)
 from ..graph.tensor_base import CreationMeta
 from ..graph.values import is_foreign, zeros_beside
 from ..tensor import Tensor, asarray
+from ..tree.registry import container_type
+from ..tree.structure import leaves
 
 __all__ = [
     "argument_positions",
@@ -54,7 +63,7 @@ class transform_scope:
 
     Args:
         create_graph: the caller's choice, or None.
-        *given: the caller's arguments; tensors may be inside lists, tuples and dicts.
+        *given: the caller's arguments, which are trees.
     """
 
     __slots__ = ("_create_graph", "_in_transform", "_was_enabled")
@@ -62,7 +71,7 @@ class transform_scope:
     def __init__(self, create_graph: bool | None, *given: Any) -> None:
         self._was_enabled = is_grad_enabled()
         if create_graph is None:
-            create_graph = self._was_enabled and (IN_TRANSFORM.get() or any_requires_grad(*given))
+            create_graph = self._was_enabled and (IN_TRANSFORM.get() or _any_requires_grad(given))
         self._create_graph = create_graph
 
     def __enter__(self) -> bool:
@@ -81,6 +90,10 @@ class transform_scope:
             return
         if is_grad_enabled() is not self._was_enabled:
             set_grad_mode(self._was_enabled)
+
+
+def _any_requires_grad(tree: Any) -> bool:
+    return any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves(tree))
 
 
 async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +119,8 @@ def as_tensor(given: Any, what: str) -> Tensor:
         GradientTypeError: it is neither.
     """
     if not (isinstance(given, _ARRAYS) or is_foreign(given)):
-        raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}")
+        hint = "" if container_type(type(given)) is None else ": the transforms of asyncgrad.func take trees of arrays"
+        raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}{hint}")
     return asarray(given)
 
 
@@ -122,7 +136,8 @@ def as_inputs(given: Any, where: str, what: str = "inputs") -> tuple[tuple[Tenso
         raise GradientTypeError(f"{where}: {what} must have at least one tensor, not an empty tuple")
     if isinstance(given, list):
         raise GradientTypeError(
-            f"{where}: {what} must be a tensor, an array or a tuple of them, not a list: write a tuple"
+            f"{where}: {what} must be a tensor, an array or a tuple of them, not a list: write a tuple, or use "
+            "asyncgrad.func, whose transforms take trees"
         )
     names = [f"{where}: {what}[{index}]" for index in range(len(entries))] if is_tuple else [f"{where}: {what}"]
     return tuple(map(as_tensor, entries, names)), is_tuple
@@ -348,10 +363,15 @@ def pack_results(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) 
 def check_argnums(argnums: Any) -> None:
     """Raise unless `argnums` is an int or a non-empty tuple of distinct ints."""
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
-    if not entries or not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in entries):
-        raise TypeError(f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}")
+    if not entries or not all(
+        isinstance(entry, (int, np.integer)) and not isinstance(entry, bool) for entry in entries
+    ):
+        instead = f": write {tuple(argnums)!r}" if isinstance(argnums, list) and argnums else ""
+        raise ArgumentTypeError(
+            f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}{instead}"
+        )
     if len(set(entries)) != len(entries):
-        raise ValueError(f"argnums {argnums!r} names an argument twice")
+        raise ArgumentError(f"argnums {argnums!r} names an argument twice")
 
 
 def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
@@ -361,13 +381,13 @@ def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
     entries = argnums if isinstance(argnums, tuple) else (argnums,)
     for entry in entries:
         if not -count <= entry < count:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"argnums names argument {entry}, but the function was called with {count} positional arguments: "
                 "pass the arguments to differentiate by position"
             )
     positions = [entry % count for entry in entries]
     if len(set(positions)) != len(positions):
-        raise ValueError(f"argnums {argnums!r} names an argument twice in a call with {count} positional arguments")
+        raise ArgumentError(f"argnums {argnums!r} names an argument twice in a call with {count} positional arguments")
     return positions
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..arguments import check_function, truth
+from ..errors import GradientTypeError
 from ..tensor import Tensor
+from ..tree.structure import TreeStructure, flatten, paths, unflatten, unflatten_each
 from .arguments import (
     argument_positions,
     as_scalar,
@@ -40,8 +42,9 @@ def value_and_grad(
             False: recording costs time and memory.
 
     Returns:
-        An `async def` with the arguments of `fn`; those that `argnums` names may be tensors or arrays. It returns
-        `(value, gradient)`; the gradient is a tuple if `argnums` is one.
+        An `async def` with the arguments of `fn`; those that `argnums` names may be tensors, arrays, or trees
+        (`ag.tree`) of them. It returns `(value, gradient)`, two Tensors. The gradient of a tree is a tree of Tensors;
+        the gradient is a tuple if `argnums` is one.
 
     Raises:
         ArgumentTypeError: `fn` cannot be called.
@@ -67,15 +70,27 @@ def value_and_grad(
         positions = argument_positions(argnums, len(args))
         with transform_scope(create_graph, args, kwargs) as keeps_history:
             arguments = list(args)
-            inputs = []
+            inputs: list[Tensor] = []
+            structures = []
             for position in positions:
-                what = f"ag.value_and_grad: argument {position}"
-                inputs.append(new_input(as_tensor(args[position], what), keeps_history, what))
-                arguments[position] = inputs[-1]
+                points, structure = _as_points(args[position], f"ag.value_and_grad: argument {position}", keeps_history)
+                arguments[position] = unflatten(structure, points)
+                inputs += points
+                structures.append(structure)
             value = as_scalar(await call(fn, *arguments, **kwargs), "ag.value_and_grad")
-            found = await gradients((value,), inputs, create_graph=keeps_history)
+            found = await gradients((value,), inputs, create_graph=keeps_history) if inputs else ()
             grads = fill_missing(found, inputs, strict=False, create_graph=False, missing="", constant="")
-        is_tuple = isinstance(argnums, tuple)
-        return pack_results((value,), False, keeps_history), pack_results(grads, is_tuple, keeps_history)
+        trees = unflatten_each(structures, pack_results(grads, True, keeps_history))
+        return pack_results((value,), False, keeps_history), tuple(trees) if isinstance(argnums, tuple) else trees[0]
 
     return with_gradient
+
+
+def _as_points(argument: Any, what: str, keeps_history: bool) -> tuple[list[Tensor], TreeStructure]:
+    """Return the leaves of an argument as new tensors that require grad, and its structure; `what` is its name."""
+    given, structure = flatten(argument)
+    if structure.cls is list and given and not any(hasattr(leaf, "dtype") for leaf in given):
+        # Most likely meant as an array, which the function would not get.
+        raise GradientTypeError(f"{what} must be a tensor or an array, not list: write np.array(...)")
+    named = zip(given, paths(structure, what), strict=True)
+    return [new_input(as_tensor(leaf, name), keeps_history, name) for leaf, name in named], structure

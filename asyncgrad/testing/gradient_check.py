@@ -12,7 +12,16 @@ from ..context import enable_grad
 from ..errors import InvalidGradientError
 from ..functional.arguments import gradients, zeros_like
 from ..tensor import Tensor, asarray
-from .jacobian_check import JacobianCheck, Tolerance, as_tuple, call_for_outputs, copy_entries, indices_requiring_grad
+from ..tree.structure import flatten_each
+from .jacobian_check import (
+    JacobianCheck,
+    Tolerance,
+    as_tuple,
+    call_for_outputs,
+    copy_entries,
+    flatten_call,
+    indices_requiring_grad,
+)
 
 __all__ = ["gradcheck", "gradgradcheck"]
 
@@ -34,8 +43,8 @@ async def gradcheck(
     is changed along both axes; both parts of a complex output are checked.
 
     Args:
-        fn: a function or an `async def` of tensors that returns a tensor or a tuple of them. It is called many
-            times, with copies of the inputs.
+        fn: a function or an `async def` of tensors that returns a tensor or a tuple of them. Both may be trees
+            (`ag.tree`) of tensors and other things. It is called many times, with copies of the inputs.
         inputs: its arguments, one or a tuple. Tensors that require grad are checked; float64 is needed for the
             default tolerances. Anything else is passed on unchanged.
         eps: by how much an element is changed, up and down.
@@ -58,7 +67,8 @@ async def gradcheck(
         True
     """
     check_function(fn, "ag.gradcheck", inputs)
-    check = JacobianCheck(fn, as_tuple(inputs), _tolerance(eps, atol, rtol, nondet_tol))
+    fn, entries, names = flatten_call(fn, inputs)
+    check = JacobianCheck(fn, entries, _tolerance(eps, atol, rtol, nondet_tol), input_names=names)
     return await check.verdict(
         truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
     )
@@ -83,7 +93,8 @@ async def gradgradcheck(
     Args:
         fn: as for `gradcheck`; so are all arguments except `grad_outputs`.
         inputs: its arguments.
-        grad_outputs: for each output that requires grad, the gradient to start from; None takes random ones.
+        grad_outputs: for each output that requires grad, the gradient to start from, trees for trees; None takes random
+            ones.
         eps: by how much an element is changed, up and down.
         atol: tolerated difference.
         rtol: tolerated difference, relative to the finite difference.
@@ -104,22 +115,20 @@ async def gradgradcheck(
         True
     """
     check_function(fn, "ag.gradgradcheck", inputs)
-    entries = as_tuple(inputs)
+    fn, entries, names = flatten_call(fn, inputs)
     count, wanted = len(entries), indices_requiring_grad(entries)
     if grad_outputs is None:
         with enable_grad():
             grad_outputs = _random_starts(await _differentiable_outputs(fn, copy_entries(entries)))
+    starts, _ = flatten_each(as_tuple(grad_outputs), _is_tensor)
 
     check = JacobianCheck(
         _first_gradients(fn, count, wanted),
-        (*entries, *as_tuple(grad_outputs)),
+        (*entries, *starts),
         _tolerance(eps, atol, rtol, nondet_tol),
         every_output=True,
-        output_names=[f"the gradient for input {index}" for index in wanted],
-        input_names=[
-            *(f"input {index}" for index in range(count)),
-            *(f"grad_outputs[{index}]" for index in range(len(as_tuple(grad_outputs)))),
-        ],
+        output_names=[f"the gradient for {names[index]}" for index in wanted],
+        input_names=[*names, *(f"grad_outputs[{index}]" for index in range(len(starts)))],
     )
     return await check.verdict(
         truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
@@ -149,6 +158,10 @@ def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) 
         )
 
     return first_gradients
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 async def _differentiable_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:

@@ -19,8 +19,17 @@ from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.node import Edge, Node, NodeMeta
 from ..tensor import Tensor, asarray
+from ..tree.structure import LEAF, flatten_each, paths, unflatten_each
 
-__all__ = ["JacobianCheck", "Tolerance", "as_tuple", "copy_entries", "call_for_outputs", "indices_requiring_grad"]
+__all__ = [
+    "JacobianCheck",
+    "Tolerance",
+    "as_tuple",
+    "call_for_outputs",
+    "copy_entries",
+    "flatten_call",
+    "indices_requiring_grad",
+]
 
 
 class Tolerance(NamedTuple):
@@ -109,7 +118,10 @@ class JacobianCheck:
     async def _run(self, check_undefined_grad: bool) -> None:
         arguments = copy_entries(self._entries)
         points = [arguments[index] for index in self._wanted]
-        outputs = await call_for_outputs(self._fn, arguments)
+        named = await _call_for_named_outputs(self._fn, arguments)
+        outputs = [output for _, output in named]
+        if self._output_names is None:
+            self._output_names = [name for name, _ in named]
         differences = [await self._differences(index, outputs) for index in self._wanted]
         checked = [index for index, output in enumerate(outputs) if output.requires_grad]
         if not checked or self._every_output:
@@ -272,7 +284,8 @@ class JacobianCheck:
                 raise GradcheckError(f"the gradient for {self._input(index)} is not zero where {when}")
 
     def _output(self, index: int) -> str:
-        return f"output {index}" if self._output_names is None else self._output_names[index]
+        assert self._output_names is not None
+        return self._output_names[index]
 
     def _input(self, index: int) -> str:
         return f"input {index}" if self._input_names is None else self._input_names[index]
@@ -308,17 +321,47 @@ def copy_entries(entries: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
+def flatten_call(fn: Callable[..., Any], inputs: Any) -> tuple[Callable[..., Any], tuple[Any, ...], list[str]]:
+    """Return a function of the leaves of the inputs, which are trees; those leaves, and their names in errors."""
+    entries = as_tuple(inputs)
+    leaves, trees = flatten_each(entries, _is_tensor)
+    if trees is None:
+        return fn, entries, [f"input {index}" for index in range(len(entries))]
+    structures = trees
+
+    def call_with_trees(*leaves: Any) -> Any:
+        return fn(*unflatten_each(structures, leaves))
+
+    names = [path for index, structure in enumerate(structures) for path in paths(structure, f"input {index}")]
+    return call_with_trees, tuple(leaves), names
+
+
 async def call_for_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Call the function, and return its outputs as a tuple.
+    """Call the function, and return its outputs as a tuple: the tensors in the trees that it returns.
 
     Raises:
-        GradientTypeError: an output is not a Tensor.
+        GradientTypeError: an output is not a Tensor, and no tree of tensors and other things.
     """
-    outputs = as_tuple(await call(fn, *arguments))
-    for index, output in enumerate(outputs):
-        if not isinstance(output, Tensor):
-            raise GradientTypeError(f"output {index} of the function must be a Tensor, not {type(output).__name__}")
-    return outputs
+    return tuple([output for _, output in await _call_for_named_outputs(fn, arguments)])
+
+
+async def _call_for_named_outputs(fn: Callable[..., Any], arguments: Sequence[Any]) -> list[tuple[str, Tensor]]:
+    returned = as_tuple(await call(fn, *arguments))
+    leaves, trees = flatten_each(returned, _is_tensor)
+    structures = (LEAF,) * len(returned) if trees is None else trees
+    names = [path for index, structure in enumerate(structures) for path in paths(structure, f"output {index}")]
+    are_alone = [structure is LEAF for structure in structures for _ in range(structure.count)]
+    named = []
+    for name, leaf, is_alone in zip(names, leaves, are_alone, strict=True):
+        if isinstance(leaf, Tensor):
+            named.append((name, leaf))
+        elif is_alone or isinstance(leaf, (np.ndarray, np.generic)):
+            raise GradientTypeError(f"{name} of the function must be a Tensor, not {type(leaf).__name__}")
+    return named
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 def _on_host(tensor: Tensor) -> Any:

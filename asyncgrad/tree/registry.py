@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import inspect
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from types import BuiltinMethodType
 from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -13,63 +15,66 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
 
-__all__ = ["LEAF_TYPES", "ContainerType", "Parts", "container_type", "register"]
+__all__ = ["ContainerType", "container_type", "register"]
 
 T = TypeVar("T", bound=type)
 
 
-class Parts(NamedTuple):
-    """A flattened container."""
-
-    #: The source that accesses each child, after the name of the container: "[0]", "['key']", ".name".
-    accessors: tuple[str, ...]
-    children: tuple[Any, ...]
-    #: The data that `unflatten` needs besides the class and the children.
-    aux_data: Any
-
-
 class ContainerType(NamedTuple):
-    """How to flatten containers of one type, and to unflatten one from its class, its `aux_data` and new children."""
+    """How to flatten and unflatten containers of one type."""
 
-    flatten: Callable[[Any], Parts]
+    #: Takes a container. Returns its children, and the data that `unflatten` needs besides them and the class.
+    flatten: Callable[[Any], tuple[Sequence[Any], Any]]
+    #: Takes the class, the data and the children. Returns a container.
     unflatten: Callable[[type, Any, Sequence[Any]], Any]
+    #: Takes the class, the data and the number of children. Returns what tells each child from the others: its index,
+    #: key or attribute.
+    labels: Callable[[type, Any, int], Sequence[Any]]
+    #: The source that accesses a child, after the name of the container, as a format of its label.
+    accessor: str
 
 
-def _flatten_sequence(value: Sequence[Any]) -> Parts:
-    return Parts(tuple(f"[{index}]" for index in range(len(value))), tuple(value), None)
+_INDEX, _ATTRIBUTE = "[{!r}]", ".{}"
 
 
-def _flatten_dict(value: dict[Any, Any]) -> Parts:
-    return Parts(tuple(f"[{key!r}]" for key in value), tuple(value.values()), tuple(value))
+def _indices(cls: type, aux_data: Any, count: int) -> Sequence[int]:
+    return range(count)
 
 
-def _flatten_defaultdict(value: defaultdict[Any, Any]) -> Parts:
-    parts = _flatten_dict(value)
-    return parts._replace(aux_data=(value.default_factory, parts.aux_data))
+def _keys(cls: type, aux_data: Sequence[Any], count: int) -> Sequence[Any]:
+    return aux_data
 
 
-def _flatten_named_tuple(value: Any) -> Parts:
-    return Parts(tuple(f".{name}" for name in value._fields), tuple(value), None)
+def _fields(cls: Any, aux_data: Any, count: int) -> Any:
+    return cls._fields
 
 
-def _flatten_dataclass(value: Any) -> Parts:
-    names = [field.name for field in dataclasses.fields(value) if not field.metadata.get("static", False)]
+def _attribute_names(cls: type, aux_data: Any, count: int) -> Any:
+    return aux_data[0]
+
+
+def _flatten_dataclass(value: Any) -> tuple[Sequence[Any], Any]:
+    # Whoever has made a dataclass has loaded the module, which takes as long to load as this package does.
+    fields = sys.modules["dataclasses"].fields(value)
+    names = [field.name for field in fields if not field.metadata.get("static", False)]
     return _flatten_attributes(value, names)
 
 
-def _flatten_attributes(value: Any, names: Iterable[str]) -> Parts:
-    names = tuple(name for name in names if hasattr(value, name))
-    static = {name: entry for name, entry in _attributes(value).items() if name not in names}
-    return Parts(
-        tuple(f".{name}" for name in names),
-        tuple(getattr(value, name) for name in names),
-        (names, tuple(static.items())),
-    )
+def _flatten_attributes(value: Any, names: Iterable[str]) -> tuple[Sequence[Any], Any]:
+    names = tuple([name for name in names if hasattr(value, name)])
+    static = tuple([(name, entry) for name, entry in _attributes(value).items() if name not in names])
+    return [getattr(value, name) for name in names], (names, static)
 
 
 def _attributes(value: Any) -> dict[str, Any]:
     slots = [name for cls in type(value).__mro__ for name in _slots(cls) if hasattr(value, name)]
-    return {name: getattr(value, name) for name in slots} | getattr(value, "__dict__", {})
+    attributes = {name: getattr(value, name) for name in slots} | getattr(value, "__dict__", {})
+    # What a cached_property holds was computed from the leaves, and does not fit other ones.
+    return {
+        name: entry
+        for name, entry in attributes.items()
+        if not isinstance(getattr(type(value), name, None), functools.cached_property)
+    }
 
 
 def _slots(cls: type) -> Iterable[str]:
@@ -77,45 +82,74 @@ def _slots(cls: type) -> Iterable[str]:
     return [name for name in ((slots,) if isinstance(slots, str) else slots) if name not in ("__dict__", "__weakref__")]
 
 
+def _new_instance(cls: type) -> Any:
+    # The constructor of the nearest built-in base: Python refuses object.__new__ for, say, a SimpleNamespace.
+    constructors = (vars(base).get("__new__") for base in cls.__mro__)
+    return next(new for new in constructors if isinstance(new, BuiltinMethodType))(cls)
+
+
 def _unflatten_attributes(cls: type, aux_data: Any, children: Sequence[Any]) -> Any:
     # Do not call __init__, which may check or convert its arguments: the new leaves may be of any type.
     names, static = aux_data
-    instance: Any = object.__new__(cls)
+    instance = _new_instance(cls)
     for name, entry in (*static, *zip(names, children, strict=True)):
         object.__setattr__(instance, name, entry)
     return instance
 
 
-_NONE = ContainerType(lambda value: Parts((), (), None), lambda cls, aux_data, children: None)
-_NAMED_TUPLE = ContainerType(_flatten_named_tuple, lambda cls, aux_data, children: cls(*children))
-_DATACLASS = ContainerType(_flatten_dataclass, _unflatten_attributes)
+def _as_it_is(value: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    return value, None
+
+
+def _unflatten_named_tuple(cls: Any, aux_data: Any, children: Sequence[Any]) -> Any:
+    # Not cls(*children): a __new__ of its own may check or convert them.
+    return cls._make(children)
+
+
+def _flatten_dict(value: dict[Any, Any]) -> tuple[Sequence[Any], Any]:
+    return tuple(value.values()), tuple(value)
+
+
+def _flatten_defaultdict(value: defaultdict[Any, Any]) -> tuple[Sequence[Any], Any]:
+    return tuple(value.values()), (value.default_factory, tuple(value))
+
+
+_NONE = ContainerType(lambda value: ((), None), lambda cls, aux_data, children: None, _indices, _INDEX)
+_NAMED_TUPLE = ContainerType(_as_it_is, _unflatten_named_tuple, _fields, _ATTRIBUTE)
+_DATACLASS = ContainerType(_flatten_dataclass, _unflatten_attributes, _attribute_names, _ATTRIBUTE)
 
 _CONTAINER_TYPES: dict[type, ContainerType] = {
     type(None): _NONE,
-    list: ContainerType(_flatten_sequence, lambda cls, aux_data, children: list(children)),
-    tuple: ContainerType(_flatten_sequence, lambda cls, aux_data, children: tuple(children)),
-    dict: ContainerType(_flatten_dict, lambda cls, aux_data, children: dict(zip(aux_data, children, strict=True))),
+    list: ContainerType(_as_it_is, lambda cls, aux_data, children: list(children), _indices, _INDEX),
+    tuple: ContainerType(_as_it_is, lambda cls, aux_data, children: tuple(children), _indices, _INDEX),
+    dict: ContainerType(
+        _flatten_dict, lambda cls, aux_data, children: dict(zip(aux_data, children, strict=True)), _keys, _INDEX
+    ),
     OrderedDict: ContainerType(
-        _flatten_dict, lambda cls, aux_data, children: OrderedDict(zip(aux_data, children, strict=True))
+        _flatten_dict, lambda cls, aux_data, children: OrderedDict(zip(aux_data, children, strict=True)), _keys, _INDEX
     ),
     defaultdict: ContainerType(
         _flatten_defaultdict,
         lambda cls, aux_data, children: defaultdict(aux_data[0], zip(aux_data[1], children, strict=True)),
+        lambda cls, aux_data, count: aux_data[1],
+        _INDEX,
     ),
 }
 _BUILT_IN = frozenset(_CONTAINER_TYPES)
-#: The commonest types of leaves, which cannot be registered: known without a search for the way to flatten them.
-LEAF_TYPES = frozenset((float, int, complex, bool, str, np.ndarray, np.float64, np.float32))
 
 
-def container_type(cls: type) -> ContainerType | None:
-    """Return how to flatten instances of a class, or None if they are leaves."""
+@functools.lru_cache(maxsize=1024)
+def _find_container_type(cls: type) -> ContainerType | None:
     found = _CONTAINER_TYPES.get(cls)
     if found is not None:
         return found
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _NAMED_TUPLE
-    return _DATACLASS if dataclasses.is_dataclass(cls) else None
+    return _DATACLASS if hasattr(cls, "__dataclass_fields__") else None
+
+
+#: Takes a class. Returns how to flatten its instances, or None if they are leaves.
+container_type: Callable[[type], ContainerType | None] = _find_container_type
 
 
 @overload
@@ -185,6 +219,7 @@ def register(
     _CONTAINER_TYPES[cls] = (
         _by_attributes(attributes) if flatten is None or unflatten is None else _by_functions(flatten, unflatten)
     )
+    _find_container_type.cache_clear()
     return cls
 
 
@@ -192,13 +227,18 @@ def _by_attributes(names: Sequence[str] | None) -> ContainerType:
     if isinstance(names, str):
         raise ArgumentTypeError(f"ag.tree.register: attributes must be a list of names, not a str: write [{names!r}]")
     return ContainerType(
-        lambda value: _flatten_attributes(value, _attributes(value) if names is None else names), _unflatten_attributes
+        lambda value: _flatten_attributes(value, _attributes(value) if names is None else names),
+        _unflatten_attributes,
+        _attribute_names,
+        _ATTRIBUTE,
     )
 
 
 def _by_functions(flatten: Callable[[Any], Any], unflatten: Callable[[Any, tuple[Any, ...]], Any]) -> ContainerType:
-    def flatten_container(value: Any) -> Parts:
+    def flatten_container(value: Any) -> tuple[Sequence[Any], Any]:
         children, aux_data = flatten(value)
-        return _flatten_sequence(tuple(children))._replace(aux_data=aux_data)
+        return tuple(children), aux_data
 
-    return ContainerType(flatten_container, lambda cls, aux_data, children: unflatten(aux_data, tuple(children)))
+    return ContainerType(
+        flatten_container, lambda cls, aux_data, children: unflatten(aux_data, tuple(children)), _indices, _INDEX
+    )

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
-from .registry import LEAF_TYPES, ContainerType, container_type
+from .registry import ContainerType, container_type
 
-__all__ = ["LEAF", "TreeStructure", "flatten", "leaves", "leaves_like", "map", "paths", "unflatten"]
+__all__ = [
+    "LEAF",
+    "TreeStructure",
+    "flatten",
+    "flatten_each",
+    "leaves",
+    "leaves_like",
+    "map",
+    "paths",
+    "unflatten",
+    "unflatten_each",
+]
 
 
 @final
@@ -20,35 +31,42 @@ class TreeStructure:
     Two structures are equal if their containers have the same classes, sizes, keys and attributes.
     """
 
-    __slots__ = ("accessors", "aux_data", "children", "cls", "count", "kind")
+    __slots__ = ("aux_data", "children", "cls", "count", "kind")
 
     def __init__(
         self,
         cls: type | None = None,
         kind: ContainerType | None = None,
-        accessors: tuple[str, ...] = (),
         children: tuple[TreeStructure, ...] = (),
         aux_data: Any = None,
+        count: int = 1,
     ) -> None:
         self.cls = cls
         self.kind = kind
-        self.accessors = accessors
         self.children = children
         self.aux_data = aux_data
-        self.count: int = 1 if kind is None else sum(child.count for child in children)
+        #: The number of leaves.
+        self.count = count
+
+    @property
+    def accessors(self) -> tuple[str, ...]:
+        """The source that accesses each child, after the name of the container: "[0]", "['key']", ".name"."""
+        return () if self.kind is None else tuple([self.kind.accessor.format(label) for label in self.labels])
+
+    @property
+    def labels(self) -> Sequence[Any]:
+        """What tells each child from the others: its index, key or attribute."""
+        if self.kind is None or self.cls is None:
+            return ()
+        return self.kind.labels(self.cls, self.aux_data, len(self.children))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TreeStructure):
             return NotImplemented
-        return (
-            self.cls is other.cls
-            and self.accessors == other.accessors
-            and self.aux_data == other.aux_data
-            and self.children == other.children
-        )
+        return self.cls is other.cls and self.children == other.children and _are_equal(self.aux_data, other.aux_data)
 
     def __hash__(self) -> int:
-        return hash((self.cls, self.accessors, self.children))
+        return hash((self.cls, tuple(self.labels), self.children))
 
     def __repr__(self) -> str:
         if self.cls is None:
@@ -167,7 +185,42 @@ def paths(structure: TreeStructure, root: str) -> Iterator[str]:
         yield from paths(child, f"{root}{accessor}")
 
 
-def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str) -> list[Any]:
+def flatten_each(
+    values: Sequence[Any], is_wanted: Callable[[Any], bool]
+) -> tuple[Sequence[Any], tuple[TreeStructure, ...] | None]:
+    """Return the leaves of several values, and the structure of each; `values` and None if none of them is a tree.
+
+    A container without a wanted leaf is one leaf itself, and so is None.
+
+    Args:
+        values: any objects.
+        is_wanted: takes a leaf.
+    """
+    for value in values:
+        if not _is_leaf(value):
+            break
+    else:
+        return values, None
+    found: list[Any] = []
+    structures = []
+    for value in values:
+        inner, structure = ([value], LEAF) if value is None else flatten(value)
+        if structure is not LEAF and not any(is_wanted(leaf) for leaf in inner):
+            inner, structure = [value], LEAF
+        found += inner
+        structures.append(structure)
+    if all(structure is LEAF for structure in structures):
+        return values, None
+    return found, tuple(structures)
+
+
+def unflatten_each(structures: Iterable[TreeStructure], leaves: Iterable[Any]) -> list[Any]:
+    """Return a value for each structure, with the given leaves: the inverse of `flatten_each`."""
+    following = iter(leaves)
+    return [_unflatten(structure, following) for structure in structures]
+
+
+def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str, *, allows_none: bool = False) -> list[Any]:
     """Return the entries of a tree in place of the leaves of a structure.
 
     Args:
@@ -175,23 +228,30 @@ def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str) -> li
         tree: a tree of this structure, or with containers in place of leaves.
         what: the name of `tree` in errors.
         like: the name of the other tree.
+        allows_none: None may stand for a container whose leaves are all None.
 
     Raises:
         ArgumentError: the structure of `tree` differs.
     """
     found: list[Any] = []
-    _match(structure, tree, what, like, found)
+    _match(structure, tree, (what, like, allows_none), found)
     return found
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, TensorBase) or value is None or container_type(type(value)) is None
 
 
 def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, found: list[Any]) -> TreeStructure:
     cls = type(tree)
-    kind = None if cls in LEAF_TYPES or isinstance(tree, TensorBase) else container_type(cls)
+    kind = None if isinstance(tree, TensorBase) else container_type(cls)
     if kind is None or (is_leaf is not None and is_leaf(tree)):
         found.append(tree)
         return LEAF
-    accessors, children, aux_data = kind.flatten(tree)
-    return TreeStructure(cls, kind, accessors, tuple([_flatten(child, is_leaf, found) for child in children]), aux_data)
+    before = len(found)
+    children, aux_data = kind.flatten(tree)
+    structures = tuple([_flatten(child, is_leaf, found) for child in children])
+    return TreeStructure(cls, kind, structures, aux_data, len(found) - before)
 
 
 def _unflatten(structure: TreeStructure, leaves: Iterator[Any]) -> Any:
@@ -201,27 +261,48 @@ def _unflatten(structure: TreeStructure, leaves: Iterator[Any]) -> Any:
     return kind.unflatten(cls, structure.aux_data, [_unflatten(child, leaves) for child in structure.children])
 
 
-def _match(structure: TreeStructure, tree: Any, what: str, like: str, found: list[Any]) -> None:
+def _match(structure: TreeStructure, tree: Any, names: tuple[str, str, bool], found: list[Any]) -> None:
     kind, cls = structure.kind, structure.cls
     if kind is None or cls is None:
         found.append(tree)
         return
+    what, like, allows_none = names
+    if tree is None and allows_none:
+        found += [None] * structure.count
+        return
     if type(tree) is not cls:
         raise ArgumentError(f"{what} is {_kind(tree)}, but {like} has {_article(cls)} there")
-    accessors, children, _ = kind.flatten(tree)
-    by_accessor: dict[str, Any] = dict(zip(accessors, children, strict=True))
-    if by_accessor.keys() != set(structure.accessors):
-        _raise_for_children(structure.accessors, accessors, what, like)
-    for accessor, child in zip(structure.accessors, structure.children, strict=True):
-        _match(child, by_accessor[accessor], f"{what}{accessor}", like, found)
+    children, aux_data = kind.flatten(tree)
+    labels = kind.labels(cls, aux_data, len(children))
+    by_label: dict[Any, Any] = dict(zip(labels, children, strict=True))
+    expected = structure.labels
+    if len(by_label) != len(expected) or not all(label in by_label for label in expected):
+        _raise_for_children(kind.accessor, expected, labels, what, like)
+    for label, child in zip(expected, structure.children, strict=True):
+        _match(child, by_label[label], (f"{what}{kind.accessor.format(label)}", like, allows_none), found)
 
 
-def _raise_for_children(expected: Sequence[str], actual: Sequence[str], what: str, like: str) -> None:
-    missing = [accessor for accessor in expected if accessor not in actual]
+def _raise_for_children(
+    accessor: str, expected: Sequence[Any], actual: Sequence[Any], what: str, like: str
+) -> NoReturn:
+    # Keys may be tensors, which `in` would compare in a sequence.
+    missing = [label for label in expected if label not in set(actual)]
     if missing:
-        raise ArgumentError(f"{what} has no {missing[0]}, which {like} has there")
-    extra = [accessor for accessor in actual if accessor not in expected]
-    raise ArgumentError(f"{what} has {extra[0]}, which {like} does not have there")
+        raise ArgumentError(f"{what} has no {accessor.format(missing[0])}, which {like} has there")
+    extra = [label for label in actual if label not in set(expected)]
+    raise ArgumentError(f"{what} has {accessor.format(extra[0])}, which {like} does not have there")
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Compare the data of two containers, which may hold arrays."""
+    if one is other:
+        return True
+    if type(one) is tuple and type(other) is tuple:
+        return len(one) == len(other) and all(_are_equal(*pair) for pair in zip(one, other, strict=True))
+    if getattr(one, "shape", None) != getattr(other, "shape", None):
+        return False
+    same: Any = one == other
+    return bool(same.all() if hasattr(same, "all") else same)
 
 
 def _kind(value: Any) -> str:

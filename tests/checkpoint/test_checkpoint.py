@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import functools
 import tracemalloc
 from typing import Any, NamedTuple
@@ -33,6 +34,12 @@ class Pair(NamedTuple):
     second: Any
 
 
+@dataclasses.dataclass
+class Dense:
+    weight: Any
+    name: str
+
+
 async def checkpoint_called(function, *args, is_async=False, **options):
     result = ag.checkpoint(maybe_async(function, is_async), *args, **options)
     return await result if is_async else result
@@ -44,21 +51,25 @@ def test_tensors_are_found_in_all_arguments_and_results(run, use_reentrant, is_a
     seen = []
 
     def fn(pair, items, *, named, plain):
-        seen.append((type(pair), plain))
-        return {"sum": pair.first * items[0]["x"], "rest": [Pair(named * 2, plain)]}
+        seen.append((type(pair), type(items[1]), plain))
+        return {
+            "sum": pair.first * items[0]["x"],
+            "rest": [Pair(named * 2, plain), Dense(items[1].weight * 7, items[1].name)],
+        }
 
     async def main():
-        a, b, c = leaf(2.0), leaf(3.0), leaf(5.0)
+        a, b, c, d = leaf(2.0), leaf(3.0), leaf(5.0), leaf(7.0)
+        items = [{"x": b}, Dense(d, "dense")]
         result = await checkpoint_called(
-            fn, Pair(a, 1), [{"x": b}], named=c, plain="text", is_async=is_async, use_reentrant=use_reentrant
+            fn, Pair(a, 1), items, named=c, plain="text", is_async=is_async, use_reentrant=use_reentrant
         )
-        assert isinstance(result["rest"][0], Pair)
-        assert result["rest"][0].second == "text"
-        await ag.backward((result["sum"] + result["rest"][0].first).sum())
-        return [tensor.grad.item() for tensor in (a, b, c)]
+        pair, layer = result["rest"]
+        assert (type(pair), pair.second, type(layer), layer.name) == (Pair, "text", Dense, "dense")
+        await ag.backward((result["sum"] + pair.first + layer.weight).sum())
+        return [tensor.grad.item() for tensor in (a, b, c, d)]
 
-    assert run(main()) == [3.0, 2.0, 2.0]
-    assert seen == [(Pair, "text")] * 2
+    assert run(main()) == [3.0, 2.0, 2.0, 7.0]
+    assert seen == [(Pair, Dense, "text")] * 2
 
 
 @each_kind

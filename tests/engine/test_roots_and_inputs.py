@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +10,12 @@ import pytest
 import asyncgrad as ag
 from tests.functions import calling, split
 from tests.leaves import leaf
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
 
 # Several roots.
 
@@ -210,6 +216,39 @@ def test_inputs_may_be_a_dict_and_so_is_then_the_result(run):
     found = run(ag.grad(np.multiply(x, y), {"x": x, 7: y}))
 
     assert {key: gradient.item() for key, gradient in found.items()} == {"x": 3.0, 7: 2.0}
+
+
+def test_inputs_may_be_a_tree_and_so_is_then_the_result(run):
+    x, y, z = leaf(2.0), leaf(3.0), leaf(5.0)
+    edge = ag.graph.get_gradient_edge(z)
+
+    def found(inputs):
+        return run(ag.grad(x * y * z, inputs))
+
+    in_pair, in_list = found(Pair(x, [{"y": y, "none": None}, edge])), found([x, (y, [])])
+    run((x * y * z).backward(inputs={"x": [x]}))
+
+    assert type(in_pair) is Pair
+    assert [one.item() for one in ag.tree.leaves(in_pair)] == [15.0, 10.0, 6.0]
+    assert (type(in_list), type(in_list[1]), in_list[1][0].item(), in_list[1][1]) == (tuple, tuple, 10.0, [])
+    assert (x.grad.item(), y.grad) == (15.0, None)
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "message"),
+    [
+        (lambda x: {"w": [x, 3.0]}, ag.errors.GradientTypeError, r"^input 1, inputs\['w'\]\[1\] must be .*, not float"),
+        (lambda x: [x, {"b": leaf(1.0)}], ag.errors.UnusedInputError, r"^input 1, inputs\[1\]\['b'\] \(tensor"),
+        (lambda x: Pair(ag.tensor(1.0), x), ag.errors.RequiresGradError, r"^input 0, inputs\.first \(tensor of shape"),
+        (lambda x: {"none": None, "empty": []}, ag.errors.GraphError, "^inputs is empty"),
+    ],
+    ids=["no tensor", "unused", "requires no grad", "no leaf"],
+)
+def test_an_input_in_a_tree_is_named_by_its_path(run, made, error, message):
+    x = leaf(1.0)
+
+    with pytest.raises(error, match=message):
+        run(ag.grad(np.multiply(x, 2.0), made(x)))
 
 
 def test_an_unused_input_raises_and_is_named_by_its_place(run):

@@ -216,6 +216,16 @@ def test_a_fixed_point_and_its_gradient_stay_on_their_device(size):
     np.testing.assert_allclose(gradient.numpy(), 0.5 / np.sqrt(a.numpy()), rtol=1e-9)
 
 
+def test_a_function_may_return_the_entries_of_a_dict_in_another_order():
+    def step(a, x):
+        return {"half": x["half"] * 0.5 + a, "root": 0.5 * (x["root"] + a / x["root"])}
+
+    solved = func.fixed_point(step, 2.0, {"root": 1.0, "half": 0.0})
+
+    assert list(solved) == ["root", "half"]
+    assert (solved["root"], solved["half"]) == pytest.approx((np.sqrt(2.0), 4.0))
+
+
 def test_fixed_points_nest_in_each_other():
     def inner(b: Any) -> Any:
         return func.fixed_point(newton, b, 1.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -294,6 +296,23 @@ def test_checkpoints_and_hooks_work_inside_of_a_transform():
     assert seen == [1.0]
 
 
+def test_scipy_minimizes_over_a_tree():
+    optimize = pytest.importorskip("scipy.optimize")
+    start, unravel = ag.tree.ravel({"w": np.zeros((2, 1)), "rest": [0.0, None]})
+
+    def loss(vector: Any) -> Any:
+        params = unravel(vector)
+        return ((params["w"] - np.array([[1.0], [2.0]])) ** 2).sum() + (params["rest"][0] - 3.0) ** 2
+
+    found = optimize.minimize(
+        func.value_and_grad(loss), start, jac=True, hess=func.hessian(loss), method="trust-constr"
+    )
+    params = unravel(found.x)
+
+    np.testing.assert_allclose(params["w"], [[1.0], [2.0]], atol=1e-5)
+    assert (params["rest"][0], params["rest"][1]) == (pytest.approx(3.0), None)
+
+
 def test_scipy_minimizes_with_the_gradients():
     optimize = pytest.importorskip("scipy.optimize")
 
@@ -362,15 +381,19 @@ def test_a_leaf_that_is_no_number_is_named_by_its_path():
         GradientTypeError, match=r"ag\.func\.grad: params\['layers'\]\[0\]\.weight must be .* not str 'x'"
     ):
         func.grad(lambda params: params)({"layers": [Layer("x", 1.0)]})
-    with pytest.raises(GradientTypeError, match=r"y\[1\] must be .* not bool True"):
+    with pytest.raises(GradientTypeError, match=r"y\[1\] must be .* not bool True: write float\(y\[1\]\)"):
         func.grad(lambda x, y: x, argnums=1)(1.0, [1.0, True])
+    with pytest.raises(GradientTypeError, match=r"x\['a'\] must be .* dtype object: write x\['a'\]\.astype\(float\)"):
+        func.grad(lambda x: x)({"a": np.array([None])})
+    with pytest.raises(GradientTypeError, match=r"x\[0\] must be .* SimpleNamespace.*ag\.tree\.register\(SimpleNames"):
+        func.grad(lambda x: x)([SimpleNamespace(w=1.0)])
 
 
 @pytest.mark.parametrize(
     ("fn", "error", "message"),
     [
         (lambda x: x, InvalidRootError, r"must return one number, not a tensor of shape \(3,\)"),
-        (lambda x: [x.sum()], GradientTypeError, "must return one Tensor, not list"),
+        (lambda x: [x.sum()], GradientTypeError, "must return one Tensor, not list .* with has_aux=True"),
         (lambda x: x.detach().numpy(), GradientTypeError, "its result is ndarray of shape"),
         (lambda x: None, GradientTypeError, "must return one Tensor, not NoneType None"),
     ],
@@ -389,6 +412,10 @@ def test_vectors_that_do_not_fit_are_named_by_their_path():
         pullback({"y": (POINT,)})
     with pytest.raises(InvalidGradientError, match=r"tangents\[0\] must have the shape \(3,\), but is str"):
         func.jvp(np.sin, (POINT,), ("v",))
+    with pytest.raises(InvalidGradientError, match=r"tangents\[0\] must be real, .* complex128: take its \.real"):
+        func.jvp(np.sin, (POINT,), (POINT * 1j,))
+    with pytest.raises(ArgumentTypeError, match=r"tangents must be a tuple .* not ndarray .*: write \(v,\)"):
+        func.jvp(np.sin, (POINT,), POINT)
 
 
 def test_bad_use_of_transforms_is_told():
@@ -408,5 +435,34 @@ def test_bad_use_of_transforms_is_told():
         func.jacfwd(lambda x: x * 1j)(1.0)
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.jacrev: output 0 of the function is complex"):
         func.jacrev(lambda x: x * 1j)(1.0)
+    with pytest.raises(ArgumentTypeError, match=r"argnums must be an int .* not \[0, 1\]: write \(0, 1\)"):
+        func.grad(np.multiply, argnums=[0, 1])  # type: ignore[arg-type]
+    with pytest.raises(
+        GradientTypeError, match=r"ag\.func\.jacrev: the function must return Tensors, not NoneType None"
+    ):
+        func.jacrev(lambda x: None)(1.0)
     with pytest.raises(TypeError, match="argnums names argument 1"):
         func.grad(np.sin, argnums=1)(1.0)
+
+
+EMPTY: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda tree: func.grad(lambda p: ag.tensor(1.0))(tree),
+    "jacrev": lambda tree: func.jacrev(lambda p: ag.tensor(1.0))(tree),
+    "jacfwd": lambda tree: func.jacfwd(lambda p: ag.tensor(1.0))(tree),
+    "hessian": lambda tree: func.hessian(lambda p: ag.tensor(1.0))(tree),
+    "hvp": lambda tree: func.hvp(lambda p: ag.tensor(1.0), (tree,), (tree,)),
+    "vjp": lambda tree: func.vjp(lambda p: ag.tensor(1.0), tree)[1](1.0)[0],
+}
+
+
+@pytest.mark.parametrize("transform", EMPTY.values(), ids=EMPTY)
+def test_derivatives_by_a_tree_without_leaves_are_such_a_tree(transform):
+    assert transform({"none": None, "list": [()]}) == {"none": None, "list": [()]}
+
+
+def test_products_by_a_tree_without_leaves_are_zeros():
+    for product in (
+        func.jvp(lambda p: ag.tensor(POINT), ({},), ({},))[1],
+        func.linearize(lambda p: ag.tensor(POINT), {})[1]({}),
+    ):
+        assert product.tolist() == [0.0, 0.0, 0.0]

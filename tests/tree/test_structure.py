@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict, defaultdict
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pytest
@@ -50,6 +52,16 @@ class Named:
 
     def __init__(self, weight: Any, name: str) -> None:
         self.weight, self.name = weight, name
+
+
+@tree.register
+class Squared:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    @functools.cached_property
+    def square(self) -> Any:
+        return self.x**2
 
 
 class Interval:
@@ -99,6 +111,19 @@ def test_a_registered_class_is_a_tree_of_its_attributes():
     assert (type(made), made.x, made.y) == (Plain, 2, [3])
 
 
+def test_an_instance_is_made_without_constructors_written_in_python():
+    @tree.register
+    class Space(SimpleNamespace):
+        def __new__(cls, x: Any) -> Self:
+            raise AssertionError
+
+    given = SimpleNamespace.__new__(Space)
+    given.x = 1
+    made = tree.map(lambda x: x + 1, given)
+
+    assert (type(made), made.x) == (Space, 2)
+
+
 def test_a_registered_class_keeps_the_attributes_that_are_no_children():
     made = tree.map(lambda x: x + 1, Named(1, "n"))
 
@@ -131,6 +156,40 @@ def test_is_leaf_keeps_a_container_whole():
 
 def test_map_takes_the_entries_of_dicts_by_key():
     assert tree.map(lambda a, b: (a, b), {"x": 1, "y": 2}, {"y": 20, "x": 10}) == {"x": (1, 10), "y": (2, 20)}
+
+
+def test_map_takes_the_entries_of_dicts_by_key_though_keys_look_alike():
+    x, y = ag.tensor(1.0), ag.tensor(1.0)
+
+    assert tree.map(lambda a, b: (a, b), {x: 1, y: 2}, {y: 20, x: 10}) == {x: (1, 10), y: (2, 20)}
+    with pytest.raises(ArgumentError, match=r"tree 1 has no \[tensor\(1\., .*\)\], which tree 0 has there"):
+        tree.map(lambda a, b: a, {x: 1, y: 2}, {x: 1})
+
+
+def test_a_named_tuple_is_made_without_a_call_of_its_own_constructor():
+    class Checked(Pair):
+        def __new__(cls, first: Any, second: Any) -> Self:
+            return super().__new__(cls, float(first), second)
+
+    made = tree.map(str, Checked(1.0, 2))
+
+    assert (type(made), made) == (Checked, ("1.0", "2"))
+
+
+def test_what_a_cached_property_has_computed_of_other_leaves_is_no_part_of_a_tree():
+    given = Squared(3)
+    squares = (given.square, tree.map(lambda x: x + 1, given).square)
+
+    assert (squares, tree.leaves(given)) == ((9, 16), [3])
+
+
+def test_structures_with_arrays_beside_the_leaves_are_compared():
+    def structure(*beside: float) -> Any:
+        return tree.flatten(Layer(1.0, name=np.array(beside)))[1]  # type: ignore[arg-type]
+
+    assert structure(1.0, 2.0) == structure(1.0, 2.0)
+    assert structure(1.0, 2.0) != structure(1.0, 3.0)
+    assert structure(1.0, 2.0) != structure(1.0)
 
 
 def test_map_takes_a_container_where_the_first_tree_has_a_leaf():

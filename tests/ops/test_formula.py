@@ -19,6 +19,7 @@ from asyncgrad.nn import relu
 from asyncgrad.ops.arithmetic import add, divide, multiply
 from asyncgrad.ops.formula import as_expression, keeps_dtype
 from asyncgrad.ops.primitive import RULES, Primitive, derivative, primitive
+from tests.ops.numpy_rules import rules_of_numpy
 from tests.settings import compiled_after
 
 
@@ -35,12 +36,17 @@ def source_of(formula: Any, *arguments: str, may_be_none: Any = ()) -> str | Non
 
 
 def all_primitives() -> list[Primitive]:
-    """Return the primitives of asyncgrad, in the order of their names."""
+    """Return the primitives of asyncgrad, without those of SciPy's functions, in the order of their names."""
     # It is imported when it is first asked for.
     importlib.import_module("asyncgrad.numpy.random")
-    modules = [module for name, module in sys.modules.items() if name.startswith("asyncgrad.")]
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("asyncgrad.") and not name.startswith("asyncgrad.scipy")
+    ]
     values = [value for module in modules for value in vars(module).values()]
-    functions = [value for value in [*values, *RULES.values()] if isinstance(value, FunctionType)]
+    rules = [RULES[function] for function in rules_of_numpy()]
+    functions = [value for value in [*values, *rules] if isinstance(value, FunctionType)]
     makers = [function.__globals__.get("_make_plan") for function in functions]
     found = {one for one in values if type(one) is Primitive} | {one.__self__ for one in makers if one is not None}
     return sorted(found, key=lambda one: one.name)

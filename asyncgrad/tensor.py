@@ -838,18 +838,18 @@ class Tensor(TensorBase):
     __gt__ = make_operator(RULES[np.greater])
     __ge__ = make_operator(RULES[np.greater_equal])
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
-            return _equal(self, other)
+            return _equal(self, other)  # type: ignore[no-any-return]
         except TypeError as error:
             # NumPy answers for what it cannot compare, such as a string: no element is equal to it.
-            return wrap_comparison(self, self._data.__eq__(raw(other)), error)
+            return wrap_comparison(self, self._data.__eq__(raw(other)), error)  # type: ignore[no-any-return]
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
-            return _not_equal(self, other)
+            return _not_equal(self, other)  # type: ignore[no-any-return]
         except TypeError as error:
-            return wrap_comparison(self, self._data.__ne__(raw(other)), error)
+            return wrap_comparison(self, self._data.__ne__(raw(other)), error)  # type: ignore[no-any-return]
 
     # Its elements can change, and == gives an array: sets and dicts tell tensors apart by identity.
     def __hash__(self) -> int:

@@ -84,9 +84,9 @@ _OPTIONAL = "TensorLike | None"
 PARAMETERS = {
     **dict.fromkeys(
         _names(
-            "a a1 a2 ar ar1 ar2 arr array ary A b base beta choices condition discont dst element elements "
+            "a a1 a2 ar ar1 ar2 arr array ary A b base beta choices condition discont dst element "
             "fp fill_value indices initial m M multi_index nan obj p prototype q repeats seq_of_zeros src "
-            "start start_or_stop sample test_elements u v val vals values x x1 x2 x3 xi xp y y1 y2 z"
+            "start start_or_stop sample test_elements u v val vals values x x1 x2 xi xp y z"
         ),
         "TensorLike",
     ),
@@ -115,9 +115,10 @@ PARAMETERS = {
     **dict.fromkeys(("descending", "stable"), "builtins.bool | None"),
     "axes": "Any",
     "bins": "TensorLike | str",
-    "casting": 'Literal_names("no equiv safe same_kind unsafe")',
+    "casting": 'Literal["no", "equiv", "safe", "same_kind", "unsafe"]',
     "copy": "builtins.bool | None",
-    **dict.fromkeys(("ddof", "correction", "d"), "float"),
+    **dict.fromkeys(("ddof", "correction"), "float"),
+    "d": "TensorLike",
     "device": "str | Device | None",
     "dtype": "npt.DTypeLike | None",
     **dict.fromkeys(("func", "func1d", "function", "mask_func"), "Callable[..., Any]"),
@@ -140,7 +141,7 @@ PARAMETERS = {
         for function in _names(
             "all amax amin any average count_nonzero expand_dims flip linalg.norm linalg.vector_norm max "
             "mean median min nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum "
-            "nanvar percentile prod ptp quantile roll squeeze std sum trim_zeros var gradient"
+            "nanvar percentile prod ptp quantile roll size squeeze std sum trim_zeros var gradient"
         )
     },
     **{f"{function}.order": "str | Sequence[str] | None" for function in _names("argpartition argsort partition sort")},
@@ -149,16 +150,15 @@ PARAMETERS = {
         f"{function}.mode": 'Literal["raise", "wrap", "clip"] | Sequence[str]'
         for function in _names("choose put ravel_multi_index take")
     },
-    **{f"{function}.mode": 'Literal_names("valid same full")' for function in ("convolve", "correlate")},
-    "linalg.qr.mode": 'Literal_names("reduced complete r raw")',
-    **{f"{function}.axes": "Sequence[SupportsIndex] | None" for function in _names("fft2 fftn ifft2 ifftn")},
+    **{f"{function}.mode": 'Literal["valid", "same", "full"]' for function in ("convolve", "correlate")},
+    "linalg.qr.mode": 'Literal["reduced", "complete", "r", "raw"]',
     **{f"fft.{function}.n": "SupportsIndex | None" for function in _names("fft ifft rfft irfft hfft ihfft")},
     **{
         f"fft.{function}.axes": "Sequence[SupportsIndex] | None"
         for function in _names("fft2 fftn ifft2 ifftn rfft2 rfftn irfft2 irfftn")
     },
     **{f"fft.{function}.axes": _MANY_AXES for function in ("fftshift", "ifftshift")},
-    **{f"linalg.{function}.UPLO": 'Literal_names("L U l u")' for function in ("eigh", "eigvalsh")},
+    **{f"linalg.{function}.UPLO": 'Literal["L", "U", "l", "u"]' for function in ("eigh", "eigvalsh")},
     **{
         f"{function}.shape": "SupportsIndex | Sequence[SupportsIndex] | None"
         for function in ("empty_like", "full_like")
@@ -206,16 +206,14 @@ PARAMETERS = {
     "setbufsize.size": "int",
     "seterrcall.func": "Any",
     "array.object": "TensorLike",
-    **{
-        f"{function}.{name}": "Any"
-        for function in ("nested_iters", "show_config", "trim_zeros", "fromregex", "loadtxt", "genfromtxt")
-        for name in ("axes", "order", "mode", "casting", "op")
-    },
+    "nested_iters.axes": "Any",
+    "nested_iters.order": "Any",
+    "nested_iters.casting": "Any",
 }
 #: What takes the place of `*args`, by the function.
 ARGUMENTS = {
     **dict.fromkeys(
-        _names("atleast_1d atleast_2d atleast_3d block_diag broadcast_arrays gradient ix_ meshgrid"),
+        _names("broadcast_arrays gradient ix_ meshgrid"),
         "TensorLike",
     ),
     "broadcast_shapes": _SHAPE,
@@ -254,7 +252,7 @@ OVERLOADS = {
         ),
     ),
     "linalg.qr": (
-        '(a: TensorLike, mode: Literal_names("reduced complete raw") = ...) -> QRResult',
+        '(a: TensorLike, mode: Literal["reduced", "complete", "raw"] = ...) -> QRResult',
         '(a: TensorLike, mode: Literal["r"]) -> Tensor',
     ),
 }

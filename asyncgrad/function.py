@@ -123,12 +123,12 @@ class Function:
         raise NotImplementedError("define a static setup_context(ctx, inputs, output), or let forward take ctx")
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(*args: Any, **kwargs: Any) -> Any:
         """Compute the gradients of the arguments; the subclass defines this."""
         raise NotImplementedError("define a static backward(ctx, *grads) in the subclass")
 
     @staticmethod
-    def vjp(ctx: Any, *grads: Any) -> Any:
+    def vjp(*args: Any, **kwargs: Any) -> Any:
         """Compute what `backward` does, under another name; define one of the two."""
         raise NotImplementedError("define a static backward(ctx, *grads) in the subclass")
 

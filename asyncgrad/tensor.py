@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from copy import deepcopy
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, SupportsIndex, final
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, final
 
 import numpy as np
 
@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .graph.node import Node
+
+    Operator = Callable[["Tensor", Any], "Tensor"]
 
 __all__ = ["Tensor", "asarray", "tensor"]
 
@@ -410,7 +412,7 @@ class Tensor(TensorBase):
 
     # NumPy's protocols.
 
-    __array_priority__ = 1000.0
+    __array_priority__: float = 1000.0
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
@@ -781,75 +783,75 @@ class Tensor(TensorBase):
     # A helper builds each one, since they differ only in the function that they call; a call costs no more for it. The
     # most frequent ones are the wrappers of primitives themselves.
 
-    __add__ = add.operator(defer_or_raise)
-    __radd__ = make_reflected_operator(add.call)
-    __iadd__ = in_place(add, operator.iadd)
+    __add__: ClassVar[Operator] = add.operator(defer_or_raise)
+    __radd__: ClassVar[Operator] = make_reflected_operator(add.call)
+    __iadd__: ClassVar[Operator] = in_place(add, operator.iadd)
 
-    __sub__ = subtract.operator(defer_or_raise)
-    __rsub__ = make_reflected_operator(subtract.call)
-    __isub__ = in_place(subtract, operator.isub)
+    __sub__: ClassVar[Operator] = subtract.operator(defer_or_raise)
+    __rsub__: ClassVar[Operator] = make_reflected_operator(subtract.call)
+    __isub__: ClassVar[Operator] = in_place(subtract, operator.isub)
 
-    __mul__ = multiply.operator(defer_or_raise)
-    __rmul__ = make_reflected_operator(multiply.call)
-    __imul__ = in_place(multiply, operator.imul)
+    __mul__: ClassVar[Operator] = multiply.operator(defer_or_raise)
+    __rmul__: ClassVar[Operator] = make_reflected_operator(multiply.call)
+    __imul__: ClassVar[Operator] = in_place(multiply, operator.imul)
 
-    __truediv__ = divide.operator(defer_or_raise)
-    __rtruediv__ = make_reflected_operator(divide.call)
-    __itruediv__ = in_place(divide, operator.itruediv)
+    __truediv__: ClassVar[Operator] = divide.operator(defer_or_raise)
+    __rtruediv__: ClassVar[Operator] = make_reflected_operator(divide.call)
+    __itruediv__: ClassVar[Operator] = in_place(divide, operator.itruediv)
 
-    __floordiv__ = make_operator(RULES[np.floor_divide])
-    __rfloordiv__ = make_reflected_operator(RULES[np.floor_divide])
-    __ifloordiv__ = written_by(RULES[np.floor_divide], operator.ifloordiv)
+    __floordiv__: ClassVar[Operator] = make_operator(RULES[np.floor_divide])
+    __rfloordiv__: ClassVar[Operator] = make_reflected_operator(RULES[np.floor_divide])
+    __ifloordiv__: ClassVar[Operator] = written_by(RULES[np.floor_divide], operator.ifloordiv)
 
-    __mod__ = make_operator(remainder.call)
-    __rmod__ = make_reflected_operator(remainder.call)
-    __imod__ = in_place(remainder, operator.imod)
+    __mod__: ClassVar[Operator] = make_operator(remainder.call)
+    __rmod__: ClassVar[Operator] = make_reflected_operator(remainder.call)
+    __imod__: ClassVar[Operator] = in_place(remainder, operator.imod)
 
-    __pow__ = make_operator(check_operands(power.call))
-    __rpow__ = make_reflected_operator(check_operands(power.call))
-    __ipow__ = written_by(check_operands(power.call), operator.ipow)
+    __pow__: ClassVar[Operator] = make_operator(check_operands(power.call))
+    __rpow__: ClassVar[Operator] = make_reflected_operator(check_operands(power.call))
+    __ipow__: ClassVar[Operator] = written_by(check_operands(power.call), operator.ipow)
 
-    __matmul__ = make_operator(check_operands(matmul))
-    __rmatmul__ = make_reflected_operator(check_operands(matmul))
-    __imatmul__ = written_by(check_operands(matmul_in_place), operator.imatmul)
+    __matmul__: ClassVar[Operator] = make_operator(check_operands(matmul))
+    __rmatmul__: ClassVar[Operator] = make_reflected_operator(check_operands(matmul))
+    __imatmul__: ClassVar[Operator] = written_by(check_operands(matmul_in_place), operator.imatmul)
 
-    __and__ = make_operator(RULES[np.bitwise_and])
-    __rand__ = make_reflected_operator(RULES[np.bitwise_and])
-    __iand__ = written_by(RULES[np.bitwise_and], operator.iand)
+    __and__: ClassVar[Operator] = make_operator(RULES[np.bitwise_and])
+    __rand__: ClassVar[Operator] = make_reflected_operator(RULES[np.bitwise_and])
+    __iand__: ClassVar[Operator] = written_by(RULES[np.bitwise_and], operator.iand)
 
-    __or__ = make_operator(RULES[np.bitwise_or])
-    __ror__ = make_reflected_operator(RULES[np.bitwise_or])
-    __ior__ = written_by(RULES[np.bitwise_or], operator.ior)
+    __or__: ClassVar[Operator] = make_operator(RULES[np.bitwise_or])
+    __ror__: ClassVar[Operator] = make_reflected_operator(RULES[np.bitwise_or])
+    __ior__: ClassVar[Operator] = written_by(RULES[np.bitwise_or], operator.ior)
 
-    __xor__ = make_operator(RULES[np.bitwise_xor])
-    __rxor__ = make_reflected_operator(RULES[np.bitwise_xor])
-    __ixor__ = written_by(RULES[np.bitwise_xor], operator.ixor)
+    __xor__: ClassVar[Operator] = make_operator(RULES[np.bitwise_xor])
+    __rxor__: ClassVar[Operator] = make_reflected_operator(RULES[np.bitwise_xor])
+    __ixor__: ClassVar[Operator] = written_by(RULES[np.bitwise_xor], operator.ixor)
 
-    __lshift__ = make_operator(RULES[np.left_shift])
-    __rlshift__ = make_reflected_operator(RULES[np.left_shift])
-    __ilshift__ = written_by(RULES[np.left_shift], operator.ilshift)
+    __lshift__: ClassVar[Operator] = make_operator(RULES[np.left_shift])
+    __rlshift__: ClassVar[Operator] = make_reflected_operator(RULES[np.left_shift])
+    __ilshift__: ClassVar[Operator] = written_by(RULES[np.left_shift], operator.ilshift)
 
-    __rshift__ = make_operator(RULES[np.right_shift])
-    __rrshift__ = make_reflected_operator(RULES[np.right_shift])
-    __irshift__ = written_by(RULES[np.right_shift], operator.irshift)
+    __rshift__: ClassVar[Operator] = make_operator(RULES[np.right_shift])
+    __rrshift__: ClassVar[Operator] = make_reflected_operator(RULES[np.right_shift])
+    __irshift__: ClassVar[Operator] = written_by(RULES[np.right_shift], operator.irshift)
 
-    __lt__ = make_operator(RULES[np.less])
-    __le__ = make_operator(RULES[np.less_equal])
-    __gt__ = make_operator(RULES[np.greater])
-    __ge__ = make_operator(RULES[np.greater_equal])
+    __lt__: ClassVar[Operator] = make_operator(RULES[np.less])
+    __le__: ClassVar[Operator] = make_operator(RULES[np.less_equal])
+    __gt__: ClassVar[Operator] = make_operator(RULES[np.greater])
+    __ge__: ClassVar[Operator] = make_operator(RULES[np.greater_equal])
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
-            return _equal(self, other)
+            return _equal(self, other)  # type: ignore[no-any-return]
         except TypeError as error:
             # NumPy answers for what it cannot compare, such as a string: no element is equal to it.
-            return wrap_comparison(self, self._data.__eq__(raw(other)), error)
+            return wrap_comparison(self, self._data.__eq__(raw(other)), error)  # type: ignore[no-any-return]
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
-            return _not_equal(self, other)
+            return _not_equal(self, other)  # type: ignore[no-any-return]
         except TypeError as error:
-            return wrap_comparison(self, self._data.__ne__(raw(other)), error)
+            return wrap_comparison(self, self._data.__ne__(raw(other)), error)  # type: ignore[no-any-return]
 
     # Its elements can change, and == gives an array: sets and dicts tell tensors apart by identity.
     def __hash__(self) -> int:

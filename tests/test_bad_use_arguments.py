@@ -167,7 +167,7 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: sync.gradgradcheck(square_sum, leaf(1.0), check_undefined_grad=flag),
     ],
     "training": [lambda flag: nn.dropout(np.ones(2), 0.5, rng=np.random.default_rng(0), training=flag)],
-    "is_causal": [lambda flag: nn.scaled_dot_product_attention(*np.ones((3, 2, 2)), is_causal=flag)],
+    "is_causal": [lambda flag: nn.scaled_dot_product_attention(*np.ones((3, 2, 2)), is_causal=flag)],  # type: ignore[call-overload]
     "ceil_mode": [
         lambda flag: nn.max_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),
         lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),

@@ -58,9 +58,9 @@ RESULTS = {
     **dict.fromkeys(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"), "None"),
     **dict.fromkeys(("save", "savetxt", "savez", "savez_compressed", "set_printoptions", "info"), "None"),
     #: It depends on the arguments, or is no array.
-    **dict.fromkeys(("average", "gradient", "intersect1d", "polyfit", "unique", "where"), "Any"),
-    **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "einsum_path", "frompyfunc"), "Any"),
-    **dict.fromkeys(("linalg.qr", "linalg.svd", "load", "genfromtxt", "loadtxt", "nested_iters"), "Any"),
+    **dict.fromkeys(("gradient", "intersect1d", "polyfit", "unique"), "Any"),
+    **dict.fromkeys(("einsum_path", "frompyfunc"), "Any"),
+    **dict.fromkeys(("load", "genfromtxt", "loadtxt", "nested_iters"), "Any"),
     **dict.fromkeys(("geterr", "geterrcall", "getbufsize", "setbufsize", "seterr", "seterrcall"), "Any"),
     **dict.fromkeys(("get_printoptions", "printoptions", "show_config", "show_runtime", "test"), "Any"),
     **dict.fromkeys(("busday_count", "busday_offset", "datetime_as_string", "datetime_data", "is_busday"), "Any"),
@@ -68,55 +68,201 @@ RESULTS = {
     **dict.fromkeys(("fft.test", "linalg.test"), "Any"),
 }
 
-#: The types of parameters that mean the same in every function.
+
+def _names(names: str) -> list[str]:
+    return names.split()
+
+
+_INTEGER = "SupportsIndex"
+_FLAG = "builtins.bool"
+_SHAPE = "SupportsIndex | Sequence[SupportsIndex]"
+_MANY_AXES = "SupportsIndex | Sequence[SupportsIndex] | None"
+_OPTIONAL = "TensorLike | None"
+
+#: The types of parameters, by the parameter's name; or by the function's path and it, where that means another thing
+#: than elsewhere. A parameter that is not here takes anything.
 PARAMETERS = {
-    "axis": "int | Sequence[int] | None",
+    **dict.fromkeys(
+        _names(
+            "a a1 a2 ar ar1 ar2 arr array ary A b base beta choices condition discont dst element "
+            "fp fill_value indices initial m M multi_index nan obj p prototype q repeats seq_of_zeros src "
+            "start start_or_stop sample test_elements u v val vals values x x1 x2 xi xp y z"
+        ),
+        "TensorLike",
+    ),
+    **dict.fromkeys(
+        _names(
+            "append aweights default dx fweights left mask mean neginf period posinf prepend right sorter "
+            "step stop to_begin to_end w weights atol rtol rcond tol ind min max"
+        ),
+        _OPTIONAL,
+    ),
+    **dict.fromkeys(("arrays", "tup", "condlist", "choicelist"), "TensorLike | Sequence[TensorLike]"),
+    "axis": "SupportsIndex | None",
+    **dict.fromkeys(("axis1", "axis2", "axisa", "axisb", "axisc"), _INTEGER),
+    **dict.fromkeys(("source", "destination", "shape", "new_shape", "dims", "dimensions"), _SHAPE),
+    **dict.fromkeys(("shift", "reps", "kth"), "TensorLike"),
+    **dict.fromkeys(("k", "M", "N", "n", "num", "decimals", "edge_order", "minlength", "ndim", "offset"), _INTEGER),
+    **dict.fromkeys(
+        _names(
+            "assume_unique bias compute_uv deg density descending endpoint equal_nan full full_matrices "
+            "hermitian include_initial increasing invert keepdims overwrite_input requires_grad retstep "
+            "return_counts return_index return_indices return_inverse returned rowvar sorted sparse stable "
+            "subok upper wrap"
+        ),
+        _FLAG,
+    ),
+    **dict.fromkeys(("descending", "stable"), "builtins.bool | None"),
     "axes": "Any",
-    "casting": "str",
+    "bins": "TensorLike | str",
+    "casting": 'Literal["no", "equiv", "safe", "same_kind", "unsafe"]',
     "copy": "builtins.bool | None",
+    **dict.fromkeys(("ddof", "correction"), "float"),
+    "d": "TensorLike",
     "device": "str | Device | None",
     "dtype": "npt.DTypeLike | None",
-    "full_matrices": "builtins.bool",
-    "hermitian": "builtins.bool",
-    "keepdims": "builtins.bool",
+    **dict.fromkeys(("func", "func1d", "function", "mask_func"), "Callable[..., Any]"),
+    "indexing": 'Literal["xy", "ij"]',
+    "indices_or_sections": "TensorLike",
+    "kind": 'Literal["quicksort", "mergesort", "heapsort", "stable"] | None',
+    "method": "str",
     "ndmin": "int",
-    "norm": "str | None",
-    "order": "Any",
+    "norm": 'Literal["backward", "ortho", "forward"] | None',
+    "ord": "float | str | None",
+    "order": 'Literal["K", "A", "C", "F"] | None',
     "out": "Tensor | tuple[Tensor | None, ...] | None",
-    "requires_grad": "builtins.bool",
+    "range": "Sequence[Any] | None",
+    "s": "Sequence[SupportsIndex] | None",
+    "side": 'Literal["left", "right"]',
     "where": "TensorLike",
+    # Where a name means another thing.
+    **{
+        f"{function}.axis": _MANY_AXES
+        for function in _names(
+            "all amax amin any average count_nonzero expand_dims flip linalg.norm linalg.vector_norm max "
+            "mean median min nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum "
+            "nanvar percentile prod ptp quantile roll size squeeze std sum trim_zeros var gradient"
+        )
+    },
+    **{f"{function}.order": "str | Sequence[str] | None" for function in _names("argpartition argsort partition sort")},
+    **{f"{function}.kind": 'Literal["introselect"]' for function in ("argpartition", "partition")},
+    **{
+        f"{function}.mode": 'Literal["raise", "wrap", "clip"] | Sequence[str]'
+        for function in _names("choose put ravel_multi_index take")
+    },
+    **{f"{function}.mode": 'Literal["valid", "same", "full"]' for function in ("convolve", "correlate")},
+    "linalg.qr.mode": 'Literal["reduced", "complete", "r", "raw"]',
+    **{f"fft.{function}.n": "SupportsIndex | None" for function in _names("fft ifft rfft irfft hfft ihfft")},
+    **{
+        f"fft.{function}.axes": "Sequence[SupportsIndex] | None"
+        for function in _names("fft2 fftn ifft2 ifftn rfft2 rfftn irfft2 irfftn")
+    },
+    **{f"fft.{function}.axes": _MANY_AXES for function in ("fftshift", "ifftshift")},
+    **{f"linalg.{function}.UPLO": 'Literal["L", "U", "l", "u"]' for function in ("eigh", "eigvalsh")},
+    **{
+        f"{function}.shape": "SupportsIndex | Sequence[SupportsIndex] | None"
+        for function in ("empty_like", "full_like")
+    },
+    **{
+        f"{function}.shape": "SupportsIndex | Sequence[SupportsIndex] | None"
+        for function in ("ones_like", "zeros_like")
+    },
+    **{f"{function}.{name}": _INTEGER for function in ("tril_indices", "triu_indices") for name in ("m", "n")},
+    **{f"{function}.m": "SupportsIndex | None" for function in ("tril_indices", "triu_indices")},
+    **{f"{function}.M": "SupportsIndex | None" for function in ("eye", "tri")},
+    "polyint.k": _OPTIONAL,
+    **{f"{function}.m": _INTEGER for function in ("polyder", "polyint")},
+    "polyfit.deg": _INTEGER,
+    "polyfit.cov": 'builtins.bool | Literal["unscaled"]',
+    "corrcoef.y": _OPTIONAL,
+    "cov.y": _OPTIONAL,
+    "cov.ddof": "int | None",
+    "trapezoid.x": _OPTIONAL,
+    "vander.N": "SupportsIndex | None",
+    "repeat.axis": "SupportsIndex | None",
+    "rollaxis.start": _INTEGER,
+    "rot90.axes": "Sequence[SupportsIndex]",
+    "permute_dims.axes": "Sequence[SupportsIndex] | None",
+    "transpose.axes": "Sequence[SupportsIndex] | None",
+    "delete.obj": "Any",
+    "insert.obj": "Any",
+    "digitize.right": _FLAG,
+    "isin.kind": 'Literal["sort", "table"] | None',
+    "isdtype.kind": "Any",
+    "linalg.cond.p": "float | str | None",
+    "linalg.tensorinv.ind": "int",
+    "linalg.matrix_power.n": _INTEGER,
+    "binary_repr.num": "int",
+    "bmat.obj": "Any",
+    "ediff1d.ary": "TensorLike",
+    "histogramdd.bins": "Any",
+    "histogram2d.bins": "Any",
+    "histogramdd.sample": "Any",
+    "take.indices": "TensorLike",
+    "meshgrid.copy": _FLAG,
+    "nan_to_num.copy": _FLAG,
+    "save.arr": "Any",
+    "savetxt.X": "Any",
+    "setbufsize.size": "int",
+    "seterrcall.func": "Any",
+    "array.object": "TensorLike",
+    "nested_iters.axes": "Any",
+    "nested_iters.order": "Any",
+    "nested_iters.casting": "Any",
 }
-#: Parameters that are arrays, wherever they are required.
-ARRAYS = {
-    *(
-        "a",
-        "a1",
-        "a2",
-        "ar",
-        "ar1",
-        "ar2",
-        "arr",
-        "array",
-        "arrays",
-        "A",
-        "b",
-        "element",
-        "fp",
-        "m",
-        "M",
-        "p",
-        "q",
-        "u",
+#: What takes the place of `*args`, by the function.
+ARGUMENTS = {
+    **dict.fromkeys(
+        _names("broadcast_arrays gradient ix_ meshgrid"),
+        "TensorLike",
     ),
-    *("v", "x", "x1", "x2", "x3", "xi", "xp", "y", "y1", "y2", "z"),
+    "broadcast_shapes": _SHAPE,
+}
+#: What a function returns depends on these arguments: whole signatures, by the function.
+OVERLOADS = {
+    "where": (
+        "(condition: TensorLike, /) -> tuple[Tensor, ...]",
+        "(condition: TensorLike, x: TensorLike, y: TensorLike, /) -> Tensor",
+    ),
+    **dict.fromkeys(
+        ("atleast_1d", "atleast_2d", "atleast_3d"),
+        (
+            "(ary: TensorLike, /) -> Tensor",
+            "(first: TensorLike, second: TensorLike, /, *arys: TensorLike) -> tuple[Tensor, ...]",
+        ),
+    ),
+    "average": (
+        (
+            f"(a: TensorLike, axis: {_MANY_AXES} = ..., weights: {_OPTIONAL} = ..., returned: Literal[False] = ..., *, "
+            "keepdims: builtins.bool = ...) -> Tensor"
+        ),
+        (
+            f"(a: TensorLike, axis: {_MANY_AXES} = ..., weights: {_OPTIONAL} = ..., *, returned: Literal[True], "
+            "keepdims: builtins.bool = ...) -> tuple[Tensor, Tensor]"
+        ),
+    ),
+    "linalg.svd": (
+        (
+            "(a: TensorLike, full_matrices: builtins.bool = ..., compute_uv: Literal[True] = ..., "
+            "hermitian: builtins.bool = ...) -> SVDResult"
+        ),
+        (
+            "(a: TensorLike, full_matrices: builtins.bool = ..., *, compute_uv: Literal[False], "
+            "hermitian: builtins.bool = ...) -> Tensor"
+        ),
+    ),
+    "linalg.qr": (
+        '(a: TensorLike, mode: Literal["reduced", "complete", "raw"] = ...) -> QRResult',
+        '(a: TensorLike, mode: Literal["r"]) -> Tensor',
+    ),
 }
 
 HEADER = '''"""Written by tools/numpy_stubs.py for NumPy {version}: do not change it by hand."""
 
 # `bool` is NumPy's here.
 import builtins
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -124,8 +270,18 @@ import numpy.typing as npt
 from ..engine.device import Device
 from ..tensor import Tensor
 
+class _HasArray(Protocol):
+    def __array__(self) -> np.ndarray[Any, Any]: ...
+
+# A string is none: it looks for strings alone in itself.
+class _Nested(Protocol):
+    def __len__(self) -> int: ...
+    def __contains__(self, element: object, /) -> builtins.bool: ...
+    def count(self, element: Any, /) -> int: ...
+    def __iter__(self) -> Iterator[TensorLike]: ...
+
 #: What stands for an array: one, a Tensor, a number, or nested sequences of them.
-TensorLike: TypeAlias = Tensor | npt.ArrayLike | Sequence[Any]
+TensorLike: TypeAlias = Tensor | _HasArray | complex | _Nested
 '''
 
 UFUNCS = """
@@ -156,12 +312,15 @@ class _UnaryUfunc(_Ufunc, Protocol):
     def __call__(
         self,
         x: TensorLike,
-        out: Tensor | tuple[Tensor | None, ...] | None = ...,
         /,
+        out: Tensor | tuple[Tensor | None, ...] | None = ...,
         *,
         where: TensorLike = ...,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = ...,
+        order: Literal["K", "A", "C", "F"] | None = ...,
         dtype: npt.DTypeLike | None = ...,
-        **kwargs: Any,
+        subok: builtins.bool = ...,
+        signature: Any = ...,
     ) -> Tensor: ...
 
 class _BinaryUfunc(_Ufunc, Protocol):
@@ -169,12 +328,33 @@ class _BinaryUfunc(_Ufunc, Protocol):
         self,
         x1: TensorLike,
         x2: TensorLike,
-        out: Tensor | tuple[Tensor | None, ...] | None = ...,
         /,
+        out: Tensor | tuple[Tensor | None, ...] | None = ...,
         *,
         where: TensorLike = ...,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = ...,
+        order: Literal["K", "A", "C", "F"] | None = ...,
         dtype: npt.DTypeLike | None = ...,
-        **kwargs: Any,
+        subok: builtins.bool = ...,
+        signature: Any = ...,
+    ) -> Tensor: ...
+
+class _GeneralizedUfunc(_Ufunc, Protocol):
+    def __call__(
+        self,
+        x1: TensorLike,
+        x2: TensorLike,
+        /,
+        out: Tensor | tuple[Tensor | None, ...] | None = ...,
+        *,
+        axes: Any = ...,
+        axis: SupportsIndex = ...,
+        keepdims: builtins.bool = ...,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = ...,
+        order: Literal["K", "A", "C", "F"] | None = ...,
+        dtype: npt.DTypeLike | None = ...,
+        subok: builtins.bool = ...,
+        signature: Any = ...,
     ) -> Tensor: ...
 
 class _PairUfunc(_Ufunc, Protocol):
@@ -203,6 +383,15 @@ class EigResult(NamedTuple):
 class EighResult(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
+
+class QRResult(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+class SVDResult(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 class SlogdetResult(NamedTuple):
     sign: Tensor
@@ -234,14 +423,33 @@ def _entry(source: types.ModuleType, space: types.ModuleType, path: str) -> Iter
     if isinstance(ours, types.ModuleType) and ours.__name__.startswith("asyncgrad."):
         return
     if isinstance(theirs, np.ufunc):
-        kind = "_PairUfunc" if theirs.nout > 1 else "_UnaryUfunc" if theirs.nin == 1 else "_BinaryUfunc"
-        yield f"{name}: {kind}" if path == name else f"{name}: Any"
+        yield f"{name}: {_kind_of(theirs)}" if path == name else f"{name}: Any"
     elif name in ("c_", "mgrid", "ogrid", "r_"):
         yield f"{name}: Any"
     elif ours is theirs:
-        yield f"{name} = {source.__name__.replace('numpy', 'np', 1)}.{name}" if _is_alias(theirs) else f"{name}: Any"
+        yield (
+            f"{name} = {source.__name__.replace('numpy', 'np', 1)}.{name}"
+            if _is_alias(theirs)
+            else _constant(name, ours)
+        )
+    elif path in OVERLOADS:
+        yield from (f"@overload\ndef {name}{signature}: ..." for signature in OVERLOADS[path])
     else:
         yield f"def {name}({', '.join(_parameters(ours, path))}) -> {RESULTS.get(path, 'Tensor')}: ..."
+
+
+def _kind_of(ufunc: np.ufunc) -> str:
+    if ufunc.nout > 1:
+        return "_PairUfunc"
+    if ufunc.signature is not None:
+        return "_GeneralizedUfunc"
+    return "_UnaryUfunc" if ufunc.nin == 1 else "_BinaryUfunc"
+
+
+def _constant(name: str, value: Any) -> str:
+    if value is None:
+        return f"{name}: None"
+    return f"{name}: float" if type(value) is float else f"{name}: Any"
 
 
 def _is_alias(thing: Any) -> bool:
@@ -273,19 +481,24 @@ def _parameters(function: Callable[..., Any], path: str) -> Iterator[str]:
             else ""
         )
         default = "" if parameter.default is parameter.empty else " = ..."
-        yield f"{star}{parameter.name}: {_type_of(parameter)}{default}"
+        yield f"{star}{parameter.name}: {_type_of(parameter, path)}{default}"
     if before is inspect.Parameter.POSITIONAL_ONLY:
         yield "/"
 
 
 def _keyword(name: str) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+    default = None if name == "device" else False
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
 
 
-def _type_of(parameter: inspect.Parameter) -> str:
-    if parameter.name in ARRAYS and parameter.default is parameter.empty:
-        return "TensorLike"
-    return PARAMETERS.get(parameter.name, "Any")
+def _type_of(parameter: inspect.Parameter, path: str) -> str:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return ARGUMENTS.get(path, "Any")
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return "Any"
+    known = PARAMETERS.get(f"{path}.{parameter.name}", PARAMETERS.get(parameter.name, "Any"))
+    optional = parameter.default is None and known != "Any" and "None" not in known.split(" | ")
+    return f"{known} | None" if optional else known
 
 
 def write() -> None:

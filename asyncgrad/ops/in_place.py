@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,10 @@ from .primitive_node import PrimitiveNode, next_class
 
 __all__ = ["in_place", "write_at_index", "written_by"]
 
+T = TypeVar("T", bound=TensorBase)
 
-def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+
+def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) -> Callable[[T, Any], T]:
     """Return the operator that writes the result of a function, a new array, into the tensor on the left.
 
     Args:
@@ -54,7 +56,7 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
     return operator
 
 
-def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[[T, Any], T]:
     """Return the operator that writes the result of a ufunc of two arrays into the tensor on the left.
 
     Args:

@@ -37,6 +37,7 @@ from .recording import generate_call
 __all__ = ["RULES", "Primitive", "derivative", "differentiable", "primitive"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=TensorBase)
 
 #: What runs when a NumPy function is called on a Tensor: its primitive, or a function built on others.
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -110,7 +111,7 @@ class Primitive:
         for numpy_function in self.numpy_functions:
             RULES[numpy_function] = self.call
 
-    def operator(self, deferred: Callable[[Any, Exception, str, Any], Any]) -> Callable[[Any, Any], Any]:
+    def operator(self, deferred: Callable[[Any, Exception, str, Any], Any]) -> Callable[[T, Any], T]:
         """Return the wrapper of a function of two arrays as an operator, a method of the tensor on the left.
 
         Args:

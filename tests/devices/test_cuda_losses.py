@@ -173,7 +173,7 @@ def attended(where: Any, dtype: Any, mask: Any, leading: tuple[int, ...]) -> lis
         for length in (3, 5, 5)
     ]
     on_device = None if mask is None or isinstance(mask, str) else ag.tensor(mask, device=where)
-    result = nn.scaled_dot_product_attention(*leaves, on_device, is_causal=isinstance(mask, str))
+    result = nn.scaled_dot_product_attention(*leaves, on_device, is_causal=isinstance(mask, str))  # type: ignore[call-overload]
     sync.backward((result * result).sum())
     return [result, *(leaf.grad for leaf in leaves)]
 

@@ -68,7 +68,7 @@ def test_masked_attention_of_any_number_of_sources(gpu, targets, sources, leadin
     def attend(*leaves: Any) -> Any:
         given = masks[mask]
         given = given if given is None else ag.tensor(given, device=leaves[0].device)
-        return nn.scaled_dot_product_attention(*leaves, given, is_causal=mask == "causal")
+        return nn.scaled_dot_product_attention(*leaves, given, is_causal=mask == "causal")  # type: ignore[call-overload]
 
     assert_same(gradients(gpu, arrays, attend), gradients("cpu", arrays, attend), dtype)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
+import inspect
 import pathlib
 import re
 
 import pytest
 from mypy import api
 
-from tools import numpy_stubs
+from tools import nn_stubs, numpy_stubs
 
 #: Each line that is wrong ends with what mypy says about it.
 PROGRAM = """
@@ -43,6 +46,24 @@ def test_a_stub_is_what_the_program_writes(name: str) -> None:
         pytest.skip(f"it was written for another NumPy than {numpy_stubs.VERSION}")
 
     assert stub == numpy_stubs.stub_of(numpy_stubs.MODULES[name]), "write python -m tools.numpy_stubs"
+
+
+def test_the_stub_of_nn_is_what_the_program_writes() -> None:
+    assert nn_stubs.STUB.read_text() == nn_stubs.stub(), "write python -m tools.nn_stubs"
+
+
+def test_a_parameter_whose_type_is_told_is_one_that_there_is() -> None:
+    """A name in the table of parameters that no function has would be a mistake in it."""
+    known: set[str] = set()
+    for module in numpy_stubs.MODULES.values():
+        space = importlib.import_module(module)
+        prefix = f"{module}.".removeprefix("asyncgrad.numpy.")
+        for name in dir(space):
+            with contextlib.suppress(TypeError, ValueError):
+                parameters = inspect.signature(getattr(space, name)).parameters
+                known.update(parameters, (f"{prefix}{name}.{parameter}" for parameter in parameters))
+
+    assert sorted(numpy_stubs.PARAMETERS.keys() - known) == []
 
 
 @pytest.mark.parametrize("name", numpy_stubs.MODULES)

@@ -44,7 +44,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), padding="all"), "'valid', 'same', an int or a pair"),
     (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), padding="same", stride=2), "needs stride 1, not (2, 2)"),
     (
-        lambda: nn.max_pool2d(ones((1, 4, 4)), 1.5),
+        lambda: nn.max_pool2d(ones((1, 4, 4)), 1.5),  # type: ignore[call-overload]
         "an int of at least 1, or a pair of them, not 1.5",
     ),
     (lambda: nn.max_pool2d(ones((2, 2)), 2), "max_pool2d takes x of shape (n, channels, height, width), not (2, 2)"),

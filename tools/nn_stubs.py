@@ -1,0 +1,84 @@
+"""Write the stub of asyncgrad.nn, which tells type checkers that its functions return a Tensor if they are given one.
+
+`python -m tools.nn_stubs` writes it; tests/namespace/test_stubs.py holds it to be current.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from asyncgrad import nn
+
+__all__ = ["STUB", "stub", "write"]
+
+STUB = pathlib.Path(__file__).parent.parent / "asyncgrad" / "nn" / "__init__.pyi"
+
+_ARRAYS = {
+    *("attn_mask", "bias", "indices", "input", "key", "labels", "logits", "pos_weight", "query", "target", "value"),
+    *("weight", "x"),
+}
+#: The types of parameters that the functions themselves take as Any.
+_PARAMETERS = {
+    **dict.fromkeys(
+        ("dilation", "kernel_size", "normalized_shape", "stride"), "SupportsIndex | Sequence[SupportsIndex]"
+    ),
+    "rng": "np.random.Generator | Generator",
+    "padding": "SupportsIndex | Sequence[SupportsIndex] | str",
+}
+
+_HEADER = '''"""Written by tools/nn_stubs.py: do not change it by hand."""
+
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from ..numpy import TensorLike
+from ..numpy.random import Generator
+from ..tensor import Tensor
+'''
+
+
+def stub() -> str:
+    """Return the stub."""
+    lines = [_HEADER, f"__all__ = {sorted(nn.__all__)!r}\n"]
+    for name in sorted(nn.__all__):
+        lines += _overloads(name, getattr(nn, name))
+    return "\n".join(lines) + "\n"
+
+
+def _overloads(name: str, function: Callable[..., Any]) -> Iterator[str]:
+    parameters = list(inspect.signature(function).parameters.values())
+    required = [entry.name for entry in parameters if entry.name in _ARRAYS and entry.default is entry.empty]
+    for tensor in (*required, None):
+        result = "Any" if tensor is None else "Tensor"
+        yield f"@overload\ndef {name}({', '.join(_parameters(parameters, tensor))}) -> {result}: ..."
+
+
+def _parameters(parameters: list[inspect.Parameter], tensor: str | None) -> Iterator[str]:
+    has_star = False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
+            has_star = True
+            yield "*"
+        default = "" if parameter.default is parameter.empty else " = ..."
+        yield f"{parameter.name}: {'Tensor' if parameter.name == tensor else _type_of(parameter)}{default}"
+
+
+def _type_of(parameter: inspect.Parameter) -> str:
+    known = "TensorLike" if parameter.name in _ARRAYS else _PARAMETERS.get(parameter.name)
+    if known is None:
+        return str(parameter.annotation)
+    return f"{known} | None" if parameter.default is None else known
+
+
+def write() -> None:
+    """Write the stub."""
+    STUB.write_text(stub())
+
+
+if __name__ == "__main__":
+    write()

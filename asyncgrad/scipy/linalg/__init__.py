@@ -8,7 +8,9 @@ Example:
 
 from scipy.linalg import LinAlgError as LinAlgError
 
-from .sylvester import solve_continuous_lyapunov, solve_lyapunov, solve_sylvester
-from .triangular import solve_triangular
+from .sylvester import solve_continuous_lyapunov as solve_continuous_lyapunov
+from .sylvester import solve_lyapunov as solve_lyapunov
+from .sylvester import solve_sylvester as solve_sylvester
+from .triangular import solve_triangular as solve_triangular
 
 __all__ = ["LinAlgError", "solve_continuous_lyapunov", "solve_lyapunov", "solve_sylvester", "solve_triangular"]

@@ -1,0 +1,74 @@
+"""Systems of triangular matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from ... import numpy as anp
+from ...ops.primitive import derivative, primitive
+
+__all__ = ["solve_triangular"]
+
+
+@primitive(superlinear=True)
+def triangular_solution(a: Any, b: Any, lower: bool, unit_diagonal: bool, check_finite: bool) -> Any:
+    """Return x with `a @ x == b`, for a triangular matrix `a` and a matrix `b`."""
+    return linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit_diagonal, check_finite=check_finite)
+
+
+@derivative(triangular_solution, "a")
+def _(g: Any, a: Any, out: Any, lower: bool, unit_diagonal: bool) -> Any:
+    whole = -(_solution(a.mT, g, not lower, unit_diagonal, False) @ out.mT)
+    # Only the triangle that is read has a gradient.
+    return np.tril(whole, -int(unit_diagonal)) if lower else np.triu(whole, int(unit_diagonal))
+
+
+@derivative(triangular_solution, "b")
+def _(g: Any, a: Any, lower: bool, unit_diagonal: bool) -> Any:
+    return _solution(a.mT, g, not lower, unit_diagonal, False)
+
+
+_solution = triangular_solution.call
+
+
+def solve_triangular(
+    a: Any,
+    b: Any,
+    trans: Any = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """Return x with `a @ x == b`, for a triangular matrix; the other triangle is not read.
+
+    Args:
+        a: the matrix.
+        b: a vector, or a matrix of right-hand sides.
+        trans: 0 or "N" for `a`, 1 or "T" for its transpose, 2 or "C" for its conjugate transpose.
+        lower: whether the lower triangle is read, rather than the upper one.
+        unit_diagonal: whether the diagonal is taken as ones, and not read.
+        overwrite_b: has no effect: `b` stays as it is.
+        check_finite: whether NaN and infinity are refused.
+
+    Raises:
+        ValueError: the shapes do not fit, or `trans` is none of those.
+        LinAlgError: the matrix is singular.
+    """
+    a, b = anp.asarray(a), anp.asarray(b)
+    kind = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}.get(trans)
+    if kind is None:
+        raise ValueError(f"scipy.linalg.solve_triangular takes trans 0, 1, 2, 'N', 'T' or 'C', not {trans!r}")
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise ValueError(
+            "scipy.linalg.solve_triangular takes a square matrix and a vector or matrix with as many rows, not shapes "
+            f"{a.shape} and {b.shape}; for a stack, use asyncgrad.vmap"
+        )
+    if kind:
+        a, lower = (a if kind == 1 else anp.conj(a)).mT, not lower
+    columns = anp.expand_dims(b, -1) if b.ndim == 1 else b
+    result = _solution(a, columns, bool(lower), bool(unit_diagonal), bool(check_finite))
+    return anp.squeeze(result, -1) if b.ndim == 1 else result

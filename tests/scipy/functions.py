@@ -25,7 +25,9 @@ def named_calls(ours: Any, theirs: Any, cases: Mapping[str, list[Case]]) -> Call
     }
 
 
-def check_values(ours: Callable[..., Any], theirs: Callable[..., Any], case: Case, dtype: Any = np.float64) -> None:
+def check_values(
+    ours: Callable[..., Any], theirs: Callable[..., Any], case: Case, dtype: Any = np.float64, tolerance: float = 1e-12
+) -> None:
     """Compare values, shapes and dtypes with SciPy's, for tensors and for arrays."""
     case = in_dtype(case, dtype)
     expected = flat(theirs(*case.args, **case.kwargs))
@@ -34,10 +36,12 @@ def check_values(ours: Callable[..., Any], theirs: Callable[..., Any], case: Cas
     )
     for found in (flat(with_tensors), flat(ours(*case.args, **case.kwargs))):
         for one, value in zip(found, expected, strict=True):
-            assert isinstance(one, ag.Tensor)
-            assert one.dtype == np.asarray(value).dtype
-            tolerance = 1e-12 if dtype is np.float64 else 3e-5
-            np.testing.assert_allclose(one.numpy(), value, rtol=tolerance, atol=tolerance)
+            # Indices and ranks need be no Tensors.
+            assert isinstance(one, ag.Tensor) or np.asarray(value).dtype.kind in "iu"
+            found_value = one.numpy() if isinstance(one, ag.Tensor) else np.asarray(one)
+            assert found_value.dtype == np.asarray(value).dtype
+            near = tolerance if dtype is np.float64 else 3e-5
+            np.testing.assert_allclose(found_value, value, rtol=near, atol=near)
 
 
 def check(ours: Callable[..., Any], case: Case) -> None:

@@ -1,4 +1,4 @@
-"""SciPy's linear algebra by SciPy's names, with derivatives.
+"""SciPy's linear algebra by SciPy's names, with Tensors as results.
 
 Example:
     >>> from asyncgrad.scipy import linalg
@@ -8,9 +8,113 @@ Example:
 
 from scipy.linalg import LinAlgError as LinAlgError
 
+from .functions import coshm as coshm
+from .functions import cosm as cosm
+from .functions import expm as expm
+from .functions import expm_frechet as expm_frechet
+from .functions import fractional_matrix_power as fractional_matrix_power
+from .functions import logm as logm
+from .functions import polar as polar
+from .functions import sinhm as sinhm
+from .functions import sinm as sinm
+from .functions import sqrtm as sqrtm
+from .functions import tanhm as tanhm
+from .functions import tanm as tanm
+from .matrices import block_diag as block_diag
+from .matrices import circulant as circulant
+from .matrices import companion as companion
+from .matrices import hankel as hankel
+from .matrices import khatri_rao as khatri_rao
+from .matrices import toeplitz as toeplitz
+from .spectral import eig as eig
+from .spectral import eigh as eigh
+from .spectral import eigh_tridiagonal as eigh_tridiagonal
+from .spectral import eigvals as eigvals
+from .spectral import eigvalsh as eigvalsh
+from .spectral import eigvalsh_tridiagonal as eigvalsh_tridiagonal
+from .spectral import qr as qr
+from .spectral import svd as svd
+from .spectral import svdvals as svdvals
+from .sylvester import solve_continuous_are as solve_continuous_are
 from .sylvester import solve_continuous_lyapunov as solve_continuous_lyapunov
+from .sylvester import solve_discrete_are as solve_discrete_are
+from .sylvester import solve_discrete_lyapunov as solve_discrete_lyapunov
 from .sylvester import solve_lyapunov as solve_lyapunov
 from .sylvester import solve_sylvester as solve_sylvester
+from .systems import cho_factor as cho_factor
+from .systems import cho_solve as cho_solve
+from .systems import cholesky as cholesky
+from .systems import det as det
+from .systems import inv as inv
+from .systems import lstsq as lstsq
+from .systems import lu as lu
+from .systems import lu_factor as lu_factor
+from .systems import lu_solve as lu_solve
+from .systems import norm as norm
+from .systems import pinv as pinv
+from .systems import pinvh as pinvh
+from .systems import solve as solve
+from .systems import solve_banded as solve_banded
+from .systems import solve_circulant as solve_circulant
+from .systems import solve_toeplitz as solve_toeplitz
+from .systems import solveh_banded as solveh_banded
 from .triangular import solve_triangular as solve_triangular
 
-__all__ = ["LinAlgError", "solve_continuous_lyapunov", "solve_lyapunov", "solve_sylvester", "solve_triangular"]
+__all__ = [
+    "LinAlgError",
+    "block_diag",
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "circulant",
+    "companion",
+    "coshm",
+    "cosm",
+    "det",
+    "eig",
+    "eigh",
+    "eigh_tridiagonal",
+    "eigvals",
+    "eigvalsh",
+    "eigvalsh_tridiagonal",
+    "expm",
+    "expm_frechet",
+    "fractional_matrix_power",
+    "hankel",
+    "inv",
+    "khatri_rao",
+    "logm",
+    "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
+    "norm",
+    "pinv",
+    "pinvh",
+    "polar",
+    "qr",
+    "sinhm",
+    "sinm",
+    "solve",
+    "solve_banded",
+    "solve_circulant",
+    "solve_continuous_are",
+    "solve_continuous_lyapunov",
+    "solve_discrete_are",
+    "solve_discrete_lyapunov",
+    "solve_lyapunov",
+    "solve_sylvester",
+    "solve_toeplitz",
+    "solve_triangular",
+    "solveh_banded",
+    "sqrtm",
+    "svd",
+    "svdvals",
+    "tanhm",
+    "tanm",
+    "toeplitz",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

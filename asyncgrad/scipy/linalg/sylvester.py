@@ -1,15 +1,27 @@
-"""Equations of Sylvester and Lyapunov."""
+"""Equations of Sylvester, Lyapunov and Riccati."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from scipy import linalg
 
-from ... import numpy as anp
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...ops.linear_algebra import adjoint as _adjoint
+from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
+from ..arguments import floating
 
-__all__ = ["solve_continuous_lyapunov", "solve_lyapunov", "solve_sylvester"]
+__all__ = [
+    "solve_continuous_are",
+    "solve_continuous_lyapunov",
+    "solve_discrete_are",
+    "solve_discrete_lyapunov",
+    "solve_lyapunov",
+    "solve_sylvester",
+]
 
 
 @primitive(superlinear=True)
@@ -20,12 +32,12 @@ def sylvester_solution(a: Any, b: Any, q: Any) -> Any:
 
 @derivative(sylvester_solution, "a")
 def _(g: Any, a: Any, b: Any, out: Any) -> Any:
-    return -(_solution(a.mT, b.mT, g) @ out.mT)
+    return -product(_solution(a.mT, b.mT, g), out.mT)
 
 
 @derivative(sylvester_solution, "b")
 def _(g: Any, a: Any, b: Any, out: Any) -> Any:
-    return -(out.mT @ _solution(a.mT, b.mT, g))
+    return -product(out.mT, _solution(a.mT, b.mT, g))
 
 
 @derivative(sylvester_solution, "q")
@@ -43,11 +55,14 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
         ValueError: the shapes do not fit.
         LinAlgError: there is no single solution.
     """
-    a, b, q = anp.asarray(a), anp.asarray(b), anp.asarray(q)
-    if any(one.ndim != 2 for one in (a, b, q)) or a.shape + b.shape != (q.shape[0],) * 2 + (q.shape[1],) * 2:
+    return _checked_solution("solve_sylvester", *map(floating, (a, b, q)))
+
+
+def _checked_solution(name: str, a: Any, b: Any, q: Any) -> Any:
+    if any(one.ndim < 2 for one in (a, b, q)) or a.shape[-2:] + b.shape[-2:] != (q.shape[-2],) * 2 + (q.shape[-1],) * 2:
         raise ValueError(
-            "scipy.linalg.solve_sylvester takes matrices of shapes (m, m), (n, n) and (m, n), not "
-            f"{a.shape}, {b.shape} and {q.shape}; for a stack, use asyncgrad.vmap"
+            f"scipy.linalg.{name} takes matrices of shapes (m, m), (n, n) and (m, n), not {a.shape}, {b.shape} and "
+            f"{q.shape}"
         )
     return _solution(a, b, q)
 
@@ -59,8 +74,102 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
         ValueError: the shapes do not fit.
         LinAlgError: there is no single solution.
     """
-    a = anp.asarray(a)
-    return solve_sylvester(a, anp.conj(a).T, q)
+    a = floating(a)
+    return _checked_solution("solve_continuous_lyapunov", a, _adjoint(a), floating(q))
 
 
 solve_lyapunov = solve_continuous_lyapunov
+
+
+def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
+    """Return x with `a @ x @ a.conj().T - x + q == 0`, for square matrices of one shape.
+
+    Args:
+        a: the matrix of the system.
+        q: the right-hand side.
+        method: "direct" and "bilinear" are computed alike.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        LinAlgError: there is no single solution.
+
+    Source: scipy.linalg.solve_discrete_lyapunov, by its bilinear method.
+    """
+    if method not in (None, "direct", "bilinear"):
+        raise ValueError(f"scipy.linalg.solve_discrete_lyapunov takes method 'direct' or 'bilinear', not {method!r}")
+    a, q = floating(a), floating(q)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2] or q.shape[-2:] != a.shape[-2:]:
+        raise ValueError(
+            f"scipy.linalg.solve_discrete_lyapunov takes square matrices of one shape, not {a.shape} and {q.shape}"
+        )
+    eye = np.eye(a.shape[-1], dtype=a.dtype)
+    shifted = np.linalg.inv(_adjoint(a) + eye)
+    moved = product(_adjoint(a) - eye, shifted)
+    right = 2 * product(product(np.linalg.inv(a + eye), q), shifted)
+    return solve_continuous_lyapunov(_adjoint(moved), -right)
+
+
+# Riccati equations. Newton's method squares the distance from the solution with each step, and so its second step
+# depends on the matrices as the solution does, up to the third derivative.
+
+
+def solve_continuous_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True) -> Any:
+    """Return x with `a.H @ x + x @ a - x @ b @ inv(r) @ b.H @ x + q == 0` that makes the system stable.
+
+    Args:
+        a: shape (m, m).
+        b: shape (m, n).
+        q: shape (m, m), Hermitian.
+        r: shape (n, n), Hermitian.
+        e: None alone.
+        s: None alone.
+        balanced: as SciPy's.
+
+    Raises:
+        ArgumentError: `e` or `s` is given: the generalised equation has no derivative rule.
+        LinAlgError: there is no such solution.
+
+    Source: scipy.linalg.solve_continuous_are; Kleinman, 1968.
+    """
+    _refuse_generalised("solve_continuous_are", e, s)
+    a, b, q, r = map(floating, (a, b, q, r))
+    x: Any = linalg.solve_continuous_are(raw(a), raw(b), raw(q), raw(r), balanced=balanced)
+    for _ in range(2):
+        gain = np.linalg.solve(r, product(_adjoint(b), x))
+        closed = _adjoint(a - product(b, gain))
+        x = solve_continuous_lyapunov(closed, -(q + product(_adjoint(gain), product(r, gain))))
+    return x
+
+
+def solve_discrete_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True) -> Any:
+    """Return x with `a.H @ x @ a - x - (a.H @ x @ b) @ inv(r + b.H @ x @ b) @ (b.H @ x @ a) + q == 0`.
+
+    Args:
+        a: as for `solve_continuous_are`.
+        b: as for `solve_continuous_are`.
+        q: as for `solve_continuous_are`.
+        r: as for `solve_continuous_are`.
+        e: None alone.
+        s: None alone.
+        balanced: as SciPy's.
+
+    Raises:
+        ArgumentError: `e` or `s` is given: the generalised equation has no derivative rule.
+        LinAlgError: there is no such solution.
+
+    Source: scipy.linalg.solve_discrete_are; Hewer, 1971.
+    """
+    _refuse_generalised("solve_discrete_are", e, s)
+    a, b, q, r = map(floating, (a, b, q, r))
+    x: Any = linalg.solve_discrete_are(raw(a), raw(b), raw(q), raw(r), balanced=balanced)
+    for _ in range(2):
+        weighted = product(_adjoint(b), x)
+        gain = np.linalg.solve(r + product(weighted, b), product(weighted, a))
+        closed = _adjoint(a - product(b, gain))
+        x = solve_discrete_lyapunov(closed, q + product(_adjoint(gain), product(r, gain)))
+    return x
+
+
+def _refuse_generalised(name: str, e: Any, s: Any) -> None:
+    if e is not None or s is not None:
+        raise ArgumentError(f"scipy.linalg.{name} has a derivative without e and s: write the equation without them")

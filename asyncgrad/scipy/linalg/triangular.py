@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from ... import numpy as anp
+from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
+from ..arguments import floating
 
 __all__ = ["solve_triangular"]
 
@@ -21,7 +22,7 @@ def triangular_solution(a: Any, b: Any, lower: bool, unit_diagonal: bool, check_
 
 @derivative(triangular_solution, "a")
 def _(g: Any, a: Any, out: Any, lower: bool, unit_diagonal: bool) -> Any:
-    whole = -(_solution(a.mT, g, not lower, unit_diagonal, False) @ out.mT)
+    whole = -product(_solution(a.mT, g, not lower, unit_diagonal, False), out.mT)
     # Only the triangle that is read has a gradient.
     return np.tril(whole, -int(unit_diagonal)) if lower else np.triu(whole, int(unit_diagonal))
 
@@ -58,17 +59,18 @@ def solve_triangular(
         ValueError: the shapes do not fit, or `trans` is none of those.
         LinAlgError: the matrix is singular.
     """
-    a, b = anp.asarray(a), anp.asarray(b)
+    a, b = floating(a), floating(b)
     kind = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}.get(trans)
     if kind is None:
         raise ValueError(f"scipy.linalg.solve_triangular takes trans 0, 1, 2, 'N', 'T' or 'C', not {trans!r}")
-    if a.ndim != 2 or a.shape[0] != a.shape[1] or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+    rows = b.shape[-2:][0] if b.ndim else None
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2] or a.shape[-1] != rows:
         raise ValueError(
             "scipy.linalg.solve_triangular takes a square matrix and a vector or matrix with as many rows, not shapes "
-            f"{a.shape} and {b.shape}; for a stack, use asyncgrad.vmap"
+            f"{a.shape} and {b.shape}"
         )
     if kind:
-        a, lower = (a if kind == 1 else anp.conj(a)).mT, not lower
-    columns = anp.expand_dims(b, -1) if b.ndim == 1 else b
+        a, lower = (a if kind == 1 else np.conjugate(a)).mT, not lower
+    columns = np.expand_dims(b, -1) if b.ndim == 1 else b
     result = _solution(a, columns, bool(lower), bool(unit_diagonal), bool(check_finite))
-    return anp.squeeze(result, -1) if b.ndim == 1 else result
+    return np.squeeze(result, -1) if b.ndim == 1 else result

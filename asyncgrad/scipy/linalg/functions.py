@@ -1,0 +1,230 @@
+"""Functions of square matrices: the exponential, the logarithm, roots, trigonometric and hyperbolic functions.
+
+The derivative of such a function f at A in the direction E is a block of f([[A, E], [0, A]]), and its transpose the
+same at the transposed matrix. So f is its own derivative, to any order.
+
+Source: Mathias, A Chain Rule for Matrix Functions, 1996; Higham, Functions of Matrices, 2008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...ops.axes import array_like
+from ...ops.linear_algebra import adjoint, product
+from ...ops.primitive import derivative, primitive
+from ..arguments import floating
+from .sylvester import solve_sylvester
+
+__all__ = [
+    "cosm",
+    "coshm",
+    "expm",
+    "expm_frechet",
+    "fractional_matrix_power",
+    "logm",
+    "polar",
+    "sinhm",
+    "sinm",
+    "sqrtm",
+    "tanhm",
+    "tanm",
+]
+
+
+def _square(name: str, A: Any) -> Any:
+    a = floating(A)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"scipy.linalg.{name} takes square matrices, not an array of shape {a.shape}")
+    return a
+
+
+def _blocks(a: Any, e: Any) -> Any:
+    """Return the matrices [[a, e], [0, a]]."""
+    zeros = np.zeros(raw(a).shape, raw(a).dtype)
+    stack = np.broadcast_shapes(raw(a).shape[:-2], raw(e).shape[:-2])
+    size = a.shape[-1]
+    top, bottom = (
+        np.concatenate([np.broadcast_to(one, (*stack, size, size)) for one in row], -1) for row in ((a, e), (zeros, a))
+    )
+    return np.concatenate([top, bottom], -2)
+
+
+@primitive(superlinear=True)
+def matrix_function_(a: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a function of square matrices."""
+    if a.ndim == 2:
+        return np.asarray(function(a))
+    stack = [np.asarray(function(one)) for one in a.reshape(-1, *a.shape[-2:])]
+    return np.array(stack).reshape(a.shape) if stack else np.zeros(a.shape, a.dtype)
+
+
+@derivative(matrix_function_, "a")
+def _(g: Any, a: Any, function: Callable[[Any], Any]) -> Any:
+    return _frechet(function, a.mT, g)
+
+
+def _frechet(function: Callable[[Any], Any], a: Any, e: Any) -> Any:
+    """Return the derivative of a function of matrices in a direction."""
+    size = a.shape[-1]
+    return matrix_function_.call(_blocks(a, e), function)[..., :size, size:]
+
+
+_call = matrix_function_.call
+
+
+def expm(A: Any) -> Any:
+    """Return the exponentials of square matrices.
+
+    Args:
+        A: shape (..., n, n).
+
+    Source: scipy.linalg.expm.
+
+    Example:
+        >>> from asyncgrad.scipy import linalg
+        >>> linalg.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
+        [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return _call(_square("expm", A), linalg.expm)
+
+
+def expm_frechet(
+    A: Any, E: Any, method: str | None = None, compute_expm: bool = True, check_finite: bool = True
+) -> Any:
+    """Return the exponential of a matrix, and its derivative in a direction.
+
+    Args:
+        A: shape (n, n).
+        E: the direction, of the same shape.
+        method: SciPy's are computed alike.
+        compute_expm: whether to return the exponential, too.
+        check_finite: as SciPy's.
+
+    Source: scipy.linalg.expm_frechet.
+    """
+    a, e = _square("expm_frechet", A), _square("expm_frechet", E)
+    if a.shape != e.shape:
+        raise ValueError(f"scipy.linalg.expm_frechet takes a direction of the shape of A, not {a.shape} and {e.shape}")
+    slope = _frechet(linalg.expm, a, e)
+    return (expm(a), slope) if compute_expm else slope
+
+
+def logm(A: Any, disp: Any = None) -> Any:
+    """Return the principal logarithm of a matrix.
+
+    Args:
+        A: shape (..., n, n).
+        disp: None alone.
+
+    Source: scipy.linalg.logm.
+    """
+    if disp is not None:
+        raise ArgumentError("scipy.linalg.logm of tensors returns the logarithm alone: write no disp=")
+    return _call(_square("logm", A), linalg.logm)
+
+
+@primitive(superlinear=True)
+def square_root_(a: Any) -> Any:
+    """Return the principal square roots of square matrices."""
+    if a.ndim == 2:
+        return np.asarray(linalg.sqrtm(a))
+    return np.array([linalg.sqrtm(one) for one in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
+
+
+@derivative(square_root_, "a")
+def _(g: Any, out: Any) -> Any:
+    return solve_sylvester(out.mT, out.mT, g)
+
+
+def sqrtm(A: Any, disp: Any = None, blocksize: int = 64) -> Any:
+    """Return the principal square roots of matrices.
+
+    Args:
+        A: shape (..., n, n).
+        disp: None alone.
+        blocksize: has no effect.
+
+    Source: scipy.linalg.sqrtm.
+    """
+    if disp is not None:
+        raise ArgumentError("scipy.linalg.sqrtm of tensors returns the root alone: write no disp=")
+    return square_root_.call(_square("sqrtm", A))
+
+
+def cosm(A: Any) -> Any:
+    """Return the cosines of square matrices; see `scipy.linalg.cosm`."""
+    return _call(_square("cosm", A), linalg.cosm)
+
+
+def sinm(A: Any) -> Any:
+    """Return the sines of square matrices; see `scipy.linalg.sinm`."""
+    return _call(_square("sinm", A), linalg.sinm)
+
+
+def tanm(A: Any) -> Any:
+    """Return the tangents of square matrices; see `scipy.linalg.tanm`."""
+    return _call(_square("tanm", A), linalg.tanm)
+
+
+def coshm(A: Any) -> Any:
+    """Return the hyperbolic cosines of square matrices; see `scipy.linalg.coshm`."""
+    return _call(_square("coshm", A), linalg.coshm)
+
+
+def sinhm(A: Any) -> Any:
+    """Return the hyperbolic sines of square matrices; see `scipy.linalg.sinhm`."""
+    return _call(_square("sinhm", A), linalg.sinhm)
+
+
+def tanhm(A: Any) -> Any:
+    """Return the hyperbolic tangents of square matrices; see `scipy.linalg.tanhm`."""
+    return _call(_square("tanhm", A), linalg.tanhm)
+
+
+def fractional_matrix_power(A: Any, t: float) -> Any:
+    """Return a power of matrices.
+
+    Args:
+        A: shape (..., n, n).
+        t: the exponent, a number, which has no derivative.
+
+    Source: scipy.linalg.fractional_matrix_power.
+    """
+    a, exponent = _square("fractional_matrix_power", A), float(raw(array_like(t)))
+
+    def power(one: Any) -> Any:
+        return linalg.fractional_matrix_power(one, exponent)
+
+    return _call(a, power)
+
+
+def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
+    """Return u and p with `a = u @ p`, or `a = p @ u`: a matrix with orthonormal columns or rows, and a Hermitian one.
+
+    Args:
+        a: shape (m, n), of full rank.
+        side: "right" for `u @ p`, "left" for `p @ u`.
+
+    Raises:
+        ValueError: there is no such side, or `a` has fewer rows than columns with "right", or more with "left".
+
+    Source: scipy.linalg.polar.
+    """
+    matrix = floating(a)
+    if side not in ("right", "left"):
+        raise ValueError(f"scipy.linalg.polar takes side 'right' or 'left', not {side!r}")
+    long, short = matrix.shape[-2:] if side == "right" else matrix.shape[-2:][::-1]
+    if matrix.ndim != 2 or long < short:
+        raise ValueError(f"scipy.linalg.polar with side={side!r} has no derivative for the shape {matrix.shape}")
+    if side == "right":
+        p = sqrtm(product(adjoint(matrix), matrix))
+        return product(matrix, np.linalg.inv(p)), p
+    p = sqrtm(product(matrix, adjoint(matrix)))
+    return product(np.linalg.inv(p), matrix), p

@@ -66,14 +66,17 @@ def test_every_example_has_a_test_here():
 
     here = {
         "async_rule",
+        "awaited_equation",
         "character_rnn",
         "checkpoint_budget",
         "gaussian_process",
         "inplace_and_views",
         "many_models",
         "neural_ode",
+        "optimum_sensitivities",
         "overlapped_reduction",
         "reentrant_checkpoint",
+        "survival_fit",
         "train_deeper_than_memory",
         "train_digits",
     }
@@ -324,3 +327,40 @@ def test_character_rnn_refuses_a_text_that_is_too_short(tmp_path: Path):
 
     assert finished.returncode == 2
     assert "--text needs 401 characters and a line break" in finished.stderr
+
+
+@needs_matplotlib
+def test_survival_fit_finds_the_coefficients_within_their_standard_errors(tmp_path: Path):
+    picture = tmp_path / "new" / "survival.png"
+
+    finished = run_example("survival_fit", "--out", picture)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    rows = re.findall(r"(-?[\d.]+) \+- ([\d.]+), true (-?[\d.]+)", finished.stdout)
+    assert len(rows) == 3
+    for found, error, true in [map(float, row) for row in rows]:
+        assert abs(found - true) < 3 * error < 0.5
+    assert min(png_size(picture)) >= 400
+
+
+@needs_matplotlib
+def test_awaited_equation_learns_while_the_loop_turns(tmp_path: Path):
+    picture = tmp_path / "new" / "boat.png"
+
+    finished = run_example("awaited_equation", "--out", picture)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert figure(r"([\d.]+) at last", finished.stdout) < 0.2 * figure(r"([\d.]+) at first", finished.stdout)
+    assert figure(r"turns of the loop (\d+)", finished.stdout) > 1000
+    assert min(png_size(picture)) >= 400
+
+
+@needs_matplotlib
+def test_optimum_sensitivities_agree_with_solving_again(tmp_path: Path):
+    picture = tmp_path / "new" / "weights.png"
+
+    finished = run_example("optimum_sensitivities", "--out", picture)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert figure(r"agree to ([\d.]+)", finished.stdout) < 0.01
+    assert min(png_size(picture)) >= 400

@@ -18,17 +18,31 @@ from ..lazy import attach
 from .extra import SCIPY_VERSION as SCIPY_VERSION
 
 if TYPE_CHECKING:
+    from . import integrate as integrate
     from . import interpolate as interpolate
     from . import linalg as linalg
     from . import ndimage as ndimage
+    from . import optimize as optimize
     from . import signal as signal
     from . import spatial as spatial
     from . import special as special
     from . import stats as stats
 
-__all__ = ["SCIPY_VERSION", "interpolate", "linalg", "ndimage", "signal", "spatial", "special", "stats"]
+__all__ = [
+    "SCIPY_VERSION",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "optimize",
+    "signal",
+    "spatial",
+    "special",
+    "stats",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
-        __name__, {"": ["interpolate", "linalg", "ndimage", "signal", "spatial", "special", "stats"]}
+        __name__,
+        {"": ["integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "spatial", "special", "stats"]},
     )

@@ -1,0 +1,126 @@
+"""The implicit function theorem: derivatives of the zeros of functions by parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ...context import is_grad_enabled
+from ...engine.loops import Pace
+from ...errors import ArgumentError
+from ...functional.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like
+from ...tensor import Tensor, asarray
+from ...tree.registry import container_type
+from ...tree.structure import leaves
+from ...tree.vector import ravel
+from ..arguments import floating
+from ..solutions import Parameters, Problem, Tensors, call_user
+
+__all__ = ["Point", "Zero", "gradient_of", "jacobian_of", "value_and_gradient", "vector_function"]
+
+#: A coroutine function that takes a vector and the parameters, and returns a vector, or one number.
+VectorFunction = Callable[..., Any]
+
+
+@final
+class Point:
+    """Where a search begins: a vector for SciPy, and for the user's functions a vector or a tree."""
+
+    __slots__ = ("is_tree", "start", "unravel")
+
+    def __init__(self, x0: Any) -> None:
+        self.is_tree = container_type(type(x0)) is not None and (
+            not isinstance(x0, (list, tuple)) or any(np.ndim(leaf) for leaf in leaves(x0)) or hasattr(x0, "_fields")
+        )
+        vector, unravel = ravel(x0) if self.is_tree else (np.reshape(floating(x0), -1), None)
+        self.unravel: Any = unravel
+        self.start = np.asarray(vector.detach().numpy() if isinstance(vector, Tensor) else vector, float)
+
+    def of(self, vector: Any) -> Any:
+        """Return what the user's function takes for a vector."""
+        return self.unravel(vector) if self.is_tree else vector
+
+
+async def gradient_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> Tensor:
+    """Return the gradient of a function by x, recorded if grad mode is on."""
+    return (await value_and_gradient(function, x, *tensors))[1]
+
+
+async def value_and_gradient(function: VectorFunction, x: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the value of a function and its gradient by x, recorded if grad mode is on."""
+    create_graph = is_grad_enabled()
+    with transform_scope(create_graph):
+        point = new_input(x, create_graph, "x")
+        value = await function(point, *tensors)
+        (found,) = await gradients((value,), (point,), create_graph=create_graph)
+    return value, zeros_like(x) if found is None else found
+
+
+async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> Tensor:
+    """Return the Jacobian of a function by x, recorded if grad mode is on."""
+    create_graph = is_grad_enabled()
+    with transform_scope(create_graph):
+        point = new_input(x, create_graph, "x")
+        value = await function(point, *tensors)
+        return await _rows(value, point, create_graph)
+
+
+async def _rows(value: Tensor, point: Tensor, create_graph: bool) -> Tensor:
+    rows = await gradient_rows(value, (point,), create_graph=create_graph, pace=Pace())
+    if not rows:
+        return asarray(np.zeros((0, point.size)))
+    return np.stack([zeros_like(point) if row is None else row for (row,) in rows])
+
+
+@final
+class Zero(Problem):
+    """A zero of a function, differentiated by the parameters of the function.
+
+    Elements of x that are not free are constants: they lie on bounds.
+    """
+
+    __slots__ = ("function", "is_async", "is_free", "name")
+
+    def __init__(self, function: VectorFunction, is_async: bool, name: str, is_free: Any = None) -> None:
+        self.function, self.is_async, self.name, self.is_free = function, is_async, name, is_free
+
+    async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
+        """Solve with the Jacobian, and multiply by the derivative by the parameters."""
+        create_graph = is_grad_enabled()
+        with transform_scope(create_graph):
+            x = new_input(solution[0], create_graph, self.name)
+            points = tuple([new_input(one, create_graph, self.name) for one in params])
+            value, grad = await self.function(x, *points), grads[0]
+            jacobian = await _rows(value, x, create_graph)
+            if self.is_free is not None:
+                (free,) = np.nonzero(self.is_free)
+                value, grad, jacobian = value[free], grad[free], jacobian[free][:, free]
+            if not value.size:
+                return [None] * len(points)
+            self._check_regular(jacobian._data)
+            u: Any = np.linalg.solve(np.transpose(jacobian), grad)
+            return await gradients((value,), points, (-u,), create_graph=create_graph)
+
+    def _check_regular(self, jacobian: Any) -> None:
+        scale = np.abs(jacobian).max()
+        is_finite = np.isfinite(scale)
+        if not is_finite or scale == 0 or np.linalg.cond(jacobian) > 0.1 / np.finfo(jacobian.dtype).eps:
+            raise ArgumentError(
+                f"{self.name}: the solution has no derivative by args, since the Jacobian of the conditions that it "
+                f"satisfies (for a minimum: the Hessian) is {'singular' if is_finite else 'not finite'} there: the "
+                "solution is not unique nearby, or the function is not smooth. Detach args"
+            )
+
+
+def vector_function(function: Callable[..., Any], point: Point, params: Parameters) -> VectorFunction:
+    """Return a function of the user, of x and args, as one of a vector and tensors."""
+
+    async def call(x: Any, *tensors: Tensor) -> Tensor:
+        found = await call_user(function, point.of(x), *params.fill(tensors))
+        if isinstance(found, (list, tuple)):
+            found = np.stack([np.reshape(asarray(one), ()) for one in found])
+        return floating(found)
+
+    return call

@@ -1,0 +1,325 @@
+"""Minima of functions by SciPy's methods, with derivatives by asyncgrad, as functions of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+from scipy import optimize
+
+from ...context import is_grad_enabled
+from ...errors import ArgumentError
+from ...functional.arguments import gradients, new_input, transform_scope, zeros_like
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
+from .constraints import Constraint, bounds_of, free_elements, plain_bounds, read_constraints
+from .implicit import Point, Zero, gradient_of, jacobian_of
+
+__all__ = ["minimize", "minimize_scalar"]
+
+_WITHOUT_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
+_WITH_HESSIAN = ("dogleg", "trust-exact")
+_WITH_PRODUCT = ("newton-cg", "trust-ncg", "trust-krylov", "trust-constr")
+
+
+def minimize(
+    fun: Callable[..., Any],
+    x0: Any,
+    args: Any = (),
+    method: str | None = None,
+    jac: Any = None,
+    hess: Any = None,
+    hessp: Any = None,
+    bounds: Any = None,
+    constraints: Any = (),
+    tol: float | None = None,
+    callback: Any = None,
+    options: Any = None,
+) -> Any:
+    """Return SciPy's result for a minimum of `fun`, with tensors; `x` and `fun` are differentiable by `args`.
+
+    The derivative of `x` is that of the implicit function theorem: with the Hessian of `fun`, or of the Lagrange
+    function with the constraints that hold with equality. Elements of `x` at a bound have no derivative.
+
+    Args:
+        fun: takes x and `args`, and returns one number. If it is an `async def`, the result is to be awaited.
+        x0: where to start: a vector, or a tree of arrays, which `fun` then takes as such a tree.
+        args: trees of anything. The tensors that gradients are to flow to are leaves of it, or of the `args` of a
+            constraint.
+        method: as SciPy's.
+        bounds: as SciPy's.
+        tol: as SciPy's.
+        callback: as SciPy's.
+        options: as SciPy's.
+        jac: a function like `fun` that returns the gradient; None for asyncgrad's, or SciPy's names of differences.
+        hess: functions as SciPy's; None for asyncgrad's, for the methods that use them.
+        hessp: functions as SciPy's; None for asyncgrad's, for the methods that use them.
+        constraints: as SciPy's; their functions take x as `fun` does, and their derivatives are asyncgrad's.
+
+    Raises:
+        ArgumentError: in the backward, the Hessian is singular; `jac` is True; or a bound requires grad.
+        RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
+
+    Source: scipy.optimize.minimize.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad.scipy import optimize
+        >>> a = ag.tensor(3.0, requires_grad=True)
+        >>> result = optimize.minimize(lambda x, a: ((x - a**2) ** 2).sum(), [0.0], (a,))
+        >>> (gradient,) = ag.sync.grad(result.x[0], [a])
+        >>> round(result.x[0].item(), 4), round(gradient.item(), 4)
+        (9.0, 6.0)
+    """
+    return _minimize(fun, x0, args, method, jac, hess, hessp, bounds, constraints, tol, callback, options)
+
+
+def _minimize(
+    fun: Any,
+    x0: Any,
+    args: Any,
+    method: Any,
+    jac: Any,
+    hess: Any,
+    hessp: Any,
+    bounds: Any,
+    constraints: Any,
+    tol: Any,
+    callback: Any,
+    options: Any,
+) -> Any:
+    name = "scipy.optimize.minimize"
+    is_async = check_user_function(fun, name, "fun")
+    if jac is True:
+        raise ArgumentError(f"{name}: jac=True is not supported: let fun return its value alone, and pass jac=None")
+    given = read_constraints(constraints, name)
+    bounds = plain_bounds(bounds, name)
+    if not isinstance(method, str) and method is not None:
+        raise ArgumentError(f"{name}: method must be a name, not {type(method).__name__}")
+    kind = (method or ("SLSQP" if given else "BFGS" if bounds is None else "L-BFGS-B")).lower()
+    search = _Search(fun, x0, args, given)
+
+    def solve(ask: Any) -> Any:
+        # A call that is not recorded finds tensors that are not in args.
+        ask("value", search.point.start)
+        return optimize.minimize(
+            lambda x: ask("value", x),
+            search.point.start,
+            (),
+            kind,
+            bounds=bounds,
+            tol=tol,
+            callback=callback,
+            options=options,
+            **_derivatives(kind, jac, hess, hessp, ask),
+            **({"constraints": search.constraints_for_scipy(kind, ask)} if given else {}),
+        )
+
+    async def run() -> Any:
+        found = await call_solver(solve, search.evaluate, is_async, name)
+        x = found.x
+        vector = await search.solution(x, free_elements(x, *bounds_of(bounds)), is_async, name)
+        found.x = search.point.of(vector)
+        if is_grad_enabled() and search.params.tensors:
+            found.fun = await search.value(vector, *search.params.tensors)
+        else:
+            found.fun = asarray(float(found.fun))
+        if isinstance(found.get("jac"), np.ndarray):
+            found.jac = asarray(found.jac)
+        return found
+
+    return drive(run(), is_async, name)
+
+
+def _derivatives(kind: str, jac: Any, hess: Any, hessp: Any, ask: Any) -> dict[str, Any]:
+    """Return the derivatives that a method uses: those of the user, or else asyncgrad's."""
+    if kind in _WITHOUT_GRADIENT:
+        return {}
+    found: dict[str, Any] = {"jac": jac}
+    if jac is None or callable(jac):
+        found["jac"] = lambda x: ask("gradient" if jac is None else jac, x)
+    if kind in _WITH_HESSIAN:
+        found["hess"] = (
+            (lambda x: ask("hessian" if hess is None else hess, x)) if hess is None or callable(hess) else hess
+        )
+    elif kind in _WITH_PRODUCT:
+        if hess is not None:
+            found["hess"] = (lambda x: ask(hess, x)) if callable(hess) else hess
+        elif hessp is None or callable(hessp):
+            found["hessp"] = lambda x, p: ask("product" if hessp is None else hessp, x, p)
+    return found
+
+
+@final
+class _Search:
+    """A function of the user that is minimized under constraints."""
+
+    __slots__ = ("constraints", "fun", "params", "point")
+
+    def __init__(self, fun: Callable[..., Any], x0: Any, args: Any, constraints: Sequence[Constraint]) -> None:
+        self.fun, self.point, self.constraints = fun, Point(x0), constraints
+        args = args if isinstance(args, tuple) else (args,)
+        self.params = Parameters((args, [one.args for one in constraints]))
+
+    async def value(self, x: Any, *tensors: Tensor) -> Tensor:
+        """Return the value of the function at a vector."""
+        args, _ = self.params.fill(tensors)
+        found = floating(await call_user(self.fun, self.point.of(x), *args))
+        if found.size != 1:
+            raise ArgumentError(
+                f"scipy.optimize.minimize: fun must return one number, not an array of shape {found.shape}: take its "
+                ".sum()"
+            )
+        return np.reshape(found, ())
+
+    async def evaluate(self, kind: Any, x: Any, *rest: Any) -> Any:
+        """Return what SciPy asks for at a vector, as an array."""
+        given = asarray(np.array(x, float))
+        constants = [tensor.detach() for tensor in self.params.tensors]
+        if kind == "value":
+            return float((await self.value(given, *constants))._data)
+        if kind == "gradient":
+            return array_of(await gradient_of(self.value, given, *constants))
+        if kind == "hessian":
+            return array_of(await jacobian_of(self._gradient, given, *constants))
+        if kind == "product":
+            return await self._product(given, rest[0], constants)
+        if kind == "constraint":
+            return array_of(await self._constraint(rest[0])(given, *constants))
+        if kind == "slope":
+            return array_of(await jacobian_of(self._constraint(rest[0]), given, *constants))
+        args, _ = self.params.fill(constants)
+        return array_of(await call_user(kind, self.point.of(given), *map(asarray, rest), *args))
+
+    async def _gradient(self, x: Tensor, *tensors: Tensor) -> Tensor:
+        return await gradient_of(self.value, x, *tensors)
+
+    async def _product(self, x: Tensor, vector: Any, constants: Sequence[Tensor]) -> Any:
+        """Return the product of the Hessian and a vector."""
+        with transform_scope(False):
+            point = new_input(x, False, "x")
+            slope = await gradient_of(self.value, point, *constants)
+            (found,) = await gradients((slope,), (point,), (asarray(np.array(vector, float)),), create_graph=False)
+        return array_of(zeros_like(x) if found is None else found)
+
+    def _constraint(self, index: int) -> Callable[..., Any]:
+        async def values(x: Any, *tensors: Tensor) -> Tensor:
+            _, args = self.params.fill(tensors)
+            return await self.constraints[index].values(self.point, x, args[index])
+
+        return values
+
+    def constraints_for_scipy(self, kind: str, ask: Any) -> list[Any]:
+        """Return the constraints with functions of arrays."""
+
+        def read(index: int) -> Any:
+            return self.constraints[index].for_scipy(
+                lambda x: ask("constraint", x, index), lambda x: ask("slope", x, index)
+            )
+
+        return [read(index) for index in range(len(self.constraints))]
+
+    async def solution(self, x: Any, is_free: Any, is_async: bool, name: str) -> Tensor:
+        """Return the minimum as a tensor with a history."""
+        tensors = self.params.tensors
+        if not (is_grad_enabled() and tensors):
+            return asarray(x)
+        active = []
+        constants = [tensor.detach() for tensor in tensors]
+        for index, constraint in enumerate(self.constraints):
+            values = array_of(await self._constraint(index)(asarray(x), *constants))
+            active.append(constraint.active(values))
+        count = sum([int(np.isfinite(one).sum()) for one in active])
+        if not count:
+            (result,) = record(Zero(self._gradient, is_async, name, is_free), tensors, (x,))
+            return result
+        residuals = self._active_residuals(active)
+        slope = array_of(await gradient_of(self.value, asarray(x), *constants))
+        normals = array_of(await jacobian_of(residuals, asarray(x), *constants))
+        free = np.ones(x.size, bool) if is_free is None else is_free
+        multipliers = np.linalg.lstsq(normals[:, free].T, slope[free], rcond=None)[0]
+        optimality = self._optimality(residuals, x.size)
+        mask = None if is_free is None else np.concatenate([is_free, np.ones(count, bool)])
+        (result,) = record(Zero(optimality, is_async, name, mask), tensors, (np.concatenate([x, multipliers]),))
+        return result[: x.size]
+
+    def _active_residuals(self, active: Sequence[Any]) -> Callable[..., Any]:
+        async def residuals(x: Any, *tensors: Tensor) -> Tensor:
+            parts = []
+            for index, bounds in enumerate(active):
+                (chosen,) = np.nonzero(np.isfinite(bounds))
+                if chosen.size:
+                    parts.append((await self._constraint(index)(x, *tensors))[chosen] - bounds[chosen])
+            return np.concatenate(parts)
+
+        return residuals
+
+    def _optimality(self, residuals: Callable[..., Any], size: int) -> Callable[..., Any]:
+        """Return the conditions of Karush, Kuhn and Tucker, of x and the multipliers."""
+
+        async def optimality(both: Tensor, *tensors: Tensor) -> Tensor:
+            multipliers = both[size:]
+
+            async def lagrange(x: Tensor, *tensors: Tensor) -> Tensor:
+                return await self.value(x, *tensors) - np.sum(multipliers * await residuals(x, *tensors))
+
+            slope = await gradient_of(lagrange, both[:size], *tensors)
+            return np.concatenate([slope, await residuals(both[:size], *tensors)])
+
+        return optimality
+
+
+def minimize_scalar(
+    fun: Callable[..., Any],
+    bracket: Any = None,
+    bounds: Any = None,
+    args: Any = (),
+    method: str | None = None,
+    tol: float | None = None,
+    options: Any = None,
+) -> Any:
+    """Return SciPy's result for a minimum of a function of a number; `x` and `fun` are differentiable by `args`.
+
+    Args:
+        fun: takes a number and `args`. If it is an `async def`, the result is to be awaited.
+        args: trees of anything. The tensors that gradients are to flow to are leaves of it.
+        bracket: as SciPy's.
+        bounds: as SciPy's.
+        method: as SciPy's.
+        tol: as SciPy's.
+        options: as SciPy's.
+
+    Raises:
+        ArgumentError: in the backward, the second derivative is zero; or a bound requires grad.
+        RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
+
+    Source: scipy.optimize.minimize_scalar.
+    """
+    name = "scipy.optimize.minimize_scalar"
+    is_async = check_user_function(fun, name, "fun")
+    bounds = plain_bounds(bounds, name)
+    search = _Search(fun, [0.0], args, ())
+    search.point.unravel, search.point.is_tree = lambda vector: vector[0], True
+
+    def solve(ask: Any) -> Any:
+        return optimize.minimize_scalar(
+            lambda x: ask("value", np.reshape(x, 1)), bracket, bounds, (), method, tol, options
+        )
+
+    async def run() -> Any:
+        found = await call_solver(solve, search.evaluate, is_async, name)
+        x = np.reshape(found.x, 1)
+        is_free = None
+        if bounds is not None:
+            # The method ends next to a bound, never on it.
+            near = 1e-5 * (1 + abs(float(bounds[1]) - float(bounds[0])))
+            is_free = None if min(abs(x[0] - float(one)) for one in bounds) > near else np.zeros(1, bool)
+        vector = await search.solution(x, is_free, is_async, name)
+        found.x = vector[0]
+        has_history = is_grad_enabled() and search.params.tensors
+        found.fun = await search.value(vector, *search.params.tensors) if has_history else asarray(float(found.fun))
+        return found
+
+    return drive(run(), is_async, name)

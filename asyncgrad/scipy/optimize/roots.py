@@ -1,0 +1,298 @@
+"""Zeros of functions by SciPy's methods, with Jacobians by asyncgrad, as functions of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from ...errors import ArgumentError
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
+from .implicit import Point, Zero, jacobian_of, vector_function
+
+__all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
+
+#: The methods of `root` that take a Jacobian.
+_METHODS_WITH_JACOBIAN = ("hybr", "lm")
+
+
+def root(
+    fun: Callable[..., Any],
+    x0: Any,
+    args: Any = (),
+    method: str = "hybr",
+    jac: Any = None,
+    tol: float | None = None,
+    callback: Any = None,
+    options: Any = None,
+) -> Any:
+    """Return SciPy's result for a zero of `fun`, with tensors; `x` is differentiable by the tensors in `args`.
+
+    Args:
+        fun: takes x and `args`, and returns as many numbers as x has. If it is an `async def`, the result is to be
+            awaited.
+        x0: where to start: a vector, or a tree of arrays, which `fun` then takes as such a tree.
+        args: trees of anything. The tensors that gradients are to flow to are leaves of it.
+        method: as SciPy's.
+        tol: as SciPy's.
+        callback: as SciPy's.
+        options: as SciPy's.
+        jac: a function like `fun` that returns the Jacobian; None for asyncgrad's, False for differences.
+
+    Raises:
+        ArgumentError: in the backward, the Jacobian is singular; or `jac` is True.
+        RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
+
+    Source: scipy.optimize.root.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad.scipy import optimize
+        >>> a = ag.tensor(2.0, requires_grad=True)
+        >>> x = optimize.root(lambda x, a: x**2 - a, [1.0], (a,)).x
+        >>> (gradient,) = ag.sync.grad(x[0], [a])
+        >>> round(x[0].item(), 6), round(gradient.item(), 6)
+        (1.414214, 0.353553)
+    """
+    name = "scipy.optimize.root"
+    if jac is True:
+        raise ArgumentError(f"{name}: jac=True is not supported: let fun return its value alone, and pass jac=None")
+
+    def solve(function: Any, jacobian: Any, start: Any) -> Any:
+        has_jacobian = method.lower() in _METHODS_WITH_JACOBIAN and jac is not False
+        given = jacobian if has_jacobian else None
+        return optimize.root(function, start, method=method, jac=given, tol=tol, callback=callback, options=options)
+
+    async def run() -> Any:
+        found, x, point = await _find(fun, x0, args, jac, solve, name, is_async)
+        found.x = point.of(x)
+        if hasattr(found, "fun"):
+            found.fun = asarray(found.fun)
+        return found
+
+    is_async = check_user_function(fun, name, "fun")
+    return drive(run(), is_async, name)
+
+
+def fsolve(
+    func: Callable[..., Any],
+    x0: Any,
+    args: Any = (),
+    fprime: Any = None,
+    full_output: bool = False,
+    col_deriv: bool = False,
+    xtol: float = 1.49012e-8,
+    maxfev: int = 0,
+    band: Any = None,
+    epsfcn: float | None = None,
+    factor: float = 100,
+    diag: Any = None,
+) -> Any:
+    """Return a zero of `func`, differentiable by the tensors in `args`; see `root`.
+
+    Args:
+        func: takes x and `args`, and returns as many numbers as x has; it may be an `async def`.
+        x0: where to start.
+        args: trees of anything.
+        fprime: a function like `func` that returns the Jacobian; None for asyncgrad's.
+        col_deriv: must be False.
+        full_output: as SciPy's.
+        xtol: as SciPy's.
+        maxfev: as SciPy's.
+        band: as SciPy's.
+        epsfcn: as SciPy's.
+        factor: as SciPy's.
+        diag: as SciPy's.
+
+    Raises:
+        ArgumentError: `col_deriv` is true.
+
+    Source: scipy.optimize.fsolve.
+    """
+    name = "scipy.optimize.fsolve"
+    if col_deriv:
+        raise ArgumentError(f"{name}: col_deriv=True is not supported: let fprime return the Jacobian by rows")
+
+    def solve(function: Any, jacobian: Any, start: Any) -> Any:
+        options = {"full_output": full_output, "xtol": xtol, "maxfev": maxfev, "band": band, "epsfcn": epsfcn}
+        return optimize.fsolve(function, start, fprime=jacobian, factor=factor, diag=diag, **options)
+
+    async def run() -> Any:
+        found, x, point = await _find(func, x0, args, fprime, solve, name, is_async)
+        return (point.of(x), *found[1:]) if full_output else point.of(x)
+
+    is_async = check_user_function(func, name, "func")
+    return drive(run(), is_async, name)
+
+
+async def _find(
+    fun: Callable[..., Any], x0: Any, args: Any, jac: Any, solve: Any, name: str, is_async: bool
+) -> tuple[Any, Tensor, Point]:
+    """Return what a solver returns, its x as a tensor with a history, and the point it started from."""
+    point, params = Point(x0), Parameters(args if isinstance(args, tuple) else (args,))
+    function = vector_function(fun, point, params)
+    constants = [tensor.detach() for tensor in params.tensors]
+
+    async def evaluate(kind: str, x: Any) -> Any:
+        given = asarray(x.copy())
+        if kind == "value":
+            return np.reshape(array_of(await function(given, *constants)), -1)
+        if jac is None:
+            return array_of(await jacobian_of(function, given, *constants))
+        return array_of(await call_user(jac, point.of(given), *params.fill(constants)))
+
+    def run(ask: Any) -> Any:
+        return solve(lambda x: ask("value", x), lambda x: ask("jacobian", x), point.start)
+
+    found = await call_solver(run, evaluate, is_async, name)
+    x = found.x if hasattr(found, "x") else found[0] if isinstance(found, tuple) else found
+    (solution,) = record(Zero(function, is_async, name), params.tensors, (x,))
+    return found, solution, point
+
+
+def root_scalar(
+    f: Callable[..., Any],
+    args: Any = (),
+    method: str | None = None,
+    bracket: Any = None,
+    fprime: Any = None,
+    fprime2: Any = None,
+    x0: Any = None,
+    x1: Any = None,
+    xtol: float | None = None,
+    rtol: float | None = None,
+    maxiter: int | None = None,
+    options: Any = None,
+) -> Any:
+    """Return SciPy's result for a zero of `f`, a function of a number; `root` is differentiable by `args`.
+
+    Args:
+        f: takes a number and `args`; it may be an `async def`, and then the result is to be awaited.
+        args: trees of anything. The tensors that gradients are to flow to are leaves of it.
+        method: as SciPy's.
+        bracket: as SciPy's.
+        x0: as SciPy's.
+        x1: as SciPy's.
+        xtol: as SciPy's.
+        rtol: as SciPy's.
+        maxiter: as SciPy's.
+        options: as SciPy's.
+        fprime: functions like `f`; None for asyncgrad's first derivative where the method is Newton's.
+        fprime2: functions like `f`; None for asyncgrad's first derivative where the method is Newton's.
+
+    Raises:
+        ArgumentError: in the backward, the derivative is zero; or `fprime` is True.
+
+    Source: scipy.optimize.root_scalar.
+    """
+    return _root_scalar(f, args, method, bracket, fprime, fprime2, x0, x1, xtol, rtol, maxiter, options)
+
+
+def _root_scalar(
+    f: Any,
+    args: Any,
+    method: Any,
+    bracket: Any,
+    fprime: Any,
+    fprime2: Any,
+    x0: Any,
+    x1: Any,
+    xtol: Any,
+    rtol: Any,
+    maxiter: Any,
+    options: Any,
+) -> Any:
+    name = "scipy.optimize.root_scalar"
+    if fprime is True or fprime2 is True:
+        raise ArgumentError(f"{name}: fprime=True is not supported: let f return its value alone")
+    is_async = check_user_function(f, name, "f")
+    params = Parameters(args if isinstance(args, tuple) else (args,))
+    constants = [tensor.detach() for tensor in params.tensors]
+    start = [None if one is None else float(array_of(one)) for one in (x0, x1)]
+    needs_slope = method in ("newton", "halley") or (method is None and bracket is None and x1 is None)
+
+    async def function(x: Any, *tensors: Tensor) -> Tensor:
+        return np.reshape(floating(await call_user(f, np.reshape(x, ()), *params.fill(tensors))), 1)
+
+    async def evaluate(kind: Any, x: Any) -> Any:
+        given = asarray(np.reshape(np.asarray(x, float), 1))
+        if kind is None:
+            return float((await function(given, *constants))._data[0])
+        if kind == "slope":
+            return float((await jacobian_of(function, given, *constants))._data[0, 0])
+        return float(array_of(await call_user(kind, np.reshape(given, ()), *params.fill(constants))))
+
+    def solve(ask: Any) -> Any:
+        slope = fprime or ("slope" if needs_slope else None)
+        return optimize.root_scalar(
+            lambda x: ask(None, x),
+            method=method,
+            bracket=None if bracket is None else [float(array_of(one)) for one in bracket],
+            fprime=None if slope is None else lambda x: ask(slope, x),
+            fprime2=None if fprime2 is None else lambda x: ask(fprime2, x),
+            x0=start[0],
+            x1=start[1],
+            xtol=xtol,
+            rtol=rtol,
+            maxiter=maxiter,
+            options=options,
+        )
+
+    async def run() -> Any:
+        found = await call_solver(solve, evaluate, is_async, name)
+        (solution,) = record(Zero(function, is_async, name), params.tensors, (np.reshape(found.root, 1),))
+        found.root = solution[0]
+        return found
+
+    return drive(run(), is_async, name)
+
+
+def fixed_point(
+    func: Callable[..., Any],
+    x0: Any,
+    args: Any = (),
+    xtol: float = 1e-8,
+    maxiter: int = 500,
+    method: str = "del2",
+) -> Any:
+    """Return the x with `func(x, *args) == x`, differentiable by the tensors in `args`; see `root`.
+
+    Args:
+        func: takes x and `args`; it may be an `async def`, and then the result is to be awaited.
+        x0: where to start.
+        args: trees of anything.
+        xtol: as SciPy's.
+        maxiter: as SciPy's.
+        method: as SciPy's.
+
+    Source: scipy.optimize.fixed_point.
+    """
+    name = "scipy.optimize.fixed_point"
+    is_async = check_user_function(func, name, "func")
+    start = array_of(floating(x0))
+    params = Parameters(args if isinstance(args, tuple) else (args,))
+    constants = [tensor.detach() for tensor in params.tensors]
+
+    async def function(x: Any, *tensors: Tensor) -> Tensor:
+        found = await call_user(func, np.reshape(x, start.shape), *params.fill(tensors))
+        return np.reshape(floating(found), -1)
+
+    async def difference(x: Any, *tensors: Tensor) -> Tensor:
+        return await function(x, *tensors) - np.reshape(x, -1)
+
+    async def evaluate(x: Any) -> Any:
+        return np.reshape(array_of(await function(asarray(np.array(x, float)), *constants)), start.shape)
+
+    def solve(ask: Any) -> Any:
+        return optimize.fixed_point(ask, start, (), xtol, maxiter, method)
+
+    async def run() -> Any:
+        found = np.reshape(await call_solver(solve, evaluate, is_async, name), -1)
+        (solution,) = record(Zero(difference, is_async, name), params.tensors, (found,))
+        return np.reshape(solution, start.shape)
+
+    return drive(run(), is_async, name)

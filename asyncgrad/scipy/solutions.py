@@ -1,0 +1,258 @@
+"""What SciPy's solvers find with functions of the user, plain or `async def`, as functions of the parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, final
+
+import numpy as np
+
+from ..context import BLOCKING, Watcher, is_grad_enabled, is_kind, watched_no_grad
+from ..errors import ArgumentTypeError, BlockingError, RequiresGradError
+from ..function import Function
+from ..tensor import Tensor, asarray
+from ..tree.structure import flatten, unflatten
+
+__all__ = ["Parameters", "Problem", "array_of", "call_solver", "call_user", "check_user_function", "drive", "record"]
+
+Tensors = tuple[Tensor, ...]
+
+
+class Problem(ABC):
+    """Abstract: what a solution is differentiated by; it gives the gradients of the parameters."""
+
+    __slots__ = ()
+
+    #: Whether a function of the user is an `async def`.
+    is_async: bool
+    #: The function of SciPy, for errors.
+    name: str
+
+    @abstractmethod
+    async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
+        """Return the gradients of the parameters, recorded if grad mode is on."""
+
+
+@final
+class Parameters:
+    """A tree of arguments of the user's function, and its tensors that require grad."""
+
+    __slots__ = ("_leaves", "_places", "_structure", "tensors")
+
+    def __init__(self, tree: Any) -> None:
+        self._leaves, self._structure = flatten(tree)
+        self._places = [
+            index for index, leaf in enumerate(self._leaves) if isinstance(leaf, Tensor) and leaf.requires_grad
+        ]
+        self.tensors: Tensors = tuple([self._leaves[index] for index in self._places])
+
+    def fill(self, tensors: Sequence[Any]) -> Any:
+        """Return the tree with other tensors in the places of those that require grad."""
+        leaves = list(self._leaves)
+        for index, tensor in zip(self._places, tensors, strict=True):
+            leaves[index] = tensor
+        return unflatten(self._structure, leaves)
+
+
+def check_user_function(function: Any, name: str, parameter: str) -> bool:
+    """Return whether a function of the user is an `async def`; raise if it cannot be called."""
+    if not callable(function):
+        raise ArgumentTypeError(f"{name}: {parameter} must be a function, not {type(function).__name__}")
+    return bool(is_kind(inspect.iscoroutinefunction, function))
+
+
+async def call_user(function: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a function of the user, awaited if it is an awaitable."""
+    is_blocking = BLOCKING.get()
+    if not is_blocking:
+        result = function(*args)
+    else:
+        # What the function starts may suspend.
+        BLOCKING.set(False)
+        try:
+            result = function(*args)
+        finally:
+            BLOCKING.set(True)
+    return await result if not isinstance(result, Tensor) and inspect.isawaitable(result) else result
+
+
+def array_of(value: Any) -> Any:
+    """Return a tensor, an array or a list as an array."""
+    return (
+        value.numpy()
+        if isinstance(value, Tensor) and not value.requires_grad
+        else np.asarray(value.detach().numpy() if isinstance(value, Tensor) else value)
+    )
+
+
+def drive(coroutine: Coroutine[Any, Any, Any], is_async: bool, name: str) -> Any:
+    """Return the coroutine for the caller to await; or, if it never suspends, its result."""
+    if is_async:
+        return coroutine
+    before = BLOCKING.get()
+    try:
+        BLOCKING.set(True)
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    finally:
+        BLOCKING.set(before)
+    coroutine.close()
+    raise BlockingError(
+        f"{name}: a function that was passed suspended in a call that does not await it: write it as an async def, "
+        f"and await {name}(...)"
+    )
+
+
+async def call_solver(
+    solver: Callable[[Callable[..., Any]], Any],
+    evaluate: Callable[..., Coroutine[Any, Any, Any]],
+    is_async: bool,
+    name: str,
+) -> Any:
+    """Return `solver(function)`, where the plain function `function` returns what `evaluate` does when awaited.
+
+    If `is_async`, the solver runs in a thread, and the caller's task awaits each evaluation meanwhile, so that the loop
+    is not blocked.
+    """
+    watcher = _CapturedTensors(name)
+
+    async def unrecorded(*args: Any) -> Any:
+        with watched_no_grad(watcher):
+            return await evaluate(*args)
+
+    if not is_async:
+        return solver(lambda *args: drive(unrecorded(*args), False, name))
+    return await _call_in_thread(solver, unrecorded)
+
+
+async def _call_in_thread(solver: Callable[[Callable[..., Any]], Any], evaluate: Callable[..., Any]) -> Any:
+    loop = asyncio.get_running_loop()
+    message = loop.create_future()
+    answers: SimpleQueue[Any] = SimpleQueue()
+
+    def send(*parts: Any) -> None:
+        with suppress(RuntimeError):  # The loop has been closed, and nobody waits.
+            loop.call_soon_threadsafe(_deliver, message, parts)
+
+    def ask(*args: Any) -> Any:
+        send("evaluate", args)
+        answer = answers.get()
+        if answer is None:
+            raise _Abandoned
+        return answer[0]
+
+    def work() -> None:
+        try:
+            result = solver(ask)
+        except BaseException as error:  # It is raised where the solver's result is awaited.
+            send("error", error)
+        else:
+            send("result", result)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="asyncgrad solver", daemon=True).start()
+    failure: BaseException | None = None
+    try:
+        while True:
+            kind, content = await message
+            message = loop.create_future()
+            if kind == "evaluate":
+                try:
+                    answer = (await evaluate(*content),)
+                except Exception as error:
+                    failure, answer = error, None
+                answers.put(answer)
+            elif kind == "error":
+                raise failure or content
+            else:
+                return content
+    finally:
+        answers.put(None)
+
+
+def _deliver(message: asyncio.Future[Any], content: Any) -> None:
+    if not message.done():
+        message.set_result(content)
+
+
+@final
+class _Abandoned(Exception):
+    """Ends a solver whose caller was cancelled or whose function has failed."""
+
+
+@final
+class _CapturedTensors(Watcher):
+    """Raises when an operation that is not recorded takes a tensor that requires grad."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def used(self, *values: Any) -> None:
+        """Check the arguments of an operation."""
+        for value in values:
+            if isinstance(value, Tensor) and value.requires_grad:
+                raise RequiresGradError(
+                    f"{self._name}: the function uses a tensor of shape {value.shape} that requires grad and is not "
+                    "in args, and that would get no gradient: make it a leaf of args, or detach it"
+                )
+
+
+def record(problem: Problem, params: Sequence[Tensor], solution: Sequence[Any]) -> Tensors:
+    """Return the arrays of a solution as tensors, with a history that leads to the parameters."""
+    if not (is_grad_enabled() and any(param.requires_grad for param in params)):
+        return tuple([asarray(part) for part in solution])
+    kind = AsyncSolution if problem.is_async else Solution
+    found: Tensors = kind.apply(problem, tuple(solution), *params)
+    return found
+
+
+@final
+class Solution(Function):
+    """The solution of a problem, as a function of the parameters."""
+
+    stays_on_loop = True
+
+    @staticmethod
+    def forward(ctx: Any, problem: Problem, solution: tuple[Any, ...], *params: Tensor) -> Tensors:
+        """Return the solution."""
+        ctx.problem, ctx.count = problem, len(params)
+        outputs = tuple([asarray(part) for part in solution])
+        ctx.save_for_backward(*params, *outputs)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Return the gradients of the parameters."""
+        return drive(_gradients(ctx, ctx.saved_tensors, grads), False, ctx.problem.name)
+
+
+@final
+class AsyncSolution(Function):
+    """The same, for a function that may suspend."""
+
+    stays_on_loop = True
+    forward = staticmethod(Solution.forward)
+
+    @staticmethod
+    async def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Return the gradients of the parameters."""
+        return await _gradients(ctx, await ctx.load_saved(), grads)
+
+
+async def _gradients(ctx: Any, saved: Tensors, grads: Tensors) -> tuple[Any, ...]:
+    params, solution = saved[: ctx.count], saved[ctx.count :]
+    if is_grad_enabled():
+        return None, None, *await ctx.problem.gradients(params, solution, grads)
+    # A solver around this one must not take the saved tensors for ones that its function uses.
+    with watched_no_grad(False):
+        return None, None, *await ctx.problem.gradients(params, solution, grads)

@@ -1,0 +1,260 @@
+"""asyncgrad.scipy.integrate: SciPy's values, derivatives to second order, and right-hand sides that are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, BlockingError, RequiresGradError
+from asyncgrad.scipy import integrate
+from tests.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values, named_calls
+
+_RNG = np.random.default_rng(8)
+_X = np.array([0.0, 0.3, 0.9, 1.0, 1.7, 2.5])
+_Y, _ROWS = _RNG.normal(size=6), _RNG.normal(size=(2, 5, 3))
+_BOTH = (0, "x")
+
+CASES: dict[str, list[Case]] = {
+    "trapezoid": [Case((_Y,), {"x": _X}, _BOTH), Case((_ROWS,), {"dx": 0.5, "axis": 1}, (0,))],
+    "cumulative_trapezoid": [Case((_Y,), {"x": _X, "initial": 0}, _BOTH), Case((_ROWS,), {"axis": 1}, (0,))],
+    "simpson": [
+        Case((_Y,), {"x": _X}, _BOTH),
+        Case((_Y[:5],), {"x": _X[:5]}, _BOTH),
+        Case((_Y[:2],), {"x": _X[:2]}, _BOTH),
+        Case((_ROWS,), {"dx": 0.5, "axis": 1}, (0,)),
+    ],
+    "cumulative_simpson": [
+        Case((_Y,), {"x": _X}, _BOTH),
+        Case((_ROWS,), {"axis": 1, "initial": 2.0}, (0,)),
+        Case((_Y[:2],), {}, (0,)),
+    ],
+    "romb": [Case((_ROWS,), {"dx": 0.25, "axis": 1}, (0,))],
+}
+CALLS = named_calls(integrate, scipy.integrate, CASES)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_samples_have_scipys_values_and_derivatives_by_differences(name: str) -> None:
+    ours, theirs, case = CALLS[name]
+
+    check_values(ours, theirs, case)
+    check(ours, case)
+
+
+def leaf(value: Any) -> Any:
+    return ag.tensor(value, requires_grad=True)
+
+
+def prey(t: Any, y: Any, growth: Any, rates: Any) -> Any:
+    """A system whose right-hand side depends on the time."""
+    return np.stack([growth * y[0] - y[0] * y[1], -rates["death"] * y[1] + np.sin(t) * y[0] * y[1]])
+
+
+START, TIMES = np.array([1.0, 0.5]), np.array([0.2, 0.7, 1.5])
+
+
+def solve_odeint(y0: Any, t: Any, growth: Any, death: Any) -> Any:
+    args = (growth, {"death": death})
+    return integrate.odeint(prey, y0, t, args, tfirst=True, rtol=1e-11, atol=1e-11)
+
+
+def solve_ivp(y0: Any, t: Any, growth: Any, death: Any, method: str = "DOP853") -> Any:
+    args = (growth, {"death": death})
+    return integrate.solve_ivp(prey, (t[0], t[-1]), y0, method, t, args=args, rtol=1e-11, atol=1e-11).y
+
+
+@pytest.mark.parametrize("solve", [solve_odeint, solve_ivp])
+def test_solutions_have_derivatives_to_second_order(solve: Any) -> None:
+    inputs = (leaf(START), leaf(TIMES), leaf(0.7), leaf(0.3))
+
+    assert sync.gradcheck(solve, inputs)
+    assert sync.gradgradcheck(lambda *given: solve(*given)[-1], inputs, rtol=1e-3)
+
+
+def test_solutions_are_scipys() -> None:
+    expected = scipy.integrate.odeint(lambda y, t: [y[1], -y[0]], START, TIMES, rtol=1e-9)
+    found, info = integrate.odeint(lambda y, t: [y[1], -y[0]], START, TIMES, rtol=1e-9, full_output=True)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    assert info["message"] == "Integration successful."
+
+    for method in ("RK23", "Radau", "BDF", "LSODA"):
+        theirs = scipy.integrate.solve_ivp(lambda t, y: np.array([y[1], -y[0]]), (0, 2), START, method)
+        ours = integrate.solve_ivp(lambda t, y: np.stack([y[1], -y[0]]), (0, 2), START, method)
+        np.testing.assert_array_equal(ours.y.numpy(), theirs.y)
+        np.testing.assert_array_equal(ours.t.numpy(), theirs.t)
+
+
+@pytest.mark.parametrize("method", ["RK23", "Radau", "BDF", "LSODA"])
+def test_each_method_has_an_adjoint(method: str) -> None:
+    rate, span = leaf(0.5), leaf(2.0)
+
+    found = integrate.solve_ivp(lambda t, y, k: -k * y, (0, span), [2.0], method, args=(rate,), rtol=1e-7, atol=1e-9)
+
+    gradients = sync.grad(found.y[0, -1], [rate, span])
+    exact = 2 * np.exp(-1.0)
+    np.testing.assert_allclose([one.item() for one in gradients], [-2 * exact, -0.5 * exact], rtol=1e-4)
+
+
+def test_complex_states_have_an_adjoint() -> None:
+    def last(y0: Any, rate: Any) -> Any:
+        return integrate.solve_ivp(lambda t, y, k: k * y, (0, 1), y0, args=(rate,), rtol=1e-10, atol=1e-10).y[:, -1]
+
+    assert sync.gradcheck(last, (leaf(np.array([1 + 2j])), leaf(np.array(0.3 - 0.5j))))
+
+
+def test_what_is_kept_for_the_backward_does_not_grow_with_the_steps() -> None:
+    def kept(tolerance: float) -> tuple[int, int]:
+        calls = 0
+
+        def velocity(y: Any, t: Any, rate: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return rate * np.cos(10 * t) * y
+
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        found = integrate.odeint(velocity, START, TIMES, (rate,), rtol=tolerance, atol=tolerance)
+        size = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        sync.grad(found.sum(), [rate])
+        return size, calls
+
+    rate = leaf(0.5)
+    kept(1e-3)
+    few, many = kept(1e-3), kept(1e-12)
+
+    assert many[1] > 3 * few[1]
+    assert many[0] < few[0] + 4096
+
+
+def test_an_awaited_right_hand_side_leaves_the_loop_free() -> None:
+    async def velocity(t: Any, y: Any, growth: Any, rates: Any) -> Any:
+        await asyncio.sleep(0)
+        return prey(t, y, growth, rates)
+
+    async def main() -> None:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counter = asyncio.create_task(count())
+        inputs = (leaf(START), leaf(TIMES), leaf(0.7), leaf(0.3))
+        y0, t, growth, death = inputs
+        args = (growth, {"death": death})
+        found = await integrate.odeint(velocity, y0, t, args, tfirst=True, rtol=1e-11, atol=1e-11)
+        forward = turns
+        gradients = await ag.grad(found.sum(), inputs, create_graph=True)
+        assert forward > 20
+        assert turns > 2 * forward
+        second = await ag.grad(gradients[2], inputs)
+        counter.cancel()
+
+        plain = sync.grad(solve_odeint(*inputs).sum(), inputs, create_graph=True)
+        for one, other in zip(gradients, plain, strict=True):
+            np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), rtol=1e-12)
+        for one, other in zip(second, sync.grad(plain[2], inputs), strict=True):
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
+
+    ag.run(main())
+
+
+def test_an_error_or_a_cancellation_ends_the_solver() -> None:
+    async def fails(x: Any) -> Any:
+        raise KeyError("mine")
+
+    async def waits(x: Any) -> Any:
+        await asyncio.Event().wait()
+
+    def solvers() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "asyncgrad solver"]
+
+    async def main() -> None:
+        with pytest.raises(KeyError, match="mine"):
+            await integrate.quad(fails, 0, 1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(integrate.quad(waits, 0, 1), 0.01)
+
+    ag.run(main())
+    for thread in solvers():
+        thread.join(5)
+    assert not solvers()
+
+
+def test_integrals_have_derivatives_by_limits_and_arguments() -> None:
+    def integral(a: Any, b: Any, rates: Any) -> Any:
+        return integrate.quad(lambda x, rates: np.sin(rates[0] * x) * np.exp(-rates[1] * x), a, b, (rates,))[0]
+
+    inputs = (leaf(0.1), leaf(0.9), leaf(np.array([1.3, 0.4])))
+    assert sync.gradcheck(integral, inputs)
+    assert sync.gradgradcheck(integral, inputs)
+
+
+def test_integrals_have_derivatives_over_infinite_ranges() -> None:
+    rate = leaf(2.0)
+
+    value, error = integrate.quad(lambda x, k: np.exp(-k * x), 0, np.inf, rate)
+
+    (gradient,) = sync.grad(value, [rate], create_graph=True)
+    (second,) = sync.grad(gradient, [rate])
+    np.testing.assert_allclose([value.item(), gradient.item(), second.item()], [0.5, -0.25, 0.25], rtol=1e-8)
+    assert error < 1e-8
+
+
+def test_gauss_rules_have_derivatives() -> None:
+    def integral(a: Any, b: Any, rate: Any) -> Any:
+        return integrate.fixed_quad(lambda x, k: np.exp(k * x), a, b, (rate,), n=6)[0]
+
+    inputs = (leaf(0.1), leaf(0.9), leaf(1.3))
+    expected, _ = scipy.integrate.fixed_quad(lambda x: np.exp(1.3 * x), 0.1, 0.9, n=6)
+    np.testing.assert_allclose(integral(*inputs).item(), expected, rtol=1e-14)
+    assert sync.gradcheck(integral, inputs)
+    assert sync.gradgradcheck(integral, inputs)
+
+
+def test_errors_say_what_to_write_instead() -> None:
+    rate = leaf(0.5)
+    with pytest.raises(RequiresGradError, match="make it a leaf of args"):
+        integrate.odeint(lambda y, t: rate * y, START, TIMES)
+    with pytest.raises(ArgumentTypeError, match="func must be a function, not float"):
+        integrate.quad(1.0, 0, 1)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="weight is not supported: multiply func by the weight"):
+        integrate.quad(np.sin, 0, 1, weight="cos", wvar=2)
+    with pytest.raises(ArgumentError, match="vectorized=True is not supported"):
+        integrate.solve_ivp(lambda t, y: y, (0, 1), START, vectorized=True)
+    with pytest.raises(ArgumentError, match="events and dense_output have no derivatives"):
+        integrate.solve_ivp(lambda t, y, k: k * y, (0, 1), START, dense_output=True, args=(rate,))
+    with pytest.raises(ArgumentError, match="1 more than a power of 2, not 4"):
+        integrate.romb(np.ones(4))
+    with pytest.raises(ArgumentError, match="must have as many elements along axis -1"):
+        integrate.simpson(np.ones(4), np.ones(3))
+
+    def suspends(y: Any, t: Any) -> Any:
+        return asyncio.sleep(0)
+
+    with pytest.raises(BlockingError, match="write it as an async def"):
+        integrate.odeint(suspends, START, TIMES)
+
+
+def test_events_are_scipys_where_nothing_requires_grad() -> None:
+    def event(t: Any, y: Any) -> Any:
+        return y[0] - 2.0
+
+    event.terminal = True  # type: ignore[attr-defined]
+
+    found = integrate.solve_ivp(lambda t, y: y, (0, 2), [1.0], events=event, rtol=1e-8)
+
+    assert found.status == 1
+    np.testing.assert_allclose(found.t_events[0], np.log(2), rtol=1e-6)

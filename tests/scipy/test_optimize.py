@@ -1,0 +1,207 @@
+"""asyncgrad.scipy.optimize: SciPy's solutions, their derivatives by parameters, and functions that are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, RequiresGradError
+from asyncgrad.scipy import integrate, optimize
+
+PARAMETERS, START = np.array([0.7, 1.2]), np.array([0.3, 0.2])
+
+
+def leaf(value: Any) -> Any:
+    return ag.tensor(value, requires_grad=True)
+
+
+def valley(x: Any, a: Any) -> Any:
+    return (a[0] - x[0]) ** 2 + 2 * (x[1] * a[1] - x[0] ** 2) ** 2 + 0.1 * (x**4).sum()
+
+
+def system(x: Any, a: Any) -> Any:
+    return np.stack([x[0] ** 2 * a[0] - x[1], x[1] + np.exp(x[0]) - 3 * a[1]])
+
+
+def product(x: Any, bound: Any) -> Any:
+    return x[0] * x[1] - bound
+
+
+def minimum(method: str, **options: Any) -> Any:
+    return lambda a: optimize.minimize(valley, START, (a,), method, tol=1e-12, **options).x
+
+
+SOLUTIONS = {
+    "Newton-CG": minimum("Newton-CG"),
+    "trust-exact": minimum("trust-exact"),
+    "trust-krylov": minimum("trust-krylov"),
+    "at a bound": minimum("L-BFGS-B", bounds=[(0, 0.3), (None, None)]),
+    "inactive bounds": minimum("L-BFGS-B", bounds=scipy.optimize.Bounds(-5, 5)),
+    "inequality": minimum("SLSQP", constraints={"type": "ineq", "fun": lambda x: 0.25 - x[0] ** 2}),
+    "linear": minimum("SLSQP", constraints=scipy.optimize.LinearConstraint([[1, 1]], -5, 0.4)),
+    "equality": lambda a: (
+        optimize.minimize(
+            valley, START, (a,), constraints={"type": "eq", "fun": product, "args": (a[0] * 0.3,)}, tol=1e-13
+        ).x
+    ),
+    "its value": lambda a: optimize.minimize(valley, START, (a,), "trust-exact", tol=1e-12).fun,
+    "of a number": lambda a: optimize.minimize_scalar(lambda x, a: (x - a[0]) ** 2 + 0.3 * x * a[1], args=(a,)).x,
+    "root": lambda a: optimize.root(system, [1.0, 1.0], (a,), tol=1e-13).x,
+    "root by Krylov": lambda a: optimize.root(system, [1.0, 1.0], (a,), "krylov", tol=1e-12).x,
+    "fsolve": lambda a: optimize.fsolve(system, [1.0, 1.0], (a,), xtol=1e-13),
+    "bracketed": lambda a: optimize.root_scalar(lambda x, a: x**3 - a[0] - a[1] * x, (a,), bracket=[0, 5]).root,
+    "Newton": lambda a: optimize.root_scalar(lambda x, a: x**3 - a[0] - a[1] * x, (a,), x0=2.0).root,
+    "fixed point": lambda a: optimize.fixed_point(lambda x, a: np.sqrt(a + x), [1.0, 1.0], (a,), xtol=1e-14),
+}
+
+
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_solutions_have_derivatives_to_second_order(name: str) -> None:
+    inputs = (leaf(PARAMETERS),)
+
+    assert sync.gradcheck(SOLUTIONS[name], inputs, rtol=1e-3, atol=1e-4)
+    assert sync.gradgradcheck(SOLUTIONS[name], inputs, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "method", ["Nelder-Mead", "Powell", "CG", "BFGS", "TNC", "COBYLA", "trust-ncg", "trust-constr"]
+)
+def test_minima_are_those_of_the_function(method: str) -> None:
+    a = leaf(PARAMETERS)
+
+    found = optimize.minimize(valley, START, (a,), method, tol=1e-9)
+
+    exact = SOLUTIONS["trust-exact"](a)
+    np.testing.assert_allclose(found.x.detach().numpy(), exact.detach().numpy(), atol=2e-3)
+    (gradient,), (expected,) = sync.grad(found.x.sum(), [a]), sync.grad(exact.sum(), [a])
+    np.testing.assert_allclose(gradient.numpy(), expected.numpy(), atol=2e-2)
+    assert a.grad is None
+
+
+def test_a_tree_is_minimized_as_a_tree() -> None:
+    def loss(tree: Any, a: Any) -> Any:
+        return ((tree["w"] - a["w"]) ** 2).sum() + (tree["b"] - a["b"]) ** 2
+
+    a = {"w": leaf(np.array([[1.0, 2.0]])), "b": leaf(3.0)}
+
+    found = optimize.minimize(loss, {"w": np.zeros((1, 2)), "b": 0.0}, (a,))
+
+    np.testing.assert_allclose(found.x["w"].detach().numpy(), [[1.0, 2.0]], atol=1e-6)
+    gradients = sync.grad(found.x["w"].sum(), [a["w"], a["b"]], allow_unused=True)
+    np.testing.assert_allclose(gradients[0].numpy(), np.ones((1, 2)))
+
+
+_X = np.linspace(0.0, 2.0, 6)
+_Y = 2 * np.exp(-0.7 * _X) + 0.1 * np.sin(9 * _X)
+
+
+def decay(x: Any, a: Any, rate: Any) -> Any:
+    return a * np.exp(-rate * x)
+
+
+@pytest.mark.parametrize("loss", ["linear", "soft_l1", "huber", "cauchy", "arctan"])
+def test_least_squares_are_scipys_with_derivatives(loss: str) -> None:
+    def residuals(p: Any, y: Any) -> Any:
+        return decay(_X, p[0], p[1]) - y
+
+    def solve(y: Any) -> Any:
+        exact = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14, "f_scale": 0.3}
+        return optimize.least_squares(residuals, [2.0, 0.7], loss=loss, args=(y,), **exact)  # type: ignore[arg-type]
+
+    y = leaf(_Y)
+    theirs = scipy.optimize.least_squares(residuals, [2.0, 0.7], loss=loss, args=(_Y,), f_scale=0.3)
+    np.testing.assert_allclose(solve(y).x.detach().numpy(), theirs.x, rtol=1e-4)
+    np.testing.assert_allclose(solve(y).cost.item(), theirs.cost, rtol=1e-6)
+    gradients = sync.grad(solve(y).x[0] + solve(y).x[1], [y])
+    step = 1e-4
+    for index, found in enumerate(gradients[0].tolist()):
+        ends = [solve(_Y + sign * step * np.eye(6)[index]).x.numpy().sum() for sign in (1, -1)]
+        assert found == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-3, abs=1e-4)
+
+
+def test_fits_and_their_covariances_are_scipys_with_derivatives() -> None:
+    scale = 1 + _X
+    for options in ({}, {"sigma": scale}, {"sigma": scale, "absolute_sigma": True}, {"bounds": (0, 5)}):
+        theirs = scipy.optimize.curve_fit(decay, _X, _Y, **options)
+        for found, expected in zip(optimize.curve_fit(decay, _X, _Y, **options), theirs, strict=True):
+            np.testing.assert_allclose(found.numpy(), expected, rtol=2e-4)
+
+    def fit(x: Any, y: Any, sigma: Any) -> Any:
+        popt, pcov = optimize.curve_fit(decay, x, y, [2.0, 0.7], sigma, xtol=1e-14, ftol=1e-14, gtol=1e-14)
+        return popt, pcov
+
+    assert sync.gradcheck(fit, (leaf(_X), leaf(_Y), leaf(scale)), rtol=5e-3, atol=5e-3)
+
+
+def test_awaited_functions_leave_the_loop_free_and_give_the_same() -> None:
+    async def awaited(x: Any, a: Any) -> Any:
+        await asyncio.sleep(0)
+        return valley(x, a)
+
+    async def awaited_system(x: Any, a: Any) -> Any:
+        await asyncio.sleep(0)
+        return system(x, a)
+
+    async def main() -> None:
+        a = leaf(PARAMETERS)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counter = asyncio.create_task(count())
+        minimum, zero = await asyncio.gather(
+            optimize.minimize(awaited, START, (a,), "trust-exact", tol=1e-12),
+            optimize.root(awaited_system, [1.0, 1.0], (a,), tol=1e-13),
+        )
+        squares = await optimize.least_squares(awaited_system, [1.0, 1.0], args=(a,))
+        assert turns > 20
+        for found, name in ((minimum.x, "trust-exact"), (zero.x, "root"), (squares.x, "root")):
+            (gradient,) = await ag.grad(found.sum(), [a], create_graph=True)
+            (second,) = await ag.grad(gradient.sum(), [a])
+            (expected,) = sync.grad(SOLUTIONS[name](a).sum(), [a], create_graph=True)
+            np.testing.assert_allclose(gradient.detach().numpy(), expected.detach().numpy(), rtol=1e-5)
+            np.testing.assert_allclose(second.numpy(), sync.grad(expected.sum(), [a])[0].numpy(), rtol=1e-4)
+        counter.cancel()
+
+    ag.run(main())
+
+
+def test_a_solver_inside_of_another_is_differentiated_as_any_function() -> None:
+    def end(rate: Any) -> Any:
+        return integrate.odeint(lambda y, t, k: -k * y, [1.0], [0.0, 1.0], (rate,), rtol=1e-10, atol=1e-10)[-1, 0]
+
+    target = leaf(0.4)
+
+    rate = optimize.minimize(lambda x, target: (end(x[0]) - target) ** 2, [0.3], (target,), tol=1e-10).x[0]
+
+    (gradient,) = sync.grad(rate, [target])
+    np.testing.assert_allclose([rate.item(), gradient.item()], [-np.log(0.4), -2.5], rtol=1e-5)
+
+
+def test_errors_say_what_to_write_instead() -> None:
+    a = leaf(PARAMETERS)
+    with pytest.raises(ArgumentTypeError, match="fun must be a function, not int"):
+        optimize.minimize(3, START)  # type: ignore[arg-type]
+    with pytest.raises(RequiresGradError, match="make it a leaf of args"):
+        optimize.minimize(lambda x: valley(x, a), START)
+    with pytest.raises(ArgumentError, match="must return one number, not an array of shape"):
+        optimize.minimize(lambda x: x, START)
+    with pytest.raises(ArgumentError, match="pass jac=None"):
+        optimize.minimize(valley, START, (a,), jac=True)
+    with pytest.raises(ArgumentError, match="no derivative by bounds"):
+        optimize.minimize(valley, START, (a,), bounds=[(0, a[0]), (0, 1)])
+    with pytest.raises(ArgumentError, match="'eq' or 'ineq', not 'le'"):
+        optimize.minimize(valley, START, (a,), constraints={"type": "le", "fun": product})
+    flat = optimize.minimize(lambda x, a: (x[0] - a[0]) ** 2, START, (a,))
+    with pytest.raises(ArgumentError, match="the Hessian\\) is singular there"):
+        sync.grad(flat.x.sum(), [a])

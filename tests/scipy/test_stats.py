@@ -103,7 +103,9 @@ _KINKS = {"uniform.pdf", "uniform.logpdf"}
 
 
 def test_every_family_has_cases() -> None:
-    assert set(stats.__all__) == {name for name, _, _ in CALLS.values()}
+    elsewhere = {"categorical", "gaussian_kde", "invwishart", "multinomial", "wishart"}
+
+    assert set(stats.__all__) - elsewhere == {name for name, _, _ in CALLS.values()}
 
 
 @pytest.mark.sampled

@@ -3,6 +3,8 @@
 They are differentiable by the variable, by `loc` and `scale`, and by their shapes.
 """
 
+from .choices import categorical as categorical
+from .choices import multinomial as multinomial
 from .continuous import beta as beta
 from .continuous import cauchy as cauchy
 from .continuous import chi2 as chi2
@@ -30,28 +32,35 @@ from .discrete import binom as binom
 from .discrete import geom as geom
 from .discrete import nbinom as nbinom
 from .discrete import poisson as poisson
+from .kernel_density import gaussian_kde as gaussian_kde
 from .multivariate import dirichlet as dirichlet
 from .multivariate import multivariate_normal as multivariate_normal
+from .random_matrices import invwishart as invwishart
+from .random_matrices import wishart as wishart
 
 __all__ = [
     "bernoulli",
     "beta",
     "binom",
+    "categorical",
     "cauchy",
     "chi2",
     "dirichlet",
     "expon",
     "f",
     "gamma",
+    "gaussian_kde",
     "geom",
     "gumbel_l",
     "gumbel_r",
     "halfcauchy",
     "halfnorm",
     "invgamma",
+    "invwishart",
     "laplace",
     "logistic",
     "lognorm",
+    "multinomial",
     "multivariate_normal",
     "nbinom",
     "norm",
@@ -63,6 +72,7 @@ __all__ = [
     "uniform",
     "weibull_max",
     "weibull_min",
+    "wishart",
 ]
 
 

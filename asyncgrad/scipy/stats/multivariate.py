@@ -17,7 +17,7 @@ from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 
-__all__ = ["dirichlet", "multivariate_normal"]
+__all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal"]
 
 _LOG = math.log(2 * math.pi)
 
@@ -55,7 +55,7 @@ def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
     return 0.5 * (product((rows * weights).T, rows) - np.sum(g) * np.linalg.inv(cov).T)
 
 
-class _Multivariate:
+class Multivariate:
     """Abstract: a family of distributions of several variables.
 
     Attributes:
@@ -72,7 +72,7 @@ class _Multivariate:
 
 
 @final
-class MultivariateNormal(_Multivariate):
+class MultivariateNormal(Multivariate):
     """The normal distribution of d variables.
 
     Its parameters are `mean`, a number or shape (d,), and `cov`, a number, the d variances, or shape (d, d).
@@ -192,7 +192,7 @@ class MultivariateNormal(_Multivariate):
 
 
 @final
-class Dirichlet(_Multivariate):
+class Dirichlet(Multivariate):
     """The Dirichlet distribution of shares that sum to 1, with the concentrations `alpha`, shape (k,)."""
 
     __slots__ = ()
@@ -286,21 +286,17 @@ class FrozenMultivariate:
     def __init__(self, dist: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
         self.dist, self.args, self.kwds = dist, args, kwds
 
-    def logpdf(self, x: Any) -> Tensor:
-        """Return the logarithm of the density at points."""
-        return self.dist.logpdf(x, *self.args, **self.kwds)
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the family that takes no parameters."""
+        if name.startswith("_") or not callable(getattr(type(self.dist), name, None)):
+            raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
+        method = getattr(self.dist, name)
+        if name in ("logpdf", "logpmf", "pdf", "pmf"):
+            return lambda x: method(x, *self.args, **self.kwds)
+        return lambda *args, **kwds: method(*self.args, *args, **kwds)
 
-    def pdf(self, x: Any) -> Tensor:
-        """Return the density at points."""
-        return self.dist.pdf(x, *self.args, **self.kwds)
-
-    def entropy(self) -> Tensor:
-        """Return the differential entropy, in nats."""
-        return self.dist.entropy(*self.args)
-
-    def rvs(self, size: Any = 1, random_state: Any = None) -> Tensor:
-        """Return draws."""
-        return self.dist.rvs(*self.args, size=size, random_state=random_state)
+    def __repr__(self) -> str:
+        return f"<{self.dist!r} with parameters>"
 
 
 dirichlet = Dirichlet("dirichlet")

@@ -508,7 +508,84 @@ class HalfCauchy(_Positive):
         return math.log(2 * math.pi)
 
 
-# Families with shapes.
+# Families with shapes. The densities that models are made of are one operation each.
+
+
+def quotient(count: Any, value: Any) -> Any:
+    """Return count / value, and 0 where both are 0: the derivative of xlogy(count, value) by value."""
+    both = (raw(value) == 0) & (raw(count) == 0)
+    return count / np.where(both, 1.0, value) if np.any(both) else count / value
+
+
+@primitive()
+def student_logpdf_(y: Any, df: Any) -> Any:
+    """Return the logarithm of the density of Student's distribution."""
+    return -special.xlog1py((df + 1) / 2, y * y / df) - special.betaln(df / 2, 0.5) - 0.5 * np.log(df)
+
+
+@derivative(student_logpdf_, "y")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (-(df + 1) * y / (df + y * y))
+
+
+@derivative(student_logpdf_, "df")
+def _(g: Any, y: Any, df: Any) -> Any:
+    squares = y * y
+    bulk = special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
+    return g * (0.5 * (bulk - np.log1p(squares / df) + (df + 1) / df * (squares / (df + squares))))
+
+
+@primitive()
+def gamma_logpdf_(y: Any, a: Any) -> Any:
+    """Return the logarithm of the density of the gamma distribution."""
+    return special.xlogy(a - 1, y) - y - special.gammaln(a)
+
+
+@derivative(gamma_logpdf_, "y")
+def _(g: Any, y: Any, a: Any) -> Any:
+    return g * (quotient(a - 1, y) - 1)
+
+
+@derivative(gamma_logpdf_, "a")
+def _(g: Any, y: Any, a: Any) -> Any:
+    return g * (np.log(y) - special.psi(a))
+
+
+@primitive()
+def chi_squared_logpdf_(y: Any, df: Any) -> Any:
+    """Return the logarithm of the density of the chi-squared distribution."""
+    return special.xlogy(df / 2 - 1, y) - y / 2 - special.gammaln(df / 2) - math.log(2) * df / 2
+
+
+@derivative(chi_squared_logpdf_, "y")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (quotient(df / 2 - 1, y) - 0.5)
+
+
+@derivative(chi_squared_logpdf_, "df")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (0.5 * (np.log(y) - special.psi(df / 2) - math.log(2)))
+
+
+@primitive()
+def beta_logpdf_(y: Any, a: Any, b: Any) -> Any:
+    """Return the logarithm of the density of the beta distribution."""
+    return special.xlog1py(b - 1, -y) + special.xlogy(a - 1, y) - special.betaln(a, b)
+
+
+@derivative(beta_logpdf_, "y")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (quotient(a - 1, y) - quotient(b - 1, 1 - y))
+
+
+@derivative(beta_logpdf_, "a")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (np.log(y) - special.psi(a) + special.psi(a + b))
+
+
+@derivative(beta_logpdf_, "b")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
 
 
 @final
@@ -520,7 +597,7 @@ class StudentT(_OnLine):
     shapes = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return -special.xlog1py((df + 1) / 2, y * y / df) - special.betaln(df / 2, 0.5) - 0.5 * np.log(df)
+        return student_logpdf_.call(y, df)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.stdtr(df, y)
@@ -553,7 +630,7 @@ class Gamma(_Positive):
     shapes = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
-        return special.xlogy(a - 1, y) - y - special.gammaln(a)
+        return gamma_logpdf_.call(y, a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return special.gammainc(a, y)
@@ -583,7 +660,7 @@ class ChiSquared(_Positive):
     shapes = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return special.xlogy(df / 2 - 1, y) - y / 2 - special.gammaln(df / 2) - math.log(2) * df / 2
+        return chi_squared_logpdf_.call(y, df)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.chdtr(df, y)
@@ -651,7 +728,7 @@ class Beta(ContinuousDistribution):
         return 0.0, 1.0
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
-        return special.xlog1py(b - 1, -y) + special.xlogy(a - 1, y) - special.betaln(a, b)
+        return beta_logpdf_.call(y, a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
         return special.betainc(a, b, y)

@@ -16,6 +16,7 @@ from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from .continuous import quotient
 
 __all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal"]
 
@@ -53,6 +54,29 @@ def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
     rows = _weighted(x, mean, cov).reshape((-1, cov.shape[0]))
     weights = np.broadcast_to(g, np.broadcast_shapes(g.shape, x.shape[:-1])).reshape((-1, 1))
     return 0.5 * (product((rows * weights).T, rows) - np.sum(g) * np.linalg.inv(cov).T)
+
+
+def _columns(alpha: Any, x: Any) -> Any:
+    return alpha.reshape((-1,) + (1,) * (x.ndim - 1))
+
+
+@primitive()
+def dirichlet_logpdf_(x: Any, alpha: Any) -> Any:
+    """Return the logarithm of the density at shares of shape (k, ...)."""
+    normalizer = special.gammaln(alpha).sum() - special.gammaln(alpha.sum())
+    return special.xlogy(_columns(alpha, x) - 1, x).sum(0) - normalizer
+
+
+@derivative(dirichlet_logpdf_, "x")
+def _(g: Any, x: Any, alpha: Any) -> Any:
+    return g * quotient(_columns(alpha, x) - 1, x)
+
+
+@derivative(dirichlet_logpdf_, "alpha")
+def _(g: Any, x: Any, alpha: Any) -> Any:
+    logs = g * np.log(x)
+    logs = logs if logs.ndim == 1 else logs.reshape((alpha.shape[0], -1)).sum(1)
+    return logs - g.sum() * (special.psi(alpha) - special.psi(alpha.sum()))
 
 
 class Multivariate:
@@ -231,9 +255,7 @@ class Dirichlet(Multivariate):
             )
         if (raw(x) < 0).any() or (np.abs(raw(x).sum(0) - 1) > 1e-9).any():
             raise ValueError("scipy.stats.dirichlet takes shares of at least 0 that sum to 1")
-        columns = alpha.reshape((-1,) + (1,) * (x.ndim - 1))
-        terms = special.xlogy(columns - 1, x)
-        return np.sum(terms, 0) - (np.sum(special.gammaln(alpha)) - special.gammaln(np.sum(alpha)))
+        return dirichlet_logpdf_.call(x, alpha)
 
     def pdf(self, x: Any, alpha: Any) -> Tensor:
         """Return the density at points; arguments as for `logpdf`."""

@@ -145,6 +145,18 @@ def test_outside_of_the_support_the_gradient_is_zero(name: str, method: str) -> 
     assert [0.0 if one.grad is None else one.grad.item() for one in (x, *shapes)] == [0.0] * (1 + len(shapes))
 
 
+@pytest.mark.parametrize("method", ["pmf", "logpmf", "cdf", "sf", "logcdf", "logsf"])
+def test_numbers_that_are_none_give_scipys_values_and_no_gradient(method: str) -> None:
+    k, mu = np.array([-1.0, 0.5, 2.0, np.nan]), ag.tensor(2.5, requires_grad=True)
+
+    found = getattr(stats.poisson, method)(k, mu)
+    (gradient,) = sync.grad(found.sum(), [mu])
+    (alone,) = sync.grad(getattr(stats.poisson, method)(k[1:3], mu).sum(), [mu])
+
+    np.testing.assert_allclose(found.numpy(), getattr(scipy.stats.poisson, method)(k, 2.5), rtol=1e-12)
+    np.testing.assert_allclose(gradient.numpy(), alone.numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", [*_SHAPES, *_DISCRETE])
 def test_draws_are_those_of_scipy(name: str) -> None:
     shapes = (_SHAPES | _DISCRETE)[name]

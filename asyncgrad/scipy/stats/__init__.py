@@ -1,6 +1,6 @@
-"""Distributions of `scipy.stats`, with Tensors as results.
+"""Distributions and summaries of `scipy.stats`, with Tensors as results.
 
-They are differentiable by the variable, by `loc` and `scale`, and by their shapes.
+Distributions are differentiable by the variable, by `loc` and `scale`, and by their shapes.
 """
 
 from .choices import categorical as categorical
@@ -37,6 +37,15 @@ from .multivariate import dirichlet as dirichlet
 from .multivariate import multivariate_normal as multivariate_normal
 from .random_matrices import invwishart as invwishart
 from .random_matrices import wishart as wishart
+from .summaries import entropy as entropy
+from .summaries import gmean as gmean
+from .summaries import hmean as hmean
+from .summaries import kurtosis as kurtosis
+from .summaries import moment as moment
+from .summaries import sem as sem
+from .summaries import skew as skew
+from .summaries import variation as variation
+from .summaries import zscore as zscore
 
 __all__ = [
     "bernoulli",
@@ -46,20 +55,25 @@ __all__ = [
     "cauchy",
     "chi2",
     "dirichlet",
+    "entropy",
     "expon",
     "f",
     "gamma",
     "gaussian_kde",
     "geom",
+    "gmean",
     "gumbel_l",
     "gumbel_r",
     "halfcauchy",
     "halfnorm",
+    "hmean",
     "invgamma",
     "invwishart",
+    "kurtosis",
     "laplace",
     "logistic",
     "lognorm",
+    "moment",
     "multinomial",
     "multivariate_normal",
     "nbinom",
@@ -67,12 +81,16 @@ __all__ = [
     "pareto",
     "poisson",
     "rayleigh",
+    "sem",
+    "skew",
     "t",
     "truncnorm",
     "uniform",
+    "variation",
     "weibull_max",
     "weibull_min",
     "wishart",
+    "zscore",
 ]
 
 

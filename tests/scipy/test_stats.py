@@ -26,6 +26,7 @@ _SHAPES: dict[str, tuple[float, ...]] = {
     "invgamma": (2.75,),
     "lognorm": (0.75,),
     "pareto": (2.75,),
+    "powerlaw": (1.75,),
     "t": (2.5,),
     "truncnorm": (-0.5, 1.5),
     "weibull_max": (1.75,),
@@ -89,6 +90,8 @@ SEVERAL = {
     ),
     "multivariate_normal.pdf": ("multivariate_normal", "pdf", Case((_POINTS[0],), {"cov": np.array(2.0)}, (0, "cov"))),
     "multivariate_normal.entropy": ("multivariate_normal", "entropy", Case((_POINTS[0], _COV), {}, (1,))),
+    "multivariate_t.logpdf": ("multivariate_t", "logpdf", Case((_POINTS, _POINTS[0] / 2, _COV, 3.5), {}, (0, 1, 2))),
+    "multivariate_t.pdf": ("multivariate_t", "pdf", Case((_POINTS[0], None, 2.0, 1.5), {}, (0,))),
     "dirichlet.logpdf": (
         "dirichlet",
         "logpdf",
@@ -158,6 +161,24 @@ def test_numbers_that_are_none_give_scipys_values_and_no_gradient(method: str) -
     np.testing.assert_allclose(gradient.numpy(), alone.numpy(), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda x: stats.gamma.logpdf(x, 1.0), -1.0),
+        (lambda x: stats.chi2.logpdf(x, 2.0), -0.5),
+        (lambda x: stats.beta.logpdf(x, 1.0, 3.0), -2.0),
+        (lambda x: stats.dirichlet.logpdf(np.stack([x, 1 - x]), [1.0, 2.0]), -1.0),
+    ],
+    ids=["gamma", "chi2", "beta", "dirichlet"],
+)
+def test_at_the_end_of_the_support_the_derivative_is_its_limit(call: Any, expected: float) -> None:
+    x = ag.tensor(0.0, requires_grad=True)
+
+    sync.backward(call(x))
+
+    assert x.grad.item() == expected
+
+
 @pytest.mark.parametrize("name", [*_SHAPES, *_DISCRETE])
 def test_draws_are_those_of_scipy(name: str) -> None:
     shapes = (_SHAPES | _DISCRETE)[name]
@@ -197,6 +218,10 @@ def test_draws_of_several_variables_follow_their_parameters() -> None:
     assert alpha.grad.numpy()[0] > 0
 
 
+def test_the_degrees_of_freedom_of_several_variables_have_a_derivative() -> None:
+    check(lambda df: stats.multivariate_t.logpdf(_POINTS, None, _COV, df), Case((np.array(3.5),)))
+
+
 def test_a_frozen_distribution_has_the_methods_of_its_family() -> None:
     scale = ag.tensor(2.0, requires_grad=True)
     frozen = stats.norm(1.0, scale=scale)
@@ -216,10 +241,14 @@ def test_a_frozen_distribution_has_the_methods_of_its_family() -> None:
         (lambda: stats.norm.logpdf(1.0, 0.0, 1.0, 2.0), "takes the parameters loc, scale, not 3"),
         (lambda: stats.norm.logpdf(1.0, 0.0, loc=1.0), "got 'loc' twice"),
         (lambda: stats.norm(0.0).fit([1.0]), "has no attribute 'fit'"),
+        (lambda: stats.norm.fit([1.0]), r"minimize -np\.sum\(stats\.norm\.logpdf"),
+        (lambda: stats.poisson.fit([1.0]), r"minimize -np\.sum\(stats\.poisson\.logpmf"),
         (lambda: stats.poisson.rvs(ag.tensor(2.0, requires_grad=True)), "whole numbers, which have no derivative"),
         (lambda: stats.norm.stats(moments="s"), "the moments 'm' and 'v', not 's'"),
         (lambda: stats.multivariate_normal.logpdf([1.0, 2.0], cov=[[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
         (lambda: stats.multivariate_normal.logpdf([1.0, 2.0], cov=np.eye(3)), "must have 3 coordinates"),
+        (lambda: stats.multivariate_t.logpdf([1.0], df=-1), "one positive and finite number"),
+        (lambda: stats.multivariate_t(allow_singular=True), "not allow_singular=True"),
         (lambda: stats.dirichlet.logpdf([0.5, 0.6], [1.0, 1.0]), "sum to 1"),
     ],
 )

@@ -21,6 +21,7 @@ from .continuous import logistic as logistic
 from .continuous import lognorm as lognorm
 from .continuous import norm as norm
 from .continuous import pareto as pareto
+from .continuous import powerlaw as powerlaw
 from .continuous import rayleigh as rayleigh
 from .continuous import t as t
 from .continuous import truncnorm as truncnorm
@@ -35,6 +36,7 @@ from .discrete import poisson as poisson
 from .kernel_density import gaussian_kde as gaussian_kde
 from .multivariate import dirichlet as dirichlet
 from .multivariate import multivariate_normal as multivariate_normal
+from .multivariate import multivariate_t as multivariate_t
 from .random_matrices import invwishart as invwishart
 from .random_matrices import wishart as wishart
 from .summaries import entropy as entropy
@@ -76,10 +78,12 @@ __all__ = [
     "moment",
     "multinomial",
     "multivariate_normal",
+    "multivariate_t",
     "nbinom",
     "norm",
     "pareto",
     "poisson",
+    "powerlaw",
     "rayleigh",
     "sem",
     "skew",

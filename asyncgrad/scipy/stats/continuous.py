@@ -32,6 +32,7 @@ __all__ = [
     "lognorm",
     "norm",
     "pareto",
+    "powerlaw",
     "rayleigh",
     "t",
     "truncnorm",
@@ -950,6 +951,42 @@ class Pareto(ContinuousDistribution):
 
 
 @final
+class PowerLaw(ContinuousDistribution):
+    """The power law of exponent `a`, on the numbers from 0 to 1."""
+
+    __slots__ = ()
+
+    shapes = ("a",)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return np.log(a) + special.xlogy(a - 1, y)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return y**a
+
+    def _logcdf(self, y: Any, a: Any) -> Any:
+        return a * np.log(y)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return 1 - y**a
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        return q ** (1 / a)
+
+    def _isf(self, q: Any, a: Any) -> Any:
+        return np.exp(np.log1p(-q) / a)
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return a / (a + 1), a / ((a + 2) * np.square(a + 1))
+
+    def _entropy(self, a: Any) -> Any:
+        return 1 - 1 / a - np.log(a)
+
+
+@final
 class TruncatedNormal(ContinuousDistribution):
     """The normal distribution between `a` and `b`, in units of the scale."""
 
@@ -1043,6 +1080,7 @@ logistic = Logistic("logistic")
 lognorm = LogNormal("lognorm")
 norm = Normal("norm")
 pareto = Pareto("pareto")
+powerlaw = PowerLaw("powerlaw")
 rayleigh = Rayleigh("rayleigh")
 t = StudentT("t")
 truncnorm = TruncatedNormal("truncnorm")

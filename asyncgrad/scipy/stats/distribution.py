@@ -155,6 +155,18 @@ class UnivariateDistribution(ABC):
             value = value if type(scale) is not Tensor and scale == 1 else value + np.log(scale)
         return self._checked(value, shapes, moves)
 
+    def fit(self, *args: Any, **kwds: Any) -> Any:
+        """Refuse: parameters are fitted by minimizing a loss.
+
+        Raises:
+            ArgumentError: always.
+        """
+        density = "logpdf" if isinstance(self, ContinuousDistribution) else "logpmf"
+        raise ArgumentError(
+            f"asyncgrad.scipy.stats.{self.name} has no fit: minimize -np.sum(stats.{self.name}.{density}(data, ...)) "
+            "by the parameters, or call SciPy's fit on arrays"
+        )
+
     def _split(self, method: str, args: Sequence[Any], kwds: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         found = self._parameters(method, args, kwds)
         loc, *scales = found[len(self.shapes) :]
@@ -477,7 +489,7 @@ class Frozen:
     def __getattr__(self, name: str) -> Any:
         """Return a method of the family that takes no parameters."""
         method = None if name.startswith("_") else getattr(type(self.dist), name, None)
-        if method is None or name in ("freeze", "name", "shapes"):
+        if method is None or name in ("fit", "freeze", "name", "shapes"):
             raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
         bound = getattr(self.dist, name)
         before = name in ("cdf", "interval", "isf", "logcdf", "logpdf", "logpmf", "logsf", "pdf", "pmf", "ppf", "sf")

@@ -1,4 +1,4 @@
-"""Distributions of several variables: the normal distribution and the Dirichlet distribution."""
+"""Distributions of several variables: the normal distribution, Student's and the Dirichlet distribution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .continuous import quotient
 
-__all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal"]
+__all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal", "multivariate_t"]
 
 _LOG = math.log(2 * math.pi)
 
@@ -216,6 +216,66 @@ class MultivariateNormal(Multivariate):
 
 
 @final
+class MultivariateT(Multivariate):
+    """Student's distribution of d variables, with a location, a `shape` matrix, and `df` degrees of freedom.
+
+    `loc` is a number or shape (d,), and `shape` a number, d diagonal elements, or shape (d, d).
+    """
+
+    __slots__ = ()
+
+    def __call__(
+        self, loc: Any = None, shape: Any = 1, df: Any = 1, allow_singular: bool = False
+    ) -> FrozenMultivariate:
+        """Return the distribution with given parameters."""
+        self._parameters(loc, shape, df, allow_singular)
+        return FrozenMultivariate(self, (loc, shape, df), {})
+
+    @staticmethod
+    def _parameters(loc: Any, shape: Any, df: Any, allow_singular: bool = False) -> tuple[Any, Any, Any]:
+        if allow_singular:
+            raise ArgumentError(
+                "asyncgrad.scipy.stats.multivariate_t takes a positive definite shape, not allow_singular=True: add a "
+                "small multiple of the identity"
+            )
+        df = floating(df)
+        if df.ndim or not raw(df) > 0 or np.isinf(raw(df)):
+            raise ValueError(
+                "scipy.stats.multivariate_t takes a df that is one positive and finite number (for df=np.inf, write "
+                f"multivariate_normal), not {df!r}"
+            )
+        loc, shape = multivariate_normal._parameters(loc, shape)
+        multivariate_normal._checked(shape, False)
+        return loc, shape, df
+
+    def logpdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
+        """Return the logarithm of the density at points.
+
+        Args:
+            x: shape (..., d).
+            loc: see the class.
+            shape: see the class.
+            df: see the class.
+
+        Raises:
+            ValueError: the shapes do not fit, or `df` is not positive.
+        """
+        loc, shape, df = self._parameters(loc, shape, df)
+        x, size = floating(x), loc.size
+        x = x[..., np.newaxis] if size == 1 and (x.ndim == 0 or x.shape[-1] != 1) else x
+        if x.ndim == 0 or x.shape[-1] != size:
+            raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
+        deviations = x - loc
+        squares = np.sum(deviations * _weighted(x, loc, shape), -1)
+        normalizer = special.gammaln(df / 2) - special.gammaln((df + size) / 2) + size / 2 * np.log(math.pi * df)
+        return -(df + size) / 2 * np.log1p(squares / df) - normalizer - 0.5 * np.linalg.slogdet(shape)[1]
+
+    def pdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
+        """Return the density at points; arguments as for `logpdf`."""
+        return np.exp(self.logpdf(x, loc, shape, df))
+
+
+@final
 class Dirichlet(Multivariate):
     """The Dirichlet distribution of shares that sum to 1, with the concentrations `alpha`, shape (k,)."""
 
@@ -323,3 +383,4 @@ class FrozenMultivariate:
 
 dirichlet = Dirichlet("dirichlet")
 multivariate_normal = MultivariateNormal("multivariate_normal")
+multivariate_t = MultivariateT("multivariate_t")

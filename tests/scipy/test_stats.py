@@ -12,6 +12,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import stats
+from asyncgrad.scipy.stats import summaries
 from tests.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values
 
@@ -25,6 +26,7 @@ _SHAPES: dict[str, tuple[float, ...]] = {
     "invgamma": (2.75,),
     "lognorm": (0.75,),
     "pareto": (2.75,),
+    "powerlaw": (1.75,),
     "t": (2.5,),
     "truncnorm": (-0.5, 1.5),
     "weibull_max": (1.75,),
@@ -88,6 +90,8 @@ SEVERAL = {
     ),
     "multivariate_normal.pdf": ("multivariate_normal", "pdf", Case((_POINTS[0],), {"cov": np.array(2.0)}, (0, "cov"))),
     "multivariate_normal.entropy": ("multivariate_normal", "entropy", Case((_POINTS[0], _COV), {}, (1,))),
+    "multivariate_t.logpdf": ("multivariate_t", "logpdf", Case((_POINTS, _POINTS[0] / 2, _COV, 3.5), {}, (0, 1, 2))),
+    "multivariate_t.pdf": ("multivariate_t", "pdf", Case((_POINTS[0], None, 2.0, 1.5), {}, (0,))),
     "dirichlet.logpdf": (
         "dirichlet",
         "logpdf",
@@ -103,7 +107,9 @@ _KINKS = {"uniform.pdf", "uniform.logpdf"}
 
 
 def test_every_family_has_cases() -> None:
-    assert set(stats.__all__) == {name for name, _, _ in CALLS.values()}
+    elsewhere = {"categorical", "gaussian_kde", "invwishart", "multinomial", "wishart"}
+
+    assert set(stats.__all__) - elsewhere - set(summaries.__all__) == {name for name, _, _ in CALLS.values()}
 
 
 @pytest.mark.sampled
@@ -141,6 +147,36 @@ def test_outside_of_the_support_the_gradient_is_zero(name: str, method: str) -> 
     sync.backward(getattr(getattr(stats, name), method)(x, *shapes))
 
     assert [0.0 if one.grad is None else one.grad.item() for one in (x, *shapes)] == [0.0] * (1 + len(shapes))
+
+
+@pytest.mark.parametrize("method", ["pmf", "logpmf", "cdf", "sf", "logcdf", "logsf"])
+def test_numbers_that_are_none_give_scipys_values_and_no_gradient(method: str) -> None:
+    k, mu = np.array([-1.0, 0.5, 2.0, np.nan]), ag.tensor(2.5, requires_grad=True)
+
+    found = getattr(stats.poisson, method)(k, mu)
+    (gradient,) = sync.grad(found.sum(), [mu])
+    (alone,) = sync.grad(getattr(stats.poisson, method)(k[1:3], mu).sum(), [mu])
+
+    np.testing.assert_allclose(found.numpy(), getattr(scipy.stats.poisson, method)(k, 2.5), rtol=1e-12)
+    np.testing.assert_allclose(gradient.numpy(), alone.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda x: stats.gamma.logpdf(x, 1.0), -1.0),
+        (lambda x: stats.chi2.logpdf(x, 2.0), -0.5),
+        (lambda x: stats.beta.logpdf(x, 1.0, 3.0), -2.0),
+        (lambda x: stats.dirichlet.logpdf(np.stack([x, 1 - x]), [1.0, 2.0]), -1.0),
+    ],
+    ids=["gamma", "chi2", "beta", "dirichlet"],
+)
+def test_at_the_end_of_the_support_the_derivative_is_its_limit(call: Any, expected: float) -> None:
+    x = ag.tensor(0.0, requires_grad=True)
+
+    sync.backward(call(x))
+
+    assert x.grad.item() == expected
 
 
 @pytest.mark.parametrize("name", [*_SHAPES, *_DISCRETE])
@@ -182,6 +218,10 @@ def test_draws_of_several_variables_follow_their_parameters() -> None:
     assert alpha.grad.numpy()[0] > 0
 
 
+def test_the_degrees_of_freedom_of_several_variables_have_a_derivative() -> None:
+    check(lambda df: stats.multivariate_t.logpdf(_POINTS, None, _COV, df), Case((np.array(3.5),)))
+
+
 def test_a_frozen_distribution_has_the_methods_of_its_family() -> None:
     scale = ag.tensor(2.0, requires_grad=True)
     frozen = stats.norm(1.0, scale=scale)
@@ -201,10 +241,14 @@ def test_a_frozen_distribution_has_the_methods_of_its_family() -> None:
         (lambda: stats.norm.logpdf(1.0, 0.0, 1.0, 2.0), "takes the parameters loc, scale, not 3"),
         (lambda: stats.norm.logpdf(1.0, 0.0, loc=1.0), "got 'loc' twice"),
         (lambda: stats.norm(0.0).fit([1.0]), "has no attribute 'fit'"),
+        (lambda: stats.norm.fit([1.0]), r"minimize -np\.sum\(stats\.norm\.logpdf"),
+        (lambda: stats.poisson.fit([1.0]), r"minimize -np\.sum\(stats\.poisson\.logpmf"),
         (lambda: stats.poisson.rvs(ag.tensor(2.0, requires_grad=True)), "whole numbers, which have no derivative"),
         (lambda: stats.norm.stats(moments="s"), "the moments 'm' and 'v', not 's'"),
         (lambda: stats.multivariate_normal.logpdf([1.0, 2.0], cov=[[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
         (lambda: stats.multivariate_normal.logpdf([1.0, 2.0], cov=np.eye(3)), "must have 3 coordinates"),
+        (lambda: stats.multivariate_t.logpdf([1.0], df=-1), "one positive and finite number"),
+        (lambda: stats.multivariate_t(allow_singular=True), "not allow_singular=True"),
         (lambda: stats.dirichlet.logpdf([0.5, 0.6], [1.0, 1.0]), "sum to 1"),
     ],
 )

@@ -1,8 +1,10 @@
-"""Distributions of `scipy.stats`, with Tensors as results.
+"""Distributions and summaries of `scipy.stats`, with Tensors as results.
 
-They are differentiable by the variable, by `loc` and `scale`, and by their shapes.
+Distributions are differentiable by the variable, by `loc` and `scale`, and by their shapes.
 """
 
+from .choices import categorical as categorical
+from .choices import multinomial as multinomial
 from .continuous import beta as beta
 from .continuous import cauchy as cauchy
 from .continuous import chi2 as chi2
@@ -19,6 +21,7 @@ from .continuous import logistic as logistic
 from .continuous import lognorm as lognorm
 from .continuous import norm as norm
 from .continuous import pareto as pareto
+from .continuous import powerlaw as powerlaw
 from .continuous import rayleigh as rayleigh
 from .continuous import t as t
 from .continuous import truncnorm as truncnorm
@@ -30,39 +33,68 @@ from .discrete import binom as binom
 from .discrete import geom as geom
 from .discrete import nbinom as nbinom
 from .discrete import poisson as poisson
+from .kernel_density import gaussian_kde as gaussian_kde
 from .multivariate import dirichlet as dirichlet
 from .multivariate import multivariate_normal as multivariate_normal
+from .multivariate import multivariate_t as multivariate_t
+from .random_matrices import invwishart as invwishart
+from .random_matrices import wishart as wishart
+from .summaries import entropy as entropy
+from .summaries import gmean as gmean
+from .summaries import hmean as hmean
+from .summaries import kurtosis as kurtosis
+from .summaries import moment as moment
+from .summaries import sem as sem
+from .summaries import skew as skew
+from .summaries import variation as variation
+from .summaries import zscore as zscore
 
 __all__ = [
     "bernoulli",
     "beta",
     "binom",
+    "categorical",
     "cauchy",
     "chi2",
     "dirichlet",
+    "entropy",
     "expon",
     "f",
     "gamma",
+    "gaussian_kde",
     "geom",
+    "gmean",
     "gumbel_l",
     "gumbel_r",
     "halfcauchy",
     "halfnorm",
+    "hmean",
     "invgamma",
+    "invwishart",
+    "kurtosis",
     "laplace",
     "logistic",
     "lognorm",
+    "moment",
+    "multinomial",
     "multivariate_normal",
+    "multivariate_t",
     "nbinom",
     "norm",
     "pareto",
     "poisson",
+    "powerlaw",
     "rayleigh",
+    "sem",
+    "skew",
     "t",
     "truncnorm",
     "uniform",
+    "variation",
     "weibull_max",
     "weibull_min",
+    "wishart",
+    "zscore",
 ]
 
 

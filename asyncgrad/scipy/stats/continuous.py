@@ -32,6 +32,7 @@ __all__ = [
     "lognorm",
     "norm",
     "pareto",
+    "powerlaw",
     "rayleigh",
     "t",
     "truncnorm",
@@ -508,7 +509,84 @@ class HalfCauchy(_Positive):
         return math.log(2 * math.pi)
 
 
-# Families with shapes.
+# Families with shapes. The densities that models are made of are one operation each.
+
+
+def quotient(count: Any, value: Any) -> Any:
+    """Return count / value, and 0 where both are 0: the derivative of xlogy(count, value) by value."""
+    both = (raw(value) == 0) & (raw(count) == 0)
+    return count / np.where(both, 1.0, value) if np.any(both) else count / value
+
+
+@primitive()
+def student_logpdf_(y: Any, df: Any) -> Any:
+    """Return the logarithm of the density of Student's distribution."""
+    return -special.xlog1py((df + 1) / 2, y * y / df) - special.betaln(df / 2, 0.5) - 0.5 * np.log(df)
+
+
+@derivative(student_logpdf_, "y")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (-(df + 1) * y / (df + y * y))
+
+
+@derivative(student_logpdf_, "df")
+def _(g: Any, y: Any, df: Any) -> Any:
+    squares = y * y
+    bulk = special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
+    return g * (0.5 * (bulk - np.log1p(squares / df) + (df + 1) / df * (squares / (df + squares))))
+
+
+@primitive()
+def gamma_logpdf_(y: Any, a: Any) -> Any:
+    """Return the logarithm of the density of the gamma distribution."""
+    return special.xlogy(a - 1, y) - y - special.gammaln(a)
+
+
+@derivative(gamma_logpdf_, "y")
+def _(g: Any, y: Any, a: Any) -> Any:
+    return g * (quotient(a - 1, y) - 1)
+
+
+@derivative(gamma_logpdf_, "a")
+def _(g: Any, y: Any, a: Any) -> Any:
+    return g * (np.log(y) - special.psi(a))
+
+
+@primitive()
+def chi_squared_logpdf_(y: Any, df: Any) -> Any:
+    """Return the logarithm of the density of the chi-squared distribution."""
+    return special.xlogy(df / 2 - 1, y) - y / 2 - special.gammaln(df / 2) - math.log(2) * df / 2
+
+
+@derivative(chi_squared_logpdf_, "y")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (quotient(df / 2 - 1, y) - 0.5)
+
+
+@derivative(chi_squared_logpdf_, "df")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (0.5 * (np.log(y) - special.psi(df / 2) - math.log(2)))
+
+
+@primitive()
+def beta_logpdf_(y: Any, a: Any, b: Any) -> Any:
+    """Return the logarithm of the density of the beta distribution."""
+    return special.xlog1py(b - 1, -y) + special.xlogy(a - 1, y) - special.betaln(a, b)
+
+
+@derivative(beta_logpdf_, "y")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (quotient(a - 1, y) - quotient(b - 1, 1 - y))
+
+
+@derivative(beta_logpdf_, "a")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (np.log(y) - special.psi(a) + special.psi(a + b))
+
+
+@derivative(beta_logpdf_, "b")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
 
 
 @final
@@ -520,7 +598,7 @@ class StudentT(_OnLine):
     shapes = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return -special.xlog1py((df + 1) / 2, y * y / df) - special.betaln(df / 2, 0.5) - 0.5 * np.log(df)
+        return student_logpdf_.call(y, df)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.stdtr(df, y)
@@ -553,7 +631,7 @@ class Gamma(_Positive):
     shapes = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
-        return special.xlogy(a - 1, y) - y - special.gammaln(a)
+        return gamma_logpdf_.call(y, a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return special.gammainc(a, y)
@@ -583,7 +661,7 @@ class ChiSquared(_Positive):
     shapes = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return special.xlogy(df / 2 - 1, y) - y / 2 - special.gammaln(df / 2) - math.log(2) * df / 2
+        return chi_squared_logpdf_.call(y, df)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.chdtr(df, y)
@@ -651,7 +729,7 @@ class Beta(ContinuousDistribution):
         return 0.0, 1.0
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
-        return special.xlog1py(b - 1, -y) + special.xlogy(a - 1, y) - special.betaln(a, b)
+        return beta_logpdf_.call(y, a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
         return special.betainc(a, b, y)
@@ -873,6 +951,42 @@ class Pareto(ContinuousDistribution):
 
 
 @final
+class PowerLaw(ContinuousDistribution):
+    """The power law of exponent `a`, on the numbers from 0 to 1."""
+
+    __slots__ = ()
+
+    shapes = ("a",)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return np.log(a) + special.xlogy(a - 1, y)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return y**a
+
+    def _logcdf(self, y: Any, a: Any) -> Any:
+        return a * np.log(y)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return 1 - y**a
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        return q ** (1 / a)
+
+    def _isf(self, q: Any, a: Any) -> Any:
+        return np.exp(np.log1p(-q) / a)
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return a / (a + 1), a / ((a + 2) * np.square(a + 1))
+
+    def _entropy(self, a: Any) -> Any:
+        return 1 - 1 / a - np.log(a)
+
+
+@final
 class TruncatedNormal(ContinuousDistribution):
     """The normal distribution between `a` and `b`, in units of the scale."""
 
@@ -966,6 +1080,7 @@ logistic = Logistic("logistic")
 lognorm = LogNormal("lognorm")
 norm = Normal("norm")
 pareto = Pareto("pareto")
+powerlaw = PowerLaw("powerlaw")
 rayleigh = Rayleigh("rayleigh")
 t = StudentT("t")
 truncnorm = TruncatedNormal("truncnorm")

@@ -8,6 +8,8 @@ import numpy as np
 from scipy import special
 
 from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
+from .continuous import quotient
 from .distribution import DiscreteDistribution
 
 __all__ = ["bernoulli", "binom", "geom", "nbinom", "poisson"]
@@ -26,6 +28,17 @@ def _is_share(p: Any) -> Any:
     return (p >= 0) & (p <= 1)
 
 
+@primitive()
+def poisson_logpmf_(k: Any, mu: Any) -> Any:
+    """Return the logarithm of the probability of k, which has no derivative."""
+    return special.xlogy(k, mu) - special.gammaln(k + 1) - mu
+
+
+@derivative(poisson_logpmf_, "mu")
+def _(g: Any, k: Any, mu: Any) -> Any:
+    return g * (quotient(k, mu) - 1)
+
+
 @final
 class Poisson(DiscreteDistribution):
     """The Poisson distribution of mean `mu`."""
@@ -41,7 +54,7 @@ class Poisson(DiscreteDistribution):
         return 0.0, np.inf
 
     def _logpmf(self, k: Any, mu: Any) -> Any:
-        return special.xlogy(k, mu) - special.gammaln(k + 1) - mu
+        return poisson_logpmf_.call(k, mu)
 
     def _cdf(self, k: Any, mu: Any) -> Any:
         return special.pdtr(k, mu)

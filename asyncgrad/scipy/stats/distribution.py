@@ -155,6 +155,18 @@ class UnivariateDistribution(ABC):
             value = value if type(scale) is not Tensor and scale == 1 else value + np.log(scale)
         return self._checked(value, shapes, moves)
 
+    def fit(self, *args: Any, **kwds: Any) -> Any:
+        """Refuse: parameters are fitted by minimizing a loss.
+
+        Raises:
+            ArgumentError: always.
+        """
+        density = "logpdf" if isinstance(self, ContinuousDistribution) else "logpmf"
+        raise ArgumentError(
+            f"asyncgrad.scipy.stats.{self.name} has no fit: minimize -np.sum(stats.{self.name}.{density}(data, ...)) "
+            "by the parameters, or call SciPy's fit on arrays"
+        )
+
     def _split(self, method: str, args: Sequence[Any], kwds: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         found = self._parameters(method, args, kwds)
         loc, *scales = found[len(self.shapes) :]
@@ -350,14 +362,20 @@ class DiscreteDistribution(UnivariateDistribution):
         self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
     ) -> tuple[Any, list[Any], list[Any], Any, Any]:
         shapes, moves = self._split(method, args, kwds)
-        numbers = np.asarray(raw(floating(k))) - raw(moves[0])
-        first, last = (np.asarray(raw(end)) for end in self._support(*shapes))
+        numbers = raw(floating(k))
+        if type(moves[0]) is Tensor or moves[0] != 0:
+            numbers = numbers - raw(moves[0])
+        first, last = (raw(end) for end in self._support(*shapes))
         below, above = numbers < first, numbers > last
-        safe = np.where(below, first, np.where(above, np.where(np.isfinite(last), last, first), numbers))
-        return np.where(np.isnan(safe), 0.0, safe), shapes, moves, below, above
+        if below.any() or above.any():
+            numbers = np.where(below, first, np.where(above, np.where(np.isfinite(last), last, first), numbers))
+        missing = np.isnan(numbers)
+        # What is masked must be a number all the same, for gradients of 0 times it are nan otherwise.
+        return np.where(missing, 0.0, numbers) if missing.any() else numbers, shapes, moves, below, above
 
     def _filled(self, value: Any, k: Any, parts: Sequence[tuple[Any, float]], shapes: Any, moves: Any) -> Any:
-        for mask, outside in (*parts, (np.isnan(np.asarray(raw(floating(k)))), np.nan)):
+        """Return a value, with others where a mask says so, and nan where `k` is, or where the parameters are none."""
+        for mask, outside in (*parts, (np.isnan(raw(floating(k))), np.nan)):
             if mask.any():
                 value = np.where(mask, outside, value)
         return self._checked(value, shapes, moves)
@@ -471,7 +489,7 @@ class Frozen:
     def __getattr__(self, name: str) -> Any:
         """Return a method of the family that takes no parameters."""
         method = None if name.startswith("_") else getattr(type(self.dist), name, None)
-        if method is None or name in ("freeze", "name", "shapes"):
+        if method is None or name in ("fit", "freeze", "name", "shapes"):
             raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
         bound = getattr(self.dist, name)
         before = name in ("cdf", "interval", "isf", "logcdf", "logpdf", "logpmf", "logsf", "pdf", "pmf", "ppf", "sf")

@@ -1,4 +1,4 @@
-"""Distributions of several variables: the normal distribution and the Dirichlet distribution."""
+"""Distributions of several variables: the normal distribution, Student's and the Dirichlet distribution."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from .continuous import quotient
 
-__all__ = ["dirichlet", "multivariate_normal"]
+__all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal", "multivariate_t"]
 
 _LOG = math.log(2 * math.pi)
 
@@ -55,7 +56,30 @@ def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
     return 0.5 * (product((rows * weights).T, rows) - np.sum(g) * np.linalg.inv(cov).T)
 
 
-class _Multivariate:
+def _columns(alpha: Any, x: Any) -> Any:
+    return alpha.reshape((-1,) + (1,) * (x.ndim - 1))
+
+
+@primitive()
+def dirichlet_logpdf_(x: Any, alpha: Any) -> Any:
+    """Return the logarithm of the density at shares of shape (k, ...)."""
+    normalizer = special.gammaln(alpha).sum() - special.gammaln(alpha.sum())
+    return special.xlogy(_columns(alpha, x) - 1, x).sum(0) - normalizer
+
+
+@derivative(dirichlet_logpdf_, "x")
+def _(g: Any, x: Any, alpha: Any) -> Any:
+    return g * quotient(_columns(alpha, x) - 1, x)
+
+
+@derivative(dirichlet_logpdf_, "alpha")
+def _(g: Any, x: Any, alpha: Any) -> Any:
+    logs = g * np.log(x)
+    logs = logs if logs.ndim == 1 else logs.reshape((alpha.shape[0], -1)).sum(1)
+    return logs - g.sum() * (special.psi(alpha) - special.psi(alpha.sum()))
+
+
+class Multivariate:
     """Abstract: a family of distributions of several variables.
 
     Attributes:
@@ -72,7 +96,7 @@ class _Multivariate:
 
 
 @final
-class MultivariateNormal(_Multivariate):
+class MultivariateNormal(Multivariate):
     """The normal distribution of d variables.
 
     Its parameters are `mean`, a number or shape (d,), and `cov`, a number, the d variances, or shape (d, d).
@@ -192,7 +216,67 @@ class MultivariateNormal(_Multivariate):
 
 
 @final
-class Dirichlet(_Multivariate):
+class MultivariateT(Multivariate):
+    """Student's distribution of d variables, with a location, a `shape` matrix, and `df` degrees of freedom.
+
+    `loc` is a number or shape (d,), and `shape` a number, d diagonal elements, or shape (d, d).
+    """
+
+    __slots__ = ()
+
+    def __call__(
+        self, loc: Any = None, shape: Any = 1, df: Any = 1, allow_singular: bool = False
+    ) -> FrozenMultivariate:
+        """Return the distribution with given parameters."""
+        self._parameters(loc, shape, df, allow_singular)
+        return FrozenMultivariate(self, (loc, shape, df), {})
+
+    @staticmethod
+    def _parameters(loc: Any, shape: Any, df: Any, allow_singular: bool = False) -> tuple[Any, Any, Any]:
+        if allow_singular:
+            raise ArgumentError(
+                "asyncgrad.scipy.stats.multivariate_t takes a positive definite shape, not allow_singular=True: add a "
+                "small multiple of the identity"
+            )
+        df = floating(df)
+        if df.ndim or not raw(df) > 0 or np.isinf(raw(df)):
+            raise ValueError(
+                "scipy.stats.multivariate_t takes a df that is one positive and finite number (for df=np.inf, write "
+                f"multivariate_normal), not {df!r}"
+            )
+        loc, shape = multivariate_normal._parameters(loc, shape)
+        multivariate_normal._checked(shape, False)
+        return loc, shape, df
+
+    def logpdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
+        """Return the logarithm of the density at points.
+
+        Args:
+            x: shape (..., d).
+            loc: see the class.
+            shape: see the class.
+            df: see the class.
+
+        Raises:
+            ValueError: the shapes do not fit, or `df` is not positive.
+        """
+        loc, shape, df = self._parameters(loc, shape, df)
+        x, size = floating(x), loc.size
+        x = x[..., np.newaxis] if size == 1 and (x.ndim == 0 or x.shape[-1] != 1) else x
+        if x.ndim == 0 or x.shape[-1] != size:
+            raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
+        deviations = x - loc
+        squares = np.sum(deviations * _weighted(x, loc, shape), -1)
+        normalizer = special.gammaln(df / 2) - special.gammaln((df + size) / 2) + size / 2 * np.log(math.pi * df)
+        return -(df + size) / 2 * np.log1p(squares / df) - normalizer - 0.5 * np.linalg.slogdet(shape)[1]
+
+    def pdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
+        """Return the density at points; arguments as for `logpdf`."""
+        return np.exp(self.logpdf(x, loc, shape, df))
+
+
+@final
+class Dirichlet(Multivariate):
     """The Dirichlet distribution of shares that sum to 1, with the concentrations `alpha`, shape (k,)."""
 
     __slots__ = ()
@@ -231,9 +315,7 @@ class Dirichlet(_Multivariate):
             )
         if (raw(x) < 0).any() or (np.abs(raw(x).sum(0) - 1) > 1e-9).any():
             raise ValueError("scipy.stats.dirichlet takes shares of at least 0 that sum to 1")
-        columns = alpha.reshape((-1,) + (1,) * (x.ndim - 1))
-        terms = special.xlogy(columns - 1, x)
-        return np.sum(terms, 0) - (np.sum(special.gammaln(alpha)) - special.gammaln(np.sum(alpha)))
+        return dirichlet_logpdf_.call(x, alpha)
 
     def pdf(self, x: Any, alpha: Any) -> Tensor:
         """Return the density at points; arguments as for `logpdf`."""
@@ -286,22 +368,19 @@ class FrozenMultivariate:
     def __init__(self, dist: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
         self.dist, self.args, self.kwds = dist, args, kwds
 
-    def logpdf(self, x: Any) -> Tensor:
-        """Return the logarithm of the density at points."""
-        return self.dist.logpdf(x, *self.args, **self.kwds)
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the family that takes no parameters."""
+        if name.startswith("_") or not callable(getattr(type(self.dist), name, None)):
+            raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
+        method = getattr(self.dist, name)
+        if name in ("logpdf", "logpmf", "pdf", "pmf"):
+            return lambda x: method(x, *self.args, **self.kwds)
+        return lambda *args, **kwds: method(*self.args, *args, **kwds)
 
-    def pdf(self, x: Any) -> Tensor:
-        """Return the density at points."""
-        return self.dist.pdf(x, *self.args, **self.kwds)
-
-    def entropy(self) -> Tensor:
-        """Return the differential entropy, in nats."""
-        return self.dist.entropy(*self.args)
-
-    def rvs(self, size: Any = 1, random_state: Any = None) -> Tensor:
-        """Return draws."""
-        return self.dist.rvs(*self.args, size=size, random_state=random_state)
+    def __repr__(self) -> str:
+        return f"<{self.dist!r} with parameters>"
 
 
 dirichlet = Dirichlet("dirichlet")
 multivariate_normal = MultivariateNormal("multivariate_normal")
+multivariate_t = MultivariateT("multivariate_t")

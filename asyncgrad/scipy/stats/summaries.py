@@ -1,0 +1,238 @@
+"""What describes data: their moments, means, standard scores, and the entropy of their shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...tensor import Tensor
+from ..arguments import floating
+
+__all__ = ["entropy", "gmean", "hmean", "kurtosis", "moment", "sem", "skew", "variation", "zscore"]
+
+_Axis = int | Sequence[int] | None
+
+
+def _data(function: str, a: Any, nan_policy: str) -> Any:
+    if nan_policy != "propagate":
+        raise ArgumentError(
+            f"asyncgrad.scipy.stats.{function} has the nan_policy 'propagate', not {nan_policy!r}: leave nan out first"
+        )
+    return floating(a)
+
+
+def _count(a: Any, axis: Any) -> int:
+    axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return math.prod(a.shape[one] for one in axes)
+
+
+def _central(a: Any, order: int, axis: Any, keepdims: bool = False) -> Any:
+    deviations = a - np.mean(a, axis, keepdims=True)
+    return np.mean(deviations**order, axis, keepdims=keepdims)
+
+
+def _standardized(a: Any, order: int, axis: Any, keepdims: bool) -> Any:
+    """Return a central moment over a power of the variance; nan for data that are all equal."""
+    variance = _central(a, 2, axis, keepdims)
+    size = np.finfo(a.dtype).eps * np.abs(raw(a).mean(axis, keepdims=keepdims))
+    is_equal = raw(variance) <= size * size
+    value = _central(a, order, axis, keepdims) / np.where(is_equal, 1.0, variance) ** (order / 2)
+    return np.where(is_equal, np.nan, value) if np.any(is_equal) else value
+
+
+def moment(
+    a: Any,
+    order: int = 1,
+    axis: _Axis = 0,
+    nan_policy: str = "propagate",
+    *,
+    center: Any = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the mean of powers of the deviations, as `scipy.stats.moment`.
+
+    Args:
+        a: the data.
+        order: the power, a whole number.
+        axis: along which, or None for all.
+        nan_policy: "propagate".
+        center: from what they deviate, or None for the mean.
+        keepdims: whether the axis remains, with length 1.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> stats.moment([1.0, 2.0, 6.0], 2).item() * 3
+        14.0
+    """
+    a = _data("moment", a, nan_policy)
+    if not isinstance(order, int | np.integer):
+        raise ArgumentError(f"asyncgrad.scipy.stats.moment takes for order one whole number, not {order!r}")
+    if center is not None:
+        return np.mean((a - center) ** order, axis, keepdims=keepdims)
+    return _central(a, order, axis, keepdims)
+
+
+def skew(
+    a: Any, axis: _Axis = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False
+) -> Tensor:
+    """Return the skewness, as `scipy.stats.skew`; nan for data that are all equal.
+
+    Args:
+        a: the data.
+        axis: along which, or None for all.
+        bias: whether it is that of the data, not an estimate for what they are drawn from.
+        nan_policy: "propagate".
+        keepdims: whether the axis remains, with length 1.
+    """
+    a = _data("skew", a, nan_policy)
+    value, n = _standardized(a, 3, axis, keepdims), _count(a, axis)
+    return value if bias or n <= 2 else value * (math.sqrt((n - 1.0) * n) / (n - 2.0))
+
+
+def kurtosis(
+    a: Any,
+    axis: _Axis = 0,
+    fisher: bool = True,
+    bias: bool = True,
+    nan_policy: str = "propagate",
+    *,
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the kurtosis, as `scipy.stats.kurtosis`; nan for data that are all equal.
+
+    Args:
+        a: the data.
+        axis: along which, or None for all.
+        fisher: whether the normal distribution's, 3, is subtracted.
+        bias: whether it is that of the data, not an estimate for what they are drawn from.
+        nan_policy: "propagate".
+        keepdims: whether the axis remains, with length 1.
+    """
+    a = _data("kurtosis", a, nan_policy)
+    value, n = _standardized(a, 4, axis, keepdims), _count(a, axis)
+    if not bias and n > 3:
+        value = ((n * n - 1.0) * value - 3.0 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3.0
+    return value - 3 if fisher else value
+
+
+def sem(a: Any, axis: _Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
+    """Return the standard error of the mean, as `scipy.stats.sem`; arguments as for `numpy.std`."""
+    a = _data("sem", a, nan_policy)
+    return np.std(a, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(_count(a, axis))
+
+
+def variation(
+    a: Any, axis: _Axis = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
+) -> Tensor:
+    """Return the standard deviation over the mean, as `scipy.stats.variation`; arguments as for `numpy.std`."""
+    a = _data("variation", a, nan_policy)
+    return np.std(a, axis, ddof=ddof, keepdims=keepdims) / np.mean(a, axis, keepdims=keepdims)
+
+
+def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
+    """Return the deviations from the mean over the standard deviation, as `scipy.stats.zscore`.
+
+    Data that are all equal have the score nan. Arguments as for `numpy.std`.
+    """
+    a = _data("zscore", a, nan_policy)
+    is_equal = (raw(a) == raw(a).take([0], axis) if axis is not None else raw(a) == raw(a).flat[0]).all(
+        axis, keepdims=True
+    )
+    # A spread of 0 has no derivative: the masked data get another.
+    safe = np.where(is_equal, np.arange(a.size, dtype=a.dtype).reshape(a.shape), a) if is_equal.any() else a
+    scores = (safe - np.mean(safe, axis, keepdims=True)) / np.std(safe, axis, ddof=ddof, keepdims=True)
+    return np.where(is_equal, np.nan, scores) if is_equal.any() else scores
+
+
+def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
+    if weights is None:
+        return np.mean(a, axis, keepdims=keepdims)
+    weights = floating(weights)
+    if weights.shape != a.shape:
+        if axis is None or weights.ndim != 1 or weights.shape[0] != a.shape[axis]:
+            raise ValueError(
+                f"weights must have the data's shape {a.shape}, or its length along axis, not {weights.shape}"
+            )
+        weights = weights.reshape((-1,) + (1,) * (a.ndim - 1 - axis % a.ndim))
+    weights = np.broadcast_to(weights, a.shape)
+    return np.sum(a * weights, axis, keepdims=keepdims) / np.sum(weights, axis, keepdims=keepdims)
+
+
+def gmean(
+    a: Any,
+    axis: _Axis = 0,
+    dtype: Any = None,
+    weights: Any = None,
+    nan_policy: str = "propagate",
+    *,
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the geometric mean, as `scipy.stats.gmean`, of positive data.
+
+    Args:
+        a: the data.
+        axis: along which, or None for all.
+        dtype: what the data are converted to first.
+        weights: of the data's shape, or one for each place along the axis.
+        nan_policy: "propagate".
+        keepdims: whether the axis remains, with length 1.
+    """
+    a = _data("gmean", a, nan_policy)
+    return np.exp(_weighted_mean(np.log(a if dtype is None else a.astype(dtype)), axis, weights, keepdims))
+
+
+def hmean(
+    a: Any,
+    axis: _Axis = 0,
+    dtype: Any = None,
+    *,
+    weights: Any = None,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the harmonic mean, as `scipy.stats.hmean`, of positive data; arguments as for `gmean`."""
+    a = _data("hmean", a, nan_policy)
+    return 1 / _weighted_mean(1 / (a if dtype is None else a.astype(dtype)), axis, weights, keepdims)
+
+
+def entropy(
+    pk: Any,
+    qk: Any = None,
+    base: float | None = None,
+    axis: _Axis = 0,
+    *,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the entropy of shares, or their divergence from others, as `scipy.stats.entropy`.
+
+    Args:
+        pk: the shares, which are divided by their sum.
+        qk: the others, or None for the entropy.
+        base: of the logarithm, or None for e.
+        axis: along which, or None for all.
+        nan_policy: "propagate".
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        ValueError: the base is not positive.
+    """
+    if base is not None and base <= 0:
+        raise ValueError(f"scipy.stats.entropy takes a positive base, not {base}")
+    pk = _data("entropy", pk, nan_policy)
+    if qk is None:
+        shares = pk / np.sum(pk, axis, keepdims=True)
+        # A share of 0 adds nothing, as a share of 1 does.
+        terms = special.entr(shares if (raw(pk) != 0).all() else np.where(raw(pk) == 0, 1.0, shares))
+    else:
+        pk, qk = np.broadcast_arrays(pk, floating(qk))
+        shares = pk / np.sum(pk, axis, keepdims=True)
+        terms = special.rel_entr(shares, qk / np.sum(qk, axis, keepdims=True))
+    value = np.sum(terms, axis, keepdims=keepdims)
+    return value if base is None else value / math.log(base)

@@ -1,0 +1,160 @@
+"""asyncgrad.scipy.stats: random matrices, choices among classes, and kernel densities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import ArgumentError
+from asyncgrad.scipy import stats
+from tests.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values
+
+_SCALE = np.array([[2.0, 0.25, 0.125], [0.25, 1.0, 0.5], [0.125, 0.5, 1.5]])
+_MATRICES = np.moveaxis(np.array([_SCALE + np.eye(3) / 2, _SCALE @ _SCALE]), 0, -1)
+_SHARES = np.array([0.25, 0.25, 0.5])
+_DATA = np.array([[0.5, -1.0, 2.0, 0.25, 1.5], [1.0, 0.5, -0.75, 1.25, 0.0]])
+_WEIGHTS = np.array([1.0, 2.0, 0.5, 1.5, 1.0])
+_POINTS = np.array([[0.25, 1.0, 1.75], [0.5, -0.25, 1.5]])
+
+
+def _by_method(name: str, method: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return getattr(getattr(stats, name), method), getattr(getattr(scipy.stats, name), method)
+
+
+def _density(method: str, bw_method: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def on(module: Any) -> Callable[..., Any]:
+        return lambda points, data, weights: getattr(module.gaussian_kde(data, bw_method, weights), method)(points)
+
+    return on(stats), on(scipy.stats)
+
+
+# SciPy takes degrees of freedom as numbers only; derivatives by them are tested below.
+CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Case]] = {
+    **{
+        f"{name}.{method}": (*_by_method(name, method), case)
+        for name in ("wishart", "invwishart")
+        for method, case in {
+            "logpdf": Case((_MATRICES, 4.5, _SCALE), {}, (0, 2)),
+            "pdf": Case((np.array([1.0, 2.0]), 4.5, np.array(2.0)), {}, (0, 2)),
+            "entropy": Case((4.5, _SCALE), {}, (1,)),
+            "mean": Case((4.5, _SCALE), {}, (1,)),
+            "mode": Case((4.5, _SCALE), {}, (1,)),
+        }.items()
+    },
+    "wishart.var": (*_by_method("wishart", "var"), Case((4.5, _SCALE), {}, (1,))),
+    **{
+        f"multinomial.{method}": (
+            *_by_method("multinomial", method),
+            Case((np.array([[1, 2, 3], [0, 4, 2]]), 6, _SHARES), {}, (2,)),
+        )
+        for method in ("pmf", "logpmf")
+    },
+    "multinomial.cov": (*_by_method("multinomial", "cov"), Case((6, _SHARES), {}, (1,))),
+    "multinomial.outside": (*_by_method("multinomial", "logpmf"), Case(([1, 2, 2], 6, _SHARES), {}, (2,))),
+    "gaussian_kde.evaluate": (*_density("evaluate", None), Case((_POINTS, _DATA, _WEIGHTS), {}, (0, 1, 2))),
+    "gaussian_kde.logpdf": (*_density("logpdf", "silverman"), Case((_POINTS[0], _DATA[0], _WEIGHTS), {}, (0, 1, 2))),
+    "gaussian_kde.far": (*_density("logpdf", 0.5), Case((_POINTS + 100, _DATA, _WEIGHTS), {}, (0, 1, 2))),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("call", CALLS)
+def test_values_are_those_of_scipy(call: str) -> None:
+    check_values(*CALLS[call])
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("call", [call for call in CALLS if call not in ("gaussian_kde.far", "multinomial.outside")])
+def test_derivatives_are_those_of_finite_differences(call: str) -> None:
+    ours, _, case = CALLS[call]
+
+    check(ours, case)
+
+
+@pytest.mark.parametrize("name", ["wishart", "invwishart"])
+@pytest.mark.parametrize("method", ["logpdf", "entropy"])
+def test_degrees_of_freedom_have_derivatives(name: str, method: str) -> None:
+    ours = getattr(getattr(stats, name), method)
+
+    if method == "logpdf":
+        check(lambda df: ours(_MATRICES, df, _SCALE), Case((np.array(4.5),)))
+    else:
+        check(lambda df: ours(df, _SCALE), Case((np.array(4.5),)))
+
+
+def test_draws_of_matrices_are_scipys_and_follow_the_parameters() -> None:
+    df, scale = ag.tensor(5.5, requires_grad=True), ag.tensor(_SCALE, requires_grad=True)
+
+    drawn = stats.wishart.rvs(df, scale, 2000, 7)
+    inverse = stats.invwishart.rvs(5.5, 2 * scale, 3, 7)
+    by_df, by_scale = sync.grad(drawn.sum() / 2000, [df, scale])
+    (by_inverse,) = sync.grad(inverse.sum(), [scale])
+
+    np.testing.assert_allclose(drawn.numpy(), scipy.stats.wishart.rvs(5.5, _SCALE, 2000, 7), rtol=1e-9)
+    np.testing.assert_allclose(inverse.numpy(), scipy.stats.invwishart.rvs(5.5, 2 * _SCALE, 3, 7), rtol=1e-9)
+    # The mean is df * scale, of which these are averages; draws are homogeneous in the scale.
+    np.testing.assert_allclose(by_df.item(), _SCALE.sum(), rtol=0.05)
+    np.testing.assert_allclose((by_scale.numpy() * _SCALE).sum(), drawn.numpy().sum() / 2000, rtol=1e-9)
+    np.testing.assert_allclose((by_inverse.numpy() * _SCALE).sum(), inverse.numpy().sum(), rtol=1e-9)
+
+
+def test_classes_have_the_probabilities_that_are_given() -> None:
+    p = ag.tensor([0.5, 1.0, 0.0, 0.5], requires_grad=True)
+
+    found = stats.categorical.logpmf([0, 1, 2, 4], p)
+    sync.backward(found[:2].sum() + stats.categorical(p).entropy())
+
+    np.testing.assert_allclose(found.numpy(), [np.log(0.25), np.log(0.5), -np.inf, -np.inf])
+    np.testing.assert_array_equal(stats.categorical.pmf([0, 1, 2, 4], p.detach()).numpy(), [0.25, 0.5, 0.0, 0.0])
+    assert np.isfinite(p.grad.numpy()[[0, 1, 3]]).all()
+    assert set(stats.categorical.rvs([0.0, 0.5, 0.5], size=20, random_state=1).numpy()) == {1, 2}
+    check(lambda p: stats.categorical.logpmf([2, 0], p), Case((_SHARES,)))
+
+
+@pytest.mark.parametrize("data", [_DATA, _DATA[0]], ids=["plane", "line"])
+def test_points_drawn_from_a_kernel_density_are_scipys_and_move_with_the_data(data: Any) -> None:
+    tensor = ag.tensor(data, requires_grad=True)
+
+    drawn = stats.gaussian_kde(tensor, 0.5).resample(6, 3)
+    (gradient,) = sync.grad(drawn.sum(), [tensor])
+
+    np.testing.assert_allclose(drawn.numpy(), scipy.stats.gaussian_kde(data, 0.5).resample(6, 3), rtol=1e-12)
+    # Points that all move move the draws as far.
+    np.testing.assert_allclose(np.atleast_2d(gradient.numpy()).sum(-1), 6.0)
+
+
+def test_the_probability_between_bounds_is_scipys() -> None:
+    found = stats.gaussian_kde(_DATA[0], weights=_WEIGHTS).integrate_box_1d(-0.5, 1.0)
+
+    np.testing.assert_allclose(
+        found.numpy(), scipy.stats.gaussian_kde(_DATA[0], weights=_WEIGHTS).integrate_box_1d(-0.5, 1.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: stats.wishart.logpdf(_SCALE, 1.5, _SCALE), "one number greater than 2"),
+        (lambda: stats.wishart(5, -_SCALE), "takes a positive definite scale"),
+        (lambda: stats.wishart.logpdf(np.eye(2), 5, _SCALE), r"matrices of shape \(3, 3\)"),
+        (lambda: stats.invwishart.rvs(ag.tensor(5.0, requires_grad=True), _SCALE), "no derivative by df"),
+        (lambda: stats.multinomial.logpmf([1, 2], 3, _SHARES), r"counts of shape \(..., 3\)"),
+        (lambda: stats.multinomial.rvs(3, ag.tensor(_SHARES, requires_grad=True)), "whole numbers"),
+        (lambda: stats.categorical.pmf(0, [-0.5, 1.0]), "none of them negative"),
+        (lambda: stats.gaussian_kde([1.0]), "at least two points"),
+        (lambda: stats.gaussian_kde(_DATA, weights=[1.0]), r"weights of shape \(5,\)"),
+        (lambda: stats.gaussian_kde(_DATA, "best"), "'scott', 'silverman', a number or a function, not 'best'"),
+        (lambda: stats.gaussian_kde([[0.0, 1.0], [0.0, 0.0]]), "lies in a subspace"),
+        (lambda: stats.gaussian_kde(_DATA).pdf(np.zeros((3, 4))), r"points of shape \(2, m\)"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
+    with pytest.raises((ArgumentError, ValueError, np.linalg.LinAlgError), match=message):
+        call()

@@ -34,6 +34,17 @@ CASES: dict[str, list[Case]] = {
         Case((np.array([[0], [1], [3]]), np.array([0.5, 2.0])), {}, (1,)),
         Case((2, np.array([-0.5, 3.0])), {}, (1,)),
     ],
+    "comb": [
+        Case((np.array([[5.0], [6.5]]), np.array([2.0, 2.75])), {}, (0, 1)),
+        Case((np.array([5.0, 2.0]), np.array([2.0, 4.0])), {}, (0,)),
+        Case((np.array([5.0, 2.5]), 2), {"repetition": True}),
+        Case((np.array([0, 3]), np.array([0, 2])), {"repetition": True}, ()),
+    ],
+    "perm": [
+        Case((np.array([[5.0], [6.5]]), np.array([2.0, 2.75])), {}, (0, 1)),
+        Case((np.array([-1.0, 2.5, 1.5]), np.array([2.0, -1.0, 3.0])), {}, (0, 1)),
+    ],
+    "factorial": [Case((np.array([-0.5, 0.0, 4.25]),)), Case((np.array([0, 3, 5]),), {}, ())],
     "multigammaln": [Case((np.array([2.5, 6.0]), 3))],
 }
 CALLS = named_calls(special, scipy.special, CASES)
@@ -84,6 +95,15 @@ def test_far_out_no_digits_are_lost(name: str, point: float, first: float, secon
         np.testing.assert_allclose(sync.grad(slope, [x])[0].numpy(), second, rtol=1e-9, atol=1e-300)
 
 
+@pytest.mark.parametrize(("pole", "expected"), [(0.0, 2 * 0.5772156649015329), (-2.0, -3.69113734019693)])
+def test_the_reciprocal_of_gamma_has_a_second_derivative_at_poles(pole: float, expected: float) -> None:
+    x = ag.tensor(pole, requires_grad=True)
+
+    (slope,) = sync.grad(scipy.special.rgamma(x), [x], create_graph=True)
+
+    np.testing.assert_allclose(sync.grad(slope, [x])[0].numpy(), expected, rtol=1e-12)
+
+
 def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
     x = ag.tensor([-np.inf, -np.inf], requires_grad=True)
 
@@ -98,6 +118,8 @@ def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
     ("call", "message"),
     [
         (lambda: special.polygamma(1, 1j), "takes real numbers, not complex128"),
+        (lambda: special.comb(5, 2, exact=True), "only exact=False: write math.comb"),
+        (lambda: special.factorial(5, extend="all"), 'takes extend="zero" or "complex", not'),
         (lambda: special.multigammaln([0.5], 3), "greater than"),
         (lambda: special.multigammaln([0.5], 1.5), "a whole number d of at least 1, not 1.5"),
         (lambda: _second_derivative_of_complex_gamma(), "psi of complex numbers has no derivative rule"),

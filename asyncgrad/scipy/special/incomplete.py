@@ -176,47 +176,65 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
     return np.exp(special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b))
 
 
-def _beta_quantile_by_shape(a: Any, b: Any, x: Any) -> Any:
-    """Return the derivative of a quantile by the first shape; at both ends, which do not move, it is 0."""
+def _beta_quantile_by_shapes(a: Any, b: Any, x: Any, of_second: bool) -> Any:
+    """Return the derivative of a quantile by the first or second shape; at both ends, which do not move, it is 0."""
     inside = (raw(x) > 0) & (raw(x) < 1)
-    a, b, safe = _inside(inside, a, 1.0), _inside(inside, b, 1.0), _inside(inside, x, 0.5)
-    slope = safe * (1 - safe) * beta_slope(a, b, safe, 1 - safe)
+    a, b, x = _inside(inside, a, 1.0), _inside(inside, b, 1.0), _inside(inside, x, 0.5)
+    rest = 1 - x
+    slope = -beta_slope(b, a, rest, x) if of_second else beta_slope(a, b, x, rest)
+    slope = x * rest * slope
     return slope if np.all(inside) else np.where(inside, slope, 0.0)
 
 
-def _beta_by_shape(a: Any, b: Any, x: Any) -> Any:
-    """Return the derivative of betainc by its first shape."""
+def _beta_quantile_by_first(a: Any, b: Any, x: Any) -> Any:
+    return _beta_quantile_by_shapes(a, b, x, of_second=False)
+
+
+def _beta_quantile_by_second(a: Any, b: Any, x: Any) -> Any:
+    return _beta_quantile_by_shapes(a, b, x, of_second=True)
+
+
+def _beta_by_shapes(a: Any, b: Any, x: Any, of_second: bool) -> Any:
+    """Return the derivative of betainc by its first or second shape."""
     inside = (raw(x) > 0) & (raw(x) < 1)
     density = _beta_density(a, b, _inside(inside, x, 0.5))
-    return -density * _beta_quantile_by_shape(a, b, x)
+    return -density * _beta_quantile_by_shapes(a, b, x, of_second)
+
+
+def _beta_by_first(a: Any, b: Any, x: Any) -> Any:
+    return _beta_by_shapes(a, b, x, of_second=False)
+
+
+def _beta_by_second(a: Any, b: Any, x: Any) -> Any:
+    return _beta_by_shapes(a, b, x, of_second=True)
 
 
 betainc = differentiable(
     special.betainc,
     "a b x",
-    a=lambda g, a, b, x: g * _beta_by_shape(a, b, x),
-    b=lambda g, a, b, x: -g * _beta_by_shape(b, a, 1 - x),
+    a=lambda g, a, b, x: g * _beta_by_first(a, b, x),
+    b=lambda g, a, b, x: g * _beta_by_second(a, b, x),
     x=lambda g, a, b, x: g * _beta_density(a, b, x),
 )
 betaincc = differentiable(
     special.betaincc,
     "a b x",
-    a=lambda g, a, b, x: -g * _beta_by_shape(a, b, x),
-    b=lambda g, a, b, x: g * _beta_by_shape(b, a, 1 - x),
+    a=lambda g, a, b, x: -g * _beta_by_first(a, b, x),
+    b=lambda g, a, b, x: -g * _beta_by_second(a, b, x),
     x=lambda g, a, b, x: -g * _beta_density(a, b, x),
 )
 betaincinv = differentiable(
     special.betaincinv,
     "a b y",
-    a=lambda g, a, b, out: g * _beta_quantile_by_shape(a, b, out),
-    b=lambda g, a, b, out: -g * _beta_quantile_by_shape(b, a, 1 - out),
+    a=lambda g, a, b, out: g * _beta_quantile_by_first(a, b, out),
+    b=lambda g, a, b, out: g * _beta_quantile_by_second(a, b, out),
     y=lambda g, a, b, out: g / _beta_density(a, b, out),
 )
 betainccinv = differentiable(
     special.betainccinv,
     "a b y",
-    a=lambda g, a, b, out: g * _beta_quantile_by_shape(a, b, out),
-    b=lambda g, a, b, out: -g * _beta_quantile_by_shape(b, a, 1 - out),
+    a=lambda g, a, b, out: g * _beta_quantile_by_first(a, b, out),
+    b=lambda g, a, b, out: g * _beta_quantile_by_second(a, b, out),
     y=lambda g, a, b, out: -g / _beta_density(a, b, out),
 )
 

@@ -38,13 +38,12 @@ CASES: dict[str, list[Case]] = {
         Case((np.array([[5.0], [6.5]]), np.array([2.0, 2.75])), {}, (0, 1)),
         Case((np.array([5.0, 2.0]), np.array([2.0, 4.0])), {}, (0,)),
         Case((np.array([5.0, 2.5]), 2), {"repetition": True}),
-        Case((np.array([0, 3]), np.array([0, 2])), {"repetition": True}, ()),
     ],
     "perm": [
         Case((np.array([[5.0], [6.5]]), np.array([2.0, 2.75])), {}, (0, 1)),
         Case((np.array([-1.0, 2.5, 1.5]), np.array([2.0, -1.0, 3.0])), {}, (0, 1)),
     ],
-    "factorial": [Case((np.array([-0.5, 0.0, 4.25]),)), Case((np.array([0, 3, 5]),), {}, ())],
+    "factorial": [Case((np.array([-0.5, 0.25, 4.25]),))],
     "multigammaln": [Case((np.array([2.5, 6.0]), 3))],
 }
 CALLS = named_calls(special, scipy.special, CASES)
@@ -95,6 +94,16 @@ def test_far_out_no_digits_are_lost(name: str, point: float, first: float, secon
         np.testing.assert_allclose(slope.numpy(), first, rtol=1e-10)
     else:
         np.testing.assert_allclose(sync.grad(slope, [x])[0].numpy(), second, rtol=1e-9, atol=1e-300)
+
+
+def test_combinations_and_factorials_of_whole_numbers_are_those_of_scipy() -> None:
+    n, k = np.array([0, 3, 5]), np.array([[0], [2], [7]])
+
+    assert np.array_equal(special.factorial(n).numpy(), scipy.special.factorial(n))
+    assert np.array_equal(special.comb(n, k).numpy(), scipy.special.comb(n, k))
+    assert np.array_equal(special.perm(n, k).numpy(), scipy.special.perm(n, k))
+    repeated = special.comb(n, k, repetition=True).numpy()
+    assert np.array_equal(repeated, scipy.special.comb(n, k, repetition=True))
 
 
 @pytest.mark.parametrize(("pole", "expected"), [(0.0, 2 * 0.5772156649015329), (-2.0, 4 * 0.5772156649015329 - 6)])

@@ -150,7 +150,7 @@ def _special_functions() -> str:
     kinds: dict[str, list[str]] = {"differentiable": [], "constant": [], "refused": []}
     for name in sorted(set(scipy.special.__all__)):
         function = getattr(scipy.special, name)
-        rule = RULES.get(function) if isinstance(function, np.ufunc) else vars(ours).get(name)
+        rule = RULES.get(function) if isinstance(function, np.ufunc) else _written_in(ours, name)
         if isinstance(function, np.ufunc) or rule is not None:
             kinds["refused" if rule is None else "constant" if _is_constant(rule) else "differentiable"].append(name)
     return (
@@ -160,6 +160,12 @@ def _special_functions() -> str:
         f"Differentiable: {_listed(kinds['differentiable'])}.\n\nConstant: {_listed(kinds['constant'])}.\n\n"
         f"Refused on tensors: {_listed(kinds['refused'])}.\n"
     )
+
+
+def _written_in(package: types.ModuleType, name: str) -> Any:
+    """Return what a module of a package has under a name, or None: the package itself makes the other names anew."""
+    found = vars(package).get(name)
+    return found if getattr(found, "__module__", "").startswith(f"{package.__name__}.") else None
 
 
 def _is_constant(rule: Any) -> bool:

@@ -96,6 +96,18 @@ def test_far_out_no_digits_are_lost(name: str, point: float, first: float, secon
         np.testing.assert_allclose(sync.grad(slope, [x])[0].numpy(), second, rtol=1e-9, atol=1e-300)
 
 
+@pytest.mark.parametrize(
+    ("t", "expected"), [(-0.5, -5.5010037117e-12), (1.0, 1.20984757331e-11), (5.6, 2.80714548705e-16)]
+)
+def test_many_degrees_of_freedom_keep_their_derivative(t: float, expected: float) -> None:
+    df = ag.tensor(1e5, requires_grad=True)
+
+    sync.backward(scipy.special.stdtr(df, t))
+
+    # By mpmath with sixty digits.
+    np.testing.assert_allclose(df.grad.numpy(), expected, rtol=1e-7)
+
+
 def test_combinations_and_factorials_of_whole_numbers_are_those_of_scipy() -> None:
     n, k = np.array([0, 3, 5]), np.array([[0], [2], [7]])
 

@@ -314,10 +314,29 @@ def t_density(df: Any, t: Any) -> Any:
 
 def t_quantile_by_df(df: Any, t: Any) -> Any:
     """Return the derivative of a quantile by the degrees of freedom: its square has the F distribution of 1 and df."""
+    # With many degrees of freedom the terms of the beta distribution cancel.
+    is_normal = np.square(np.square(raw(t)) + 1) < 0.01 * raw(df)
+    if np.all(is_normal):
+        return _nearly_normal_quantile_by_df(df, t)
+    safe_df, safe_t = _inside(~is_normal, df, 1.0), _inside(~is_normal, t, 1.0)
     # Next to the middle it is proportional to t: by a factor that depends on a square which must not be 0.
-    is_middle = np.abs(raw(t)) < 1e-8
-    square = np.where(is_middle, 1e-16, t * t)
-    return t * f_quantile_by_denominator(1.0, df, square) / (2 * square)
+    is_middle = np.abs(raw(safe_t)) < 1e-8
+    square = np.where(is_middle, 1e-16, safe_t * safe_t)
+    slope = safe_t * f_quantile_by_denominator(1.0, safe_df, square) / (2 * square)
+    if not np.any(is_normal):
+        return slope
+    normal_df, normal_t = np.where(is_normal, df, 1e4), np.where(is_normal, t, 0.0)
+    return np.where(is_normal, _nearly_normal_quantile_by_df(normal_df, normal_t), slope)
+
+
+def _nearly_normal_quantile_by_df(df: Any, t: Any) -> Any:
+    """Return `t_quantile_by_df` by Fisher's expansion of Student's distribution about the normal one."""
+    s = t * t
+    first = t * (s + 1) / 4
+    second = t * (((3 * s - 7) * s - 5) * s - 3) / 96
+    third = t * (((((s - 11) * s + 14) * s + 6) * s - 3) * s - 15) / 384
+    by_df = (first + (2 * second + 3 * third / df) / df) / (df * df)
+    return -by_df * np.exp(-0.5 * s) / (np.sqrt(2 * np.pi) * t_density(df, t))
 
 
 def f_quantile_by_denominator(dfn: Any, dfd: Any, x: Any) -> Any:

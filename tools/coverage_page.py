@@ -1,10 +1,11 @@
-"""Write docs/coverage.md: what asyncgrad does with each function of NumPy.
+"""Write docs/coverage.md: what asyncgrad does with each function of NumPy and of SciPy.
 
 `python -m tools.coverage_page` writes it from the rules; tests/ops/test_coverage_page.py holds it to be current.
 """
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 import types
 from collections import Counter
@@ -12,16 +13,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import scipy
 
 import asyncgrad as ag
-from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING
+import asyncgrad.scipy
+from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING, NonDifferentiable
 from asyncgrad.ops.primitive import RULES
 
 __all__ = ["PAGE", "VERSION", "kind_of", "page"]
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
-#: Which functions there are differs from one version of NumPy to the next.
-VERSION = ".".join(np.__version__.split(".")[:2])
+#: Which functions there are differs from one version of NumPy, and of SciPy, to the next.
+VERSION = " and SciPy ".join(".".join(version.split(".")[:2]) for version in (np.__version__, scipy.__version__))
 
 #: They write into their first argument.
 WRITERS = (np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask)
@@ -136,7 +139,60 @@ def page() -> str:
         + "".join(tables)
         + "\n## Methods and attributes of tensors\n\n"
         + f"As of an ndarray: {_listed(methods)}.\n\nOf an ndarray alone: {_listed(lacking)}.\n"
+        + _special_functions()
+        + _scipy_modules()
     )
+
+
+def _special_functions() -> str:
+    """Return what is said of the functions of scipy.special, which are too many for a table."""
+    ours = importlib.import_module("asyncgrad.scipy.special")
+    kinds: dict[str, list[str]] = {"differentiable": [], "constant": [], "refused": []}
+    for name in sorted(set(scipy.special.__all__)):
+        function = getattr(scipy.special, name)
+        rule = RULES.get(function) if isinstance(function, np.ufunc) else _written_in(ours, name)
+        if isinstance(function, np.ufunc) or rule is not None:
+            kinds["refused" if rule is None else "constant" if _is_constant(rule) else "differentiable"].append(name)
+    return (
+        "\n## scipy.special\n\nSciPy's ufuncs are differentiable as they stand, and all functions by the same name in "
+        "`asyncgrad.scipy.special`. Where one has no derivative by an argument, as by a whole number or by an order, "
+        "none flows to it, or the backward raises an error that names it.\n\n"
+        f"Differentiable: {_listed(kinds['differentiable'])}.\n\nConstant: {_listed(kinds['constant'])}.\n\n"
+        f"Refused on tensors: {_listed(kinds['refused'])}.\n"
+    )
+
+
+def _written_in(package: types.ModuleType, name: str) -> Any:
+    """Return what a module of a package has under a name, or None: the package itself makes the other names anew."""
+    found = vars(package).get(name)
+    return found if getattr(found, "__module__", "").startswith(f"{package.__name__}.") else None
+
+
+def _is_constant(rule: Any) -> bool:
+    return isinstance(rule, NonDifferentiable)
+
+
+def _scipy_modules() -> str:
+    """Return what the modules of asyncgrad.scipy have beside the special functions."""
+    lines = []
+    for name in asyncgrad.scipy.__all__:
+        found = getattr(asyncgrad.scipy, name)
+        if isinstance(found, types.ModuleType) and name != "special":
+            lines.append(f"- `asyncgrad.scipy.{name}`: {_listed(sorted(_public_names(found)))}\n")
+    return (
+        "\n## The other modules of SciPy\n\nSciPy's own functions convert a tensor to an array; those of "
+        "`asyncgrad.scipy`, by SciPy's names, take and return tensors.\n\n" + "".join(lines)
+    )
+
+
+def _public_names(module: types.ModuleType) -> Iterator[str]:
+    """Yield the names of a module, and those of the modules in it after theirs and a dot."""
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if isinstance(thing, types.ModuleType):
+            yield from (f"{name}.{inner}" for inner in _public_names(thing))
+        else:
+            yield name
 
 
 def _functions(module: types.ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -5,11 +5,17 @@ it is first called on a tensor.
 """
 
 from ...numpy.names import attach_names
+from . import binomials as binomials
 from . import elementary as elementary
 from . import error_functions as error_functions
 from . import gamma_functions as gamma_functions
+from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
 from . import normal as normal
+from . import tails as tails
+from .binomials import comb as comb
+from .binomials import factorial as factorial
+from .binomials import perm as perm
 from .gamma_functions import multigammaln as multigammaln
 from .gamma_functions import polygamma as polygamma
 from .log_sums import log_softmax as log_softmax

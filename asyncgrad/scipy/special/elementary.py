@@ -48,7 +48,8 @@ cbrt = differentiable(special.cbrt, "x", x=lambda g, out: g / (3 * np.square(out
 cosm1 = differentiable(special.cosm1, "x", x=lambda g, x: -g * np.sin(x))
 round_ = RULES[special.round] = NonDifferentiable(special.round)
 
-expit = differentiable(special.expit, "x", x=lambda g, out: g * (out * (1 - out)))
+# Not 1 - out, which is 0 from 37 on.
+expit = differentiable(special.expit, "x", x=lambda g, x, out: g * (out * special.expit(-x)))
 logit = differentiable(special.logit, "x", x=lambda g, x: g / (x * (1 - x)))
 log_expit = differentiable(special.log_expit, "x", x=lambda g, x: g * special.expit(-x))
 
@@ -58,6 +59,18 @@ log_expit = differentiable(special.log_expit, "x", x=lambda g, x: g * special.ex
 
 def _one_where_both_are_zero(x: Any, y: Any) -> Any:
     return np.where((x == 0) & (y == 0), 1, y)
+
+
+def _log_of_ratio(x: Any, y: Any) -> Any:
+    """Return log(x / y), with all digits where both are nearly equal."""
+    is_near = np.abs(raw(x) - raw(y)) < 0.5 * raw(y)
+    if not np.any(is_near):
+        return np.log(x) - np.log(y)
+    near_x, near_y = np.where(is_near, x, 1.0), np.where(is_near, y, 1.0)
+    near = np.log1p((near_x - near_y) / near_y)
+    if np.all(is_near):
+        return near
+    return np.where(is_near, near, np.log(np.where(is_near, 1.0, x)) - np.log(np.where(is_near, 1.0, y)))
 
 
 # Where both are 0 the product is 0, and constant in y.
@@ -75,14 +88,14 @@ entr = differentiable(special.entr, "x", x=lambda g, x: -g * (np.log(x) + 1))
 rel_entr = differentiable(
     special.rel_entr,
     "x y",
-    x=lambda g, x, y: g * (np.log(x / y) + 1),
+    x=lambda g, x, y: g * (_log_of_ratio(x, y) + 1),
     y=lambda g, x, y: -g * (x / _one_where_both_are_zero(x, y)),
 )
 kl_div = differentiable(
     special.kl_div,
     "x y",
-    x=lambda g, x, y: g * np.log(x / y),
-    y=lambda g, x, y: g * (1 - x / _one_where_both_are_zero(x, y)),
+    x=lambda g, x, y: g * _log_of_ratio(x, y),
+    y=lambda g, x, y: g * np.where((raw(x) == 0) & (raw(y) == 0), 1.0, (y - x) / _one_where_both_are_zero(x, y)),
 )
 
 
@@ -170,8 +183,8 @@ huber = differentiable(
 def _pseudo_huber_by_delta(delta: Any, r: Any) -> Any:
     square = np.square(r / delta)
     root = np.sqrt(1 + square)
-    # Not 2 * (root - 1) - square / root, whose terms cancel.
-    return delta * square * (2 / (1 + root) - 1 / root)
+    # This is 2 * (root - 1) - square / root, whose terms cancel.
+    return delta * np.square(square / (1 + root)) / root
 
 
 pseudo_huber = differentiable(

@@ -24,6 +24,7 @@ __all__ = [
     "multigammaln",
     "polygamma",
     "psi",
+    "psi_difference",
     "rgamma",
 ]
 
@@ -80,13 +81,20 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def _rgamma_slope(x: Any) -> Any:
-    """Return the derivative of 1 / gamma, which is finite at the poles of gamma: (-1)**n * n! at -n."""
+    """Return the derivative of 1 / gamma, which has derivatives of every order at the poles of gamma, too."""
     if x.dtype.kind == "c":
         return -special.psi(x) * special.rgamma(x)
-    is_pole = (raw(x) <= 0) & (raw(x) == np.floor(raw(x)))
-    safe = np.where(is_pole, 1.0, x)
-    at_pole = np.where(is_pole, np.cos(np.pi * raw(x)) * special.gamma(np.where(is_pole, 1 - raw(x), 1.0)), 0.0)
-    return np.where(is_pole, at_pole, -special.psi(safe) * special.rgamma(safe))
+    is_low = raw(x) < 0.5
+    high = np.where(is_low, 1.0, x)
+    regular = -special.psi(high) * special.rgamma(high)
+    if not np.any(is_low):
+        return regular
+    # 1 / gamma(x) is gamma(1 - x) * sin(pi * x) / pi.
+    low = np.where(is_low, x, 0.0)
+    whole = np.rint(raw(low))
+    angle, sign = np.pi * (low - whole), 1 - 2 * (whole % 2)
+    slope = np.cos(angle) - np.sin(angle) / np.pi * special.psi(1 - low)
+    return np.where(is_low, sign * special.gamma(1 - low) * slope, regular)
 
 
 rgamma = differentiable(special.rgamma, "x", x=lambda g, x: g * _rgamma_slope(x))
@@ -94,18 +102,18 @@ rgamma = differentiable(special.rgamma, "x", x=lambda g, x: g * _rgamma_slope(x)
 beta = differentiable(
     special.beta,
     "a b",
-    a=lambda g, a, b, out: g * (out * _psi_difference(a, b)),
-    b=lambda g, a, b, out: g * (out * _psi_difference(b, a)),
+    a=lambda g, a, b, out: g * (out * psi_difference(a, b)),
+    b=lambda g, a, b, out: g * (out * psi_difference(b, a)),
 )
 betaln = differentiable(
     special.betaln,
     "a b",
-    a=lambda g, a, b: g * _psi_difference(a, b),
-    b=lambda g, a, b: g * _psi_difference(b, a),
+    a=lambda g, a, b: g * psi_difference(a, b),
+    b=lambda g, a, b: g * psi_difference(b, a),
 )
 
 
-def _psi_difference(a: Any, b: Any) -> Any:
+def psi_difference(a: Any, b: Any) -> Any:
     """Return psi(a) - psi(a + b), also where b is so small beside a that the difference would lose its digits."""
     is_small = np.abs(raw(b)) < 1e-4 * np.abs(raw(a))
     if not np.any(is_small):

@@ -19,6 +19,9 @@ __all__ = [
     "bdtr",
     "bdtrc",
     "bdtri",
+    "beta_by_first",
+    "beta_by_second",
+    "beta_density",
     "betainc",
     "betaincc",
     "betainccinv",
@@ -26,9 +29,14 @@ __all__ = [
     "chdtr",
     "chdtrc",
     "chdtri",
+    "f_density",
+    "f_quantile_by_denominator",
+    "f_quantile_by_numerator",
     "fdtr",
     "fdtrc",
     "fdtri",
+    "gamma_by_shape",
+    "gamma_density",
     "gammainc",
     "gammaincc",
     "gammainccinv",
@@ -45,6 +53,8 @@ __all__ = [
     "pdtri",
     "stdtr",
     "stdtrit",
+    "t_density",
+    "t_quantile_by_df",
 ]
 
 
@@ -56,15 +66,16 @@ def _inside(mask: Any, value: Any, otherwise: float) -> Any:
 # The gamma distribution.
 
 
-def _gamma_density(a: Any, x: Any) -> Any:
+def gamma_density(a: Any, x: Any) -> Any:
+    """Return the density of the gamma distribution with scale 1."""
     return np.exp(special.xlogy(a - 1, x) - x - special.gammaln(a))
 
 
-def _gamma_by_shape(a: Any, x: Any) -> Any:
+def gamma_by_shape(a: Any, x: Any) -> Any:
     """Return the derivative of gammainc by its shape; at both ends, where the function is constant, it is 0."""
     inside = (raw(x) > 0) & (raw(x) < np.inf) & (raw(a) > 0)
     a, x = _inside(inside, a, 1.0), _inside(inside, x, 1.0)
-    slope = -_gamma_density(a, x) * x * gamma_slope(a, x)
+    slope = -gamma_density(a, x) * x * gamma_slope(a, x)
     return slope if np.all(inside) else np.where(inside, slope, 0.0)
 
 
@@ -78,26 +89,26 @@ def _gamma_quantile_by_shape(a: Any, x: Any) -> Any:
 gammainc = differentiable(
     special.gammainc,
     "a x",
-    a=lambda g, a, x: g * _gamma_by_shape(a, x),
-    x=lambda g, a, x: g * _gamma_density(a, x),
+    a=lambda g, a, x: g * gamma_by_shape(a, x),
+    x=lambda g, a, x: g * gamma_density(a, x),
 )
 gammaincc = differentiable(
     special.gammaincc,
     "a x",
-    a=lambda g, a, x: -g * _gamma_by_shape(a, x),
-    x=lambda g, a, x: -g * _gamma_density(a, x),
+    a=lambda g, a, x: -g * gamma_by_shape(a, x),
+    x=lambda g, a, x: -g * gamma_density(a, x),
 )
 gammaincinv = differentiable(
     special.gammaincinv,
     "a y",
     a=lambda g, a, out: g * _gamma_quantile_by_shape(a, out),
-    y=lambda g, a, out: g / _gamma_density(a, out),
+    y=lambda g, a, out: g / gamma_density(a, out),
 )
 gammainccinv = differentiable(
     special.gammainccinv,
     "a y",
     a=lambda g, a, out: g * _gamma_quantile_by_shape(a, out),
-    y=lambda g, a, out: -g / _gamma_density(a, out),
+    y=lambda g, a, out: -g / gamma_density(a, out),
 )
 
 # gdtr(a, b, x) is gammainc(b, a * x), chdtr(v, x) is gammainc(v / 2, x / 2), pdtr(k, m) is gammaincc(k + 1, m).
@@ -105,16 +116,16 @@ gammainccinv = differentiable(
 gdtr = differentiable(
     special.gdtr,
     "a b x",
-    a=lambda g, a, b, x: g * (_gamma_density(b, a * x) * x),
-    b=lambda g, a, b, x: g * _gamma_by_shape(b, a * x),
-    x=lambda g, a, b, x: g * (_gamma_density(b, a * x) * a),
+    a=lambda g, a, b, x: g * (gamma_density(b, a * x) * x),
+    b=lambda g, a, b, x: g * gamma_by_shape(b, a * x),
+    x=lambda g, a, b, x: g * (gamma_density(b, a * x) * a),
 )
 gdtrc = differentiable(
     special.gdtrc,
     "a b x",
-    a=lambda g, a, b, x: -g * (_gamma_density(b, a * x) * x),
-    b=lambda g, a, b, x: -g * _gamma_by_shape(b, a * x),
-    x=lambda g, a, b, x: -g * (_gamma_density(b, a * x) * a),
+    a=lambda g, a, b, x: -g * (gamma_density(b, a * x) * x),
+    b=lambda g, a, b, x: -g * gamma_by_shape(b, a * x),
+    x=lambda g, a, b, x: -g * (gamma_density(b, a * x) * a),
 )
 # Their products a * x are quantiles.
 gdtrix = differentiable(
@@ -122,102 +133,123 @@ gdtrix = differentiable(
     "a b p",
     a=lambda g, a, out: -g * (out / a),
     b=lambda g, a, b, out: g * (_gamma_quantile_by_shape(b, a * out) / a),
-    p=lambda g, a, b, out: g / (_gamma_density(b, a * out) * a),
+    p=lambda g, a, b, out: g / (gamma_density(b, a * out) * a),
 )
 gdtria = differentiable(
     special.gdtria,
     "p b x",
-    p=lambda g, b, x, out: g / (_gamma_density(b, out * x) * x),
+    p=lambda g, b, x, out: g / (gamma_density(b, out * x) * x),
     b=lambda g, b, x, out: g * (_gamma_quantile_by_shape(b, out * x) / x),
     x=lambda g, x, out: -g * (out / x),
 )
 chdtr = differentiable(
     special.chdtr,
     "v x",
-    v=lambda g, v, x: g * (_gamma_by_shape(v / 2, x / 2) / 2),
-    x=lambda g, v, x: g * (_gamma_density(v / 2, x / 2) / 2),
+    v=lambda g, v, x: g * (gamma_by_shape(v / 2, x / 2) / 2),
+    x=lambda g, v, x: g * (gamma_density(v / 2, x / 2) / 2),
 )
 chdtrc = differentiable(
     special.chdtrc,
     "v x",
-    v=lambda g, v, x: -g * (_gamma_by_shape(v / 2, x / 2) / 2),
-    x=lambda g, v, x: -g * (_gamma_density(v / 2, x / 2) / 2),
+    v=lambda g, v, x: -g * (gamma_by_shape(v / 2, x / 2) / 2),
+    x=lambda g, v, x: -g * (gamma_density(v / 2, x / 2) / 2),
 )
 chdtri = differentiable(
     special.chdtri,
     "v p",
     v=lambda g, v, out: g * _gamma_quantile_by_shape(v / 2, out / 2),
-    p=lambda g, v, out: -g / (_gamma_density(v / 2, out / 2) / 2),
+    p=lambda g, v, out: -g / (gamma_density(v / 2, out / 2) / 2),
 )
 pdtr = differentiable(
     special.pdtr,
     "k m",
     k=lambda g: None,
-    m=lambda g, k, m: -g * _gamma_density(np.floor(raw(k)) + 1, m),
+    m=lambda g, k, m: -g * gamma_density(np.floor(raw(k)) + 1, m),
 )
 pdtrc = differentiable(
     special.pdtrc,
     "k m",
     k=lambda g: None,
-    m=lambda g, k, m: g * _gamma_density(np.floor(raw(k)) + 1, m),
+    m=lambda g, k, m: g * gamma_density(np.floor(raw(k)) + 1, m),
 )
 pdtri = differentiable(
     special.pdtri,
     "k y",
     k=lambda g: None,
-    y=lambda g, k, out: -g / _gamma_density(np.floor(raw(k)) + 1, out),
+    y=lambda g, k, out: -g / gamma_density(np.floor(raw(k)) + 1, out),
 )
 
 
 # The beta distribution.
 
 
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
+def beta_density(a: Any, b: Any, x: Any) -> Any:
+    """Return the density of the beta distribution."""
     return np.exp(special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b))
 
 
-def _beta_quantile_by_shape(a: Any, b: Any, x: Any) -> Any:
-    """Return the derivative of a quantile by the first shape; at both ends, which do not move, it is 0."""
+def _beta_quantile_by_shapes(a: Any, b: Any, x: Any, of_second: bool) -> Any:
+    """Return the derivative of a quantile by the first or second shape; at both ends, which do not move, it is 0."""
     inside = (raw(x) > 0) & (raw(x) < 1)
-    a, b, safe = _inside(inside, a, 1.0), _inside(inside, b, 1.0), _inside(inside, x, 0.5)
-    slope = safe * (1 - safe) * beta_slope(a, b, safe, 1 - safe)
+    a, b, x = _inside(inside, a, 1.0), _inside(inside, b, 1.0), _inside(inside, x, 0.5)
+    rest = 1 - x
+    slope = -beta_slope(b, a, rest, x) if of_second else beta_slope(a, b, x, rest)
+    slope = x * rest * slope
     return slope if np.all(inside) else np.where(inside, slope, 0.0)
 
 
-def _beta_by_shape(a: Any, b: Any, x: Any) -> Any:
-    """Return the derivative of betainc by its first shape."""
+def _beta_quantile_by_first(a: Any, b: Any, x: Any) -> Any:
+    return _beta_quantile_by_shapes(a, b, x, of_second=False)
+
+
+def _beta_quantile_by_second(a: Any, b: Any, x: Any) -> Any:
+    return _beta_quantile_by_shapes(a, b, x, of_second=True)
+
+
+def _beta_by_shapes(a: Any, b: Any, x: Any, of_second: bool) -> Any:
+    """Return the derivative of betainc by its first or second shape."""
     inside = (raw(x) > 0) & (raw(x) < 1)
-    density = _beta_density(a, b, _inside(inside, x, 0.5))
-    return -density * _beta_quantile_by_shape(a, b, x)
+    density = beta_density(a, b, _inside(inside, x, 0.5))
+    return -density * _beta_quantile_by_shapes(a, b, x, of_second)
+
+
+def beta_by_first(a: Any, b: Any, x: Any) -> Any:
+    """Return the derivative of betainc by its first shape."""
+    return _beta_by_shapes(a, b, x, of_second=False)
+
+
+def beta_by_second(a: Any, b: Any, x: Any) -> Any:
+    """Return the derivative of betainc by its second shape."""
+    return _beta_by_shapes(a, b, x, of_second=True)
 
 
 betainc = differentiable(
     special.betainc,
     "a b x",
-    a=lambda g, a, b, x: g * _beta_by_shape(a, b, x),
-    b=lambda g, a, b, x: -g * _beta_by_shape(b, a, 1 - x),
-    x=lambda g, a, b, x: g * _beta_density(a, b, x),
+    a=lambda g, a, b, x: g * beta_by_first(a, b, x),
+    b=lambda g, a, b, x: g * beta_by_second(a, b, x),
+    x=lambda g, a, b, x: g * beta_density(a, b, x),
 )
 betaincc = differentiable(
     special.betaincc,
     "a b x",
-    a=lambda g, a, b, x: -g * _beta_by_shape(a, b, x),
-    b=lambda g, a, b, x: g * _beta_by_shape(b, a, 1 - x),
-    x=lambda g, a, b, x: -g * _beta_density(a, b, x),
+    a=lambda g, a, b, x: -g * beta_by_first(a, b, x),
+    b=lambda g, a, b, x: -g * beta_by_second(a, b, x),
+    x=lambda g, a, b, x: -g * beta_density(a, b, x),
 )
 betaincinv = differentiable(
     special.betaincinv,
     "a b y",
-    a=lambda g, a, b, out: g * _beta_quantile_by_shape(a, b, out),
-    b=lambda g, a, b, out: -g * _beta_quantile_by_shape(b, a, 1 - out),
-    y=lambda g, a, b, out: g / _beta_density(a, b, out),
+    a=lambda g, a, b, out: g * _beta_quantile_by_first(a, b, out),
+    b=lambda g, a, b, out: g * _beta_quantile_by_second(a, b, out),
+    y=lambda g, a, b, out: g / beta_density(a, b, out),
 )
 betainccinv = differentiable(
     special.betainccinv,
     "a b y",
-    a=lambda g, a, b, out: g * _beta_quantile_by_shape(a, b, out),
-    b=lambda g, a, b, out: -g * _beta_quantile_by_shape(b, a, 1 - out),
-    y=lambda g, a, b, out: -g / _beta_density(a, b, out),
+    a=lambda g, a, b, out: g * _beta_quantile_by_first(a, b, out),
+    b=lambda g, a, b, out: g * _beta_quantile_by_second(a, b, out),
+    y=lambda g, a, b, out: -g / beta_density(a, b, out),
 )
 
 # bdtr(k, n, p) is betainc(n - k, k + 1, 1 - p), nbdtr(k, n, p) is betainc(n, k + 1, p).
@@ -225,7 +257,7 @@ betainccinv = differentiable(
 
 def _binomial_density(k: Any, n: Any, p: Any) -> Any:
     k = np.floor(raw(k))
-    return _beta_density(raw(n) - k, k + 1, 1 - p)
+    return beta_density(raw(n) - k, k + 1, 1 - p)
 
 
 bdtr = differentiable(
@@ -254,50 +286,73 @@ nbdtr = differentiable(
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
-    p=lambda g, k, n, p: g * _beta_density(raw(n), raw(k) + 1, p),
+    p=lambda g, k, n, p: g * beta_density(raw(n), raw(k) + 1, p),
 )
 nbdtrc = differentiable(
     special.nbdtrc,
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
-    p=lambda g, k, n, p: -g * _beta_density(raw(n), raw(k) + 1, p),
+    p=lambda g, k, n, p: -g * beta_density(raw(n), raw(k) + 1, p),
 )
 nbdtri = differentiable(
     special.nbdtri,
     "k n y",
     k=lambda g: None,
     n=lambda g: None,
-    y=lambda g, k, n, out: g / _beta_density(raw(n), raw(k) + 1, out),
+    y=lambda g, k, n, out: g / beta_density(raw(n), raw(k) + 1, out),
 )
 
 
 # Student's distribution and the F distribution.
 
 
-def _t_density(df: Any, t: Any) -> Any:
+def t_density(df: Any, t: Any) -> Any:
+    """Return the density of Student's distribution."""
     return np.exp(-special.xlog1py((df + 1) / 2, t * t / df) - special.betaln(df / 2, 0.5) - np.log(df) / 2)
 
 
-def _t_quantile_by_df(df: Any, t: Any) -> Any:
+def t_quantile_by_df(df: Any, t: Any) -> Any:
     """Return the derivative of a quantile by the degrees of freedom: its square has the F distribution of 1 and df."""
+    # With many degrees of freedom the terms of the beta distribution cancel.
+    is_normal = np.square(np.square(raw(t)) + 1) < 0.01 * raw(df)
+    if np.all(is_normal):
+        return _nearly_normal_quantile_by_df(df, t)
+    safe_df, safe_t = _inside(~is_normal, df, 1.0), _inside(~is_normal, t, 1.0)
     # Next to the middle it is proportional to t: by a factor that depends on a square which must not be 0.
-    is_middle = np.abs(raw(t)) < 1e-8
-    square = np.where(is_middle, 1e-16, t * t)
-    return t * _f_quantile_by_denominator(1.0, df, square) / (2 * square)
+    is_middle = np.abs(raw(safe_t)) < 1e-8
+    square = np.where(is_middle, 1e-16, safe_t * safe_t)
+    slope = safe_t * f_quantile_by_denominator(1.0, safe_df, square) / (2 * square)
+    if not np.any(is_normal):
+        return slope
+    normal_df, normal_t = np.where(is_normal, df, 1e4), np.where(is_normal, t, 0.0)
+    return np.where(is_normal, _nearly_normal_quantile_by_df(normal_df, normal_t), slope)
 
 
-def _f_quantile_by_denominator(dfn: Any, dfd: Any, x: Any) -> Any:
+def _nearly_normal_quantile_by_df(df: Any, t: Any) -> Any:
+    """Return `t_quantile_by_df` by Fisher's expansion of Student's distribution about the normal one."""
+    s = t * t
+    first = t * (s + 1) / 4
+    second = t * (((3 * s - 7) * s - 5) * s - 3) / 96
+    third = t * (((((s - 11) * s + 14) * s + 6) * s - 3) * s - 15) / 384
+    by_df = (first + (2 * second + 3 * third / df) / df) / (df * df)
+    return -by_df * np.exp(-0.5 * s) / (np.sqrt(2 * np.pi) * t_density(df, t))
+
+
+def f_quantile_by_denominator(dfn: Any, dfd: Any, x: Any) -> Any:
+    """Return the derivative of a quantile of the F distribution by the degrees of freedom of the denominator."""
     odds = dfn * x / dfd
     return x * (1 / dfd - beta_slope(dfd / 2, dfn / 2, 1 / (1 + odds), odds / (1 + odds)) / 2)
 
 
-def _f_quantile_by_numerator(dfn: Any, dfd: Any, x: Any) -> Any:
+def f_quantile_by_numerator(dfn: Any, dfd: Any, x: Any) -> Any:
+    """Return the derivative of a quantile of the F distribution by the degrees of freedom of the numerator."""
     odds = dfn * x / dfd
     return x * (beta_slope(dfn / 2, dfd / 2, odds / (1 + odds), 1 / (1 + odds)) / 2 - 1 / dfn)
 
 
-def _f_density(dfn: Any, dfd: Any, x: Any) -> Any:
+def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
+    """Return the density of the F distribution."""
     odds = dfn * x / dfd
     logarithm = special.xlogy(dfn / 2 - 1, odds) - special.xlog1py((dfn + dfd) / 2, odds)
     return np.exp(logarithm - special.betaln(dfn / 2, dfd / 2)) * (dfn / dfd)
@@ -306,33 +361,33 @@ def _f_density(dfn: Any, dfd: Any, x: Any) -> Any:
 stdtr = differentiable(
     special.stdtr,
     "df t",
-    df=lambda g, df, t: -g * (_t_density(df, t) * _t_quantile_by_df(df, t)),
-    t=lambda g, df, t: g * _t_density(df, t),
+    df=lambda g, df, t: -g * (t_density(df, t) * t_quantile_by_df(df, t)),
+    t=lambda g, df, t: g * t_density(df, t),
 )
 stdtrit = differentiable(
     special.stdtrit,
     "df p",
-    df=lambda g, df, out: g * _t_quantile_by_df(df, out),
-    p=lambda g, df, out: g / _t_density(df, out),
+    df=lambda g, df, out: g * t_quantile_by_df(df, out),
+    p=lambda g, df, out: g / t_density(df, out),
 )
 fdtr = differentiable(
     special.fdtr,
     "dfn dfd x",
-    dfn=lambda g, dfn, dfd, x: -g * (_f_density(dfn, dfd, x) * _f_quantile_by_numerator(dfn, dfd, x)),
-    dfd=lambda g, dfn, dfd, x: -g * (_f_density(dfn, dfd, x) * _f_quantile_by_denominator(dfn, dfd, x)),
-    x=lambda g, dfn, dfd, x: g * _f_density(dfn, dfd, x),
+    dfn=lambda g, dfn, dfd, x: -g * (f_density(dfn, dfd, x) * f_quantile_by_numerator(dfn, dfd, x)),
+    dfd=lambda g, dfn, dfd, x: -g * (f_density(dfn, dfd, x) * f_quantile_by_denominator(dfn, dfd, x)),
+    x=lambda g, dfn, dfd, x: g * f_density(dfn, dfd, x),
 )
 fdtrc = differentiable(
     special.fdtrc,
     "dfn dfd x",
-    dfn=lambda g, dfn, dfd, x: g * (_f_density(dfn, dfd, x) * _f_quantile_by_numerator(dfn, dfd, x)),
-    dfd=lambda g, dfn, dfd, x: g * (_f_density(dfn, dfd, x) * _f_quantile_by_denominator(dfn, dfd, x)),
-    x=lambda g, dfn, dfd, x: -g * _f_density(dfn, dfd, x),
+    dfn=lambda g, dfn, dfd, x: g * (f_density(dfn, dfd, x) * f_quantile_by_numerator(dfn, dfd, x)),
+    dfd=lambda g, dfn, dfd, x: g * (f_density(dfn, dfd, x) * f_quantile_by_denominator(dfn, dfd, x)),
+    x=lambda g, dfn, dfd, x: -g * f_density(dfn, dfd, x),
 )
 fdtri = differentiable(
     special.fdtri,
     "dfn dfd p",
-    dfn=lambda g, dfn, dfd, out: g * _f_quantile_by_numerator(dfn, dfd, out),
-    dfd=lambda g, dfn, dfd, out: g * _f_quantile_by_denominator(dfn, dfd, out),
-    p=lambda g, dfn, dfd, out: g / _f_density(dfn, dfd, out),
+    dfn=lambda g, dfn, dfd, out: g * f_quantile_by_numerator(dfn, dfd, out),
+    dfd=lambda g, dfn, dfd, out: g * f_quantile_by_denominator(dfn, dfd, out),
+    p=lambda g, dfn, dfd, out: g / f_density(dfn, dfd, out),
 )

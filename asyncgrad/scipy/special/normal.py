@@ -17,7 +17,6 @@ _HEIGHT = 1 / math.sqrt(2 * math.pi)
 
 ndtr = differentiable(special.ndtr, "x", x=lambda g, x: g * (_HEIGHT * np.exp(-0.5 * (x * x))))
 ndtri = differentiable(special.ndtri, "y", y=lambda g, out: g * (np.exp(0.5 * (out * out)) / _HEIGHT))
-ndtri_exp = differentiable(special.ndtri_exp, "y", y=lambda g, y, out: g * (np.exp(y + 0.5 * (out * out)) / _HEIGHT))
 
 
 def _log_ndtr_slope(x: Any) -> Any:
@@ -31,3 +30,4 @@ def _log_ndtr_slope(x: Any) -> Any:
 
 
 log_ndtr = differentiable(special.log_ndtr, "x", x=lambda g, x: g * _log_ndtr_slope(x))
+ndtri_exp = differentiable(special.ndtri_exp, "y", y=lambda g, out: g / _log_ndtr_slope(out))

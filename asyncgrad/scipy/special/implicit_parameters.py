@@ -1,0 +1,101 @@
+"""Parameters of distributions for which their distribution functions have a given value.
+
+Their derivatives follow from those of the distribution function F: where F(v, w) = p, the derivative of v by p is
+1 / F_v, and by w it is -F_w / F_v.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...ops.primitive import differentiable
+from .incomplete import (
+    beta_by_first,
+    beta_by_second,
+    beta_density,
+    f_density,
+    f_quantile_by_denominator,
+    f_quantile_by_numerator,
+    gamma_by_shape,
+    gamma_density,
+    t_density,
+    t_quantile_by_df,
+)
+
+__all__ = ["btdtria", "btdtrib", "chdtriv", "fdtridfd", "gdtrib", "nrdtrimn", "nrdtrisd", "pdtrik", "stdtridf"]
+
+# betainc(out, b, x) is p.
+btdtria = differentiable(
+    special.btdtria,
+    "p b x",
+    p=lambda g, b, x, out: g / beta_by_first(out, b, x),
+    b=lambda g, b, x, out: -g * (beta_by_second(out, b, x) / beta_by_first(out, b, x)),
+    x=lambda g, b, x, out: -g * (beta_density(out, b, x) / beta_by_first(out, b, x)),
+)
+# betainc(a, out, x) is p.
+btdtrib = differentiable(
+    special.btdtrib,
+    "a p x",
+    a=lambda g, a, x, out: -g * (beta_by_first(a, out, x) / beta_by_second(a, out, x)),
+    p=lambda g, a, x, out: g / beta_by_second(a, out, x),
+    x=lambda g, a, x, out: -g * (beta_density(a, out, x) / beta_by_second(a, out, x)),
+)
+# gammainc(out, a * x) is p.
+gdtrib = differentiable(
+    special.gdtrib,
+    "a p x",
+    a=lambda g, a, x, out: -g * (x * gamma_density(out, a * x) / gamma_by_shape(out, a * x)),
+    p=lambda g, a, x, out: g / gamma_by_shape(out, a * x),
+    x=lambda g, a, x, out: -g * (a * gamma_density(out, a * x) / gamma_by_shape(out, a * x)),
+)
+# gammainc(out / 2, x / 2) is p.
+chdtriv = differentiable(
+    special.chdtriv,
+    "p x",
+    p=lambda g, x, out: g * 2 / gamma_by_shape(out / 2, x / 2),
+    x=lambda g, x, out: -g * (gamma_density(out / 2, x / 2) / gamma_by_shape(out / 2, x / 2)),
+)
+# gammaincc(out + 1, m) is p.
+pdtrik = differentiable(
+    special.pdtrik,
+    "p m",
+    p=lambda g, m, out: -g / gamma_by_shape(out + 1, m),
+    m=lambda g, m, out: -g * (gamma_density(out + 1, m) / gamma_by_shape(out + 1, m)),
+)
+stdtridf = differentiable(
+    special.stdtridf,
+    "p t",
+    p=lambda g, t, out: -g / (t_density(out, t) * t_quantile_by_df(out, t)),
+    t=lambda g, t, out: g / t_quantile_by_df(out, t),
+)
+fdtridfd = differentiable(
+    special.fdtridfd,
+    "dfn p x",
+    dfn=lambda g, dfn, x, out: -g * (f_quantile_by_numerator(dfn, out, x) / f_quantile_by_denominator(dfn, out, x)),
+    p=lambda g, dfn, x, out: -g / (f_density(dfn, out, x) * f_quantile_by_denominator(dfn, out, x)),
+    x=lambda g, dfn, x, out: g / f_quantile_by_denominator(dfn, out, x),
+)
+
+
+def _normal_quantile_slope(p: Any) -> Any:
+    return np.sqrt(2 * np.pi) * np.exp(np.square(special.ndtri(p)) / 2)
+
+
+# The mean and the standard deviation of a normal distribution: x is mean + std * ndtri(p).
+nrdtrimn = differentiable(
+    special.nrdtrimn,
+    "p std x",
+    p=lambda g, p, std: -g * (std * _normal_quantile_slope(p)),
+    std=lambda g, p: -g * special.ndtri(p),
+    x=lambda g: g,
+)
+nrdtrisd = differentiable(
+    special.nrdtrisd,
+    "mn p x",
+    mn=lambda g, p: -g / special.ndtri(p),
+    p=lambda g, p, out: -g * (out * _normal_quantile_slope(p) / special.ndtri(p)),
+    x=lambda g, p: g / special.ndtri(p),
+)

@@ -6,7 +6,7 @@
 #   make test-pythons    make test on each Python of VERSIONS that is here
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
-#   make stubs   write what type checkers are told of asyncgrad.nn and asyncgrad.numpy, for the NumPy that is installed
+#   make stubs   write what type checkers are told of asyncgrad.nn, .numpy and .scipy.special, for the NumPy and SciPy installed
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
 #   make test-gpu    the tests that need an NVIDIA GPU, and the examples of docs/gpu.md
@@ -98,6 +98,7 @@ coverage: $(VENV)/.dev
 stubs: $(VENV)/.dev
 	$(BIN)/python -m tools.numpy_stubs
 	$(BIN)/python -m tools.nn_stubs
+	$(BIN)/python -m tools.special_stubs
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

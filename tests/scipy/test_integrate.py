@@ -137,7 +137,11 @@ def test_what_is_kept_for_the_backward_does_not_grow_with_the_steps() -> None:
 
 
 def test_an_awaited_right_hand_side_leaves_the_loop_free() -> None:
+    calls = 0
+
     async def velocity(t: Any, y: Any, growth: Any, rates: Any) -> Any:
+        nonlocal calls
+        calls += 1
         await asyncio.sleep(0)
         return prey(t, y, growth, rates)
 
@@ -155,10 +159,11 @@ def test_an_awaited_right_hand_side_leaves_the_loop_free() -> None:
         y0, t, growth, death = inputs
         args = (growth, {"death": death})
         found = await integrate.odeint(velocity, y0, t, args, tfirst=True, rtol=1e-11, atol=1e-11)
-        forward = turns
+        forward = calls
         gradients = await ag.grad(found.sum(), inputs, create_graph=True)
-        assert forward > 20
-        assert turns > 2 * forward
+        assert calls > forward > 20
+        # The other task has had a turn during each call.
+        assert turns >= calls
         second = await ag.grad(gradients[2], inputs)
         counter.cancel()
 

@@ -111,20 +111,6 @@ def test_tensors_in_trees_get_gradients_to_any_order(run, form, waits):
     ]
 
 
-def test_the_backward_of_trees_is_compiled_as_any_other():
-    Multiply = multiplying_function("ctx", False)
-    x, y, z = leaf(2.0), leaf(3.0), leaf(5.0)
-    before = ag.engine.compiled_stats()
-    with ag.compiled_autograd(after=1):
-        for _ in range(3):
-            x.grad = None
-            sync.backward(two_of(Multiply.apply(tree_of(x, y), z))[0].sum())
-    after = ag.engine.compiled_stats()
-
-    assert after.hits > before.hits
-    assert x.grad.tolist() == [3.0]
-
-
 @pytest.mark.parametrize("materialize", [True, False])
 def test_undefined_gradients_of_a_tree_are_zeros_unless_the_function_asks_for_none(materialize):
     def forward(ctx: Any, x: Any) -> Any:

@@ -12,6 +12,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from tests.arrays import bits
 from tests.engine.scenes import ALONE, SCENES, Scene, seen, started, told
+from tests.functions import function
 from tests.leaves import leaf
 from tests.settings import compiled_after, loop_budget
 
@@ -154,3 +155,16 @@ def test_without_hooks_and_bodies_the_source_runs_no_node_task():
 
     assert "left" not in (source := ag.engine.compiled_source(np.exp(x * 3.0)))
     assert "run_node_task" not in source
+
+
+def test_the_backward_of_a_function_of_trees_is_a_hit_as_any_other(cache):
+    doubled = function(lambda ctx, tree: {"double": [tree["x"] * 2]}, lambda ctx, grad: {"x": grad["double"][0] * 2})
+    grads = []
+    with compiled_after(1):
+        for _ in range(3):
+            x = leaf(3.0)
+            sync.backward(doubled.apply({"x": x})["double"][0].sum())
+            grads.append(x.grad.tolist())
+
+    assert grads == [[2.0]] * 3
+    assert cache.stats().hits == 2

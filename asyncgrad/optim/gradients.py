@@ -48,6 +48,8 @@ def gradients_like(
             raise ArgumentTypeError(
                 f"{_nth(paths(structure, what), index)} must be a tensor, an array or None, not {describe(grad)}"
             )
+        if isinstance(array, np.generic):
+            array = np.asarray(array)
         if array.shape != param.shape:
             raise ArgumentError(
                 f"{_nth(paths(structure, what), index)} has shape {array.shape}, but {_nth(names, index)} has shape "

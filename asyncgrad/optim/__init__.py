@@ -15,16 +15,16 @@ from .rmsprop import RMSprop as RMSprop
 from .sgd import SGD as SGD
 
 __all__ = [
-    "LBFGS",
-    "SGD",
     "Adagrad",
     "Adam",
     "AdamW",
     "ExponentialMovingAverage",
     "GradientAccumulator",
+    "LBFGS",
     "Lion",
     "Optimizer",
     "RMSprop",
+    "SGD",
     "clip_grad_norm",
     "clip_grad_value",
     "schedule",

@@ -206,7 +206,11 @@ def _norm(array: Any, order: float) -> float:
         # A sum of squares that overflows or vanishes says nothing of the norm.
         if math.isfinite(square) and square > 1e-30:
             return math.sqrt(square)
-        return float(np.linalg.norm(flat.astype(np.result_type(array.dtype, np.float64))))
+        largest = float(abs(flat).max())
+        if largest == 0.0 or not math.isfinite(largest):
+            return largest
+        flat = flat.astype(np.result_type(array.dtype, np.float64)) / largest
+        return largest * math.sqrt(float(np.vdot(flat, flat).real))
     return float((abs(array).astype(np.float64) ** order).sum() ** (1.0 / order))
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from .lazy import attach
 
 if TYPE_CHECKING:
+    from . import data as data
     from . import devices as devices
     from . import engine as engine
     from . import errors as errors
@@ -61,6 +62,7 @@ __all__ = [
     "checkpoint_chain",
     "checkpoint_sequential",
     "compiled_autograd",
+    "data",
     "default_device",
     "detect_anomaly",
     "device",
@@ -107,6 +109,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "": [
+                "data",
                 "devices",
                 "engine",
                 "errors",

@@ -37,6 +37,7 @@ LAYER_OF = {
     "asyncgrad.func": "user",
     "asyncgrad.functional": "user",
     "asyncgrad.checkpoint": "user",
+    "asyncgrad.data": "user",
     "asyncgrad.extend": "user",
     "asyncgrad.nn": "user",
     "asyncgrad.numpy": "user",

@@ -18,6 +18,7 @@ import asyncgrad as ag
 
 FACADES = [
     "asyncgrad",
+    "asyncgrad.data",
     "asyncgrad.devices",
     "asyncgrad.engine",
     "asyncgrad.extend",
@@ -44,7 +45,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "func", "functional", "nn", "offload", "optim", "testing"}
+ON_DEMAND = {"checkpoint", "data", "func", "functional", "nn", "offload", "optim", "testing"}
 
 
 def run_python(program: str) -> str:

@@ -224,8 +224,14 @@ async def _read_ahead(found: AsyncIterator[Any], ahead: int) -> AsyncIterator[An
         else:
             await queue.put((END, None))
 
-    context = contextvars.copy_context()
-    task = EagerTask(read(), loop=asyncio.get_running_loop(), context=context, name="ag.data.batches")
+    ended = asyncio.Event()
+    task = EagerTask(
+        read(),
+        loop=asyncio.get_running_loop(),
+        context=contextvars.copy_context(),
+        name="ag.data.batches",
+        on_end=lambda _: ended.set(),
+    )
     task.start_later()
     try:
         while True:
@@ -237,5 +243,5 @@ async def _read_ahead(found: AsyncIterator[Any], ahead: int) -> AsyncIterator[An
             yield batch
     finally:
         task.cancel()
-        await asyncio.wait([task])
+        await ended.wait()
         await found.aclose()  # type: ignore[attr-defined]  # it is an async generator

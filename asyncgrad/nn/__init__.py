@@ -12,6 +12,11 @@ from .activations import silu as silu
 from .activations import softplus as softplus
 from .activations import tanh as tanh
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .containers import ModuleDict as ModuleDict
+from .containers import ModuleList as ModuleList
+from .containers import ParameterDict as ParameterDict
+from .containers import ParameterList as ParameterList
+from .containers import Sequential as Sequential
 from .convolution import conv2d as conv2d
 from .entropy import cross_entropy as cross_entropy
 from .entropy import nll_loss as nll_loss
@@ -21,6 +26,8 @@ from .linear_maps import linear as linear
 from .losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .losses import l1_loss as l1_loss
 from .losses import mse_loss as mse_loss
+from .module import Module as Module
+from .module import Parameter as Parameter
 from .normalization import layer_norm as layer_norm
 from .pooling import avg_pool2d as avg_pool2d
 from .pooling import max_pool2d as max_pool2d
@@ -29,6 +36,13 @@ from .softmaxes import log_softmax as log_softmax
 from .softmaxes import softmax as softmax
 
 __all__ = [
+    "Module",
+    "ModuleDict",
+    "ModuleList",
+    "Parameter",
+    "ParameterDict",
+    "ParameterList",
+    "Sequential",
     "avg_pool2d",
     "binary_cross_entropy_with_logits",
     "conv2d",

@@ -8,8 +8,15 @@ import numpy as np
 from ..numpy import TensorLike
 from ..numpy.random import Generator
 from ..tensor import Tensor
+from .containers import ModuleDict as ModuleDict
+from .containers import ModuleList as ModuleList
+from .containers import ParameterDict as ParameterDict
+from .containers import ParameterList as ParameterList
+from .containers import Sequential as Sequential
+from .module import Module as Module
+from .module import Parameter as Parameter
 
-__all__ = ['avg_pool2d', 'binary_cross_entropy_with_logits', 'conv2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool2d', 'mse_loss', 'nll_loss', 'relu', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
+__all__ = ['Module', 'ModuleDict', 'ModuleList', 'Parameter', 'ParameterDict', 'ParameterList', 'Sequential', 'avg_pool2d', 'binary_cross_entropy_with_logits', 'conv2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool2d', 'mse_loss', 'nll_loss', 'relu', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
 
 @overload
 def avg_pool2d(x: Tensor, kernel_size: SupportsIndex | Sequence[SupportsIndex], stride: SupportsIndex | Sequence[SupportsIndex] | None = ..., padding: SupportsIndex | Sequence[SupportsIndex] | str = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: float | None = ...) -> Tensor: ...

@@ -21,10 +21,10 @@ from ..graph.values import is_foreign, is_writeable
 from ..ops.kernels import COMPILERS
 from ..tensor import Tensor
 from ..tree.registry import container_type
-from ..tree.structure import TreeStructure, flatten, leaves, paths
+from ..tree.structure import flatten, leaves
 from .elementwise import Scratch
 from .fused import FusedSteps, FusedUpdate
-from .gradients import gradients_like
+from .gradients import ParameterTree, gradients_like
 
 __all__ = ["Group", "Optimizer", "Update", "check_range"]
 
@@ -103,8 +103,8 @@ class Optimizer(ABC):
         # The device of the parameter that is updated.
         self._device: Device | None = None
         self._fused_steps = FusedSteps()
-        # The structure of the tree that each group was given.
-        self._structures: list[TreeStructure] = []
+        # The tree that each group was given.
+        self._trees: list[ParameterTree] = []
         self._check_options(defaults)
         given = _as_tree(params)
         if isinstance(params, Tensor) or given is None:
@@ -169,8 +169,9 @@ class Optimizer(ABC):
             for index, param in enumerate(given):
                 if param is None:
                     _check_param(f"parameter {index} of group {len(self.param_groups)}", param)
-        params, structure = flatten(given)
-        names = _names_of(structure, len(self.param_groups))
+        found, structure = flatten(given)
+        tree = ParameterTree(structure, found)
+        params, names = tree.params(found), tree.names(len(self.param_groups))
         group = {"params": params, **self.defaults, **{name: group[name] for name in group if name != "params"}}
         self._check_options(group)
         known_params = {id(param) for one in self.param_groups for param in one["params"]}
@@ -180,7 +181,7 @@ class Optimizer(ABC):
                 raise ArgumentError(f"{name} is given twice: pass it once")
             known_params.add(id(param))
         self.param_groups.append(group)
-        self._structures.append(structure)
+        self._trees.append(tree)
 
     def step(self, grads: Any = None, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient, in place; the others stay as they are.
@@ -290,10 +291,8 @@ class Optimizer(ABC):
         if grads is not None:
             trees = _trees_of_groups(grads, len(self.param_groups))
             found = [
-                gradients_like(structure, group["params"], tree, self._names(index), self._grad_name(index))
-                for index, (structure, group, tree) in enumerate(
-                    zip(self._structures, self.param_groups, trees, strict=True)
-                )
+                gradients_like(tree, group["params"], given, tree.names(index), self._grad_name(index))
+                for index, (tree, group, given) in enumerate(zip(self._trees, self.param_groups, trees, strict=True))
             ]
         else:
             found = [
@@ -308,15 +307,12 @@ class Optimizer(ABC):
 
     def _frozen_error(self, index: int, param: Tensor, is_given: bool) -> ArgumentError:
         params = self.param_groups[index]["params"]
-        name = next(name for one, name in zip(params, self._names(index), strict=True) if one is param)
+        name = next(name for one, name in zip(params, self._trees[index].names(index), strict=True) if one is param)
         return ArgumentError(
             f"{name}, of shape {param.shape}, does not require grad, but has a gradient: "
             + ("give None for it" if is_given else "set its .grad to None")
             + ", or call requires_grad_() on it"
         )
-
-    def _names(self, index: int) -> Iterable[str]:
-        return _names_of(self._structures[index], index)
 
     def _grad_name(self, index: int) -> str:
         return "grads" if len(self.param_groups) == 1 else f"grads[{index}]"
@@ -503,14 +499,6 @@ def _are_groups(params: Any) -> bool:
     if type(params) not in (list, tuple) or not params or not isinstance(params[0], dict):
         return False
     return "params" in params[0] or not leaves(params[0])
-
-
-def _names_of(structure: TreeStructure, group: int) -> Iterable[str]:
-    """Return the names of parameters in errors: by number in a sequence, by path in a tree."""
-    is_nested = any(child.kind is not None for child in structure.children)
-    if structure.kind is None or (structure.cls in (list, tuple) and not is_nested):
-        return [f"parameter {index} of group {group}" for index in range(structure.count)]
-    return paths(structure, "params" if group == 0 else f"the 'params' of group {group}: params")
 
 
 def _check_param(which: str, param: Any) -> None:

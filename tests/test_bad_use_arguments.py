@@ -179,6 +179,7 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: nn.max_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),
         lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),
     ],
+    "bias": [lambda flag: nn.Linear(2, 2, bias=flag), lambda flag: nn.Bilinear(2, 2, 2, bias=flag)],
     "count_include_pad": [lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, count_include_pad=flag)],
 }
 CALLS = [pytest.param(name, call, id=f"{name} {index}") for name in FLAGS for index, call in enumerate(FLAGS[name])]

@@ -26,8 +26,11 @@ FACADES = [
     "asyncgrad.functional",
     "asyncgrad.graph",
     "asyncgrad.nn",
+    "asyncgrad.nn.init",
     "asyncgrad.numpy.random",
     "asyncgrad.optim",
+    "asyncgrad.optim.schedule",
+    "asyncgrad.random",
     "asyncgrad.sync",
     "asyncgrad.sync.func",
     "asyncgrad.testing",
@@ -124,6 +127,7 @@ def test_functions_with_the_name_of_their_module_are_among_those_tested():
     assert {each for name, each in NAMESAKES if name == "asyncgrad"} == {
         "backward",
         "checkpoint",
+        "default_dtype",
         "once_differentiable",
         "tensor",
     }

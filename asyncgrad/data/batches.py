@@ -14,6 +14,7 @@ import numpy as np
 from ..arguments import truth, whole_number
 from ..engine.eager_task import EagerTask
 from ..errors import ArgumentError, ArgumentTypeError
+from ..random import generator
 from .sources import END, AsyncSource, Source, make_source
 
 __all__ = ["Batches", "batches"]
@@ -46,7 +47,7 @@ def batches(
             them. 0 loads each batch when it is asked for. Iterables are read by one thread, async iterables by a task.
         drop_last: leave out a last batch that has fewer examples.
         prefetch: how many batches each worker loads ahead.
-        rng: what shuffles: a generator, or a seed; None means a fresh one.
+        rng: what shuffles: a generator, or a seed; None means the generator of the context (`ag.random.seed`).
 
     Returns:
         Batches: trees like an example. Those of arrays that are not shuffled share the arrays' memory.
@@ -149,7 +150,7 @@ class Batches:
         """Return the generator of one pass; its own one, since a worker may draw from it at any time."""
         if not self._buffer:
             return None
-        parent = np.random.default_rng() if self._rng is None else self._rng
+        parent = generator() if self._rng is None else self._rng
         return np.random.default_rng(parent.integers(0, 2**32, 4))
 
     def _executor(self, source: Source) -> ThreadPoolExecutor:

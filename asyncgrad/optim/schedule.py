@@ -597,3 +597,7 @@ def _entry(state_dict: Any, name: str) -> Any:
     if not isinstance(state_dict, Mapping) or name not in state_dict:
         raise ArgumentError(f"state_dict has no {name!r}: pass what schedule.state_dict() returned")
     return state_dict[name]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -61,6 +61,8 @@ from .pooling_layers import MaxPool2d as MaxPool2d
 from .regularization import dropout as dropout
 from .softmaxes import log_softmax as log_softmax
 from .softmaxes import softmax as softmax
+from .weights import load_safetensors as load_safetensors
+from .weights import save_safetensors as save_safetensors
 
 __all__ = [
     "AvgPool2d",
@@ -109,11 +111,13 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "load_safetensors",
     "log_softmax",
     "max_pool2d",
     "mse_loss",
     "nll_loss",
     "relu",
+    "save_safetensors",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",

@@ -42,8 +42,10 @@ from .module import Module as Module
 from .module import Parameter as Parameter
 from .pooling_layers import AvgPool2d as AvgPool2d
 from .pooling_layers import MaxPool2d as MaxPool2d
+from .weights import load_safetensors as load_safetensors
+from .weights import save_safetensors as save_safetensors
 
-__all__ = ['AvgPool2d', 'BCEWithLogitsLoss', 'Bilinear', 'CrossEntropyLoss', 'Dropout', 'Dropout1d', 'Dropout2d', 'ELU', 'Embedding', 'Flatten', 'GELU', 'Identity', 'L1Loss', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MSELoss', 'MaxPool2d', 'Module', 'ModuleDict', 'ModuleList', 'NLLLoss', 'Parameter', 'ParameterDict', 'ParameterList', 'ReLU', 'Sequential', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh', 'Unflatten', 'avg_pool2d', 'binary_cross_entropy_with_logits', 'conv2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'init', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool2d', 'mse_loss', 'nll_loss', 'relu', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
+__all__ = ['AvgPool2d', 'BCEWithLogitsLoss', 'Bilinear', 'CrossEntropyLoss', 'Dropout', 'Dropout1d', 'Dropout2d', 'ELU', 'Embedding', 'Flatten', 'GELU', 'Identity', 'L1Loss', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MSELoss', 'MaxPool2d', 'Module', 'ModuleDict', 'ModuleList', 'NLLLoss', 'Parameter', 'ParameterDict', 'ParameterList', 'ReLU', 'Sequential', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh', 'Unflatten', 'avg_pool2d', 'binary_cross_entropy_with_logits', 'conv2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'init', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'load_safetensors', 'log_softmax', 'max_pool2d', 'mse_loss', 'nll_loss', 'relu', 'save_safetensors', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
 
 @overload
 def avg_pool2d(x: Tensor, kernel_size: SupportsIndex | Sequence[SupportsIndex], stride: SupportsIndex | Sequence[SupportsIndex] | None = ..., padding: SupportsIndex | Sequence[SupportsIndex] | str = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: float | None = ...) -> Tensor: ...

@@ -11,41 +11,77 @@ from .activations import sigmoid as sigmoid
 from .activations import silu as silu
 from .activations import softplus as softplus
 from .activations import tanh as tanh
+from .adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from .adaptive_pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from .adaptive_pooling import adaptive_max_pool1d as adaptive_max_pool1d
+from .adaptive_pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .convolution import conv1d as conv1d
 from .convolution import conv2d as conv2d
+from .convolution import conv_transpose1d as conv_transpose1d
+from .convolution import conv_transpose2d as conv_transpose2d
+from .distances import normalize as normalize
+from .distances import pairwise_distance as pairwise_distance
 from .entropy import cross_entropy as cross_entropy
 from .entropy import nll_loss as nll_loss
 from .gaussian_units import gelu as gelu
+from .labels import one_hot as one_hot
 from .linear_maps import embedding as embedding
 from .linear_maps import linear as linear
 from .losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .losses import l1_loss as l1_loss
 from .losses import mse_loss as mse_loss
 from .normalization import layer_norm as layer_norm
+from .pooling import avg_pool1d as avg_pool1d
 from .pooling import avg_pool2d as avg_pool2d
+from .pooling import max_pool1d as max_pool1d
 from .pooling import max_pool2d as max_pool2d
 from .regularization import dropout as dropout
+from .resizing import interpolate as interpolate
+from .resizing import pad as pad
 from .softmaxes import log_softmax as log_softmax
 from .softmaxes import softmax as softmax
+from .standardizing import batch_norm as batch_norm
+from .standardizing import group_norm as group_norm
+from .standardizing import instance_norm as instance_norm
+from .standardizing import rms_norm as rms_norm
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
     "avg_pool2d",
+    "batch_norm",
     "binary_cross_entropy_with_logits",
+    "conv1d",
     "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
     "cross_entropy",
     "dropout",
     "elu",
     "embedding",
     "gelu",
+    "group_norm",
+    "instance_norm",
+    "interpolate",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
     "log_softmax",
+    "max_pool1d",
     "max_pool2d",
     "mse_loss",
     "nll_loss",
+    "normalize",
+    "one_hot",
+    "pad",
+    "pairwise_distance",
     "relu",
+    "rms_norm",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",

@@ -32,7 +32,7 @@ EACH_SMOOTH = pytest.mark.parametrize("one", SMOOTH.values(), ids=SMOOTH)
 def test_every_public_function_has_a_case() -> None:
     covered = {one.function.__name__ for one in CALLS}
 
-    assert covered | {"dropout"} == set(nn.__all__)
+    assert covered | {"dropout", "one_hot"} == set(nn.__all__)
 
 
 @EACH_SMOOTH

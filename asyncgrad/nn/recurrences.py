@@ -124,7 +124,7 @@ class Elman(Cell):
         product = np.empty_like(h)
         for row in hidden:
             np.dot(h, transposed, out=product)
-            row += product
+            np.add(row, product, out=row)
             if self._is_relu:
                 np.maximum(row, 0, out=row)
             else:
@@ -201,8 +201,8 @@ class Gru(Cell):
             last += work
             np.tanh(last, out=last)
             np.subtract(h, last, out=out)
-            out *= row[:, features : 2 * features]
-            out += last
+            np.multiply(out, row[:, features : 2 * features], out=out)
+            np.add(out, last, out=out)
             h = out
         return hidden, (), (acts, products)
 
@@ -280,13 +280,13 @@ class Lstm(Cell):
         product, work = np.empty((n, 4 * features), h.dtype), np.empty_like(h)
         for row, out, cell, flat in zip(acts, hidden, cells, squashed, strict=True):
             np.dot(h, scaled, out=product)
-            row += product
+            np.add(row, product, out=row)
             np.tanh(row, out=row)
-            row *= halves
-            row += shift
+            np.multiply(row, halves, out=row)
+            np.add(row, shift, out=row)
             np.multiply(row[:, features : 2 * features], c, out=cell)
             np.multiply(row[:, :features], row[:, 2 * features : 3 * features], out=work)
-            cell += work
+            np.add(cell, work, out=cell)
             np.tanh(cell, out=flat)
             np.multiply(row[:, 3 * features :], flat, out=out)
             h, c = out, cell

@@ -45,7 +45,7 @@ def test_gradients_do_not_depend_on_how_many_steps_are_prepared_at_a_time(
     leaves = [ag.tensor(one, requires_grad=True) for one in (entering, weight, bias, *state)]
 
     def gradients() -> list[Any]:
-        results = recur(cell, *leaves[:3], tuple(leaves[3:]))
+        results = recur(cell, leaves[0], leaves[1], leaves[2], tuple(leaves[3:]))
         return [grad.numpy() for grad in sync.grad(sum(np.sum(one * one) for one in results), leaves)]
 
     together = gradients()
@@ -69,10 +69,10 @@ def test_what_does_not_require_grad_gets_none(cell: Cell) -> None:
 
 @EACH_CELL
 def test_arrays_give_arrays_and_float32_stays_float32(cell: Cell) -> None:
-    arguments = draw(cell, 3, 2, 2, np.float32)
-    bare = recur(cell, *arguments)
-    leaves = [ag.tensor(one, requires_grad=True) for one in (*arguments[:3], *arguments[3])]
-    recorded = recur(cell, *leaves[:3], tuple(leaves[3:]))
+    entering, weight, bias, state = draw(cell, 3, 2, 2, np.float32)
+    bare = recur(cell, entering, weight, bias, state)
+    leaves = [ag.tensor(one, requires_grad=True) for one in (entering, weight, bias, *state)]
+    recorded = recur(cell, leaves[0], leaves[1], leaves[2], tuple(leaves[3:]))
     grads = sync.grad(sum(np.sum(one) for one in recorded), leaves)
 
     for one, other in zip(bare, recorded, strict=True):

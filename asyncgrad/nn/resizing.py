@@ -9,7 +9,8 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
-from ..graph.values import beside
+from ..graph.values import beside, empty_beside, zeros_beside
+from ..ops.primitive import derivative, primitive
 from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 from .arguments import array_of, floating
 from .linear_maps import linear
@@ -17,7 +18,74 @@ from .linear_maps import linear
 __all__ = ["interpolate", "pad"]
 
 #: The modes of `pad`, and what NumPy calls them.
-_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@primitive()
+def taken_along_(x: Any, indices: Any, axis: int) -> Any:
+    """Return the elements of x at the indices along an axis, an array on the host."""
+    if times := _times(indices, x.shape[axis]):
+        result = empty_beside(x, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))
+        for offset in range(times):
+            result[(*(slice(None),) * axis, slice(offset, None, times))] = x
+        return result
+    return np.take(x, beside(indices, x), axis=axis)
+
+
+@derivative(taken_along_, "x")
+def _(g: Any, x_shape: tuple[int, ...], indices: Any, axis: int) -> Any:
+    return added_along(g, indices, axis, x_shape[axis])
+
+
+@primitive()
+def added_along_(g: Any, indices: Any, axis: int, length: int) -> Any:
+    """Return zeros, `length` along an axis, with each element of g added at its index."""
+    result = zeros_beside((*g.shape[:axis], length, *g.shape[axis + 1 :]), g)
+    before = (slice(None),) * axis
+    if times := _times(indices, length):
+        for offset in range(times):
+            result += g[(*before, slice(offset, None, times))]
+        return result
+    if g.__class__ is np.ndarray and indices.size and (indices[1:] >= indices[:-1]).all():
+        places, starts = np.unique(indices, return_index=True)
+        result[(*before, places)] = np.add.reduceat(g, starts, axis=axis)
+        return result
+    for first, last, step in _runs(indices):
+        where = int(indices[first])
+        end = where + step * (last - first)
+        target = slice(where, None if end < 0 else end, step)
+        result[(*before, target)] += g[(*before, slice(first, last))]
+    return result
+
+
+@derivative(added_along_, "g")
+def _(h: Any, indices: Any, axis: int) -> Any:
+    return taken_along(h, indices, axis)
+
+
+taken_along = taken_along_.call
+added_along = added_along_.call
+
+
+def _times(indices: Any, length: int) -> int:
+    """Return how many times each of `length` indices is repeated, if it is the same number for all; else 0."""
+    times = len(indices) // length if length else 0
+    return times if times and np.array_equal(indices, np.repeat(np.arange(length), times)) else 0
+
+
+def _runs(indices: Any) -> list[tuple[int, int, int]]:
+    """Return where runs of consecutive indices begin and end, and the step of each, 1 or -1."""
+    steps = np.diff(indices)
+    runs: list[tuple[int, int, int]] = []
+    first = 0
+    while first < len(indices):
+        step = int(steps[first]) if first < len(steps) and abs(steps[first]) == 1 else 1
+        last = first + 1
+        while last < len(indices) and steps[last - 1] == step:
+            last += 1
+        runs.append((first, last, step))
+        first = last
+    return runs
 
 
 def pad(x: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
@@ -54,8 +122,12 @@ def pad(x: Any, pad: Any, mode: str = "constant", value: float | None = None) ->
         x, widths = x[kept], [(max(0, before), max(0, after)) for before, after in widths]
     if not any(number for both in widths for number in both):
         return x
-    options = {"constant_values": value or 0} if mode == "constant" else {}
-    return np.pad(x, widths, mode=_MODES[mode], **options)  # type: ignore[call-overload]
+    if mode == "constant":
+        return np.pad(x, widths, constant_values=value or 0)
+    for axis, both in enumerate(widths):
+        if any(both):
+            x = taken_along(x, np.pad(np.arange(array_of(x).shape[axis]), both, mode=_MODES[mode]), axis)
+    return x
 
 
 def _widths(shape: tuple[int, ...], pad: Any, mode: str) -> list[tuple[int, int]]:
@@ -131,7 +203,7 @@ def interpolate(
         if wanted is None:
             shift = 0.5 if mode == "nearest-exact" else 0.0
             found = np.floor((np.arange(new, dtype=np.float32) + np.float32(shift)) * np.float32(factor))
-            x = np.take(x, np.minimum(found.astype(np.int64), data.shape[axis] - 1), axis=axis)
+            x = taken_along(x, np.minimum(found.astype(np.int64), data.shape[axis] - 1), axis)
         elif new != data.shape[axis] or factor != 1:
             matrix = _between(data.shape[axis], new, factor, is_aligned, floating(data))
             x = np.moveaxis(linear(np.moveaxis(x, axis, -1), matrix), -1, axis)

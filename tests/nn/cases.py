@@ -264,6 +264,7 @@ RESIZING = [
     call_of(nn.pad, away_from_zero(2, 3, 4), (-1, 2), value=1.5),
     call_of(nn.pad, away_from_zero(4), (0, 0)),
     call_of(nn.interpolate, away_from_zero(2, 1, 3, 4), 5),
+    call_of(nn.interpolate, away_from_zero(1, 2, 3), None, 2.0),
     call_of(nn.interpolate, away_from_zero(1, 2, 5), None, 0.7),
     call_of(nn.interpolate, away_from_zero(1, 2, 5), 3, None, "nearest-exact"),
     call_of(nn.interpolate, away_from_zero(1, 2, 5), 3, None, "area"),

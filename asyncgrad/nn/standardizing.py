@@ -38,29 +38,39 @@ def _sums(x: Any) -> Any:
     """Return the sum of each row, shape (1, rows, 1)."""
     outer, rows, inner = x.shape
     if inner == 1 and outer > 1:
-        total = ones_beside(outer, x) @ x.reshape(outer, rows)
-    else:
-        total = sum_rows(x.reshape(outer * rows, inner))
-        if outer > 1:
-            total = np.add.reduce(total.reshape(outer, rows), axis=0)
-    return total.reshape(1, rows, 1)
+        return (ones_beside(outer, x) @ x.reshape(outer, rows)).reshape(1, rows, 1)
+    return _added_up(sum_rows(x.reshape(outer * rows, inner)), outer, rows)
+
+
+def _dots(x: Any, y: Any) -> Any:
+    """Return the sum of each row of `x * y`, shape (1, rows, 1)."""
+    outer, rows, inner = x.shape
+    if (inner == 1 and outer > 1) or x.__class__ is not np.ndarray or x.dtype != y.dtype:
+        return _sums(x * y)
+    return _added_up(np.vecdot(x, y), outer, rows)
+
+
+def _added_up(totals: Any, outer: int, rows: int) -> Any:
+    if outer > 1:
+        totals = np.add.reduce(totals.reshape(outer, rows), axis=0)
+    return totals.reshape(1, rows, 1)
 
 
 def _count(x: Any) -> int:
     return max(1, int(x.shape[0] * x.shape[2]))
 
 
-def _statistics(x: Any, eps: float, centered: bool) -> tuple[Any, Any, Any, Any]:
-    """Return the standardized x, and the mean (None if not centered), variance and inverse deviation of each row."""
+def _statistics(x: Any, eps: float, centered: bool, scale: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the standardized x times a scale, and the mean (None if not centered), variance and inverse deviation."""
     mean = None
     if centered:
         mean = _sums(x)
         mean /= _count(x)
     value = x.copy() if mean is None else x - mean
-    variance = _sums(value * value)
+    variance = _dots(value, value)
     variance /= _count(x)
     inverse = np.reciprocal(np.sqrt(variance + eps))
-    value *= inverse
+    value *= inverse if scale is None else inverse * scale
     return value, mean, variance, inverse
 
 
@@ -107,9 +117,7 @@ def _(h: Any, g_shape: tuple[int, ...]) -> Any:
 @primitive()
 def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     """Return the sum of each row of g times the standardized x."""
-    value = _standardize(x, mean, inverse)
-    value *= g
-    return _sums(value)
+    return _dots(_standardize(x, mean, inverse), g)
 
 
 @derivative(standardized_scale_grad_, "g")
@@ -126,12 +134,12 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
     """Return scale * inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     count = _count(x)
-    y = _standardize(x, mean, inverse)
-    value = g * y
-    shared = _sums(value)
+    value = x.copy() if mean is None else x - mean
+    shared = _dots(g, value)
+    shared *= inverse * inverse
     shared /= count
-    y *= shared
-    np.subtract(g, y, out=value)
+    value *= shared
+    value = np.subtract(g, value, out=value if g.dtype == value.dtype else None)
     if mean is not None:
         shared = _sums(g)
         shared /= count
@@ -200,15 +208,11 @@ def _standardize_rows(x: Any, shape: tuple[int, int, int], eps: float, centered:
     """
     data = array_of(x)
     floats = data.reshape(shape) if data.dtype.kind == "f" else data.astype(np.float64).reshape(shape)
-    value, mean, variance, inverse = _statistics(floats, eps, centered)
-    column = (1, -1, 1)
-    scale = None if scale is None else np.reshape(scale, column)
-    shift = None if shift is None else np.reshape(shift, column)
-    for operation, factor in ((np.multiply, scale), (np.add, shift)):
-        if factor is not None:
-            array = array_of(factor)
-            fits = array.dtype == value.dtype
-            value = operation(value, array, out=value) if fits else operation(value, array)
+    scale = None if scale is None else np.reshape(scale, (1, -1, 1))
+    shift = None if shift is None else np.reshape(shift, (1, -1, 1))
+    value, mean, variance, inverse = _statistics(floats, eps, centered, None if scale is None else array_of(scale))
+    if shift is not None:
+        value += array_of(shift)
     result = _standardized(np.reshape(x, shape), scale, shift, value, mean, inverse)
     return np.reshape(result, data.shape), mean, variance
 
@@ -284,7 +288,7 @@ def batch_norm(
         "batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
     if not truth(training, "training"):
-        return _by_running_statistics("batch_norm", x, data.ndim, running_mean, running_var, weight, bias, eps)
+        return _by_running_statistics("batch_norm", x, running_mean, running_var, weight, bias, eps)
     count = n * positions
     if count == 1:
         raise ArgumentError(
@@ -297,17 +301,14 @@ def batch_norm(
     return result
 
 
-def _by_running_statistics(
-    function: str, x: Any, axes: int, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
-) -> Any:
+def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
     if mean is None or variance is None:
         raise ArgumentError(f"{function} outside of training needs running_mean and running_var")
     scale = (variance + eps) ** -0.5
     if weight is not None:
         scale = scale * weight
     shift = -mean * scale if bias is None else bias - mean * scale
-    column = (-1, *(1,) * (axes - 2))
-    return x * np.reshape(scale, column) + np.reshape(shift, column)
+    return _scaled_channels(x, scale, shift)
 
 
 def instance_norm(
@@ -351,7 +352,7 @@ def instance_norm(
         "instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
     if not truth(use_input_stats, "use_input_stats"):
-        return _by_running_statistics("instance_norm", x, data.ndim, running_mean, running_var, weight, bias, eps)
+        return _by_running_statistics("instance_norm", x, running_mean, running_var, weight, bias, eps)
     if positions == 1:
         raise ArgumentError(f"instance_norm needs more than one value in each channel: x has shape {data.shape}")
     result, mean, variance = _standardize_rows(x, (1, n * channels, positions), eps, True, None, None)
@@ -359,14 +360,59 @@ def instance_norm(
         _update(running_mean, mean.reshape(n, channels).mean(axis=0), momentum)
         unbiased = variance.reshape(n, channels).mean(axis=0) * (positions / (positions - 1))
         _update(running_var, unbiased, momentum)
-    return _scaled_channels(result, data.ndim, weight, bias)
+    return _scaled_channels(result, weight, bias)
 
 
-def _scaled_channels(x: Any, axes: int, weight: Any, bias: Any) -> Any:
-    column = (-1, *(1,) * (axes - 2))
-    if weight is not None:
-        x = x * np.reshape(weight, column)
-    return x if bias is None else x + np.reshape(bias, column)
+@primitive()
+def scaled_channels_(x: Any, scale: Any, shift: Any) -> Any:
+    """Return x times a scale plus a shift, which may be None; x has the shape (n, channels, positions)."""
+    value = x.copy() if scale is None else x * scale
+    return value if shift is None else np.add(value, shift, out=value if value.dtype == shift.dtype else None)
+
+
+@derivative(scaled_channels_, "x")
+def _(g: Any, scale: Any) -> Any:
+    return g if scale is None else g * scale
+
+
+@derivative(scaled_channels_, "scale")
+def _(g: Any, x: Any) -> Any:
+    return row_dots(g, x)
+
+
+@derivative(scaled_channels_, "shift")
+def _(g: Any) -> Any:
+    return row_sums(g)
+
+
+@primitive()
+def row_dots_(x: Any, y: Any) -> Any:
+    """Return the sum of each row of `x * y`, shape (1, rows, 1)."""
+    return _dots(x, y)
+
+
+@derivative(row_dots_, "x")
+def _(h: Any, y: Any) -> Any:
+    return h * y
+
+
+@derivative(row_dots_, "y")
+def _(h: Any, x: Any) -> Any:
+    return h * x
+
+
+scaled_channels = scaled_channels_.call
+row_dots = row_dots_.call
+
+
+def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
+    """Return x of shape (n, channels, ...) with each channel times a weight plus a bias; both may be None."""
+    if weight is None and bias is None:
+        return x
+    shape = array_of(x).shape
+    weight, bias = (None if one is None else np.reshape(one, (1, -1, 1)) for one in (weight, bias))
+    images = np.reshape(x, (*shape[:2], math.prod(shape[2:])))
+    return np.reshape(scaled_channels(images, weight, bias), shape)
 
 
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -391,7 +437,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
         >>> nn.group_norm(np.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=0.0001)
         array([[-0.99995,  0.99995,  0.     ,  0.     ]])
     """
-    data, n, channels, positions = _channels_of("group_norm", x, 2)
+    _, n, channels, positions = _channels_of("group_norm", x, 2)
     if num_groups < 1 or channels % num_groups:
         raise ArgumentError(
             f"group_norm needs a number of groups that divides the {channels} channels of x, not {num_groups}"
@@ -399,7 +445,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     _check_channels("group_norm", channels, weight=weight, bias=bias)
     shape = (1, n * num_groups, channels // num_groups * positions)
     result, _, _ = _standardize_rows(x, shape, eps, True, None, None)
-    return _scaled_channels(result, data.ndim, weight, bias)
+    return _scaled_channels(result, weight, bias)
 
 
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from .lazy import attach
 
 if TYPE_CHECKING:
+    from . import data as data
     from . import devices as devices
     from . import engine as engine
     from . import errors as errors
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from . import nn as nn
     from . import numpy as numpy
     from . import optim as optim
+    from . import random as random
     from . import scipy as scipy
     from . import sync as sync
     from . import testing as testing
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from .context import is_grad_enabled as is_grad_enabled
     from .context import no_grad as no_grad
     from .context import set_grad_enabled as set_grad_enabled
+    from .default_dtype import default_dtype as default_dtype
     from .engine.compiled.api import compiled_autograd as compiled_autograd
     from .engine.device import default_device as default_device
     from .engine.device import device as device
@@ -61,7 +64,9 @@ __all__ = [
     "checkpoint_chain",
     "checkpoint_sequential",
     "compiled_autograd",
+    "data",
     "default_device",
+    "default_dtype",
     "detect_anomaly",
     "device",
     "devices",
@@ -88,6 +93,7 @@ __all__ = [
     "offload_threshold",
     "once_differentiable",
     "optim",
+    "random",
     "run",
     "scipy",
     "set_grad_enabled",
@@ -107,6 +113,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "": [
+                "data",
                 "devices",
                 "engine",
                 "errors",
@@ -117,6 +124,7 @@ if not TYPE_CHECKING:
                 "nn",
                 "numpy",
                 "optim",
+                "random",
                 "scipy",
                 "sync",
                 "testing",
@@ -125,6 +133,7 @@ if not TYPE_CHECKING:
             ".backward": ["backward", "grad"],
             ".checkpoint": ["checkpoint", "checkpoint_chain", "checkpoint_sequential"],
             ".context": ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"],
+            ".default_dtype": ["default_dtype"],
             ".engine.compiled.api": ["compiled_autograd"],
             ".engine.device": ["default_device", "device"],
             ".engine.loops": ["run"],

@@ -22,7 +22,9 @@ __all__ = [
     "CURRENT_GRAPH_TASK",
     "CURRENT_NODE",
     "DEFAULT_DEVICE",
+    "DEFAULT_DTYPE",
     "CURRENT_STREAMS",
+    "GENERATOR",
     "GRAD_MODE",
     "IN_TRANSFORM",
     "LOOP_BELOW",
@@ -111,6 +113,10 @@ CURRENT_NODE: ContextVar[Any] = ContextVar("asyncgrad_node", default=None)
 CURRENT_STREAMS: ContextVar[Mapping[Any, Any]] = ContextVar("asyncgrad_streams", default=MappingProxyType({}))
 #: The device that new tensors live on; None for the cpu.
 DEFAULT_DEVICE: ContextVar[Any] = ContextVar("asyncgrad_default_device", default=None)
+#: The floating dtype of new tensors of Python's numbers; None for float64.
+DEFAULT_DTYPE: ContextVar[Any] = ContextVar("asyncgrad_default_dtype", default=None)
+#: What functions draw from that are not given a generator; None before the first draw.
+GENERATOR: ContextVar[Any] = ContextVar("asyncgrad_generator", default=None)
 #: Whether the caller is a blocking function of `asyncgrad.sync`, which must not suspend.
 BLOCKING: ContextVar[bool] = ContextVar("asyncgrad_blocking", default=False)
 #: Whether a transform differentiates the function that runs.

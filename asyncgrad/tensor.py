@@ -22,6 +22,7 @@ from .array_operators import (
     wrap_comparison,
 )
 from .backward import backward
+from .default_dtype import in_default_dtype
 from .einops_backend import register_with_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .errors import (
@@ -1089,7 +1090,7 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
         # PyTorch's `__array__` knows no `copy=`, of which NumPy warns where a copy is asked for.
         data = np.asarray(data)
     try:
-        return np.array(data, dtype, copy=copy)
+        array = np.array(data, dtype, copy=copy)
     except ValueError as error:
         uneven = _uneven(data, "data") if isinstance(data, (list, tuple)) else None
         if uneven is None:
@@ -1098,6 +1099,7 @@ def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
             f"the sequences in data are ragged: {uneven}. The elements of a tensor fill a box, so pad the shorter "
             "ones, or make a tensor of each"
         ) from error
+    return array if dtype is not None else in_default_dtype(array, data)
 
 
 def _refuse_masked(value: Any) -> None:

@@ -157,6 +157,13 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: optim.Adam([leaf(1.0)], amsgrad=flag),
         lambda flag: optim.AdamW([leaf(1.0)], amsgrad=flag),
     ],
+    "decoupled_weight_decay": [lambda flag: optim.Adam([leaf(1.0)], decoupled_weight_decay=flag)],
+    "centered": [lambda flag: optim.RMSprop([leaf(1.0)], centered=flag)],
+    "maximize": [
+        lambda flag: optim.SGD([leaf(1.0)], maximize=flag),
+        lambda flag: optim.Lion([leaf(1.0)], maximize=flag),
+    ],
+    "error_if_nonfinite": [lambda flag: optim.clip_grad_norm([leaf(1.0)], 1.0, error_if_nonfinite=flag)],
     "set_to_none": [lambda flag: optim.SGD([leaf(1.0)]).zero_grad(flag)],
     "raise_exception": [
         lambda flag: sync.gradcheck(square_sum, leaf(1.0), raise_exception=flag),
@@ -172,6 +179,7 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: nn.max_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),
         lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),
     ],
+    "bias": [lambda flag: nn.Linear(2, 2, bias=flag), lambda flag: nn.Bilinear(2, 2, 2, bias=flag)],
     "count_include_pad": [lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, count_include_pad=flag)],
 }
 CALLS = [pytest.param(name, call, id=f"{name} {index}") for name in FLAGS for index, call in enumerate(FLAGS[name])]

@@ -18,6 +18,7 @@ import asyncgrad as ag
 
 FACADES = [
     "asyncgrad",
+    "asyncgrad.data",
     "asyncgrad.devices",
     "asyncgrad.engine",
     "asyncgrad.extend",
@@ -25,8 +26,11 @@ FACADES = [
     "asyncgrad.functional",
     "asyncgrad.graph",
     "asyncgrad.nn",
+    "asyncgrad.nn.init",
     "asyncgrad.numpy.random",
     "asyncgrad.optim",
+    "asyncgrad.optim.schedule",
+    "asyncgrad.random",
     "asyncgrad.sync",
     "asyncgrad.sync.func",
     "asyncgrad.testing",
@@ -44,7 +48,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "func", "functional", "nn", "offload", "optim", "testing"}
+ON_DEMAND = {"checkpoint", "data", "func", "functional", "nn", "offload", "optim", "testing"}
 
 
 def run_python(program: str) -> str:
@@ -123,6 +127,7 @@ def test_functions_with_the_name_of_their_module_are_among_those_tested():
     assert {each for name, each in NAMESAKES if name == "asyncgrad"} == {
         "backward",
         "checkpoint",
+        "default_dtype",
         "once_differentiable",
         "tensor",
     }

@@ -46,10 +46,23 @@ from ..tensor import Tensor
 
 def stub() -> str:
     """Return the stub."""
-    lines = [_HEADER, f"__all__ = {sorted(nn.__all__)!r}\n"]
-    for name in sorted(nn.__all__):
-        lines += _overloads(name, getattr(nn, name))
+    public = {name: getattr(nn, name) for name in sorted(nn.__all__)}
+    typed = {name: entry for name, entry in public.items() if _is_typed(entry)}
+    imports = sorted(f"from .{_module_of(entry)} import {name} as {name}" for name, entry in typed.items())
+    lines = [_HEADER + "\n".join(imports) + "\n", f"__all__ = {list(public)!r}\n"]
+    for name, function in public.items():
+        if name not in typed:
+            lines += _overloads(name, function)
     return "\n".join(lines) + "\n"
+
+
+def _is_typed(entry: Any) -> bool:
+    """Tell whether this is a class or a module, or a function that always returns a Tensor: it is typed where it is."""
+    return not inspect.isfunction(entry) or entry.__annotations__.get("return") == "Tensor"
+
+
+def _module_of(entry: Any) -> str:
+    return "" if inspect.ismodule(entry) else entry.__module__.rpartition(".")[2]
 
 
 def _overloads(name: str, function: Callable[..., Any]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from ..errors import ArgumentError, ArgumentTypeError, InPlaceError
 from ..graph.background import background
 from ..graph.creation import observe_nodes
 from ..graph.saved import version_of
+from ..random import generator
 from .pytree import flatten, unflatten
 from .rng import RandomStreams, StreamReplay
 from .steps import ContextAwaitable, Steps
@@ -213,8 +214,10 @@ class CheckpointedCall:
         # Without the tensors.
         self._args = flatten(args, self.tensors, streams)
         self._kwargs = flatten(kwargs, self.tensors, streams) if kwargs else None
+        # That of the context is made here, if it has none yet: the function may draw from it.
+        given = [generator(), *streams, *options.generators] if options.preserve_rng else None
         self.context = ForwardContext()
-        self.streams = RandomStreams([*streams, *options.generators]) if options.preserve_rng else None
+        self.streams = None if given is None else RandomStreams(given)
 
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function for the first time, on its arguments as they were given."""

@@ -51,7 +51,7 @@ def checkpoint(
         fn: a function, or an `async def`.
         *args: its arguments. Arrays are kept by reference: do not write into them before the backward.
         use_reentrant: which kind; None is reentrant, but not in a function that a transform differentiates.
-        preserve_rng: replay NumPy's global stream, Generators among the arguments, and `generators`.
+        preserve_rng: replay NumPy's global stream, `ag.random`'s, Generators among the arguments, and `generators`.
         generators: more streams that `fn` draws from.
         early_stop: end a recomputation when it has what is needed. This and the next three are for use_reentrant=False.
         determinism_check: "default" compares what a recomputation saves with the forward; "none" does not.

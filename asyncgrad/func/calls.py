@@ -15,7 +15,7 @@ from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..functional.arguments import new_input, transform_scope
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
-from ..tree.structure import LEAF, TreeStructure, flatten, leaves, leaves_like, paths, unflatten
+from ..tree.structure import LEAF, TreeStructure, flatten, in_models, leaves, leaves_like, paths, unflatten
 
 __all__ = ["TransformCall"]
 
@@ -46,6 +46,7 @@ class TransformCall:
         "_given",
         "_has_aux",
         "_kwargs",
+        "_model_leaves",
         "_output_structure",
         "_positions",
         "_returns_tensors",
@@ -75,6 +76,12 @@ class TransformCall:
             found, structure = flatten(args[position])
             self._given += found
             self._structures.append(structure)
+        self._model_leaves: _ModelLeaves | None = None
+        for structure in self._structures:
+            if structure.kind is not None and in_models(structure) is not None:
+                self._model_leaves = _ModelLeaves(self._structures, self._given)
+                self._given = self._model_leaves.points(self._given)
+                break
         self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
@@ -110,7 +117,7 @@ class TransformCall:
     async def __call__(self, *points: Tensor) -> tuple[Tensor, ...]:
         """Return the leaves of the function's result for new `points`."""
         arguments = list(self._args)
-        for position, tree in zip(self._positions, self.containers_like_points(points), strict=True):
+        for position, tree in zip(self._positions, self.arguments_of_points(points), strict=True):
             arguments[position] = tree
         result = self._function(*arguments, **self._kwargs)
         if not isinstance(result, Tensor) and inspect.isawaitable(result):
@@ -186,7 +193,8 @@ class TransformCall:
                 "write (v,)"
             )
         _, structure = flatten(tuple([self._args[position] for position in self._positions]))
-        return self._vector(structure, tuple(trees), self.points, (what, "the tuple of primals"), keeps_history)
+        kept = None if self._model_leaves is None else self._model_leaves.kept
+        return self._vector(structure, tuple(trees), self.points, (what, "the tuple of primals"), keeps_history, kept)
 
     def vector_like_outputs(
         self, outputs: Sequence[Tensor], tree: Any, what: str, keeps_history: bool
@@ -203,8 +211,19 @@ class TransformCall:
             [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
         )
 
+    def arguments_of_points(self, points: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the arguments at `positions` with others in place of `points`."""
+        entries = points if self._model_leaves is None else self._model_leaves.arguments(points)
+        return self._unflatten(entries)
+
     def containers_like_points(self, entries: Iterable[Any]) -> tuple[Any, ...]:
-        """Return a tree for each argument at `positions`, with any `entries` in place of `points`."""
+        """Return a tree for each argument at `positions`, with any `entries` in place of `points`.
+
+        What is constant in a model is None there.
+        """
+        return self._unflatten(entries if self._model_leaves is None else self._model_leaves.results(entries))
+
+    def _unflatten(self, entries: Iterable[Any]) -> tuple[Any, ...]:
         following = iter(entries)
         return tuple(
             [
@@ -251,6 +270,8 @@ class TransformCall:
         return tensor if isinstance(leaf, Tensor) else tensor.requires_grad_()
 
     def _leaf_error(self, index: int, leaf: Any) -> GradientTypeError:
+        if self._model_leaves is not None:
+            index = self._model_leaves.kept[index]
         names = [
             path
             for position, child in zip(self._positions, self._structures, strict=True)
@@ -275,12 +296,19 @@ class TransformCall:
         )
 
     def _vector(
-        self, structure: TreeStructure, tree: Any, like: Sequence[Tensor], names: tuple[str, str], keeps_history: bool
+        self,
+        structure: TreeStructure,
+        tree: Any,
+        like: Sequence[Tensor],
+        names: tuple[str, str],
+        keeps_history: bool,
+        kept: Sequence[int] | None = None,
     ) -> tuple[Tensor, ...]:
         what, other = names
         entries = leaves_like(structure, tree, f"{self._where}: {what}", other)
         vector = []
-        for index, (entry, tensor) in enumerate(zip(entries, like, strict=True)):
+        for index, tensor in zip(range(len(entries)) if kept is None else kept, like, strict=True):
+            entry = entries[index]
             part = _as_vector(entry, tensor)
             if part is None or part.shape != tensor.shape:
                 name = list(paths(structure, what))[index]
@@ -295,6 +323,55 @@ class TransformCall:
                 )
             vector.append(part if keeps_history else part.detach())
         return tuple(vector)
+
+
+@final
+class _ModelLeaves:
+    """Which leaves of arguments that are models, or have some in them, a transform differentiates with respect to.
+
+    In a model, tensors that do not require grad are constants, and a tensor that is in several places is one.
+
+    Args:
+        structures: the structures of the arguments.
+        leaves: their leaves.
+    """
+
+    __slots__ = ("_leaves", "_numbers", "kept")
+
+    def __init__(self, structures: Sequence[TreeStructure], leaves: Sequence[Any]) -> None:
+        self._leaves = leaves
+        flags = [flag for each in structures for flag in in_models(each) or [False] * each.count]
+        #: For each leaf the number of its point; None for a constant.
+        self._numbers: list[int | None] = []
+        #: The leaves that are points.
+        self.kept: list[int] = []
+        known: dict[int, int] = {}
+        for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
+            if is_in_model and isinstance(leaf, Tensor):
+                if not leaf.requires_grad:
+                    self._numbers.append(None)
+                    continue
+                if id(leaf) in known:
+                    self._numbers.append(known[id(leaf)])
+                    continue
+                known[id(leaf)] = len(self.kept)
+            self._numbers.append(len(self.kept))
+            self.kept.append(index)
+
+    def points(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the leaves that are points."""
+        return [leaves[index] for index in self.kept]
+
+    def arguments(self, points: Sequence[Any]) -> list[Any]:
+        """Return all leaves, with others in place of the points."""
+        return [
+            leaf if number is None else points[number] for leaf, number in zip(self._leaves, self._numbers, strict=True)
+        ]
+
+    def results(self, entries: Iterable[Any]) -> list[Any]:
+        """Return all leaves of a result, of which there is one for each point; None for constants."""
+        found = list(entries)
+        return [None if number is None else found[number] for number in self._numbers]
 
 
 def _as_vector(entry: Any, like: Tensor) -> Tensor | None:

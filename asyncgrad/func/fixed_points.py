@@ -110,7 +110,7 @@ async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limi
         return transform_call.iteration(function, "x0")
 
     def as_tree(x: Sequence[Any]) -> Any:
-        return x[0] if is_leaf else transform_call.containers_like_points(x)[0]
+        return x[0] if is_leaf else transform_call.arguments_of_points(x)[0]
 
     problem = _Problem(bind, limit, as_tree, False, BLOCKING.get(), "x = f(a, x)")
     is_recording, is_leaf = is_grad_enabled(), container_type(type(x0)) is None

@@ -1,9 +1,20 @@
-"""The functional layer of neural networks, with the names, argument order and layouts of torch.nn.functional.
+"""Neural networks: functions, by the names and argument order of torch.nn.functional, and modules, by torch.nn's.
 
-PyTorch's `dim` is called `axis`, as in NumPy. Functions that draw random numbers take a NumPy generator. Called with
-NumPy arrays only, each function returns a NumPy array.
+PyTorch's `dim` is called `axis` in functions, as in NumPy. Random numbers come from the generator of the context
+(`ag.random.seed`) unless another one is given. Called with NumPy arrays only, a function returns a NumPy array.
 """
 
+from . import init as init
+from .activation_layers import ELU as ELU
+from .activation_layers import GELU as GELU
+from .activation_layers import LeakyReLU as LeakyReLU
+from .activation_layers import LogSoftmax as LogSoftmax
+from .activation_layers import ReLU as ReLU
+from .activation_layers import SiLU as SiLU
+from .activation_layers import Sigmoid as Sigmoid
+from .activation_layers import Softmax as Softmax
+from .activation_layers import Softplus as Softplus
+from .activation_layers import Tanh as Tanh
 from .activations import elu as elu
 from .activations import leaky_relu as leaky_relu
 from .activations import relu as relu
@@ -16,26 +27,49 @@ from .adaptive_pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from .adaptive_pooling import adaptive_max_pool1d as adaptive_max_pool1d
 from .adaptive_pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .containers import ModuleDict as ModuleDict
+from .containers import ModuleList as ModuleList
+from .containers import ParameterDict as ParameterDict
+from .containers import ParameterList as ParameterList
+from .containers import Sequential as Sequential
 from .convolution import conv1d as conv1d
 from .convolution import conv2d as conv2d
 from .convolution import conv_transpose1d as conv_transpose1d
 from .convolution import conv_transpose2d as conv_transpose2d
 from .distances import normalize as normalize
 from .distances import pairwise_distance as pairwise_distance
+from .dropout_layers import Dropout as Dropout
+from .dropout_layers import Dropout1d as Dropout1d
+from .dropout_layers import Dropout2d as Dropout2d
 from .entropy import cross_entropy as cross_entropy
 from .entropy import nll_loss as nll_loss
 from .gaussian_units import gelu as gelu
 from .labels import one_hot as one_hot
+from .linear_layers import Bilinear as Bilinear
+from .linear_layers import Embedding as Embedding
+from .linear_layers import Flatten as Flatten
+from .linear_layers import Identity as Identity
+from .linear_layers import Linear as Linear
+from .linear_layers import Unflatten as Unflatten
 from .linear_maps import embedding as embedding
 from .linear_maps import linear as linear
+from .loss_layers import BCEWithLogitsLoss as BCEWithLogitsLoss
+from .loss_layers import CrossEntropyLoss as CrossEntropyLoss
+from .loss_layers import L1Loss as L1Loss
+from .loss_layers import MSELoss as MSELoss
+from .loss_layers import NLLLoss as NLLLoss
 from .losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .losses import l1_loss as l1_loss
 from .losses import mse_loss as mse_loss
+from .module import Module as Module
+from .module import Parameter as Parameter
 from .normalization import layer_norm as layer_norm
 from .pooling import avg_pool1d as avg_pool1d
 from .pooling import avg_pool2d as avg_pool2d
 from .pooling import max_pool1d as max_pool1d
 from .pooling import max_pool2d as max_pool2d
+from .pooling_layers import AvgPool2d as AvgPool2d
+from .pooling_layers import MaxPool2d as MaxPool2d
 from .regularization import dropout as dropout
 from .resizing import interpolate as interpolate
 from .resizing import pad as pad
@@ -47,6 +81,39 @@ from .standardizing import instance_norm as instance_norm
 from .standardizing import rms_norm as rms_norm
 
 __all__ = [
+    "AvgPool2d",
+    "BCEWithLogitsLoss",
+    "Bilinear",
+    "CrossEntropyLoss",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "ELU",
+    "Embedding",
+    "Flatten",
+    "GELU",
+    "Identity",
+    "L1Loss",
+    "LeakyReLU",
+    "Linear",
+    "LogSoftmax",
+    "MSELoss",
+    "MaxPool2d",
+    "Module",
+    "ModuleDict",
+    "ModuleList",
+    "NLLLoss",
+    "Parameter",
+    "ParameterDict",
+    "ParameterList",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+    "Unflatten",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_max_pool1d",
@@ -65,6 +132,7 @@ __all__ = [
     "embedding",
     "gelu",
     "group_norm",
+    "init",
     "instance_norm",
     "interpolate",
     "l1_loss",

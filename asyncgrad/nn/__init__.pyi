@@ -8,8 +8,42 @@ import numpy as np
 from ..numpy import TensorLike
 from ..numpy.random import Generator
 from ..tensor import Tensor
+from . import init as init
+from .activation_layers import ELU as ELU
+from .activation_layers import GELU as GELU
+from .activation_layers import LeakyReLU as LeakyReLU
+from .activation_layers import LogSoftmax as LogSoftmax
+from .activation_layers import ReLU as ReLU
+from .activation_layers import SiLU as SiLU
+from .activation_layers import Sigmoid as Sigmoid
+from .activation_layers import Softmax as Softmax
+from .activation_layers import Softplus as Softplus
+from .activation_layers import Tanh as Tanh
+from .containers import ModuleDict as ModuleDict
+from .containers import ModuleList as ModuleList
+from .containers import ParameterDict as ParameterDict
+from .containers import ParameterList as ParameterList
+from .containers import Sequential as Sequential
+from .dropout_layers import Dropout as Dropout
+from .dropout_layers import Dropout1d as Dropout1d
+from .dropout_layers import Dropout2d as Dropout2d
+from .linear_layers import Bilinear as Bilinear
+from .linear_layers import Embedding as Embedding
+from .linear_layers import Flatten as Flatten
+from .linear_layers import Identity as Identity
+from .linear_layers import Linear as Linear
+from .linear_layers import Unflatten as Unflatten
+from .loss_layers import BCEWithLogitsLoss as BCEWithLogitsLoss
+from .loss_layers import CrossEntropyLoss as CrossEntropyLoss
+from .loss_layers import L1Loss as L1Loss
+from .loss_layers import MSELoss as MSELoss
+from .loss_layers import NLLLoss as NLLLoss
+from .module import Module as Module
+from .module import Parameter as Parameter
+from .pooling_layers import AvgPool2d as AvgPool2d
+from .pooling_layers import MaxPool2d as MaxPool2d
 
-__all__ = ['adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'avg_pool1d', 'avg_pool2d', 'batch_norm', 'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv_transpose1d', 'conv_transpose2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'group_norm', 'instance_norm', 'interpolate', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool1d', 'max_pool2d', 'mse_loss', 'nll_loss', 'normalize', 'one_hot', 'pad', 'pairwise_distance', 'relu', 'rms_norm', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
+__all__ = ['AvgPool2d', 'BCEWithLogitsLoss', 'Bilinear', 'CrossEntropyLoss', 'Dropout', 'Dropout1d', 'Dropout2d', 'ELU', 'Embedding', 'Flatten', 'GELU', 'Identity', 'L1Loss', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MSELoss', 'MaxPool2d', 'Module', 'ModuleDict', 'ModuleList', 'NLLLoss', 'Parameter', 'ParameterDict', 'ParameterList', 'ReLU', 'Sequential', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh', 'Unflatten', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'avg_pool1d', 'avg_pool2d', 'batch_norm', 'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv_transpose1d', 'conv_transpose2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'group_norm', 'init', 'instance_norm', 'interpolate', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool1d', 'max_pool2d', 'mse_loss', 'nll_loss', 'normalize', 'one_hot', 'pad', 'pairwise_distance', 'relu', 'rms_norm', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
 
 @overload
 def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor: ...

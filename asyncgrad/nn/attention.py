@@ -114,7 +114,7 @@ def scaled_dot_product_attention(
         dropout_p: the probability with which a weight is dropped.
         is_causal: let target i attend to the sources 0 to i only; not together with `attn_mask`.
         scale: the factor of the scores; None for `features ** -0.5`.
-        rng: a NumPy generator, needed with `dropout_p`.
+        rng: the NumPy generator that `dropout_p` draws from; None for that of the context (`ag.random.seed`).
 
     Returns:
         A tensor of shape `(..., targets, value features)`.

@@ -11,6 +11,7 @@ from ..errors import ArgumentError
 from ..graph.values import beside, raw
 from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
+from ..random import generator
 from .arguments import array_of
 
 __all__ = ["dropout"]
@@ -39,12 +40,12 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
     Args:
         x: any shape.
         p: the probability, from 0 to 1.
-        rng: a NumPy generator, so that runs can be repeated; required unless x itself is returned. It draws on the
-            host, and the mask is moved to the device of x: a seed gives the same mask on every device.
+        rng: a NumPy generator; None for that of the context (`ag.random.seed`). It draws on the host, and the mask is
+            moved to the device of x: a seed gives the same mask on every device.
         training: if False, or if p is 0, x itself is returned.
 
     Raises:
-        ArgumentError: p is not a probability, or `rng` is missing.
+        ArgumentError: p is not a probability.
 
     Source: torch.nn.functional.dropout.
 
@@ -58,8 +59,7 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
         raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
     if not truth(training, "training") or p == 0:
         return x
-    if rng is None:
-        raise ArgumentError("dropout needs a generator: pass rng=np.random.default_rng(seed)")
+    rng = generator() if rng is None else rng
     data = array_of(x)
     # Drawn on the host whatever the device, so that a seed gives the same mask everywhere.
     keep = beside(raw(rng.random(data.shape, np.float32)) >= p, data)

@@ -1,11 +1,34 @@
 """Optimizers, with the names, arguments and arithmetic of torch.optim. A step is plain, synchronous NumPy."""
 
+from . import schedule as schedule
+from .adagrad import Adagrad as Adagrad
 from .adam import Adam as Adam
 from .adam import AdamW as AdamW
+from .averages import ExponentialMovingAverage as ExponentialMovingAverage
+from .averages import GradientAccumulator as GradientAccumulator
+from .clipping import clip_grad_norm as clip_grad_norm
+from .clipping import clip_grad_value as clip_grad_value
+from .lbfgs import LBFGS as LBFGS
+from .lion import Lion as Lion
 from .optimizer import Optimizer as Optimizer
+from .rmsprop import RMSprop as RMSprop
 from .sgd import SGD as SGD
 
-__all__ = ["Adam", "AdamW", "Optimizer", "SGD"]
+__all__ = [
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "ExponentialMovingAverage",
+    "GradientAccumulator",
+    "LBFGS",
+    "Lion",
+    "Optimizer",
+    "RMSprop",
+    "SGD",
+    "clip_grad_norm",
+    "clip_grad_value",
+    "schedule",
+]
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, final
@@ -13,18 +12,15 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import zeros_beside
-from .optimizer import FusedUpdate, Group, Optimizer, check_range
+from .elementwise import as_scalars, real_view
+from .fused import FusedUpdate
+from .optimizer import Group, Optimizer, Update, check_range
 
 __all__ = ["Adam", "AdamW"]
 
 
-def _real(array: np.ndarray) -> np.ndarray:
-    """Return a real array as it is, and a contiguous complex one as a view of its real and imaginary parts."""
-    return array if array.dtype.kind != "c" else array.reshape(-1).view(array.real.dtype)
-
-
 class _AdamFamily(Optimizer):
-    """Abstract base of Adam and AdamW, which differ in the weight decay only."""
+    """Abstract base of Adam and AdamW, which differ in their defaults only."""
 
     def __init__(
         self,
@@ -34,8 +30,18 @@ class _AdamFamily(Optimizer):
         eps: float,
         weight_decay: float,
         amsgrad: bool,
+        maximize: bool,
+        decoupled_weight_decay: bool,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
         super().__init__(params, defaults)
 
     @staticmethod
@@ -45,60 +51,90 @@ class _AdamFamily(Optimizer):
         if not isinstance(group["betas"], (tuple, list)) or len(group["betas"]) != 2:
             raise ArgumentError(f"betas must be two numbers, such as (0.9, 0.999), not {group['betas']!r}")
         check_range({"betas": tuple(group["betas"])}, "betas", below=1)
-        truth(group["amsgrad"], "amsgrad")
+        for name in ("amsgrad", "decoupled_weight_decay"):
+            truth(group[name], name)
 
     def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
         amsgrad = bool(group["amsgrad"])
         step = state.get("step", 0) + 1
-        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if amsgrad else [])]
+        names = _state_names(group)
         if state and not set(names) <= set(state):
             return None
         arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
-        l2, shrink = self._fused_decay(group)
+        adds_decay, shrinks = _decay_kinds(group)
+        l2 = group["weight_decay"] if adds_decay else 0.0
+        shrink = 1.0 - group["lr"] * group["weight_decay"] if shrinks else 1.0
         numbers = _fused_numbers(l2, shrink, *group["betas"], step, group["eps"], group["lr"])
         formula = _fused_formula(bool(l2), amsgrad)
         return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, {"step": step, **arrays})
 
-    @abstractmethod
-    def _fused_decay(self, group: Group) -> tuple[float, float]:
-        """Return what the weight decay adds to the gradient, in parameters, and the factor that they shrink by."""
+    def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
+        arrays = {name: zeros_beside(param.shape, param) for name in _state_names(group)}
+        return {"step": 0, **arrays}
 
-    @abstractmethod
-    def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
-        """Apply the weight decay; return the gradient to use, which may be in `buffer`."""
-
-    def _update(self, param: np.ndarray, grad: np.ndarray, state: dict[str, Any], group: Group) -> None:
-        if param.dtype.kind == "c":
-            if not param.flags.c_contiguous:
-                raise ArgumentError(f"{type(self).__name__} needs a complex parameter to be contiguous in memory")
-            grad = np.ascontiguousarray(grad)
-        if not state:
-            state["step"] = 0
-            for name in ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ())):
-                state[name] = zeros_beside(param.shape, param)
-        state["step"] += 1
-        param, grad = _real(param), _real(grad)
-        mean, square = _real(state["exp_avg"]), _real(state["exp_avg_sq"])
-        buffer, decayed = self._buffers(param, 2)[:2]
-        grad = self._decay(param, grad, decayed, group) if group["weight_decay"] else grad
+    def _updater(self, like: Any, group: Group) -> Update:
+        is_complex, amsgrad = like.dtype.kind == "c", group["amsgrad"]
         beta1, beta2 = group["betas"]
+        scratch = self._scratch(like.real if is_complex else like, 2)
+        adds_decay, shrinks = _decay_kinds(group)
+        l2, shrink, share1, decay2, share2, eps = as_scalars(
+            like,
+            group["weight_decay"],
+            1 - group["lr"] * group["weight_decay"],
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            group["eps"],
+        )
+        numbers = _step_numbers(like, group)
+        multiply, add, subtract, divide, sqrt = np.multiply, np.add, np.subtract, np.divide, np.sqrt
 
-        np.subtract(grad, mean, out=buffer)
-        buffer *= 1 - beta1
-        mean += buffer
-        square *= beta2
-        np.multiply(grad, grad, out=buffer)
-        buffer *= 1 - beta2
-        square += buffer
-        if group["amsgrad"]:
-            largest = _real(state["max_exp_avg_sq"])
-            square = np.maximum(largest, square, out=largest)
-        np.sqrt(square, out=buffer)
-        buffer /= math.sqrt(1 - beta2 ** state["step"])
-        buffer += group["eps"]
-        np.divide(mean, buffer, out=buffer)
-        buffer *= group["lr"] / (1 - beta1 ** state["step"])
-        param -= buffer
+        def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
+            mean, square = state["exp_avg"], state["exp_avg_sq"]
+            step = state["step"] = state["step"] + 1
+            root, rate = numbers(step)
+            if is_complex:
+                param, grad, mean, square = map(real_view, (param, grad, mean, square))
+            buffer, decayed = scratch[param.shape]
+            if adds_decay:
+                grad = add(multiply(param, l2, decayed), grad, decayed)
+            elif shrinks:
+                multiply(param, shrink, param)
+            # mean = beta1 * mean + (1 - beta1) * grad
+            add(mean, multiply(subtract(grad, mean, buffer), share1, buffer), mean)
+            # square = beta2 * square + (1 - beta2) * grad ** 2
+            multiply(square, decay2, square)
+            add(square, multiply(multiply(grad, grad, buffer), share2, buffer), square)
+            if amsgrad:
+                largest = real_view(state["max_exp_avg_sq"])
+                square = np.maximum(largest, square, out=largest)
+            # param -= rate * mean / (sqrt(square) / root + eps)
+            add(divide(sqrt(square, buffer), root, buffer), eps, buffer)
+            subtract(param, multiply(divide(mean, buffer, buffer), rate, buffer), param)
+
+        return update
+
+
+def _state_names(group: Group) -> list[str]:
+    return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+
+
+def _decay_kinds(group: Group) -> tuple[bool, bool]:
+    """Return whether the weight decay is added to the gradient, and whether it shrinks the parameters."""
+    has_decay, is_decoupled = bool(group["weight_decay"]), bool(group["decoupled_weight_decay"])
+    return has_decay and not is_decoupled, has_decay and is_decoupled
+
+
+def _step_numbers(like: Any, group: Group) -> Callable[[int], tuple[Any, ...]]:
+    """Return a function of the number of a step, which returns the root and the rate of that step."""
+    (beta1, beta2), lr = group["betas"], group["lr"]
+
+    # All parameters are mostly at the same step.
+    @lru_cache(4)
+    def numbers(step: int) -> tuple[Any, ...]:
+        return as_scalars(like, math.sqrt(1 - beta2**step), lr / (1 - beta1**step))
+
+    return numbers
 
 
 @lru_cache(8)
@@ -112,7 +148,7 @@ def _fused_numbers(
 
 @cache
 def _fused_formula(has_l2: bool, amsgrad: bool) -> Callable[..., tuple[Any, ...]]:
-    """Return the update of one parameter as elementwise operations, in the order of `_update`."""
+    """Return the update of one parameter as elementwise operations, in the order of `_updater`."""
 
     def moved(param: Any, mean: Any, square: Any, root: float, eps: float, rate: float) -> Any:
         return param - mean / (np.sqrt(square) / root + eps) * rate
@@ -173,6 +209,8 @@ class Adam(_AdamFamily):
         eps: added to the root.
         weight_decay: adds `weight_decay * p` to the gradient.
         amsgrad: use the largest mean square so far.
+        maximize: go uphill: the gradient is taken with the other sign.
+        decoupled_weight_decay: shrink parameters as AdamW does.
 
     Raises:
         ArgumentError: an option or a parameter is invalid; the message names it.
@@ -198,16 +236,10 @@ class Adam(_AdamFamily):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
+        maximize: bool = False,
+        decoupled_weight_decay: bool = False,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad)
-
-    def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
-        np.multiply(param, group["weight_decay"], out=buffer)
-        buffer += grad
-        return buffer
-
-    def _fused_decay(self, group: Group) -> tuple[float, float]:
-        return group["weight_decay"], 1.0
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize, decoupled_weight_decay)
 
 
 @final
@@ -221,6 +253,7 @@ class AdamW(_AdamFamily):
         eps: added to the root.
         weight_decay: the fraction by which parameters shrink in each step, before it is multiplied by `lr`.
         amsgrad: use the largest mean square so far.
+        maximize: go uphill: the gradient is taken with the other sign.
 
     Raises:
         ArgumentError: an option or a parameter is invalid; the message names it.
@@ -246,12 +279,6 @@ class AdamW(_AdamFamily):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad)
-
-    def _decay(self, param: np.ndarray, grad: np.ndarray, buffer: np.ndarray, group: Group) -> np.ndarray:
-        param *= 1 - group["lr"] * group["weight_decay"]
-        return grad
-
-    def _fused_decay(self, group: Group) -> tuple[float, float]:
-        return 0.0, 1.0 - group["lr"] * group["weight_decay"]
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize, True)

@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..arguments import describe, number, truth
+from ..context import enable_grad
 from ..engine.device import Device, moved_to
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.current_streams import follow_streams
 from ..graph.saved_hooks import copy_saved_before_write
-from ..graph.values import empty_beside, is_foreign, is_writeable
-from ..ops.kernels import COMPILERS, TableUpdate
+from ..graph.values import is_foreign, is_writeable
+from ..ops.kernels import COMPILERS
 from ..tensor import Tensor
 from ..tree.registry import container_type
-from ..tree.structure import TreeStructure, flatten, leaves, paths
+from ..tree.structure import flatten, leaves
+from .elementwise import Scratch
+from .fused import FusedSteps, FusedUpdate
+from .gradients import ParameterTree, gradients_like
 
-__all__ = ["FusedUpdate", "Optimizer", "check_range"]
+__all__ = ["Group", "Optimizer", "Update", "check_range"]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
 
+#: Updates one parameter in place: takes its array, its gradient, which it must not write into, and its state by name.
+Update = Callable[[Any, Any, dict[str, Any]], None]
 
-class FusedUpdate(NamedTuple):
-    """The update of one parameter as a formula."""
-
-    #: A function of the arrays and then of the numbers, which returns new values of the first arrays, as a tuple.
-    formula: Callable[..., tuple[Any, ...]]
-    #: The parameter, its state, and its gradient.
-    arrays: tuple[Any, ...]
-    #: How many of the arrays get a new value.
-    written: int
-    #: What all parameters have in common.
-    numbers: tuple[float, ...]
-    #: The entries of the parameter's state, by name, once the update has been made.
-    state: dict[str, Any]
+#: The parameters of a group that have a gradient, each with the array of it.
+Entries = list[tuple[Tensor, Any]]
 
 
 def check_range(group: Group, name: str, *, below: float | None = None) -> None:
@@ -59,7 +56,8 @@ def check_range(group: Group, name: str, *, below: float | None = None) -> None:
 class Optimizer(ABC):
     """Abstract base of optimizers, which update parameters in place from their gradients.
 
-    A subclass defines `_check`, which checks the options of a group, and `_update`, which updates one parameter.
+    A subclass defines `_check`, which checks the options of a group, and `_updater`, which returns the function that
+    updates one parameter.
 
     Args:
         params: tensors, as an iterable or a tree (`ag.tree`), or a list of groups: dicts with tensors under "params"
@@ -85,8 +83,10 @@ class Optimizer(ABC):
         ...     @staticmethod
         ...     def _check(group):
         ...         assert group["lr"] >= 0
-        ...     def _update(self, param, grad, state, group):
-        ...         param -= group["lr"] * np.sign(grad)
+        ...     def _updater(self, like, group):
+        ...         def update(param, grad, state):
+        ...             param -= group["lr"] * np.sign(grad)
+        ...         return update
         >>> w = ag.tensor([1.0, -1.0], requires_grad=True)
         >>> w.grad = ag.tensor([3.0, -7.0])
         >>> SignDescent([w]).step()
@@ -98,13 +98,14 @@ class Optimizer(ABC):
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
-        # Scratch arrays, shared by all parameters of a shape, dtype and device, so that a step allocates nothing.
-        self._scratch: dict[tuple[tuple[int, ...], np.dtype[Any], Device | None], list[np.ndarray]] = {}
+        # Shared by all parameters of a type of array, dtype and device.
+        self._scratches: dict[Any, Scratch] = {}
         # The device of the parameter that is updated.
         self._device: Device | None = None
-        # By the type of arrays and the formula, what updates many parameters at once.
-        self._compiled_updates: dict[Any, TableUpdate] = {}
-        self._check(defaults)
+        self._fused_steps = FusedSteps()
+        # The tree that each group was given.
+        self._trees: list[ParameterTree] = []
+        self._check_options(defaults)
         given = _as_tree(params)
         if isinstance(params, Tensor) or given is None:
             what = describe(params)
@@ -121,21 +122,32 @@ class Optimizer(ABC):
                 "them by ag.tensor(..., requires_grad=True), or call .requires_grad_() on them"
             )
 
+    def _check_options(self, group: Group) -> None:
+        self._check(group)
+        truth(group.get("maximize", False), "maximize")
+
     @staticmethod
     @abstractmethod
     def _check(group: Group) -> None:
         """Raise if an option of a group is invalid."""
 
     @abstractmethod
-    def _update(self, param: np.ndarray, grad: np.ndarray, state: dict[str, Any], group: Group) -> None:
-        """Update a parameter's array and its state in place.
+    def _updater(self, like: Any, group: Group) -> Update:
+        """Return the function that updates the parameters of a group in one step.
 
         Args:
-            param: the array to update.
-            grad: its gradient, of the same shape and dtype; must not be written into.
-            state: the parameter's state by name; empty in the first step.
+            like: an array of the type, dtype and device of those parameters.
             group: the options.
         """
+
+    def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
+        """Return the state of a parameter before its first step.
+
+        Args:
+            param: its array.
+            group: the options.
+        """
+        return {}
 
     def add_param_group(self, group: Group) -> None:
         """Add a group: a dict with a tensor or a tree under "params", and options that differ from the defaults.
@@ -157,10 +169,11 @@ class Optimizer(ABC):
             for index, param in enumerate(given):
                 if param is None:
                     _check_param(f"parameter {index} of group {len(self.param_groups)}", param)
-        params, structure = flatten(given)
-        names = _names_of(structure, len(self.param_groups))
+        found, structure = flatten(given)
+        tree = ParameterTree(structure, found)
+        params, names = tree.params(found), tree.names(len(self.param_groups))
         group = {"params": params, **self.defaults, **{name: group[name] for name in group if name != "params"}}
-        self._check(group)
+        self._check_options(group)
         known_params = {id(param) for one in self.param_groups for param in one["params"]}
         for name, param in zip(names, params, strict=True):
             _check_param(name, param)
@@ -168,25 +181,174 @@ class Optimizer(ABC):
                 raise ArgumentError(f"{name} is given twice: pass it once")
             known_params.add(id(param))
         self.param_groups.append(group)
+        self._trees.append(tree)
 
-    def step(self) -> None:
-        """Update every parameter that has a gradient, in place; the others stay as they are."""
+    def step(self, grads: Any = None, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient, in place; the others stay as they are.
+
+        Nothing changes if an argument does not fit.
+
+        Args:
+            grads: gradients to use in place of `.grad`, which is neither read nor changed: a tree with the structure of
+                the parameters, such as `ag.func.grad` returns, with tensors, arrays, or None for a parameter to leave
+                alone. If there are several groups, a sequence with a tree for each. A function is taken as `closure`.
+            closure: a function without arguments that computes gradients anew and returns the loss; called first.
+
+        Returns:
+            What `closure` returned; None without one.
+
+        Raises:
+            ArgumentError: a gradient belongs to no parameter, has another shape, or belongs to one that does not
+                require grad; the message names both.
+            ArgumentTypeError: a gradient is no tensor or array, or `closure` is an `async def`.
+
+        Example:
+            >>> import numpy as np, asyncgrad as ag
+            >>> from asyncgrad import optim, sync
+            >>> params = {"w": ag.tensor([1.0, 2.0], requires_grad=True), "b": ag.tensor(1.0, requires_grad=True)}
+            >>> optimizer = optim.SGD(params, lr=0.5)
+            >>> gradient = sync.func.grad(lambda p: (p["w"] ** 2).sum() + p["b"])(params)
+            >>> optimizer.step(gradient)
+            >>> params["w"].tolist(), params["b"].item()
+            ([0.0, 0.0], 0.5)
+        """
+        grads, closure = _split_closure(grads, closure)
+        steps = self._steps(grads, closure is not None)
+        try:
+            next(steps)
+            while True:
+                with enable_grad():
+                    loss = closure()  # type: ignore[misc]  # the generator asks for a loss only if there is one
+                if not isinstance(loss, Tensor) and inspect.isawaitable(loss):
+                    if inspect.iscoroutine(loss):
+                        loss.close()
+                    raise ArgumentTypeError(
+                        "the closure returned an awaitable, which step() cannot await: write "
+                        "await optimizer.step_async(closure)"
+                    )
+                steps.send(loss)
+        except StopIteration as end:
+            return end.value
+        finally:
+            steps.close()
+
+    async def step_async(self, grads: Any = None, closure: Callable[[], Any] | None = None) -> Any:
+        """Update as `step` does; `closure` may be an `async def`.
+
+        Suspends only where `closure` does. A step that is cancelled there changes nothing.
+
+        Args:
+            grads: as for `step`.
+            closure: as for `step`, or an `async def`.
+
+        Returns:
+            What `closure` returned; None without one.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: as `step`.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> from asyncgrad import optim
+            >>> async def main():
+            ...     w = ag.tensor([1.0, 2.0], requires_grad=True)
+            ...     optimizer = optim.SGD([w], lr=0.5)
+            ...     async def closure():
+            ...         optimizer.zero_grad()
+            ...         loss = (w * w).sum()
+            ...         await loss.backward()
+            ...         return loss.item()
+            ...     return await optimizer.step_async(closure), w.tolist()
+            >>> ag.run(main())
+            (5.0, [0.0, 0.0])
+        """
+        grads, closure = _split_closure(grads, closure)
+        steps = self._steps(grads, closure is not None)
+        try:
+            next(steps)
+            while True:
+                with enable_grad():
+                    loss = closure()  # type: ignore[misc]  # the generator asks for a loss only if there is one
+                    if not isinstance(loss, Tensor) and inspect.isawaitable(loss):
+                        loss = await loss
+                steps.send(loss)
+        except StopIteration as end:
+            return end.value
+        finally:
+            steps.close()
+
+    def _steps(self, grads: Any, has_closure: bool) -> Generator[None, Any, Any]:
+        """Do what one call of `step` does; a generator that yields where it needs the closure's loss, and is sent it.
+
+        It changes nothing before it ends, or takes it back if it is closed.
+        """
+        loss = (yield) if has_closure else None
+        self._apply(self._gradients(grads))
+        return loss
+
+    def _gradients(self, grads: Any) -> list[Entries]:
+        """Return for each group the parameters that have a gradient, in `grads` or else in `.grad`, and its array."""
+        if grads is not None:
+            trees = _trees_of_groups(grads, len(self.param_groups))
+            found = [
+                gradients_like(tree, group["params"], given, tree.names(index), self._grad_name(index))
+                for index, (tree, group, given) in enumerate(zip(self._trees, self.param_groups, trees, strict=True))
+            ]
+        else:
+            found = [
+                [(param, grad._data) for param in group["params"] if (grad := param.grad) is not None]
+                for group in self.param_groups
+            ]
+        for index, entries in enumerate(found):
+            for param, _ in entries:
+                if not param.requires_grad:
+                    raise self._frozen_error(index, param, grads is not None)
+        return found
+
+    def _frozen_error(self, index: int, param: Tensor, is_given: bool) -> ArgumentError:
+        params = self.param_groups[index]["params"]
+        name = next(name for one, name in zip(params, self._trees[index].names(index), strict=True) if one is param)
+        return ArgumentError(
+            f"{name}, of shape {param.shape}, does not require grad, but has a gradient: "
+            + ("give None for it" if is_given else "set its .grad to None")
+            + ", or call requires_grad_() on it"
+        )
+
+    def _grad_name(self, index: int) -> str:
+        return "grads" if len(self.param_groups) == 1 else f"grads[{index}]"
+
+    def _apply(self, found: list[Entries]) -> None:
+        """Update parameters by their gradients, which fit."""
         follow_streams()
-        for group in self.param_groups:
-            for param in self._step_fused(group) if COMPILERS else group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                state = self.state.get(param)
-                if state is None:
-                    state = self.state[param] = {}
+        states = self.state
+        for group, given in zip(self.param_groups, found, strict=True):
+            maximize = group.get("maximize", False)
+            entries = self._apply_fused(group, given, maximize) if COMPILERS else given
+            # All states first: where memory ends, no parameter has been updated.
+            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
+            states.update(fresh)
+            kind, dtype, device = None, None, None
+            for param, grad in entries:
+                data = param._data
+                if data.dtype is not dtype or param._device is not device or type(data) is not kind:
+                    kind, dtype, device = type(data), data.dtype, param._device
+                    self._device = device
+                    update = self._updater(data, group)
+                    negated = self._scratch(data, 1, "negated") if maximize else None
                 copy_saved_before_write(param)
-                self._device = param._device
-                self._update(param._data, grad._data, state, group)
+                update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), states[param])
                 param._bump_version()
 
+    def _apply_fused(self, group: Group, entries: Entries, maximize: bool) -> Entries:
+        """Update what can be updated by kernels; return the other entries."""
+
+        def fused_update(param: Any, grad: Any, state: Mapping[str, Any]) -> FusedUpdate | None:
+            return self._fused_update(param, -grad if maximize else grad, state, group)
+
+        return self._fused_steps.step(entries, self.state, fused_update)
+
     def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
-        """Return what `_update` does as a formula of elementwise operations; None where it cannot be that.
+        """Return what the update of a parameter does as a formula of elementwise operations; None if it cannot be that.
 
         It writes into none of its arguments. `step` applies the formula to many parameters in one launch where there is
         a KernelCompiler for their arrays.
@@ -198,38 +360,6 @@ class Optimizer(ABC):
             group: the options.
         """
         return None
-
-    def _step_fused(self, group: Group) -> list[Tensor]:
-        """Update in few launches the parameters whose arrays have a KernelCompiler; return the others."""
-        others: list[Tensor] = []
-        batches: dict[Any, list[tuple[Tensor, FusedUpdate]]] = {}
-        last: tuple[Any, ...] = ()
-        for param in group["params"]:
-            data, grad = param._data, param.grad
-            if grad is None:
-                continue
-            found = None
-            if type(data) in COMPILERS and data.dtype.char in "efdFD":
-                found = self._fused_update(data, grad._data, self.state.get(param, {}), group)
-            if found is None or not _lie_alike(found.arrays):
-                others.append(param)
-                continue
-            key = (type(data), data.dtype, param._device, found.formula, found.written, found.numbers)
-            # Mostly all parameters of a group have one key, and to hash it takes longer than all else.
-            if key != last:
-                last, batch = key, batches.setdefault(key, [])
-            batch.append((param, found))
-        for (kind, _, _, formula, written, numbers), batch in batches.items():
-            update = self._compiled_updates.get((kind, formula))
-            if update is None:
-                update = self._compiled_updates[kind, formula] = COMPILERS[kind].update(formula, written)
-            for param, _ in batch:
-                copy_saved_before_write(param)
-            update([found.arrays for _, found in batch], numbers)
-            for param, found in batch:
-                self.state.setdefault(param, {}).update(found.state)
-                param._bump_version()
-        return others
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters.
@@ -289,40 +419,71 @@ class Optimizer(ABC):
             {**group, **other, "params": group["params"]} for group, other in zip(self.param_groups, saved, strict=True)
         ]
         for group in merged:
-            self._check(group)
+            self._check_options(group)
         numbers = [number for group in saved for number in group["params"]]
         params = dict(zip(numbers, self._params(), strict=True))
         self.state = {
-            params[number]: _cast_state(number, params[number], state) for number, state in state_dict["state"].items()
+            params[number]: self._load_state(number, params[number], state)
+            for number, state in state_dict["state"].items()
         }
         self.param_groups = merged
+
+    def _load_state(self, number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of a saved state as the state of a parameter, in its dtype and on its device."""
+        fitted: dict[str, Any] = {}
+        for name, value in state.items():
+            if name == "step":
+                # PyTorch's is a tensor.
+                fitted[name] = int(value)
+            elif not _is_array(value):
+                fitted[name] = value
+            elif value.shape != param.shape:
+                raise ArgumentError(
+                    f"{name} of parameter {number} in state_dict has shape {value.shape}, but the parameter "
+                    f"{param.shape}"
+                )
+            else:
+                fitted[name] = moved_to(value.astype(param.dtype), param._device)
+        return fitted
 
     def _params(self) -> Sequence[Tensor]:
         return [param for group in self.param_groups for param in group["params"]]
 
-    def _buffers(self, like: np.ndarray, count: int) -> list[np.ndarray]:
-        """Return scratch arrays with the shape and dtype of `like`, on its device; their content is arbitrary."""
-        key = (like.shape, like.dtype, self._device)
-        buffers = self._scratch.setdefault(key, [])
-        while len(buffers) < count:
-            buffers.append(empty_beside(like))
-        return buffers
+    def _scratch(self, like: Any, count: int, use: str = "update") -> Scratch:
+        """Return scratch arrays of the type and dtype of `like`, on the device of the parameter that is updated."""
+        key = (type(like), like.dtype, self._device, count, use)
+        found = self._scratches.get(key)
+        if found is None:
+            found = self._scratches[key] = Scratch(like, count)
+        return found
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.defaults.items())
         return f"{type(self).__name__}({len(self._params())} parameters, {options})"
 
 
-def _lie_alike(arrays: Sequence[Any]) -> bool:
-    """Tell whether arrays have one type, shape and dtype, and fill their memory in the same order."""
-    first, *others = arrays
-    if not first.flags.forc:
-        return False
-    kind, dtype, shape, strides = type(first), first.dtype, first.shape, first.strides
-    for one in others:
-        if type(one) is not kind or one.dtype != dtype or one.strides != strides or one.shape != shape:
-            return False
-    return True
+def _split_closure(grads: Any, closure: Any) -> tuple[Any, Callable[[], Any] | None]:
+    """Return the gradients and the closure of a step; the closure may have been given in place of the gradients."""
+    if closure is None and callable(grads) and not isinstance(grads, Tensor) and container_type(type(grads)) is None:
+        return None, grads
+    if closure is not None and not callable(closure):
+        raise ArgumentTypeError(f"closure must be a function without arguments, not {describe(closure)}")
+    if closure is not None and grads is not None:
+        raise ArgumentError("step() got both gradients and a closure, which computes them: give one of the two")
+    return grads, closure
+
+
+def _trees_of_groups(grads: Any, count: int) -> Sequence[Any]:
+    """Return the gradients of each group."""
+    if count == 1:
+        return [grads]
+    if not isinstance(grads, (list, tuple)) or len(grads) != count:
+        size = f" of length {len(grads)}" if isinstance(grads, (list, tuple)) else ""
+        raise ArgumentError(
+            f"this optimizer has {count} groups of parameters, so grads must be a list with a tree for each, not "
+            f"a {type(grads).__name__}{size}"
+        )
+    return grads
 
 
 def _as_tree(params: Any) -> Any:
@@ -340,14 +501,6 @@ def _are_groups(params: Any) -> bool:
     return "params" in params[0] or not leaves(params[0])
 
 
-def _names_of(structure: TreeStructure, group: int) -> Iterable[str]:
-    """Return the names of parameters in errors: by number in a sequence, by path in a tree."""
-    is_nested = any(child.kind is not None for child in structure.children)
-    if structure.kind is None or (structure.cls in (list, tuple) and not is_nested):
-        return [f"parameter {index} of group {group}" for index in range(structure.count)]
-    return paths(structure, "params" if group == 0 else f"the 'params' of group {group}: params")
-
-
 def _check_param(which: str, param: Any) -> None:
     if not isinstance(param, Tensor):
         raise ArgumentTypeError(f"{which} must be a Tensor, not {describe(param)}")
@@ -361,23 +514,8 @@ def _check_param(which: str, param: Any) -> None:
 
 
 def _copy_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.copy() if _is_array(value) else value for name, value in state.items()}
+    return {name: value.copy() if _is_array(value) else copy.deepcopy(value) for name, value in state.items()}
 
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_foreign(value)
-
-
-def _cast_state(number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a saved state as the state of a parameter, in its dtype and on its device."""
-    fitted = {}
-    for name, value in state.items():
-        if not _is_array(value):
-            fitted[name] = value
-            continue
-        if value.shape not in ((), param.shape):
-            raise ArgumentError(
-                f"{name} of parameter {number} in state_dict has shape {value.shape}, but the parameter {param.shape}"
-            )
-        fitted[name] = moved_to(value.astype(param.dtype), param._device)
-    return fitted

@@ -10,7 +10,9 @@ import numpy as np
 
 from ..arguments import number, truth
 from ..errors import ArgumentError
-from .optimizer import FusedUpdate, Group, Optimizer, check_range
+from .elementwise import as_scalars
+from .fused import FusedUpdate
+from .optimizer import Group, Optimizer, Update, check_range
 
 __all__ = ["SGD"]
 
@@ -26,6 +28,7 @@ class SGD(Optimizer):
         dampening: the fraction of the gradient that is not added to the direction.
         weight_decay: adds `weight_decay * p` to the gradient.
         nesterov: step along `g + momentum * v`; needs a momentum, and no dampening.
+        maximize: go uphill: the gradient is taken with the other sign.
 
     Raises:
         ArgumentError: an option or a parameter is invalid; the message names it.
@@ -51,6 +54,7 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
+        maximize: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -58,6 +62,7 @@ class SGD(Optimizer):
             "dampening": dampening,
             "weight_decay": weight_decay,
             "nesterov": nesterov,
+            "maximize": maximize,
         }
         super().__init__(params, defaults)
 
@@ -72,24 +77,33 @@ class SGD(Optimizer):
                 f"dampening={group['dampening']}"
             )
 
-    def _update(self, param: np.ndarray, grad: np.ndarray, state: dict[str, Any], group: Group) -> None:
-        first, second = self._buffers(param, 2)[:2]
-        if group["weight_decay"]:
-            np.multiply(param, group["weight_decay"], out=first)
-            grad = np.add(grad, first, out=first)
-        if group["momentum"]:
-            direction = state.get("momentum_buffer")
-            if direction is None:
-                direction = state["momentum_buffer"] = grad.copy(order="K")
-            else:
-                direction *= group["momentum"]
-                direction += np.multiply(grad, 1 - group["dampening"], out=second) if group["dampening"] else grad
-            if group["nesterov"]:
-                np.multiply(direction, group["momentum"], out=second)
-                grad = np.add(grad, second, out=second)
-            else:
-                grad = direction
-        param -= np.multiply(grad, group["lr"], out=first)
+    def _updater(self, like: Any, group: Group) -> Update:
+        momentum, has_dampening, nesterov = group["momentum"], bool(group["dampening"]), group["nesterov"]
+        has_l2 = bool(group["weight_decay"])
+        scratch = self._scratch(like, 2)
+        lr, l2, factor, share = as_scalars(like, group["lr"], group["weight_decay"], momentum, 1.0 - group["dampening"])
+        multiply, add, subtract = np.multiply, np.add, np.subtract
+
+        def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
+            first, second = scratch[param.shape]
+            if has_l2:
+                multiply(param, l2, first)
+                grad = add(grad, first, first)
+            if momentum:
+                direction = state.get("momentum_buffer")
+                if direction is None:
+                    direction = state["momentum_buffer"] = grad.copy(order="K")
+                else:
+                    multiply(direction, factor, direction)
+                    add(direction, multiply(grad, share, second) if has_dampening else grad, direction)
+                if nesterov:
+                    multiply(direction, factor, second)
+                    grad = add(grad, second, second)
+                else:
+                    grad = direction
+            subtract(param, multiply(grad, lr, first), param)
+
+        return update
 
     def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
         l2, momentum = group["weight_decay"], group["momentum"]

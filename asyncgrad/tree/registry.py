@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.tensor_base import TensorBase
 
-__all__ = ["ContainerType", "container_type", "register"]
+__all__ = ["ContainerType", "container_type", "register", "register_model"]
 
 T = TypeVar("T", bound=type)
 
@@ -32,6 +32,9 @@ class ContainerType(NamedTuple):
     labels: Callable[[type, Any, int], Sequence[Any]]
     #: The source that accesses a child, after the name of the container, as a format of its label.
     accessor: str
+    #: Whether transforms take the tensors in it that do not require grad as constants, and one that is in it several
+    #: times as one.
+    is_model: bool = False
 
 
 _INDEX, _ATTRIBUTE = "[{!r}]", ".{}"
@@ -221,6 +224,18 @@ def register(
     )
     _find_container_type.cache_clear()
     return cls
+
+
+def register_model(cls: type, flatten: Callable[[Any], tuple[Sequence[Any], Any]]) -> None:
+    """Make the instances of a class containers that transforms take as models: see `ContainerType.is_model`.
+
+    Args:
+        cls: the class.
+        flatten: takes an instance. Returns its children, and a pair that has their attribute names first, and then the
+            names and values of the other attributes.
+    """
+    _CONTAINER_TYPES[cls] = ContainerType(flatten, _unflatten_attributes, _attribute_names, _ATTRIBUTE, is_model=True)
+    _find_container_type.cache_clear()
 
 
 def _by_attributes(names: Sequence[str] | None) -> ContainerType:

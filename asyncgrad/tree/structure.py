@@ -15,6 +15,7 @@ __all__ = [
     "TreeStructure",
     "flatten",
     "flatten_each",
+    "in_models",
     "leaves",
     "leaves_like",
     "map",
@@ -183,6 +184,23 @@ def paths(structure: TreeStructure, root: str) -> Iterator[str]:
         yield root
     for accessor, child in zip(structure.accessors, structure.children, strict=True):
         yield from paths(child, f"{root}{accessor}")
+
+
+def in_models(structure: TreeStructure) -> list[bool] | None:
+    """Return for each leaf whether it is in a container that `is_model`; None if there is no such container."""
+    kind = structure.kind
+    if kind is None:
+        return None
+    if kind.is_model:
+        return [True] * structure.count
+    found = [in_models(child) for child in structure.children]
+    if all(each is None for each in found):
+        return None
+    return [
+        is_in_model
+        for child, each in zip(structure.children, found, strict=True)
+        for is_in_model in ([False] * child.count if each is None else each)
+    ]
 
 
 def flatten_each(

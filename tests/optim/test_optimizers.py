@@ -26,7 +26,15 @@ RECIPES: list[tuple[type[optim.Optimizer], dict[str, Any]]] = [
     (optim.Adam, {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.2}),
     (optim.Adam, {"lr": 0.1, "amsgrad": True}),
     (optim.AdamW, {}),
-    (optim.AdamW, {"lr": 0.1, "weight_decay": 0.3, "amsgrad": True}),
+    (optim.AdamW, {"lr": 0.1, "weight_decay": 0.3, "amsgrad": True, "maximize": True}),
+    (optim.Adam, {"lr": 0.1, "weight_decay": 0.3, "decoupled_weight_decay": True}),
+    (optim.RMSprop, {}),
+    (optim.RMSprop, {"lr": 0.1, "alpha": 0.8, "eps": 1e-3, "weight_decay": 0.2, "momentum": 0.7}),
+    (optim.RMSprop, {"lr": 0.1, "centered": True, "eps": 1e-3, "maximize": True}),
+    (optim.RMSprop, {"lr": 0.1, "centered": True, "eps": 1e-3, "momentum": 0.7}),
+    (optim.Adagrad, {"lr": 0.3}),
+    (optim.Adagrad, {"lr_decay": 0.1, "weight_decay": 0.2, "initial_accumulator_value": 0.5, "eps": 1e-3}),
+    (optim.Lion, {"lr": 0.1, "weight_decay": 0.3}),
 ]
 NAMES = [f"{kind.__name__}-{'-'.join(options) or 'defaults'}" for kind, options in RECIPES]
 EACH = pytest.mark.parametrize(("kind", "options"), RECIPES, ids=NAMES)
@@ -67,6 +75,8 @@ def test_twenty_steps_are_those_of_pytorch(
     torch = pytest.importorskip("torch")
     starts, gradients = problem(dtype)
     peers = [torch.tensor(start, requires_grad=True) for start in starts]
+    if not hasattr(torch.optim, kind.__name__):
+        pytest.skip(f"PyTorch has no {kind.__name__}")
     peer = getattr(torch.optim, kind.__name__)(peers, **options)
     for step in range(20):
         for param, grad in zip(peers, gradients(step), strict=True):

@@ -1,0 +1,63 @@
+"""Pooling as modules."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from .module import Module
+from .pooling import avg_pool2d, max_pool2d
+
+__all__ = ["AvgPool2d", "MaxPool2d"]
+
+
+@final
+class MaxPool2d(Module):
+    """Computes `nn.max_pool2d`, whose options are this class's. Source: torch.nn.MaxPool2d."""
+
+    def __init__(
+        self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> None:
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
+
+    def forward(self, input: Any) -> Any:
+        """Return the maximum of each window."""
+        return max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        """Return the window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+@final
+class AvgPool2d(Module):
+    """Computes `nn.avg_pool2d`, whose options are this class's. Source: torch.nn.AvgPool2d."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: float | None = None,
+    ) -> None:
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.ceil_mode = padding, ceil_mode
+        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
+
+    def forward(self, input: Any) -> Any:
+        """Return the mean of each window."""
+        return avg_pool2d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+    def extra_repr(self) -> str:
+        """Return the window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

@@ -1,0 +1,219 @@
+"""Clipping of gradients, by their norm and by value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, final
+
+import numpy as np
+
+from ..arguments import describe, number, truth
+from ..errors import ArgumentError, ArgumentTypeError, InvalidGradientError
+from ..graph.values import is_foreign
+from ..tensor import Tensor
+from ..tree.registry import container_type
+from ..tree.structure import TreeStructure, flatten, paths, unflatten
+
+__all__ = ["clip_grad_norm", "clip_grad_value"]
+
+
+def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = True) -> Any:
+    """Scale gradients so that the norm of all of them together is at most `max_norm`.
+
+    Arrays are not written into: whoever holds a gradient does not see it change.
+
+    Args:
+        parameters: tensors that require grad, as an iterable or a tree: their `.grad` are clipped. Or a tree of
+            gradients, such as `ag.func.grad` returns, with None where there is none.
+        max_norm: the largest norm.
+        norm_type: the p of the p-norm; `math.inf` for the largest absolute value.
+        error_if_nonfinite: raise if the norm is infinite or NaN. Otherwise the gradients become NaN or 0.
+
+    Returns:
+        For parameters, the norm before clipping, a float. For a tree of gradients, the pair of the clipped tree and
+        that norm.
+
+    Raises:
+        InvalidGradientError: with `error_if_nonfinite`, the norm is not finite; the message names the gradient, and
+            nothing has changed.
+        ArgumentError: `max_norm` or `norm_type` is out of range.
+
+    Source: torch.nn.utils.clip_grad_norm_, whose `error_if_nonfinite` is False by default.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> w = ag.tensor([1.0, 1.0], requires_grad=True)
+        >>> w.grad = ag.tensor([3.0, 4.0])
+        >>> optim.clip_grad_norm([w], 1.0)
+        5.0
+        >>> w.grad.numpy()
+        array([0.6, 0.8])
+        >>> optim.clip_grad_norm({"w": np.array([3.0, 4.0])}, 10.0)
+        ({'w': array([3., 4.])}, 5.0)
+    """
+    most, order = number(max_norm, "max_norm", 0), _norm_type(norm_type)
+    gradients = _Gradients(parameters)
+    # What is infinite or NaN is told by the error below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = [_norm(array, order) for array in gradients.arrays]
+        total = _norm(np.array(norms, float), order) if norms else 0.0
+    if truth(error_if_nonfinite, "error_if_nonfinite") and not math.isfinite(total):
+        raise gradients.error(norms, total)
+    # The summand is PyTorch's: it keeps the division from overflowing, and the result below max_norm.
+    scale = most / (total + 1e-6)
+    if not scale >= 1.0:
+        with np.errstate(invalid="ignore"):
+            gradients.replace(lambda array: array * array.real.dtype.type(scale))
+    return gradients.result(total)
+
+
+def clip_grad_value(parameters: Any, clip_value: float) -> Any:
+    """Limit each element of gradients to the range from `-clip_value` to `clip_value`.
+
+    Of complex gradients, the real and the imaginary parts are limited. Arrays are not written into.
+
+    Args:
+        parameters: as for `clip_grad_norm`.
+        clip_value: the largest absolute value.
+
+    Returns:
+        For parameters, None. For a tree of gradients, the clipped tree.
+
+    Raises:
+        InvalidGradientError: an element is NaN; the message names the gradient, and nothing has changed.
+        ArgumentError: `clip_value` is negative.
+
+    Source: torch.nn.utils.clip_grad_value_.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import optim
+        >>> optim.clip_grad_value([np.array([3.0, -0.5])], 1.0)
+        [array([ 1. , -0.5])]
+    """
+    most = number(clip_value, "clip_value", 0)
+    gradients = _Gradients(parameters)
+    for index, array in enumerate(gradients.arrays):
+        if bool(np.isnan(array).any()):
+            raise InvalidGradientError(
+                f"{gradients.name(index)}, of shape {array.shape}, has NaN, which has no place in a range: skip the "
+                "step, or find where it comes from by `with ag.detect_anomaly():`"
+            )
+
+    def clip(array: Any) -> Any:
+        if array.dtype.kind == "c":
+            return np.clip(array.real, -most, most) + 1j * np.clip(array.imag, -most, most)
+        return np.clip(array, -most, most)
+
+    gradients.replace(clip)
+    return gradients.clipped()
+
+
+@final
+class _Gradients:
+    """The gradients that a caller has given: those of parameters, or the leaves of a tree."""
+
+    def __init__(self, given: Any) -> None:
+        tree = given if isinstance(given, Tensor) or container_type(type(given)) is not None else _as_list(given)
+        self._leaves, self._structure = flatten(tree)
+        for index, leaf in enumerate(self._leaves):
+            if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_foreign(leaf):
+                raise ArgumentTypeError(
+                    f"{_nth(self._structure, 'parameters', index)} must be a tensor or an array, not {describe(leaf)}"
+                )
+        #: Whether these are parameters, whose `.grad` is meant.
+        self._of_parameters = any(
+            isinstance(leaf, Tensor) and leaf.is_leaf and leaf.requires_grad for leaf in self._leaves
+        )
+        found = [(index, leaf) for index, leaf in enumerate(self._leaves)]
+        if self._of_parameters:
+            found = [(index, leaf.grad) for index, leaf in found if getattr(leaf, "grad", None) is not None]
+        self._indices = [index for index, _ in found]
+        #: The arrays of the gradients.
+        self.arrays = [leaf._data if isinstance(leaf, Tensor) else leaf for _, leaf in found]
+        self._changed: list[Any] | None = None
+
+    def name(self, index: int) -> str:
+        """Return the name of a gradient in errors."""
+        root = "parameters" if self._of_parameters else "grads"
+        path = _nth(self._structure, root, self._indices[index])
+        return f"the gradient of {path}" if self._of_parameters else path
+
+    def error(self, norms: list[float], total: float) -> InvalidGradientError:
+        """Return the error for a norm that is not finite."""
+        bad = next((index for index, norm in enumerate(norms) if not math.isfinite(norm)), None)
+        if bad is None:
+            return InvalidGradientError(
+                f"the norm of all gradients is {total}, though that of each is finite: divide them first"
+            )
+        return InvalidGradientError(
+            f"{self.name(bad)}, of shape {self.arrays[bad].shape}, has the norm {norms[bad]}: skip the step, or find "
+            "where it comes from by `with ag.detect_anomaly():`; error_if_nonfinite=False clips all the same"
+        )
+
+    def replace(self, change: Callable[[Any], Any]) -> None:
+        """Put new arrays in place of the gradients."""
+        changed = [change(array) for array in self.arrays]
+        if self._of_parameters:
+            for index, array in zip(self._indices, changed, strict=True):
+                param = self._leaves[index]
+                param.grad = Tensor(array, None, 0, param._device)
+        self._changed = changed
+
+    def result(self, total: float) -> Any:
+        """Return what `clip_grad_norm` returns."""
+        return total if self._of_parameters else (self.clipped(), total)
+
+    def clipped(self) -> Any:
+        """Return the tree of clipped gradients; None for parameters."""
+        if self._of_parameters:
+            return None
+        if self._changed is None:
+            return unflatten(self._structure, self._leaves)
+        pairs = zip(self._leaves, self._changed, strict=True)
+        return unflatten(
+            self._structure,
+            [Tensor(array, None, 0, leaf._device) if isinstance(leaf, Tensor) else array for leaf, array in pairs],
+        )
+
+
+def _as_list(given: Any) -> Any:
+    if isinstance(given, Iterable) and not isinstance(given, (str, np.ndarray)) and not is_foreign(given):
+        return list(given)
+    return given
+
+
+def _norm_type(norm_type: Any) -> float:
+    if norm_type == math.inf or norm_type == "inf":
+        return math.inf
+    order = number(norm_type, "norm_type")
+    if order <= 0:
+        raise ArgumentError(f"norm_type must be above 0, not {norm_type}")
+    return order
+
+
+def _norm(array: Any, order: float) -> float:
+    if not array.size:
+        return 0.0
+    if order == math.inf:
+        return float(abs(array).max())
+    if order == 2.0:
+        flat = array.reshape(-1)
+        square = float(np.vdot(flat, flat).real)
+        # A sum of squares that overflows or vanishes says nothing of the norm.
+        if math.isfinite(square) and square > 1e-30:
+            return math.sqrt(square)
+        largest = float(abs(flat).max())
+        if largest == 0.0 or not math.isfinite(largest):
+            return largest
+        flat = flat.astype(np.result_type(array.dtype, np.float64)) / largest
+        return largest * math.sqrt(float(np.vdot(flat, flat).real))
+    return float((abs(array).astype(np.float64) ** order).sum() ** (1.0 / order))
+
+
+def _nth(structure: TreeStructure, root: str, index: int) -> str:
+    names: Iterator[str] = paths(structure, root)
+    return next(islice(names, index, None))

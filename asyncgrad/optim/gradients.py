@@ -1,0 +1,118 @@
+"""Matching of gradients to the parameters of an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, final
+
+import numpy as np
+
+from ..arguments import describe
+from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.values import is_foreign
+from ..tensor import Tensor
+from ..tree.registry import container_type
+from ..tree.structure import TreeStructure, in_models, leaves_like, paths
+
+__all__ = ["ParameterTree", "gradients_like"]
+
+
+@final
+class ParameterTree:
+    """The tree of parameters that a group was given.
+
+    A module has tensors beside its parameters, and may have one in several places: those that are updated are `kept`.
+    """
+
+    __slots__ = ("kept", "structure")
+
+    def __init__(self, structure: TreeStructure, leaves: Sequence[Any]) -> None:
+        self.structure = structure
+        flags = in_models(structure)
+        #: The numbers of the leaves that are parameters, each where it is first; None for all.
+        self.kept: list[int] | None = None
+        if flags is not None:
+            seen: set[int] = set()
+            self.kept = []
+            for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
+                if not is_in_model or id(leaf) not in seen:
+                    self.kept.append(index)
+                seen.add(id(leaf))
+
+    def params(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the leaves that are parameters."""
+        return list(leaves) if self.kept is None else [leaves[index] for index in self.kept]
+
+    def names(self, group: int) -> Sequence[str]:
+        """Return the names of the parameters in errors: by number in a sequence, by path in a tree."""
+        structure = self.structure
+        is_nested = any(child.kind is not None for child in structure.children)
+        if structure.kind is None or (structure.cls in (list, tuple) and not is_nested):
+            return [f"parameter {index} of group {group}" for index in range(structure.count)]
+        root = "params" if group == 0 else f"the 'params' of group {group}: params"
+        return self.params(list(paths(structure, root)))
+
+
+def gradients_like(
+    tree: ParameterTree, params: Sequence[Tensor], grads: Any, names: Iterable[str], what: str
+) -> list[tuple[Tensor, Any]]:
+    """Return the parameters that have a gradient, each with the array of it, in the dtype of the parameter.
+
+    Args:
+        tree: the tree of parameters.
+        params: the parameters in it.
+        grads: a tree like it, or a module of gradients if it is flat, with tensors or arrays, and None where there is
+            no gradient.
+        names: the names of the parameters in errors.
+        what: the name of `grads` in errors.
+
+    Raises:
+        ArgumentError: the structure or a shape differs, or a gradient is complex and its parameter is real.
+        ArgumentTypeError: a gradient is neither a tensor nor an array.
+    """
+    structure = tree.structure
+    given_type = container_type(type(grads))
+    if structure.cls in (list, tuple) and given_type is not None and given_type.is_model:
+        grads = grads._parameter_values()
+    if structure.cls in (list, tuple) and type(grads) in (list, tuple):
+        # What ag.grad returns is a tuple, and what model.parameters() gives a list.
+        grads = structure.cls(grads)
+    if structure.kind is None and type(grads) in (list, tuple) and len(grads) == 1:
+        (grads,) = grads
+    entries = tree.params(leaves_like(structure, grads, what, "params", allows_none=True))
+    places = tree.params(range(structure.count))
+    found = []
+    for index, (param, grad) in enumerate(zip(params, entries, strict=True)):
+        if grad is None:
+            continue
+        array = np.asarray(grad) if isinstance(grad, np.generic) else grad._data if isinstance(grad, Tensor) else grad
+        if not isinstance(array, np.ndarray) and not is_foreign(array):
+            raise ArgumentTypeError(
+                f"{_nth(paths(structure, what), places[index])} must be a tensor, an array or None, not "
+                f"{describe(grad)}"
+            )
+        if array.shape != param.shape or array.dtype is not param._data.dtype:
+            where = _nth(paths(structure, what), places[index]), _nth(names, index)
+            array = _fit(array, param, *where)
+        found.append((param, array))
+    return found
+
+
+def _fit(array: Any, param: Tensor, name: str, param_name: str) -> Any:
+    """Return a gradient in the dtype of its parameter."""
+    if array.shape != param.shape:
+        raise ArgumentError(
+            f"{name} has shape {array.shape}, but {param_name} has shape {param.shape}: are these the gradients of "
+            "another model?"
+        )
+    if not np.can_cast(array.dtype, param.dtype, "same_kind"):
+        raise ArgumentError(
+            f"{name} has dtype {array.dtype}, but {param_name} has dtype {param.dtype}: write "
+            f".astype({param.dtype}) if that is meant"
+        )
+    return array.astype(param.dtype)
+
+
+def _nth(names: Iterable[str], index: int) -> str:
+    return next(islice(names, index, None))

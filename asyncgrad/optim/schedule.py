@@ -1,0 +1,603 @@
+"""Schedules of learning rates, with the names and numbers of torch.optim.lr_scheduler.
+
+A schedule sets the "lr" of each group of an optimizer: at once for the first step, and by `schedule.step()` after each
+step (or epoch) for the next one. Each rate is computed from the group's first one, so two schedules of one optimizer
+would overwrite each other: combine them by `SequentialLR` or `ChainedScheduler`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, final
+
+from ..arguments import describe, number, whole_number
+from ..errors import ArgumentError, ArgumentTypeError
+from ..tensor import Tensor
+from .optimizer import Group, Optimizer
+
+__all__ = [
+    "ChainedScheduler",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "Schedule",
+    "SequentialLR",
+    "StepLR",
+]
+
+
+class Schedule(ABC):
+    """Abstract base of schedules that depend on the number of steps only.
+
+    A subclass defines `rate`.
+
+    Args:
+        optimizer: the optimizer whose rates are set.
+
+    Attributes:
+        optimizer: that optimizer.
+        base_lrs: the rate of each group when its first schedule was made, which the group has as "initial_lr".
+        last_epoch: how often `step` was called.
+
+    Raises:
+        ArgumentTypeError: `optimizer` is not an Optimizer.
+
+    Source: torch.optim.lr_scheduler.LRScheduler.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = _check_optimizer(optimizer, type(self).__name__)
+        self.base_lrs = [_first_rate(group) for group in optimizer.param_groups]
+        self.last_epoch = 0
+        self._apply()
+
+    @abstractmethod
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the rate after `epoch` calls of `step`, for a group whose first rate was `base_lr`.
+
+        Args:
+            base_lr: the first rate.
+            epoch: the number of calls, from 0.
+            group: the number of the group.
+        """
+
+    def step(self) -> None:
+        """Set the rates for the next step of the optimizer."""
+        self.last_epoch += 1
+        self._apply()
+
+    def get_last_lr(self) -> list[float]:
+        """Return the rate of each group, as set last."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs to go on: numbers that can be pickled."""
+        return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a result of `state_dict`; sets the rates of the optimizer.
+
+        Raises:
+            ArgumentError: `state_dict()` returns nothing like it, or it is of an optimizer with other groups.
+        """
+        base_lrs = _entry(state_dict, "base_lrs")
+        if len(base_lrs) != len(self.base_lrs):
+            raise ArgumentError(
+                f"state_dict is of a schedule for {len(base_lrs)} groups, but this optimizer has {len(self.base_lrs)}"
+            )
+        self.last_epoch, self.base_lrs = whole_number(_entry(state_dict, "last_epoch"), "last_epoch"), list(base_lrs)
+        self._apply()
+
+    def _apply(self) -> None:
+        groups = self.optimizer.param_groups
+        # Groups that were added later have no first rate yet.
+        self.base_lrs += [_first_rate(group) for group in groups[len(self.base_lrs) :]]
+        rates = [self.rate(base_lr, self.last_epoch, index) for index, base_lr in enumerate(self.base_lrs)]
+        for group, rate in zip(groups, rates, strict=True):
+            group["lr"] = rate
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(step {self.last_epoch}, lr={self.get_last_lr()})"
+
+
+@final
+class LambdaLR(Schedule):
+    """The first rate times a function of the number of steps.
+
+    Args:
+        optimizer: the optimizer.
+        lr_lambda: takes the number of steps, returns the factor; or a function for each group.
+
+    Source: torch.optim.lr_scheduler.LambdaLR.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+        >>> schedule.step()
+        >>> optimizer.param_groups[0]["lr"]
+        0.5
+    """
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]):
+        functions = list(lr_lambda) if isinstance(lr_lambda, Sequence) else None
+        for function in [lr_lambda] if functions is None else functions:
+            if not callable(function):
+                raise ArgumentTypeError(
+                    f"lr_lambda must be a function of the number of steps, or one for each group, not "
+                    f"{describe(function)}"
+                )
+        groups = len(_check_optimizer(optimizer, "LambdaLR").param_groups)
+        if functions is not None and len(functions) != groups:
+            raise ArgumentError(f"lr_lambda has {len(functions)} functions, but the optimizer has {groups} groups")
+        self._functions = functions
+        self._function: Any = lr_lambda
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate times the function of `epoch`."""
+        function = self._function if self._functions is None else self._functions[group]
+        return base_lr * number(function(epoch), "what lr_lambda returned")
+
+
+@final
+class StepLR(Schedule):
+    """The rate is multiplied by `gamma` after every `step_size` steps.
+
+    Source: torch.optim.lr_scheduler.StepLR.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.StepLR(optimizer, step_size=2, gamma=0.5)
+        >>> [schedule.rate(1.0, epoch) for epoch in range(5)]
+        [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+        self.step_size = _at_least(1, step_size, "step_size")
+        self.gamma = number(gamma, "gamma")
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate times `gamma ** (epoch // step_size)`."""
+        return float(base_lr * self.gamma ** (epoch // self.step_size))
+
+
+@final
+class MultiStepLR(Schedule):
+    """The rate is multiplied by `gamma` at each of some numbers of steps.
+
+    Source: torch.optim.lr_scheduler.MultiStepLR.
+    """
+
+    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1) -> None:
+        self.milestones = sorted(Counter(whole_number(one, "a milestone") for one in milestones).elements())
+        self.gamma = number(gamma, "gamma")
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate times `gamma` for each milestone up to `epoch`."""
+        return float(base_lr * self.gamma ** bisect_right(self.milestones, epoch))
+
+
+@final
+class ConstantLR(Schedule):
+    """The rate is multiplied by `factor` for the first `total_iters` steps.
+
+    Source: torch.optim.lr_scheduler.ConstantLR.
+    """
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5) -> None:
+        self.factor = number(factor, "factor", 0)
+        self.total_iters = _at_least(0, total_iters, "total_iters")
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate, times `factor` before step `total_iters`."""
+        return base_lr * self.factor if epoch < self.total_iters else base_lr
+
+
+@final
+class LinearLR(Schedule):
+    """The factor of the rate goes linearly from `start_factor` to `end_factor` over `total_iters` steps: a warm-up.
+
+    Source: torch.optim.lr_scheduler.LinearLR.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.LinearLR(optimizer, start_factor=0.25, total_iters=3)
+        >>> [schedule.rate(1.0, epoch) for epoch in range(5)]
+        [0.25, 0.5, 0.75, 1.0, 1.0]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5
+    ) -> None:
+        self.start_factor, self.end_factor = (
+            number(start_factor, "start_factor", 0),
+            number(end_factor, "end_factor", 0),
+        )
+        self.total_iters = _at_least(1, total_iters, "total_iters")
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate times the factor."""
+        share = min(epoch, self.total_iters) / self.total_iters
+        return base_lr * (self.start_factor + (self.end_factor - self.start_factor) * share)
+
+
+@final
+class ExponentialLR(Schedule):
+    """The rate is multiplied by `gamma` after every step.
+
+    Source: torch.optim.lr_scheduler.ExponentialLR.
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+        self.gamma = number(gamma, "gamma")
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate times `gamma ** epoch`."""
+        return float(base_lr * self.gamma**epoch)
+
+
+@final
+class PolynomialLR(Schedule):
+    """The rate falls to 0 over `total_iters` steps, as a power of the share of them that is left.
+
+    Source: torch.optim.lr_scheduler.PolynomialLR.
+    """
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
+        self.total_iters = _at_least(1, total_iters, "total_iters")
+        self.power = number(power, "power")
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate times `(1 - epoch / total_iters) ** power`."""
+        return float(base_lr * (1 - min(epoch, self.total_iters) / self.total_iters) ** self.power)
+
+
+@final
+class CosineAnnealingLR(Schedule):
+    """The rate goes to `eta_min` in `T_max` steps along half of a cosine, and back in as many.
+
+    Source: torch.optim.lr_scheduler.CosineAnnealingLR; I. Loshchilov and F. Hutter, "SGDR" (2016).
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.CosineAnnealingLR(optimizer, T_max=4)
+        >>> [round(schedule.rate(1.0, epoch), 3) for epoch in range(5)]
+        [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+        self.T_max = _at_least(1, T_max, "T_max")
+        self.eta_min = number(eta_min, "eta_min", 0)
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the rate on the cosine."""
+        return _on_cosine(base_lr, self.eta_min, epoch / self.T_max)
+
+
+@final
+class CosineAnnealingWarmRestarts(Schedule):
+    """The rate goes to `eta_min` along half of a cosine again and again: in `T_0` steps, then in `T_0 * T_mult`, ….
+
+    Source: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts; I. Loshchilov and F. Hutter, "SGDR" (2016).
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,
+        T_mult: int = 1,
+        eta_min: float = 0.0,
+    ) -> None:
+        self.T_0, self.T_mult = _at_least(1, T_0, "T_0"), _at_least(1, T_mult, "T_mult")
+        self.eta_min = number(eta_min, "eta_min", 0)
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the rate on the cosine of the current period."""
+        period = self.T_0
+        while epoch >= period:
+            epoch, period = epoch - period, period * self.T_mult
+            if self.T_mult == 1:
+                epoch %= period
+        return _on_cosine(base_lr, self.eta_min, epoch / period)
+
+
+@final
+class OneCycleLR(Schedule):
+    """The rate rises from `max_lr / div_factor` to `max_lr`, and falls far below where it began.
+
+    Args:
+        optimizer: the optimizer.
+        max_lr: the highest rate.
+        total_steps: the number of steps of the cycle.
+        pct_start: the share of it in which the rate rises.
+        anneal_strategy: "cos" or "linear".
+        div_factor: the first rate is `max_lr / div_factor`.
+        final_div_factor: the last rate is the first divided by it.
+
+    Source: torch.optim.lr_scheduler.OneCycleLR with `cycle_momentum=False`; L. Smith and N. Topin,
+    "Super-convergence" (2017).
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        self.max_lr = number(max_lr, "max_lr", 0)
+        self.total_steps = _at_least(2, total_steps, "total_steps")
+        if not 0 <= number(pct_start, "pct_start") <= 1:
+            raise ArgumentError(f"pct_start must be a share from 0 to 1, not {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ArgumentError(f"anneal_strategy must be 'cos' or 'linear', not {anneal_strategy!r}")
+        self.anneal_strategy = anneal_strategy
+        self._first = self.max_lr / number(div_factor, "div_factor")
+        self._last = self._first / number(final_div_factor, "final_div_factor")
+        self._top = pct_start * total_steps - 1
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the rate in the cycle; it does not depend on `base_lr`.
+
+        Raises:
+            ArgumentError: the cycle has ended.
+        """
+        if epoch > self.total_steps:
+            raise ArgumentError(f"the cycle has {self.total_steps} steps, and step() was called {epoch} times")
+        if epoch <= self._top:
+            start, end, share = self._first, self.max_lr, epoch / self._top if self._top else 1.0
+        else:
+            start, end = self.max_lr, self._last
+            share = min((epoch - self._top) / (self.total_steps - 1 - self._top), 1.0)
+        return _on_cosine(start, end, share) if self.anneal_strategy == "cos" else start + (end - start) * share
+
+
+@final
+class ReduceLROnPlateau:
+    """The rate is multiplied by `factor` when a measure has not improved for more than `patience` steps.
+
+    Args:
+        optimizer: the optimizer.
+        mode: "min" if a smaller measure is better, "max" if a larger one is.
+        factor: what the rate is multiplied by, below 1.
+        patience: how many steps without improvement are allowed.
+        threshold: how much counts as an improvement.
+        threshold_mode: "rel" or "abs": `threshold` is a share of the best measure, or a difference from it.
+        cooldown: how many steps after a reduction do not count.
+        min_lr: the lowest rate, or one for each group.
+        eps: a smaller change of the rate is not made.
+
+    Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+        >>> for loss in (3.0, 2.0, 2.0, 2.0):
+        ...     schedule.step(loss)
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        self.optimizer = _check_optimizer(optimizer, "ReduceLROnPlateau")
+        if mode not in ("min", "max"):
+            raise ArgumentError(f"mode must be 'min' or 'max', not {mode!r}")
+        if threshold_mode not in ("rel", "abs"):
+            raise ArgumentError(f"threshold_mode must be 'rel' or 'abs', not {threshold_mode!r}")
+        if not 0 <= number(factor, "factor") < 1:
+            raise ArgumentError(f"factor must be at least 0 and below 1, not {factor}")
+        groups = len(optimizer.param_groups)
+        self.min_lrs = [number(one, "min_lr", 0) for one in min_lr] if isinstance(min_lr, Sequence) else None
+        if self.min_lrs is not None and len(self.min_lrs) != groups:
+            raise ArgumentError(f"min_lr has {len(self.min_lrs)} entries, but the optimizer has {groups} groups")
+        self.min_lr = 0.0 if isinstance(min_lr, Sequence) else number(min_lr, "min_lr", 0)
+        self.mode, self.factor, self.threshold_mode = mode, factor, threshold_mode
+        self.threshold, self.eps = number(threshold, "threshold", 0), number(eps, "eps", 0)
+        self.patience = _at_least(0, patience, "patience")
+        self.cooldown = _at_least(0, cooldown, "cooldown")
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs, self.cooldown_counter, self.last_epoch = 0, 0, 0
+
+    def step(self, metrics: Any) -> None:
+        """Take note of a measure, and reduce the rates if it is time.
+
+        Args:
+            metrics: a number, or a tensor of one element. A NaN is no improvement.
+        """
+        current = float(metrics.item() if isinstance(metrics, Tensor) else metrics)
+        self.last_epoch += 1
+        if self._is_better(current):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
+        if self.num_bad_epochs > self.patience:
+            self._reduce()
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    def get_last_lr(self) -> list[float]:
+        """Return the rate of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs to go on: numbers that can be pickled."""
+        return {name: getattr(self, name) for name in ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a result of `state_dict`; the optimizer's own state has the rates.
+
+        Raises:
+            ArgumentError: `state_dict()` returns nothing like it.
+        """
+        found = {name: _entry(state_dict, name) for name in self.state_dict()}
+        for name, value in found.items():
+            setattr(self, name, value)
+
+    def _is_better(self, current: float) -> bool:
+        sign = 1.0 if self.mode == "min" else -1.0
+        bar = (
+            self.best * (1 - sign * self.threshold)
+            if self.threshold_mode == "rel"
+            else self.best - sign * self.threshold
+        )
+        return sign * current < sign * bar
+
+    def _reduce(self) -> None:
+        for index, group in enumerate(self.optimizer.param_groups):
+            least = self.min_lr if self.min_lrs is None else self.min_lrs[index]
+            rate = max(group["lr"] * self.factor, least)
+            if group["lr"] - rate > self.eps:
+                group["lr"] = rate
+
+
+@final
+class SequentialLR(Schedule):
+    """One schedule after another: each starts anew at its milestone.
+
+    Args:
+        optimizer: the optimizer of all of them.
+        schedulers: the schedules.
+        milestones: the number of steps at which each schedule but the first begins.
+
+    Source: torch.optim.lr_scheduler.SequentialLR.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> warm_up = optim.schedule.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> decay = optim.schedule.ExponentialLR(optimizer, gamma=0.5)
+        >>> schedule = optim.schedule.SequentialLR(optimizer, [warm_up, decay], milestones=[2])
+        >>> [schedule.rate(1.0, epoch) for epoch in range(5)]
+        [0.5, 0.75, 1.0, 0.5, 0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
+        self.schedulers = _check_schedules(optimizer, schedulers, "SequentialLR")
+        self.milestones = [whole_number(one, "a milestone") for one in milestones]
+        if len(self.milestones) != len(self.schedulers) - 1 or sorted(set(self.milestones)) != self.milestones:
+            raise ArgumentError(
+                f"{len(self.schedulers)} schedules need {len(self.schedulers) - 1} rising milestones, not "
+                f"{self.milestones}"
+            )
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the rate of the schedule that is on."""
+        index = bisect_right(self.milestones, epoch)
+        start = self.milestones[index - 1] if index else 0
+        return self.schedulers[index].rate(base_lr, epoch - start, group)
+
+
+@final
+class ChainedScheduler(Schedule):
+    """The first rate times the factors of several schedules.
+
+    Args:
+        schedulers: the schedules.
+        optimizer: the optimizer of all of them.
+
+    Source: torch.optim.lr_scheduler.ChainedScheduler.
+    """
+
+    def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None) -> None:
+        if optimizer is None:
+            optimizer = getattr(next(iter(schedulers), None), "optimizer", None)
+        optimizer = _check_optimizer(optimizer, "ChainedScheduler")
+        self.schedulers = _check_schedules(optimizer, schedulers, "ChainedScheduler")
+        super().__init__(optimizer)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the product of the first rate and the factor of each schedule."""
+        if not base_lr:
+            return base_lr
+        return base_lr * math.prod(one.rate(base_lr, epoch, group) / base_lr for one in self.schedulers)
+
+
+def _on_cosine(start: float, end: float, share: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
+
+
+def _at_least(least: int, value: Any, name: str) -> int:
+    if whole_number(value, name) < least:
+        raise ArgumentError(f"{name} must be at least {least}, not {value}")
+    return int(value)
+
+
+def _check_optimizer(optimizer: Any, where: str) -> Optimizer:
+    if not isinstance(optimizer, Optimizer):
+        raise ArgumentTypeError(f"{where} takes an Optimizer, not {describe(optimizer)}")
+    return optimizer
+
+
+def _check_schedules(optimizer: Optimizer, schedules: Sequence[Schedule], where: str) -> list[Schedule]:
+    found = list(schedules)
+    if not found:
+        raise ArgumentError(f"{where} got no schedules")
+    for one in found:
+        if not isinstance(one, Schedule):
+            raise ArgumentTypeError(f"{where} combines schedules of the number of steps, not {describe(one)}")
+        if one.optimizer is not optimizer:
+            raise ArgumentError(f"{where}: {one!r} is a schedule of another optimizer")
+    return found
+
+
+def _first_rate(group: Group) -> float:
+    """Return the rate of a group before any schedule set it."""
+    group.setdefault("initial_lr", group["lr"])
+    return float(group["initial_lr"])
+
+
+def _entry(state_dict: Any, name: str) -> Any:
+    if not isinstance(state_dict, Mapping) or name not in state_dict:
+        raise ArgumentError(f"state_dict has no {name!r}: pass what schedule.state_dict() returned")
+    return state_dict[name]
+
+
+def __dir__() -> list[str]:
+    return __all__

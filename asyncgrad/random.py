@@ -1,0 +1,88 @@
+"""The random numbers of the current context: what initialisers, dropout and shuffled batches draw from.
+
+Each context has a generator of NumPy's. Tasks and threads that are started in a context draw from its generator, until
+they call `seed` themselves.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .arguments import describe
+from .context import GENERATOR
+from .errors import ArgumentTypeError
+
+__all__ = ["generator", "get_state", "seed", "set_state"]
+
+
+def seed(value: int | np.random.Generator | None = None) -> np.random.Generator:
+    """Give the current context a new generator, and return it.
+
+    Args:
+        value: a seed that is not negative; or a generator to use itself; None draws a seed from the system.
+
+    Raises:
+        ArgumentTypeError: `value` is neither.
+
+    Source: torch.manual_seed.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> ag.random.seed(0).random() == ag.random.seed(0).random()
+        True
+    """
+    if isinstance(value, (bool, np.bool_)) or not (
+        value is None or isinstance(value, (int, np.integer, np.random.Generator))
+    ):
+        raise ArgumentTypeError(f"a seed is an int, a NumPy Generator or None, not {describe(value)}")
+    found = np.random.default_rng(value)
+    GENERATOR.set(found)
+    return found
+
+
+def generator() -> np.random.Generator:
+    """Return the generator of the current context; makes one with a seed from the system where there is none.
+
+    Source: torch.default_generator.
+    """
+    found: np.random.Generator | None = GENERATOR.get()
+    return seed() if found is None else found
+
+
+def get_state() -> dict[str, Any]:
+    """Return a copy of the state of the current context's generator, which can be pickled and goes into `set_state`.
+
+    Source: torch.get_rng_state.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> state = ag.random.get_state()
+        >>> first = ag.random.generator().random()
+        >>> ag.random.set_state(state)
+        >>> ag.random.generator().random() == first
+        True
+    """
+    return copy.deepcopy(dict(generator().bit_generator.state))
+
+
+def set_state(state: Mapping[str, Any]) -> None:
+    """Give the current context a new generator with a state that `get_state` returned.
+
+    Raises:
+        ArgumentTypeError: it is none.
+
+    Source: torch.set_rng_state.
+    """
+    if not isinstance(state, Mapping) or not hasattr(np.random, str(state.get("bit_generator"))):
+        raise ArgumentTypeError(f"state must be what ag.random.get_state() returned, not {describe(state)}")
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    seed(np.random.Generator(bits))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,373 @@
+"""Modules: what they consist of, their state, their trees, their hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, optim, sync
+from asyncgrad.errors import ArgumentError, ArgumentTypeError
+
+X = np.random.default_rng(0).standard_normal((5, 3))
+
+
+class Layer(nn.Module):
+    """A linear layer; not one of the library's, so that these tests are of Module alone."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        self.inputs = inputs
+        self.weight = ag.tensor(np.random.default_rng(inputs).standard_normal((outputs, inputs)), requires_grad=True)
+        self.bias = nn.Parameter(np.zeros(outputs))
+
+    def forward(self, x: Any) -> Any:
+        return nn.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"inputs={self.inputs}"
+
+
+class Scale(nn.Module):
+    def __init__(self, size: int) -> None:
+        self.gain = nn.Parameter(np.full(size, 2.0))
+        self.register_buffer("mean", ag.tensor(np.zeros(size)))
+        self.register_buffer("cache", ag.tensor(np.zeros(1)), persistent=False)
+        self.register_buffer("count", ag.tensor(0))
+        self.register_parameter("offset", None)
+        self.activation = np.tanh
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            with ag.no_grad():
+                self.count += 1
+        return self.activation((x - self.mean) * self.gain)
+
+
+class Net(nn.Module):
+    """Has submodules, modules and parameters in containers, and a parameter in two places."""
+
+    def __init__(self) -> None:
+        self.layers = nn.Sequential(Layer(3, 4), Scale(4), Layer(4, 2))
+        self.heads: list[Any] = [Layer(2, 2), {"scale": nn.Parameter(np.ones(2))}]
+        self.tied = self.layers[0].weight
+
+    def forward(self, x: Any) -> Any:
+        return self.heads[0](self.layers(x)) * self.heads[1]["scale"] + np.sum(self.tied)
+
+
+def loss(model: Any, x: Any) -> Any:
+    return np.sum(model(x) ** 2)
+
+
+PARAMETERS = [
+    *("tied", "heads.1.scale", "layers.0.bias", "layers.1.gain", "layers.2.weight", "layers.2.bias", "heads.0.weight"),
+    "heads.0.bias",
+]
+
+
+def test_parameters_and_buffers_have_paths_and_come_once() -> None:
+    model = Net()
+
+    assert sorted(name for name, _ in model.named_parameters()) == sorted(PARAMETERS)
+    assert [name for name, _ in model.named_buffers()] == ["layers.1.mean", "layers.1.cache", "layers.1.count"]
+    assert len(list(model.parameters())) == len(PARAMETERS)
+    assert [name for name, _ in model.named_modules()] == ["", "layers", "layers.0", "layers.1", "layers.2", "heads.0"]
+    assert [name for name, _ in model.named_children()] == ["layers", "heads.0"]
+    assert model.get_submodule("layers.1") is model.layers[1]
+    assert model.get_parameter("layers.0.weight") is model.tied
+    assert [name for name, _ in model.named_parameters(recurse=False)] == ["heads.1.scale", "tied"]
+
+
+def test_a_frozen_parameter_stays_one_and_a_buffer_never_becomes_one() -> None:
+    model = Net()
+    model.requires_grad_(False)
+
+    assert sorted(name for name, _ in model.named_parameters()) == sorted(PARAMETERS)
+    assert not any(param.requires_grad for param in model.parameters())
+    model.requires_grad_()
+    assert all(param.requires_grad for param in model.parameters())
+    model.layers[1].mean = ag.tensor(np.ones(4), requires_grad=True)
+    assert "layers.1.mean" in dict(model.named_buffers())
+
+
+def test_a_state_dict_has_all_parameters_and_persistent_buffers_and_is_a_copy() -> None:
+    model = Net()
+    state = model.state_dict()
+
+    assert sorted(state) == sorted([*PARAMETERS, "layers.0.weight", "layers.1.mean", "layers.1.count"])
+    before = state["layers.1.gain"].tolist()
+    with ag.no_grad():
+        model.layers[1].gain *= 3.0
+    assert state["layers.1.gain"].tolist() == before
+    assert not any(tensor.requires_grad for tensor in state.values())
+
+
+def test_a_state_dict_loads_into_the_tensors_that_are_there() -> None:
+    model, other = Net(), Net()
+    with ag.no_grad():
+        for param in model.parameters():
+            param.__iadd__(1.0)
+    tensors = list(other.parameters())
+    found = other.load_state_dict({path: tensor.numpy() for path, tensor in model.state_dict().items()})
+
+    assert found == ([], [])
+    assert loss(other, X).item() == loss(model, X).item()
+    assert all(one is param for one, param in zip(tensors, other.parameters(), strict=True))
+
+
+def test_what_does_not_fit_in_a_state_dict_is_named_with_both_shapes_and_nothing_is_loaded() -> None:
+    model = Net()
+    before = model.state_dict()
+    state: dict[str, Any] = {path: tensor.numpy() + 1 for path, tensor in before.items()}
+    del state["layers.2.bias"]
+    state |= {"layers.1.gain": np.ones(7), "more": np.ones(1)}
+    with pytest.raises(ArgumentError) as caught:
+        model.load_state_dict(state)
+
+    for part in (
+        "layers.1.gain has shape (4,), but in the state dict (7,)",
+        "layers.2.bias is missing",
+        "more is unexpected",
+    ):
+        assert part in str(caught.value)
+    assert all(np.array_equal(before[path].numpy(), tensor.numpy()) for path, tensor in model.state_dict().items())
+    del state["layers.1.gain"]
+    assert model.load_state_dict(state, strict=False) == (["layers.1.gain", "layers.2.bias"], ["more"])
+    assert model.layers[0].bias.tolist() == [1.0] * 4
+
+
+def test_gradients_of_a_module_are_a_module_in_which_constants_are_none() -> None:
+    model = Net()
+    model.layers[2].bias.requires_grad_(False)
+    value, grads = sync.func.value_and_grad(loss)(model, X)
+    total = loss(model, X)
+    sync.backward(total)
+
+    assert value.item() == total.item()
+    assert isinstance(grads, Net)
+    assert grads.layers[1].mean is grads.layers[2].bias is None
+    found = dict(grads.named_parameters())
+    for path, param in model.named_parameters():
+        if param.requires_grad:
+            np.testing.assert_allclose(found[path].detach().numpy(), param.grad.numpy(), err_msg=path)
+    assert "layers.2.bias" not in found
+
+
+def test_a_parameter_in_two_places_has_the_gradient_of_both_at_both() -> None:
+    grads = sync.func.grad(loss)(Net(), X)
+
+    assert grads.tied is grads.layers[0].weight
+
+
+@pytest.mark.parametrize("how", ["parameters", "module"])
+def test_an_optimizer_steps_by_a_module_of_gradients(how: str) -> None:
+    model, other = Net(), Net()
+    optimizer = optim.Adam(model.parameters() if how == "parameters" else model, lr=0.1)
+    peer = optim.Adam(other.parameters(), lr=0.1)
+    model.heads[1]["scale"].requires_grad_(False)
+    other.heads[1]["scale"].requires_grad_(False)
+    for _ in range(3):
+        optimizer.step(sync.func.grad(loss)(model, X))
+        peer.zero_grad()
+        sync.backward(loss(other, X))
+        peer.step()
+
+    for (path, param), expected in zip(model.named_parameters(), other.parameters(), strict=True):
+        np.testing.assert_allclose(param.numpy(), expected.numpy(), rtol=1e-9, err_msg=path)
+    assert model.tied is model.layers[0].weight
+
+
+def test_a_mapped_module_is_a_new_module_of_the_same_structure() -> None:
+    model = Net()
+    doubled = ag.tree.map(lambda leaf: leaf * 2, model)
+
+    assert isinstance(doubled, Net)
+    assert doubled.layers[1].gain.tolist() == [4.0] * 4
+    assert doubled.layers[1].activation is np.tanh
+    assert ag.tree.flatten(doubled)[1] == ag.tree.flatten(model)[1]
+    model.eval()
+    assert ag.tree.flatten(doubled)[1] != ag.tree.flatten(model)[1]
+
+
+def test_train_and_eval_reach_all_modules() -> None:
+    model = Net()
+    model.eval()
+    model(X)
+    assert model.layers[1].count.item() == 0
+    assert not any(module.training for module in model.modules())
+    model.train()
+    model(X)
+    assert model.layers[1].count.item() == 1
+
+
+def test_a_module_moves_to_a_dtype_and_a_device_with_its_gradients_and_ties() -> None:
+    model = Net()
+    sync.backward(loss(model, X))
+    model.to("thread:0", np.float32)
+
+    assert {param.dtype for param in model.parameters()} == {np.dtype(np.float32)}
+    assert {tensor.device.name for tensor in ag.tree.leaves(model)} == {"thread:0"}
+    assert model.layers[1].count.dtype == np.int64
+    assert model.tied is model.layers[0].weight
+    assert model.tied.requires_grad
+    assert model.tied.grad is not None
+    assert model.tied.grad.dtype == np.float32
+    assert sorted(name for name, _ in model.named_parameters()) == sorted(PARAMETERS)
+    with pytest.raises(ArgumentError, match="a module computes in a floating dtype, not int32"):
+        model.to(np.int32)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_is_whole_and_has_its_own_tensors(copied: Callable[[Any], Any]) -> None:
+    model = Net()
+    other = copied(model)
+
+    assert loss(other, X).item() == loss(model, X).item()
+    assert other.tied is other.layers[0].weight
+    assert other.tied is not model.tied
+    assert [name for name, _ in other.named_parameters()] == [name for name, _ in model.named_parameters()]
+
+
+def test_apply_calls_the_innermost_modules_first() -> None:
+    seen: list[str] = []
+    Net().apply(lambda module: seen.append(type(module).__name__))
+
+    assert seen == ["Layer", "Scale", "Layer", "Sequential", "Layer", "Net"]
+
+
+def test_zero_grad_clears_gradients() -> None:
+    model = Net()
+    sync.backward(loss(model, X))
+    model.zero_grad(set_to_none=False)
+    assert all(param.grad is not None and not param.grad.numpy().any() for param in model.parameters())
+    model.zero_grad()
+    assert all(param.grad is None for param in model.parameters())
+
+
+def test_a_repr_shows_options_shapes_and_the_number_of_parameters() -> None:
+    model = nn.Sequential(Layer(3, 4), Scale(4))
+    model[1].gain.requires_grad_(False)
+
+    assert repr(model) == (
+        "Sequential(\n"
+        "  (0): Layer(inputs=3, weight (4, 3), bias (4,))\n"
+        "  (1): Scale(gain (4,), mean (4,), cache (1,), count ())\n"
+        ")  # 20 parameters, 4 of them frozen"
+    )
+
+
+def test_forward_hooks_change_arguments_and_outputs_until_they_are_removed() -> None:
+    model = Layer(3, 2)
+    plain = model(X).tolist()
+    before = model.register_forward_pre_hook(lambda module, args: args[0] * 0)
+    after = model.register_forward_hook(lambda module, args, output: output + 1)
+
+    assert model(X).tolist() == [[1.0, 1.0]] * 5
+    before.remove()
+    after.remove()
+    assert model(X).tolist() == plain
+
+
+class Waits(nn.Module):
+    def __init__(self, factor: float) -> None:
+        self.factor = nn.Parameter(factor)
+
+    async def forward(self, x: Any) -> Any:
+        await asyncio.sleep(0)
+        return x * self.factor
+
+
+def test_an_async_forward_is_awaited_in_a_sequence_and_by_hooks_and_transforms(run: Callable[..., Any]) -> None:
+    model = nn.Sequential(Waits(3.0), Layer(3, 2), Waits(0.5))
+
+    async def main() -> Any:
+        async def hook(module: Any, args: Any, output: Any) -> Any:
+            await asyncio.sleep(0)
+            return output * 2
+
+        plain = await model(X)
+        model.register_forward_hook(hook)
+
+        async def total(model: Any) -> Any:
+            return np.sum(await model(X))
+
+        return plain, await model(X), await ag.func.grad(total)(model)
+
+    plain, doubled, grads = run(main())
+    np.testing.assert_allclose(doubled.numpy(), 2 * plain.numpy())
+    np.testing.assert_allclose(grads[1].bias.detach().numpy(), [5.0, 5.0])
+
+
+def test_modules_obey_checkpoints_and_compiled_autograd() -> None:
+    expected = sync.func.grad(loss)(Net(), X)
+    model = Net().eval()
+    sync.backward(np.sum(ag.checkpoint(model, ag.tensor(X), use_reentrant=False) ** 2))
+    np.testing.assert_allclose(model.tied.grad.numpy(), expected.tied.detach().numpy())
+
+    for _ in range(3):
+        model.zero_grad()
+        with ag.compiled_autograd():
+            sync.backward(loss(model, X))
+        np.testing.assert_allclose(model.tied.grad.numpy(), expected.tied.detach().numpy())
+
+
+def test_lists_and_dicts_of_modules_are_those_of_python() -> None:
+    first, second, third = Layer(1, 1), Layer(2, 2), Layer(3, 3)
+    modules = nn.ModuleList([first])
+    modules.append(third).insert(1, second)
+
+    assert list(modules) == [first, second, third]
+    assert modules[-1] is third
+    assert list(modules[1:]) == [second, third]
+    del modules[0]
+    assert [name for name, _ in modules.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    named = nn.ModuleDict({"a": first})
+    named["b"] = second
+    assert list(named) == ["a", "b"]
+    assert "b" in named
+    del named["a"]
+    assert list(named.items()) == [("b", second)]
+    assert [name for name, _ in nn.Sequential({"x": first, "y": second}).named_children()] == ["x", "y"]
+    assert isinstance(nn.Sequential(first, second)[:1], nn.Sequential)
+    parameters = nn.ParameterList([np.ones(2), ag.tensor([1.0])])
+    assert [name for name, _ in parameters.named_parameters()] == ["0", "1"]
+    assert parameters[0].requires_grad
+    assert nn.ParameterDict({"w": np.ones(2)})["w"].requires_grad
+
+
+def computed() -> Any:
+    layer = Layer(3, 2)
+    layer.weight = layer.weight * 2
+
+
+BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (computed, ArgumentError, "Layer.weight is a parameter, and Tensor of shape (2, 3)"),
+    (lambda: setattr(Layer(3, 2), "weight", 3.0), ArgumentTypeError, "Layer.weight is a parameter, and cannot become"),
+    (lambda: nn.Module()(1), NotImplementedError, "Module has no forward"),
+    (lambda: nn.Sequential(Layer), ArgumentTypeError, "call it, to make an instance"),
+    (lambda: nn.Sequential(np.tanh), ArgumentTypeError, "Sequential holds modules, and not ufunc"),
+    (lambda: nn.ModuleDict({"a.b": Layer(1, 1)}), ArgumentError, "a non-empty string without dots, not 'a.b'"),
+    (lambda: nn.ModuleDict({"parameters": Layer(1, 1)}), ArgumentError, "'parameters' is an attribute of every"),
+    (lambda: nn.ModuleList([Layer(1, 1)])[3], IndexError, "ModuleList has 1 modules, and none at index 3"),
+    (lambda: nn.ModuleDict()["a"], KeyError, "there is no module 'a'"),
+    (lambda: Layer(1, 1).register_buffer("mean", np.ones(1)), ArgumentTypeError, "mean must be a Tensor or None"),
+    (lambda: Layer(1, 1).register_buffer("inputs", None), ArgumentError, "has an attribute 'inputs' already"),
+    (lambda: Net().get_submodule("layers.9"), ArgumentError, "Net has no module 'layers.9': there are layers"),
+    (lambda: Net().get_parameter("x"), ArgumentError, "Net has no parameter 'x'"),
+    (lambda: Net().load_state_dict([]), ArgumentTypeError, "state_dict must be a dict of tensors"),  # type: ignore[arg-type]
+    (lambda: nn.Parameter(1.0, requires_grad=False), ArgumentError, "write self.register_parameter(name, ag.tensor"),
+    (lambda: Layer(1, 1).train("yes"), ArgumentTypeError, "mode is True or False"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "error", "message"), BAD, ids=[message for _, _, message in BAD])
+def test_bad_use_of_a_module_is_named(make: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        make()

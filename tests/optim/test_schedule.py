@@ -1,0 +1,169 @@
+"""Schedules set the rates that PyTorch's do, go on from their state, and can be combined."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import optim
+from asyncgrad.errors import ArgumentError, ArgumentTypeError
+from asyncgrad.optim import schedule
+
+RATES = (0.5, 0.1)
+
+
+def optimizer_of_two_groups() -> optim.Optimizer:
+    return optim.SGD([{"params": [ag.tensor([1.0], requires_grad=True)], "lr": rate} for rate in RATES])
+
+
+#: Each makes a schedule from the module, ours or PyTorch's, and an optimizer.
+MAKERS: dict[str, Callable[[Any, Any], Any]] = {
+    "LambdaLR": lambda module, optimizer: module.LambdaLR(optimizer, lambda epoch: 0.9**epoch),
+    "LambdaLR-each": lambda module, optimizer: module.LambdaLR(
+        optimizer, [lambda epoch: 0.9**epoch, lambda epoch: 1 / (1 + epoch)]
+    ),
+    "StepLR": lambda module, optimizer: module.StepLR(optimizer, 3, 0.5),
+    "MultiStepLR": lambda module, optimizer: module.MultiStepLR(optimizer, [3, 7, 7], 0.5),
+    "ConstantLR": lambda module, optimizer: module.ConstantLR(optimizer, 0.2, 4),
+    "LinearLR": lambda module, optimizer: module.LinearLR(optimizer, 0.2, 0.9, 4),
+    "ExponentialLR": lambda module, optimizer: module.ExponentialLR(optimizer, 0.9),
+    "PolynomialLR": lambda module, optimizer: module.PolynomialLR(optimizer, 10, 2.0),
+    "CosineAnnealingLR": lambda module, optimizer: module.CosineAnnealingLR(optimizer, 8, 0.01),
+    "CosineAnnealingWarmRestarts": lambda module, optimizer: module.CosineAnnealingWarmRestarts(optimizer, 3, 2, 0.01),
+    "SequentialLR": lambda module, optimizer: module.SequentialLR(
+        optimizer,
+        [module.LinearLR(optimizer, 0.1, total_iters=5), module.CosineAnnealingLR(optimizer, 20)],
+        milestones=[5],
+    ),
+    "ChainedScheduler": lambda module, optimizer: module.ChainedScheduler(
+        [module.LinearLR(optimizer, 0.1, total_iters=5), module.ExponentialLR(optimizer, 0.9)]
+    ),
+}
+EACH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+def one_cycle(module: Any, optimizer: Any, anneal: str) -> Any:
+    others = {} if module is schedule else {"cycle_momentum": False}
+    return module.OneCycleLR(optimizer, 0.7, 20, pct_start=0.2, anneal_strategy=anneal, **others)
+
+
+MAKERS["OneCycleLR-cos"] = lambda module, optimizer: one_cycle(module, optimizer, "cos")
+MAKERS["OneCycleLR-linear"] = lambda module, optimizer: one_cycle(module, optimizer, "linear")
+
+
+def rates(optimizer: Any) -> list[float]:
+    return [group["lr"] for group in optimizer.param_groups]
+
+
+@EACH
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rates_are_those_of_pytorch(make: Callable[[Any, Any], Any]) -> None:
+    torch = pytest.importorskip("torch")
+    optimizer = optimizer_of_two_groups()
+    peer = torch.optim.SGD([{"params": [torch.ones(1, requires_grad=True)], "lr": rate} for rate in RATES])
+    found, expected = make(schedule, optimizer), make(torch.optim.lr_scheduler, peer)
+    for _ in range(20):
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12, abs=1e-15)
+        assert found.get_last_lr() == rates(optimizer)
+        peer.step()
+        found.step()
+        expected.step()
+
+
+@EACH
+def test_a_schedule_goes_on_from_its_state_dict(make: Callable[[Any, Any], Any]) -> None:
+    optimizer, other = optimizer_of_two_groups(), optimizer_of_two_groups()
+    first, second = make(schedule, optimizer), make(schedule, other)
+    for _ in range(7):
+        first.step()
+    second.load_state_dict(first.state_dict())
+    for _ in range(3):
+        assert rates(other) == rates(optimizer)
+        first.step()
+        second.step()
+
+
+PLATEAUS: list[dict[str, Any]] = [
+    {"patience": 2, "factor": 0.5},
+    {"mode": "max", "patience": 1, "cooldown": 2, "threshold": 0.1},
+    {"threshold_mode": "abs", "threshold": 0.2, "patience": 0, "min_lr": 0.05},
+    {"mode": "max", "threshold_mode": "abs", "threshold": 0.2, "patience": 0, "min_lr": [0.05, 0.01]},
+]
+MEASURES = [3.0, 2.5, 2.7, 2.4, 2.4, 2.4, 2.39, math.nan, 1.0, 1.5, 1.6, 1.7, 1.8, 0.9, 2.0, 2.2, 2.1, 2.5, 2.6, 2.7]
+
+
+@pytest.mark.parametrize("options", PLATEAUS, ids=str)
+def test_a_plateau_reduces_rates_where_pytorch_does(options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    optimizer = optimizer_of_two_groups()
+    peer = torch.optim.SGD([{"params": [torch.ones(1, requires_grad=True)], "lr": rate} for rate in RATES])
+    found = schedule.ReduceLROnPlateau(optimizer, **options)
+    expected = torch.optim.lr_scheduler.ReduceLROnPlateau(peer, **options)
+    for measure in MEASURES:
+        found.step(ag.tensor(measure))
+        expected.step(measure)
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12)
+    assert rates(optimizer) != list(RATES)
+
+
+def test_a_plateau_goes_on_from_its_state_dict() -> None:
+    optimizer, other = optimizer_of_two_groups(), optimizer_of_two_groups()
+    first, second = (schedule.ReduceLROnPlateau(one, patience=1) for one in (optimizer, other))
+    for _ in range(2):
+        first.step(1.0)
+    second.load_state_dict(first.state_dict())
+    second.step(1.0)
+
+    assert rates(other) == pytest.approx([0.05, 0.01])
+
+
+def test_a_group_that_is_added_later_has_its_own_first_rate() -> None:
+    optimizer = optimizer_of_two_groups()
+    halving = schedule.ExponentialLR(optimizer, 0.5)
+    optimizer.add_param_group({"params": [ag.tensor([1.0], requires_grad=True)], "lr": 8.0})
+    halving.step()
+
+    assert rates(optimizer) == [0.25, 0.05, 4.0]
+
+
+def stepped(cycle: schedule.OneCycleLR, times: int) -> None:
+    for _ in range(times):
+        cycle.step()
+
+
+BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda _: schedule.StepLR([0.1], 3), ArgumentTypeError, "StepLR takes an Optimizer, not list"),  # type: ignore[arg-type]
+    (lambda one: schedule.StepLR(one, 0), ArgumentError, "step_size must be at least 1, not 0"),
+    (lambda one: schedule.LambdaLR(one, 0.5), ArgumentTypeError, "lr_lambda must be a function"),
+    (lambda one: schedule.LambdaLR(one, [lambda _: 1.0]), ArgumentError, "has 1 functions, but the optimizer has 2"),
+    (lambda one: schedule.ReduceLROnPlateau(one, mode="low"), ArgumentError, "mode must be 'min' or 'max'"),
+    (lambda one: schedule.ReduceLROnPlateau(one, min_lr=[0.1]), ArgumentError, "min_lr has 1 entries"),
+    (lambda one: schedule.SequentialLR(one, [], []), ArgumentError, "SequentialLR got no schedules"),
+    (
+        lambda one: schedule.SequentialLR(one, [schedule.ExponentialLR(one, 0.5)], [3]),
+        ArgumentError,
+        "1 schedules need 0 rising milestones, not [3]",
+    ),
+    (
+        lambda one: schedule.ChainedScheduler([schedule.ExponentialLR(optimizer_of_two_groups(), 0.5)], one),
+        ArgumentError,
+        "is a schedule of another optimizer",
+    ),
+    (lambda one: stepped(schedule.OneCycleLR(one, 0.1, 5), 6), ArgumentError, "the cycle has 5 steps"),
+    (
+        lambda one: schedule.ExponentialLR(one, 0.5).load_state_dict({"last_epoch": 3}),
+        ArgumentError,
+        "state_dict has no 'base_lrs'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "message"), BAD, ids=[message for _, _, message in BAD])
+def test_what_is_no_schedule_is_named(make: Callable[[Any], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        make(optimizer_of_two_groups())

@@ -10,8 +10,8 @@ from .activation_layers import GELU as GELU
 from .activation_layers import LeakyReLU as LeakyReLU
 from .activation_layers import LogSoftmax as LogSoftmax
 from .activation_layers import ReLU as ReLU
-from .activation_layers import SiLU as SiLU
 from .activation_layers import Sigmoid as Sigmoid
+from .activation_layers import SiLU as SiLU
 from .activation_layers import Softmax as Softmax
 from .activation_layers import Softplus as Softplus
 from .activation_layers import Tanh as Tanh
@@ -22,6 +22,10 @@ from .activations import sigmoid as sigmoid
 from .activations import silu as silu
 from .activations import softplus as softplus
 from .activations import tanh as tanh
+from .adaptive_layers import AdaptiveAvgPool1d as AdaptiveAvgPool1d
+from .adaptive_layers import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from .adaptive_layers import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+from .adaptive_layers import AdaptiveMaxPool2d as AdaptiveMaxPool2d
 from .adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from .adaptive_pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from .adaptive_pooling import adaptive_max_pool1d as adaptive_max_pool1d
@@ -36,6 +40,10 @@ from .convolution import conv1d as conv1d
 from .convolution import conv2d as conv2d
 from .convolution import conv_transpose1d as conv_transpose1d
 from .convolution import conv_transpose2d as conv_transpose2d
+from .convolution_layers import Conv1d as Conv1d
+from .convolution_layers import Conv2d as Conv2d
+from .convolution_layers import ConvTranspose1d as ConvTranspose1d
+from .convolution_layers import ConvTranspose2d as ConvTranspose2d
 from .distances import normalize as normalize
 from .distances import pairwise_distance as pairwise_distance
 from .dropout_layers import Dropout as Dropout
@@ -64,12 +72,25 @@ from .losses import mse_loss as mse_loss
 from .module import Module as Module
 from .module import Parameter as Parameter
 from .normalization import layer_norm as layer_norm
+from .normalization_layers import BatchNorm1d as BatchNorm1d
+from .normalization_layers import BatchNorm2d as BatchNorm2d
+from .normalization_layers import GroupNorm as GroupNorm
+from .normalization_layers import InstanceNorm1d as InstanceNorm1d
+from .normalization_layers import InstanceNorm2d as InstanceNorm2d
+from .normalization_layers import LayerNorm as LayerNorm
+from .normalization_layers import RMSNorm as RMSNorm
 from .pooling import avg_pool1d as avg_pool1d
 from .pooling import avg_pool2d as avg_pool2d
 from .pooling import max_pool1d as max_pool1d
 from .pooling import max_pool2d as max_pool2d
 from .pooling_layers import AvgPool2d as AvgPool2d
 from .pooling_layers import MaxPool2d as MaxPool2d
+from .recurrent import GRU as GRU
+from .recurrent import LSTM as LSTM
+from .recurrent import RNN as RNN
+from .recurrent import GRUCell as GRUCell
+from .recurrent import LSTMCell as LSTMCell
+from .recurrent import RNNCell as RNNCell
 from .regularization import dropout as dropout
 from .resizing import interpolate as interpolate
 from .resizing import pad as pad
@@ -79,11 +100,26 @@ from .standardizing import batch_norm as batch_norm
 from .standardizing import group_norm as group_norm
 from .standardizing import instance_norm as instance_norm
 from .standardizing import rms_norm as rms_norm
+from .transformer import MultiheadAttention as MultiheadAttention
+from .transformer import TransformerDecoder as TransformerDecoder
+from .transformer import TransformerDecoderLayer as TransformerDecoderLayer
+from .transformer import TransformerEncoder as TransformerEncoder
+from .transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
 __all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
     "AvgPool2d",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
     "Bilinear",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "CrossEntropyLoss",
     "Dropout",
     "Dropout1d",
@@ -92,8 +128,16 @@ __all__ = [
     "Embedding",
     "Flatten",
     "GELU",
+    "GRU",
+    "GRUCell",
+    "GroupNorm",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
     "L1Loss",
+    "LSTM",
+    "LSTMCell",
+    "LayerNorm",
     "LeakyReLU",
     "Linear",
     "LogSoftmax",
@@ -102,10 +146,14 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiheadAttention",
     "NLLLoss",
     "Parameter",
     "ParameterDict",
     "ParameterList",
+    "RMSNorm",
+    "RNN",
+    "RNNCell",
     "ReLU",
     "Sequential",
     "SiLU",
@@ -113,6 +161,10 @@ __all__ = [
     "Softmax",
     "Softplus",
     "Tanh",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "Unflatten",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",

@@ -19,11 +19,19 @@ from .activation_layers import Sigmoid as Sigmoid
 from .activation_layers import Softmax as Softmax
 from .activation_layers import Softplus as Softplus
 from .activation_layers import Tanh as Tanh
+from .adaptive_layers import AdaptiveAvgPool1d as AdaptiveAvgPool1d
+from .adaptive_layers import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from .adaptive_layers import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+from .adaptive_layers import AdaptiveMaxPool2d as AdaptiveMaxPool2d
 from .containers import ModuleDict as ModuleDict
 from .containers import ModuleList as ModuleList
 from .containers import ParameterDict as ParameterDict
 from .containers import ParameterList as ParameterList
 from .containers import Sequential as Sequential
+from .convolution_layers import Conv1d as Conv1d
+from .convolution_layers import Conv2d as Conv2d
+from .convolution_layers import ConvTranspose1d as ConvTranspose1d
+from .convolution_layers import ConvTranspose2d as ConvTranspose2d
 from .dropout_layers import Dropout as Dropout
 from .dropout_layers import Dropout1d as Dropout1d
 from .dropout_layers import Dropout2d as Dropout2d
@@ -40,10 +48,28 @@ from .loss_layers import MSELoss as MSELoss
 from .loss_layers import NLLLoss as NLLLoss
 from .module import Module as Module
 from .module import Parameter as Parameter
+from .normalization_layers import BatchNorm1d as BatchNorm1d
+from .normalization_layers import BatchNorm2d as BatchNorm2d
+from .normalization_layers import GroupNorm as GroupNorm
+from .normalization_layers import InstanceNorm1d as InstanceNorm1d
+from .normalization_layers import InstanceNorm2d as InstanceNorm2d
+from .normalization_layers import LayerNorm as LayerNorm
+from .normalization_layers import RMSNorm as RMSNorm
 from .pooling_layers import AvgPool2d as AvgPool2d
 from .pooling_layers import MaxPool2d as MaxPool2d
+from .recurrent import GRU as GRU
+from .recurrent import GRUCell as GRUCell
+from .recurrent import LSTM as LSTM
+from .recurrent import LSTMCell as LSTMCell
+from .recurrent import RNN as RNN
+from .recurrent import RNNCell as RNNCell
+from .transformer import MultiheadAttention as MultiheadAttention
+from .transformer import TransformerDecoder as TransformerDecoder
+from .transformer import TransformerDecoderLayer as TransformerDecoderLayer
+from .transformer import TransformerEncoder as TransformerEncoder
+from .transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
-__all__ = ['AvgPool2d', 'BCEWithLogitsLoss', 'Bilinear', 'CrossEntropyLoss', 'Dropout', 'Dropout1d', 'Dropout2d', 'ELU', 'Embedding', 'Flatten', 'GELU', 'Identity', 'L1Loss', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MSELoss', 'MaxPool2d', 'Module', 'ModuleDict', 'ModuleList', 'NLLLoss', 'Parameter', 'ParameterDict', 'ParameterList', 'ReLU', 'Sequential', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh', 'Unflatten', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'avg_pool1d', 'avg_pool2d', 'batch_norm', 'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv_transpose1d', 'conv_transpose2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'group_norm', 'init', 'instance_norm', 'interpolate', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool1d', 'max_pool2d', 'mse_loss', 'nll_loss', 'normalize', 'one_hot', 'pad', 'pairwise_distance', 'relu', 'rms_norm', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
+__all__ = ['AdaptiveAvgPool1d', 'AdaptiveAvgPool2d', 'AdaptiveMaxPool1d', 'AdaptiveMaxPool2d', 'AvgPool2d', 'BCEWithLogitsLoss', 'BatchNorm1d', 'BatchNorm2d', 'Bilinear', 'Conv1d', 'Conv2d', 'ConvTranspose1d', 'ConvTranspose2d', 'CrossEntropyLoss', 'Dropout', 'Dropout1d', 'Dropout2d', 'ELU', 'Embedding', 'Flatten', 'GELU', 'GRU', 'GRUCell', 'GroupNorm', 'Identity', 'InstanceNorm1d', 'InstanceNorm2d', 'L1Loss', 'LSTM', 'LSTMCell', 'LayerNorm', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MSELoss', 'MaxPool2d', 'Module', 'ModuleDict', 'ModuleList', 'MultiheadAttention', 'NLLLoss', 'Parameter', 'ParameterDict', 'ParameterList', 'RMSNorm', 'RNN', 'RNNCell', 'ReLU', 'Sequential', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh', 'TransformerDecoder', 'TransformerDecoderLayer', 'TransformerEncoder', 'TransformerEncoderLayer', 'Unflatten', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'avg_pool1d', 'avg_pool2d', 'batch_norm', 'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv_transpose1d', 'conv_transpose2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'group_norm', 'init', 'instance_norm', 'interpolate', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool1d', 'max_pool2d', 'mse_loss', 'nll_loss', 'normalize', 'one_hot', 'pad', 'pairwise_distance', 'relu', 'rms_norm', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
 
 @overload
 def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor: ...

@@ -18,14 +18,16 @@ STUB = pathlib.Path(__file__).parent.parent / "asyncgrad" / "nn" / "__init__.pyi
 
 _ARRAYS = {
     *("attn_mask", "bias", "indices", "input", "key", "labels", "logits", "pos_weight", "query", "target", "value"),
-    *("weight", "x"),
+    *("weight", "x", "x1", "x2"),
 }
 #: The types of parameters that the functions themselves take as Any.
 _PARAMETERS = {
     **dict.fromkeys(
-        ("dilation", "kernel_size", "normalized_shape", "stride"), "SupportsIndex | Sequence[SupportsIndex]"
+        ("dilation", "kernel_size", "normalized_shape", "output_padding", "stride"),
+        "SupportsIndex | Sequence[SupportsIndex]",
     ),
     "rng": "np.random.Generator | Generator",
+    **dict.fromkeys(("running_mean", "running_var"), "TensorLike"),
     "padding": "SupportsIndex | Sequence[SupportsIndex] | str",
 }
 
@@ -85,7 +87,7 @@ def _type_of(parameter: inspect.Parameter) -> str:
     known = "TensorLike" if parameter.name in _ARRAYS else _PARAMETERS.get(parameter.name)
     if known is None:
         return str(parameter.annotation)
-    return f"{known} | None" if parameter.default is None else known
+    return f"{known} | None" if parameter.default is None or parameter.name.startswith("running") else known
 
 
 def write() -> None:

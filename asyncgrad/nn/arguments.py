@@ -25,6 +25,7 @@ __all__ = [
     "pair",
     "real_floating",
     "records",
+    "single",
 ]
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -123,6 +124,18 @@ def pair(name: str, value: Any, least: int) -> tuple[int, int]:
     if len(both) != 2 or not all(isinstance(one, (int, np.integer)) and one >= least for one in both):
         raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
     return int(both[0]), int(both[1])
+
+
+def single(name: str, value: Any, least: int) -> int:
+    """Return an int of at least `least`, given as it is or as the only element of a sequence.
+
+    Raises:
+        ArgumentError: `value` is neither; the message names the argument.
+    """
+    only = value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
+    if not isinstance(only, (int, np.integer)) or only < least:
+        raise ArgumentError(f"{name} must be an int of at least {least}, or a sequence of one, not {value!r}")
+    return int(only)
 
 
 def check_reduction(reduction: str) -> None:

@@ -17,7 +17,7 @@ from .arguments import array_of
 from .regularization import dropout
 from .softmaxes import exponentials, softmax_grad
 
-__all__ = ["scaled_dot_product_attention"]
+__all__ = ["attend", "scaled_dot_product_attention"]
 
 
 @primitive(superlinear=True)
@@ -132,6 +132,13 @@ def scaled_dot_product_attention(
         array([[1.],
                [2.]])
     """
+    return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, rng)[0]
+
+
+def attend(
+    query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None, rng: Any
+) -> tuple[Any, Any]:
+    """Return what `scaled_dot_product_attention` returns, and the weights of the values, after dropout."""
     check_one_device("scaled_dot_product_attention", query, key, value, attn_mask)
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
     asked, offered, held = shapes
@@ -146,7 +153,7 @@ def scaled_dot_product_attention(
     weights = _attention_weights(scores, _mask(attn_mask, is_causal, array_of(scores)))
     if dropout_p:
         weights = dropout(weights, dropout_p, rng=rng)
-    return _attended(weights, value)
+    return _attended(weights, value), weights
 
 
 def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:

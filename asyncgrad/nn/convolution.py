@@ -16,10 +16,10 @@ from ..errors import ArgumentError
 from ..graph.values import empty_beside, own_function, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, pair
-from .windows import Window, add_shifted, by_kernel, crop, pad, sliding
+from .arguments import array_of, pair, single
+from .windows import Window, add_shifted, by_kernel, crop, pad, sliding, with_height, without_height
 
-__all__ = ["conv2d"]
+__all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
 
 #: The bytes of windows to copy at a time, so that they are still in the cache when they are multiplied.
 CHUNK = 1 << 20
@@ -232,3 +232,178 @@ def _padding(
         raise ArgumentError(f"padding must be 'valid', 'same', an int or a pair, not {padding!r}")
     height, width = pair("padding", padding, 0)
     return (height, height), (width, width)
+
+
+def conv1d(
+    x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Return the cross-correlation of sequences with filters, as neural networks convolve.
+
+    Args:
+        x: sequences, shape `(n, channels, length)`, or one of shape `(channels, length)`.
+        weight: filters, shape `(filters, channels // groups, kernel length)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps of the window.
+        padding: zeros on each side; or "valid" (none), or "same" (as many as are needed to keep the length; the stride
+            must be 1).
+        dilation: steps between the elements of the window.
+        groups: the number of groups of channels and filters; a filter reads the channels of its own group only.
+
+    Returns:
+        A tensor of shape `(n, filters, positions)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.ones((1, 1, 2)))
+        array([[[1., 3., 5.]]])
+    """
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    if len(shape) not in (2, 3) or len(filters) != 3:
+        raise ArgumentError(
+            f"conv1d takes x of shape (n, channels, length) and a weight of shape (filters, channels, length), not "
+            f"{shape} and {filters}"
+        )
+    around = padding if isinstance(padding, str) else (0, single("padding", padding, 0))
+    steps, dilations = (1, single("stride", stride, 1)), (1, single("dilation", dilation, 1))
+    return without_height(conv2d(with_height(x), with_height(weight), bias, steps, around, dilations, groups))
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Return the gradient of `conv2d` for its images, as a layer of its own: each element of x adds a filter.
+
+    Args:
+        x: images, shape `(n, channels, height, width)`, or one of shape `(channels, height, width)`.
+        weight: filters, shape `(channels, filters // groups, kernel height, kernel width)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps between the filters, an int or a pair (down, right).
+        padding: rows and columns that are cut off on each side, an int or a pair.
+        output_padding: rows and columns that are added below and to the right, an int or a pair, each less than the
+            stride or the dilation.
+        groups: the number of groups of channels and filters.
+        dilation: steps between the elements of a filter, an int or a pair.
+
+    Returns:
+        A tensor of shape `(n, filters, rows, columns)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv_transpose2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv_transpose2d(np.array([[[[1.0, 2.0]]]]), np.ones((1, 1, 1, 2)), stride=2)
+        array([[[[1., 1., 2., 2.]]]])
+    """
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    _check_transposed("conv_transpose2d", shape, filters, bias, groups)
+    steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
+    around, extra = pair("padding", padding, 0), pair("output_padding", output_padding, 0)
+    image = []
+    for axis in (0, 1):
+        if extra[axis] >= max(steps[axis], dilations[axis]):
+            raise ArgumentError(
+                f"conv_transpose2d: output_padding {extra} must be less than the stride, {steps}, or the dilation, "
+                f"{dilations}"
+            )
+        reach = (shape[axis - 2] - 1) * steps[axis] + dilations[axis] * (filters[axis + 2] - 1) + 1
+        image.append(reach - 2 * around[axis] + extra[axis])
+    if min(image) < 1:
+        raise ArgumentError(f"conv_transpose2d: nothing is left of x of shape {shape} with padding {around}")
+    padding_of = ((around[0], around[0]), (around[1], around[1]))
+    window = Window(filters[2:], steps, padding_of, dilations, shape[-2:])
+    images = x if len(shape) == 4 else np.reshape(x, (1, *shape))
+    channels = filters[1] * groups
+    result = conv2d_input_grad(images, weight, (array_of(images).shape[0], channels, *image), window, groups)
+    if bias is not None:
+        result = result + np.reshape(bias, (channels, 1, 1))
+    return result if len(shape) == 4 else result[0]
+
+
+def _check_transposed(function: str, shape: tuple[int, ...], filters: tuple[int, ...], bias: Any, groups: int) -> None:
+    if len(shape) not in (3, 4) or len(filters) != 4:
+        raise ArgumentError(
+            f"{function} takes x of shape (n, channels, height, width) and a weight of shape (channels, filters, "
+            f"height, width), not {shape} and {filters}"
+        )
+    if shape[-3] != filters[0] or filters[0] % groups:
+        raise ArgumentError(
+            f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels, a "
+            f"number that {groups} divides: x has shape {shape}"
+        )
+    if bias is not None and array_of(bias).shape != (filters[1] * groups,):
+        raise ArgumentError(
+            f"{function} with a weight of shape {filters} and groups={groups} needs a bias of shape "
+            f"({filters[1] * groups},), not {array_of(bias).shape}"
+        )
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Return the gradient of `conv1d` for its sequences, as a layer of its own: each element of x adds a filter.
+
+    Args:
+        x: sequences, shape `(n, channels, length)`, or one of shape `(channels, length)`.
+        weight: filters, shape `(channels, filters // groups, kernel length)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps between the filters.
+        padding: elements that are cut off on each side.
+        output_padding: elements that are added at the end, fewer than the stride or the dilation.
+        groups: the number of groups of channels and filters.
+        dilation: steps between the elements of a filter.
+
+    Returns:
+        A tensor of shape `(n, filters, positions)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv_transpose1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv_transpose1d(np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), stride=2)
+        array([[[1., 1., 2., 2.]]])
+    """
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    if len(shape) not in (2, 3) or len(filters) != 3:
+        raise ArgumentError(
+            f"conv_transpose1d takes x of shape (n, channels, length) and a weight of shape (channels, filters, "
+            f"length), not {shape} and {filters}"
+        )
+    result = conv_transpose2d(
+        with_height(x),
+        with_height(weight),
+        bias,
+        (1, single("stride", stride, 1)),
+        (0, single("padding", padding, 0)),
+        (0, single("output_padding", output_padding, 0)),
+        groups,
+        (1, single("dilation", dilation, 1)),
+    )
+    return without_height(result)

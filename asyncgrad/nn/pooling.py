@@ -12,10 +12,10 @@ from ..errors import ArgumentError
 from ..graph.values import beside, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, complex_error, pair
-from .windows import Window, add_shifted, by_kernel, crop, pad, shifted
+from .arguments import array_of, complex_error, pair, single
+from .windows import Window, add_shifted, by_kernel, crop, pad, shifted, with_height, without_height
 
-__all__ = ["avg_pool2d", "max_pool2d"]
+__all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
 
 
 def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
@@ -269,3 +269,85 @@ def _counts(length: int, counted: int, window: Window, axis: int, around: int) -
     starts = np.arange(window.size[axis]) * window.stride[axis] - around
     ends = starts + window.kernel[axis]
     return np.minimum(ends, length + counted) - np.maximum(starts, -counted)
+
+
+# The same for sequences, which are images with one row.
+
+
+def max_pool1d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
+    """Return the maximum of each window; of equal maxima, the first gets the gradient.
+
+    Args:
+        x: sequences, shape `(n, channels, length)` or `(channels, length)`.
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        padding: how many times minus infinity on each side, at most half the kernel.
+        dilation: steps between the elements of the window.
+        ceil_mode: let the last window reach beyond the sequence, if it begins inside.
+
+    Returns:
+        A tensor of shape `(n, channels, positions)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.max_pool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.max_pool1d(np.array([[[1.0, 4.0, 2.0, 3.0]]]), 2)
+        array([[[4., 3.]]])
+    """
+    kernel, steps = _of_one_row("max_pool1d", x, kernel_size, stride)
+    around, dilations = (0, single("padding", padding, 0)), (1, single("dilation", dilation, 1))
+    return without_height(max_pool2d(with_height(x), kernel, steps, around, dilations, ceil_mode))
+
+
+def avg_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """Return the mean of each window.
+
+    Args:
+        x: sequences, shape `(n, channels, length)` or `(channels, length)`.
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        padding: zeros on each side, at most half the kernel.
+        ceil_mode: let the last window reach beyond the sequence, if it begins inside.
+        count_include_pad: count the padding's zeros in the mean.
+
+    Returns:
+        A tensor of shape `(n, channels, positions)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.avg_pool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.avg_pool1d(np.array([[[1.0, 4.0, 2.0, 3.0]]]), 2)
+        array([[[2.5, 2.5]]])
+    """
+    kernel, steps = _of_one_row("avg_pool1d", x, kernel_size, stride)
+    around = (0, single("padding", padding, 0))
+    return without_height(avg_pool2d(with_height(x), kernel, steps, around, ceil_mode, count_include_pad))
+
+
+def _of_one_row(function: str, x: Any, kernel_size: Any, stride: Any) -> tuple[tuple[int, int], tuple[int, int] | None]:
+    """Return the kernel and the stride over images with one row."""
+    shape = array_of(x).shape
+    if len(shape) not in (2, 3):
+        raise ArgumentError(f"{function} takes x of shape (n, channels, length), not {shape}")
+    kernel = (1, single("kernel_size", kernel_size, 1))
+    return kernel, None if stride is None else (1, single("stride", stride, 1))

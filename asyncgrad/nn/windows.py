@@ -8,8 +8,19 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.values import empty_beside, is_foreign, kernel_of, zeros_beside
+from .arguments import array_of
 
-__all__ = ["Window", "add_shifted", "by_kernel", "crop", "pad", "shifted", "sliding"]
+__all__ = [
+    "Window",
+    "add_shifted",
+    "by_kernel",
+    "crop",
+    "pad",
+    "shifted",
+    "sliding",
+    "with_height",
+    "without_height",
+]
 
 
 class Window(NamedTuple):
@@ -147,3 +158,15 @@ def _sliding_by_numpy(padded: Any, window: Window) -> Any:
     views = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3))
     rows, columns = window.size
     return views[:, :, ::down, ::right, ::step_down, ::step_right][:, :, :rows, :columns].transpose(0, 1, 4, 5, 2, 3)
+
+
+def with_height(x: Any) -> Any:
+    """Return sequences, shape (..., length), as images with one row, shape (..., 1, length)."""
+    shape = array_of(x).shape
+    return np.reshape(x, (*shape[:-1], 1, shape[-1]))
+
+
+def without_height(x: Any) -> Any:
+    """Return images with one row as sequences."""
+    shape = array_of(x).shape
+    return np.reshape(x, (*shape[:-2], shape[-1]))

@@ -154,6 +154,35 @@ NORMALIZATION = [
     call_of(nn.layer_norm, away_from_zero(3, 4), (4,), away_from_zero(4), by=(0, 2), eps=0.3),
     call_of(nn.layer_norm, away_from_zero(3, 4), (3, 4), away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 2, 3)),
     call_of(nn.layer_norm, away_from_zero(2, 3, 4), (4,), away_from_zero(4), away_from_zero(4), by=(0, 2, 3)),
+    *(
+        call_of(
+            nn.batch_norm,
+            away_from_zero(*shape),
+            *statistics,
+            away_from_zero(3),
+            away_from_zero(3),
+            by=(0, 3, 4),
+            training=training,
+        )
+        for shape, statistics, training in (
+            ((4, 3), (None, None), True),
+            ((2, 3, 2, 2), (None, None), True),
+            ((2, 3, 2), (np.array([0.1, 0.2, -0.3]), np.array([1.5, 0.5, 1.0])), False),
+        )
+    ),
+    call_of(nn.batch_norm, away_from_zero(3, 2, 2), None, None, training=True, eps=0.3),
+    call_of(nn.instance_norm, away_from_zero(2, 3, 4)),
+    call_of(
+        nn.instance_norm,
+        away_from_zero(2, 3, 2, 2),
+        weight=away_from_zero(3),
+        bias=away_from_zero(3),
+        by=(0, "weight", "bias"),
+    ),
+    call_of(nn.group_norm, away_from_zero(2, 4, 3), 2, away_from_zero(4), away_from_zero(4), by=(0, 2, 3)),
+    call_of(nn.group_norm, away_from_zero(3, 4), 1, eps=0.3),
+    call_of(nn.rms_norm, away_from_zero(3, 4), (4,), away_from_zero(4), by=(0, 2)),
+    call_of(nn.rms_norm, away_from_zero(2, 2, 3), (2, 3), eps=0.3),
 ]
 
 CONVOLUTION = [
@@ -175,6 +204,33 @@ CONVOLUTION = [
     call_of(nn.conv2d, away_from_zero(1, 2, 3, 4), away_from_zero(2, 2, 2, 3), by=(0, 1), padding="same"),
     call_of(nn.conv2d, away_from_zero(1, 2, 4, 4), away_from_zero(2, 2, 2, 2), by=(0, 1), padding="valid"),
     call_of(nn.conv2d, away_from_zero(2, 4, 4), away_from_zero(2, 2, 1, 1), away_from_zero(2), by=(0, 1, 2)),
+    call_of(nn.conv1d, away_from_zero(2, 2, 6), away_from_zero(3, 2, 3), away_from_zero(3), by=(0, 1, 2)),
+    call_of(
+        nn.conv1d,
+        away_from_zero(4, 7),
+        away_from_zero(2, 2, 2),
+        by=(0, 1),
+        stride=2,
+        padding=(1,),
+        dilation=2,
+        groups=2,
+    ),
+    call_of(nn.conv1d, away_from_zero(1, 1, 4), away_from_zero(1, 1, 2), by=(0, 1), padding="same"),
+    call_of(nn.conv_transpose1d, away_from_zero(2, 2, 3), away_from_zero(2, 3, 2), away_from_zero(3), by=(0, 1, 2)),
+    call_of(nn.conv_transpose1d, away_from_zero(2, 4), away_from_zero(2, 1, 3), by=(0, 1), stride=2, output_padding=1),
+    call_of(
+        nn.conv_transpose2d,
+        away_from_zero(1, 4, 2, 3),
+        away_from_zero(4, 1, 3, 2),
+        away_from_zero(2),
+        by=(0, 1, 2),
+        stride=(2, 3),
+        padding=1,
+        output_padding=(1, 2),
+        groups=2,
+        dilation=(1, 2),
+    ),
+    call_of(nn.conv_transpose2d, away_from_zero(2, 2, 2), away_from_zero(2, 2, 2, 2), by=(0, 1)),
 ]
 
 POOLING = [
@@ -187,6 +243,51 @@ POOLING = [
     call_of(nn.avg_pool2d, away_from_zero(1, 2, 5, 5), 3, stride=2, padding=1, ceil_mode=True, count_include_pad=False),
     call_of(nn.avg_pool2d, away_from_zero(1, 6, 6), 3, stride=4, padding=1, ceil_mode=True),
     call_of(nn.avg_pool2d, away_from_zero(1, 4, 4), 2, divisor_override=3),
+    call_of(nn.max_pool1d, distinct_numbers(2, 2, 7), 3, stride=2, padding=1),
+    call_of(nn.max_pool1d, distinct_numbers(2, 6), 2, dilation=2, ceil_mode=True),
+    call_of(nn.avg_pool1d, away_from_zero(2, 2, 7), 3, 2, 1, True, False),
+    call_of(nn.adaptive_avg_pool1d, away_from_zero(2, 2, 7), 3),
+    call_of(nn.adaptive_avg_pool2d, away_from_zero(2, 2, 4, 5), 1),
+    call_of(nn.adaptive_avg_pool2d, away_from_zero(2, 4, 6), (2, 3)),
+    call_of(nn.adaptive_avg_pool2d, away_from_zero(1, 2, 5, 4), (3, None)),
+    call_of(nn.adaptive_avg_pool2d, away_from_zero(1, 2, 3, 4), (5, 3)),
+    call_of(nn.adaptive_max_pool1d, distinct_numbers(2, 2, 7), 3),
+    call_of(nn.adaptive_max_pool2d, distinct_numbers(2, 4, 6), (2, 3)),
+    call_of(nn.adaptive_max_pool2d, distinct_numbers(1, 2, 5, 4), (3, None)),
+]
+
+RESIZING = [
+    *(
+        call_of(nn.pad, away_from_zero(2, 3, 4), (2, 1, 1, 0), mode=mode)
+        for mode in ("reflect", "replicate", "circular")
+    ),
+    call_of(nn.pad, away_from_zero(2, 3, 4), (-1, 2), value=1.5),
+    call_of(nn.pad, away_from_zero(4), (0, 0)),
+    call_of(nn.interpolate, away_from_zero(2, 1, 3, 4), 5),
+    call_of(nn.interpolate, away_from_zero(1, 2, 3), None, 2.0),
+    call_of(nn.interpolate, away_from_zero(1, 2, 5), None, 0.7),
+    call_of(nn.interpolate, away_from_zero(1, 2, 5), 3, None, "nearest-exact"),
+    call_of(nn.interpolate, away_from_zero(1, 2, 5), 3, None, "area"),
+    call_of(nn.interpolate, away_from_zero(1, 2, 5), None, 1.7, "linear"),
+    call_of(nn.interpolate, away_from_zero(1, 1, 3, 4), (5, 2), None, "bilinear"),
+    call_of(nn.interpolate, away_from_zero(1, 1, 3, 4), (5, 6), None, "bilinear", True),
+    call_of(nn.interpolate, away_from_zero(1, 1, 2, 3, 2), 3, None, "trilinear"),
+]
+
+DISTANCES = [
+    call_of(nn.normalize, away_from_zero(3, 4), torch_kwargs={}),
+    call_of(nn.normalize, away_from_zero(3, 4), 3.0, axis=0, torch_kwargs={"dim": 0}),
+    call_of(nn.normalize, away_from_zero(2, 3, 4), axis=(1, 2), torch_kwargs={"dim": (1, 2)}),
+    call_of(nn.pairwise_distance, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1)),
+    call_of(
+        nn.pairwise_distance,
+        away_from_zero(3, 4),
+        away_from_zero(4),
+        3.0,
+        by=(0, 1),
+        keepdims=True,
+        torch_kwargs={"keepdim": True},
+    ),
 ]
 
 _some = np.array([[True, False, True, True], [True, True, False, False], [False, True, True, True]])
@@ -222,5 +323,7 @@ CALLS = [
     *NORMALIZATION,
     *CONVOLUTION,
     *POOLING,
+    *RESIZING,
+    *DISTANCES,
     *ATTENTION,
 ]

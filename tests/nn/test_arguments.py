@@ -59,6 +59,43 @@ BAD: list[tuple[Callable[[], Any], str]] = [
         lambda: nn.scaled_dot_product_attention(ones((2, 3)), ones((2, 3)), ones((2, 3)), ones((3, 2))),
         "attn_mask of shape (3, 2) does not broadcast to the scores' shape, (2, 2)",
     ),
+    (lambda: nn.batch_norm(ones((2, 3)), None, None), "outside of training needs running_mean and running_var"),
+    (lambda: nn.batch_norm(ones(3), None, None, training=True), "x of shape (n, channels, ...), not (3,)"),
+    (lambda: nn.batch_norm(ones((1, 3)), None, None, training=True), "more than one value for each channel"),
+    (lambda: nn.batch_norm(ones((2, 3)), None, None, ones(2)), "needs a weight of shape (3,), not (2,)"),
+    (lambda: nn.batch_norm(ones((2, 3)), ones(2), ones(3)), "needs a running_mean of shape (3,), not (2,)"),
+    (lambda: nn.instance_norm(ones((2, 3))), "x of shape (n, channels, length, ...), not (2, 3)"),
+    (lambda: nn.instance_norm(ones((2, 3, 1))), "more than one value in each channel"),
+    (lambda: nn.group_norm(ones((2, 3)), 2), "divides the 3 channels of x, not 2"),
+    (lambda: nn.rms_norm(ones((2, 3)), 4), "normalized_shape (4,) takes x of shape (..., 4), not (2, 3)"),
+    (lambda: nn.rms_norm(ones((2, 3)), 3, ones(2)), "needs a weight of that shape, not (2,)"),
+    (lambda: nn.conv1d(ones((1, 1, 2, 2)), ones((1, 1, 2))), "conv1d takes x of shape (n, channels, length)"),
+    (lambda: nn.conv1d(ones((1, 1, 4)), ones((1, 1, 2)), stride=(1, 2)), "stride must be an int of at least 1"),
+    (lambda: nn.conv_transpose1d(ones((1, 1, 2, 2)), ones((1, 1, 2))), "conv_transpose1d takes x of shape"),
+    (lambda: nn.conv_transpose2d(ones((2, 2)), ones((1, 1, 2, 2))), "conv_transpose2d takes x of shape"),
+    (lambda: nn.conv_transpose2d(ones((1, 3, 2, 2)), ones((2, 1, 2, 2))), "takes x with 2 channels"),
+    (lambda: nn.conv_transpose2d(ones((1, 1, 2, 2)), ones((1, 2, 2, 2)), ones(3)), "a bias of shape (2,), not (3,)"),
+    (lambda: nn.conv_transpose2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), output_padding=1), "less than the stride"),
+    (lambda: nn.conv_transpose2d(ones((1, 1, 2, 2)), ones((1, 1, 1, 1)), padding=2), "nothing is left of x"),
+    (lambda: nn.max_pool1d(ones(4), 2), "max_pool1d takes x of shape (n, channels, length), not (4,)"),
+    (lambda: nn.adaptive_avg_pool2d(ones((1, 4, 4)), 0), "output_size must be an int of at least 1"),
+    (lambda: nn.adaptive_avg_pool2d(ones((4, 4)), 2), "adaptive_avg_pool2d takes x of shape (n, channels, height"),
+    (lambda: nn.adaptive_avg_pool1d(ones(4), 2), "adaptive_avg_pool1d takes x of shape (n, channels, length)"),
+    (lambda: nn.adaptive_max_pool2d(ones((1, 0, 4)), 2), "at least one element, not of shape (1, 0, 4)"),
+    (lambda: nn.pad(ones(3), (1, 1), "edge"), "one of constant, reflect, replicate, circular, not 'edge'"),
+    (lambda: nn.pad(ones(3), (1, 1, 1)), "two ints for each padded axis"),
+    (lambda: nn.pad(ones(3), (3, 0), "reflect"), "cannot add (3, 0) to an axis of 3 elements"),
+    (lambda: nn.pad(ones(3), (-2, -2)), "cannot add (-2, -2) to an axis of 3 elements"),
+    (lambda: nn.pad(ones(3), (1, 0), "reflect", 2.0), "takes no value, and got 2.0"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), 2, mode="cubic"), "mode must be one of nearest"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), 2, mode="bilinear"), "x of shape (n, channels, height, width)"),
+    (lambda: nn.interpolate(ones((1, 1, 3))), "one of size and scale_factor"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), (2, 2)), "a number for each axis of images of shape (3,), not (2, 2)"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), 0), "cannot make images of shape (0,)"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), 2, align_corners=True), "mode='nearest' takes no align_corners"),
+    (lambda: nn.one_hot(ones(2)), "one_hot takes integer labels, not float64"),
+    (lambda: nn.one_hot(np.zeros(0, int)), "needs num_classes"),
+    (lambda: nn.one_hot(np.array([0]), 0), "num_classes of at least 1"),
 ]
 
 OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
@@ -71,6 +108,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: nn.cross_entropy(ones((2, 3)), np.array([-1, 0])), "got label -1"),
     (lambda: nn.nll_loss(ones((2, 3)), np.array([-100, 7])), "nll_loss got label 7"),
+    (lambda: nn.one_hot(np.array([0, 3]), 3), "one_hot got label 3, but there are 3 classes: 0 to 2"),
 ]
 
 
@@ -181,3 +219,41 @@ def test_a_class_weight_that_requires_grad_is_refused_and_not_detached(labels):
             loss()
         with ag.no_grad():
             assert not loss().requires_grad
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.batch_norm(x, None, None, training=True),
+        nn.instance_norm,
+        lambda x: nn.group_norm(x, 1),
+        lambda x: nn.rms_norm(x, 3),
+        lambda x: nn.max_pool1d(x, 2),
+        lambda x: nn.adaptive_max_pool1d(x, 2),
+    ],
+)
+def test_functions_of_real_numbers_refuse_complex_ones(function: Callable[..., Any]) -> None:
+    with pytest.raises(ag.errors.ArgumentTypeError, match="function of real numbers"):
+        function(ones((2, 2, 3), np.complex128))
+
+
+@pytest.mark.parametrize("make", [np.array, ag.tensor], ids=["array", "tensor"])
+@pytest.mark.parametrize("function", [nn.batch_norm, nn.instance_norm])
+def test_running_statistics_follow_those_of_the_batch_in_place(function: Callable[..., Any], make: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).standard_normal((4, 3, 5))
+    mean, variance = make([1.0, 2.0, 3.0]), make([1.0, 2.0, 3.0])
+    expected = torch.tensor([1.0, 2.0, 3.0]).double(), torch.tensor([1.0, 2.0, 3.0]).double()
+    getattr(torch.nn.functional, function.__name__)(torch.tensor(x), *expected, None, None, True, 0.3)
+    function(ag.tensor(x, requires_grad=True), mean, variance, None, None, True, 0.3)
+
+    np.testing.assert_allclose(np.asarray(mean), expected[0].numpy(), rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(variance), expected[1].numpy(), rtol=1e-12)
+
+
+def test_one_hot_of_a_tensor_is_a_tensor_of_integers() -> None:
+    result = nn.one_hot(ag.tensor([[1, 0]]), 3)
+
+    assert isinstance(result, ag.Tensor)
+    assert result.dtype == np.int64
+    assert result.numpy().tolist() == [[[0, 1, 0], [1, 0, 0]]]

@@ -1,0 +1,105 @@
+"""Layers that pool into a given number of windows."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_max_pool1d, adaptive_max_pool2d
+from .module import Module
+
+__all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"]
+
+
+class AdaptivePool(Module):
+    """Abstract: a layer that pools into a given number of windows."""
+
+    def __init__(self, output_size: Any) -> None:
+        self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return f"output_size={self.output_size}"
+
+
+@final
+class AdaptiveAvgPool1d(AdaptivePool):
+    """Return the means of windows, as many as asked for, that together cover a sequence.
+
+    Args:
+        output_size: the length of the result.
+
+    Source: torch.nn.AdaptiveAvgPool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveAvgPool1d(5)(np.ones((2, 3, 8))).shape
+        (2, 3, 5)
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return the means."""
+        return adaptive_avg_pool1d(input, self.output_size)
+
+
+@final
+class AdaptiveAvgPool2d(AdaptivePool):
+    """Return the means of windows, as many as asked for, that together cover an image.
+
+    Args:
+        output_size: rows and columns of the result, an int for both or a pair; None keeps a size.
+
+    Source: torch.nn.AdaptiveAvgPool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveAvgPool2d(5)(np.ones((2, 3, 8, 8))).shape
+        (2, 3, 5, 5)
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return the means."""
+        return adaptive_avg_pool2d(input, self.output_size)
+
+
+@final
+class AdaptiveMaxPool1d(AdaptivePool):
+    """Return the maxima of windows, as many as asked for, that together cover a sequence.
+
+    Args:
+        output_size: the length of the result.
+
+    Source: torch.nn.AdaptiveMaxPool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveMaxPool1d(5)(np.ones((2, 3, 8))).shape
+        (2, 3, 5)
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return the maxima."""
+        return adaptive_max_pool1d(input, self.output_size)
+
+
+@final
+class AdaptiveMaxPool2d(AdaptivePool):
+    """Return the maxima of windows, as many as asked for, that together cover an image.
+
+    Args:
+        output_size: rows and columns of the result, an int for both or a pair; None keeps a size.
+
+    Source: torch.nn.AdaptiveMaxPool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveMaxPool2d(5)(np.ones((2, 3, 8, 8))).shape
+        (2, 3, 5, 5)
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Return the maxima."""
+        return adaptive_max_pool2d(input, self.output_size)

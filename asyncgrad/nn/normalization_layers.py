@@ -1,0 +1,388 @@
+"""Layers that normalize."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ..context import no_grad
+from ..default_dtype import floating_dtype
+from ..errors import ArgumentError
+from ..tensor import tensor
+from . import init
+from .arguments import array_of
+from .linear_layers import new_parameter
+from .module import Module
+from .normalization import layer_norm
+from .standardizing import batch_norm, group_norm, instance_norm, rms_norm
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "RMSNorm"]
+
+
+class Affine(Module):
+    """Abstract: a layer with a weight that begins as ones, and a bias that begins as zeros; both may be None."""
+
+    def _make(self, shape: tuple[int, ...], has_weight: bool, has_bias: bool, device: Any, dtype: Any) -> None:
+        self.weight = new_parameter(shape, device, dtype) if has_weight else None
+        self.bias = new_parameter(shape, device, dtype) if has_bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones and the bias to zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class ChannelNorm(Affine):
+    """Abstract: a layer that normalizes channels, and may track their means and variances."""
+
+    #: The numbers of axes that x may have.
+    axes: tuple[int, ...]
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: Any,
+        bias: bool,
+    ) -> None:
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self._make((num_features,), affine, affine and bias, device, dtype)
+        if track_running_stats:
+            kind = floating_dtype(dtype)
+            self.register_buffer("running_mean", tensor(np.zeros(num_features, kind), device=device))
+            self.register_buffer("running_var", tensor(np.ones(num_features, kind), device=device))
+            self.register_buffer("num_batches_tracked", tensor(np.zeros((), np.int64), device=device))
+        else:
+            self.running_mean = self.running_var = self.num_batches_tracked = None
+
+    def reset_running_stats(self) -> None:
+        """Set the running means to 0 and the running variances to 1."""
+        if self.running_mean is not None:
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+            init.zeros_(self.num_batches_tracked)
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+    def _checked(self, x: Any) -> tuple[int, ...]:
+        shape = array_of(x).shape
+        if len(shape) not in self.axes:
+            axes = " or ".join(map(str, self.axes))
+            raise ArgumentError(f"{type(self).__name__} takes x with {axes} axes, not of shape {shape}")
+        return shape  # type: ignore[no-any-return]
+
+
+class BatchNorm(ChannelNorm):
+    """Abstract: batch normalization."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, input: Any) -> Any:
+        """Return the normalized x; in training, move the running statistics towards those of x."""
+        self._checked(input)
+        by_batch = self.training or self.running_mean is None
+        momentum = self._count_batch() if self.training else 0.0
+        mean, variance = self.running_mean, self.running_var
+        return batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
+
+    def _count_batch(self) -> float:
+        """Count a batch of training, and return its weight in the running statistics."""
+        if self.num_batches_tracked is None:
+            return self.momentum or 0.0
+        with no_grad():
+            self.num_batches_tracked[...] = self.num_batches_tracked + 1
+        return 1 / float(array_of(self.num_batches_tracked)) if self.momentum is None else self.momentum
+
+
+@final
+class BatchNorm1d(BatchNorm):
+    """Normalize each feature of a batch of shape `(n, num_features)` or `(n, num_features, length)`.
+
+    In training, by the mean and the variance of the batch, which the running ones follow; in evaluation, by the
+    running ones.
+
+    Args:
+        num_features: features, or channels.
+        eps: added to the variance.
+        momentum: the weight of a batch in the running statistics; None for their plain mean.
+        affine: multiply by a weight that is learned, and add a bias.
+        track_running_stats: keep running statistics; without them, evaluation normalizes by those of the batch.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: add a bias, if affine.
+
+    Source: torch.nn.BatchNorm1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.BatchNorm1d(2)(np.array([[1.0, 5.0], [3.0, 5.0]])).numpy().round(3)
+        array([[-1.,  0.],
+               [ 1.,  0.]])
+    """
+
+    axes = (2, 3)
+
+
+@final
+class BatchNorm2d(BatchNorm):
+    """Normalize each channel of a batch of images, shape `(n, num_features, height, width)`: see BatchNorm1d.
+
+    Source: torch.nn.BatchNorm2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.BatchNorm2d(3)(np.ones((4, 3, 8, 8))).shape
+        (4, 3, 8, 8)
+    """
+
+    axes = (4,)
+
+
+class InstanceNorm(ChannelNorm):
+    """Abstract: instance normalization."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, input: Any) -> Any:
+        """Return the normalized x."""
+        shape = self._checked(input)
+        is_single = len(shape) == self.axes[0]
+        if shape[-self.axes[0]] != self.num_features:
+            raise ArgumentError(
+                f"{type(self).__name__} of {self.num_features} channels takes as many, and x has shape {shape}"
+            )
+        x = np.reshape(input, (1, *shape)) if is_single else input
+        by_input = self.training or self.running_mean is None
+        mean, variance = self.running_mean, self.running_var
+        result = instance_norm(x, mean, variance, self.weight, self.bias, by_input, self.momentum or 0.0, self.eps)
+        return result[0] if is_single else result
+
+
+@final
+class InstanceNorm1d(InstanceNorm):
+    """Normalize each channel of each sequence, shape `(n, num_features, length)` or without n.
+
+    Args:
+        num_features: channels.
+        eps: added to the variance.
+        momentum: the weight of a batch in the running statistics.
+        affine: multiply by a weight that is learned, and add a bias.
+        track_running_stats: keep running statistics, by which evaluation normalizes.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: add a bias, if affine.
+
+    Source: torch.nn.InstanceNorm1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.InstanceNorm1d(1, eps=0.0001)(np.array([[[1.0, 3.0]]]))
+        array([[[-0.99995,  0.99995]]])
+    """
+
+    axes = (2, 3)
+
+
+@final
+class InstanceNorm2d(InstanceNorm):
+    """Normalize each channel of each image, shape `(n, num_features, height, width)` or without n.
+
+    Its arguments are those of InstanceNorm1d.
+
+    Source: torch.nn.InstanceNorm2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.InstanceNorm2d(3)(np.ones((4, 3, 8, 8))).shape
+        (4, 3, 8, 8)
+    """
+
+    axes = (3, 4)
+
+
+def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+
+
+@final
+class LayerNorm(Affine):
+    """Normalize the last axes, of shape `normalized_shape`, to mean 0 and variance 1.
+
+    Args:
+        normalized_shape: an int, or a sequence of ints.
+        eps: added to the variance.
+        elementwise_affine: multiply by a weight that is learned, and add a bias.
+        bias: add a bias, if affine.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Source: torch.nn.LayerNorm.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.LayerNorm(2)(np.array([[1.0, 3.0]])).numpy().round(3)
+        array([[-1.,  1.]])
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        self._make(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
+
+    def forward(self, input: Any) -> Any:
+        """Return the normalized x."""
+        return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+@final
+class RMSNorm(Module):
+    """Divide the last axes, of shape `normalized_shape`, by the root of the mean of their squares.
+
+    Args:
+        normalized_shape: an int, or a sequence of ints.
+        eps: added to the mean of the squares; None for the precision of the dtype of x.
+        elementwise_affine: multiply by a weight that is learned.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Source: torch.nn.RMSNorm.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.RMSNorm(2)(np.array([[1.0, 7.0]])).numpy().round(3)
+        array([[0.2, 1.4]])
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        self.weight = new_parameter(self.normalized_shape, device, dtype) if elementwise_affine else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Any) -> Any:
+        """Return the normalized x."""
+        return rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+@final
+class GroupNorm(Affine):
+    """Normalize each of `num_groups` groups of channels of each sample, shape `(n, num_channels, ...)`.
+
+    Args:
+        num_groups: the number of groups, which divides the channels.
+        num_channels: channels.
+        eps: added to the variance.
+        affine: multiply by a weight that is learned, and add a bias.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: add a bias, if affine.
+
+    Source: torch.nn.GroupNorm.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.GroupNorm(2, 4)(np.ones((3, 4, 5))).shape
+        (3, 4, 5)
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(
+                f"GroupNorm needs num_groups that divides num_channels={num_channels}, not {num_groups}"
+            )
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self._make((num_channels,), affine, affine and bias, device, dtype)
+
+    def forward(self, input: Any) -> Any:
+        """Return the normalized x."""
+        shape = array_of(input).shape
+        if len(shape) < 2 or shape[1] != self.num_channels:
+            raise ArgumentError(f"GroupNorm takes x of shape (n, {self.num_channels}, ...), not {shape}")
+        return group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"

@@ -1,0 +1,487 @@
+"""Batch, group, instance and root mean square normalization.
+
+Each makes an array of shape (outer, rows, inner) of its input and standardizes each row, over its outer and inner
+elements: y = (x - m) s with the mean m of the n elements and the inverse deviation s = (variance + eps) ** -0.5. Where
+the elements are not centered, m is 0, and s is taken from the mean of the squares. The Jacobian of y is symmetric:
+
+    J(x) g = s (g - mean(g) - y mean(g y)),    without mean(g) where the elements are not centered,
+
+which is the primitive `standardized_grad`. The gradient of J(x) g for x, with the incoming gradient h, follows from
+ds/dx = -s**2 y / n and dy/dx = J(x):
+
+    -s**2 y (mean(g h) - mean(g) mean(h) - b c) - s (c J(x) h + b J(x) g),   b = mean(h y), c = mean(g y).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..arguments import truth
+from ..context import no_grad
+from ..errors import ArgumentError
+from ..graph.tensor_base import TensorBase
+from ..graph.values import ones_beside
+from ..ops.primitive import derivative, primitive
+from .arguments import array_of, check_real, real_floating
+from .rows import sum_rows
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "rms_norm"]
+
+#: The axes of the elements of a row.
+_ELEMENTS = (0, 2)
+
+
+def _sums(x: Any) -> Any:
+    """Return the sum of each row, shape (1, rows, 1)."""
+    outer, rows, inner = x.shape
+    if inner == 1 and outer > 1:
+        return (ones_beside(outer, x) @ x.reshape(outer, rows)).reshape(1, rows, 1)
+    return _added_up(sum_rows(x.reshape(outer * rows, inner)), outer, rows)
+
+
+def _dots(x: Any, y: Any) -> Any:
+    """Return the sum of each row of `x * y`, shape (1, rows, 1)."""
+    outer, rows, inner = x.shape
+    if (inner == 1 and outer > 1) or x.__class__ is not np.ndarray or x.dtype != y.dtype:
+        return _sums(x * y)
+    return _added_up(np.vecdot(x, y), outer, rows)
+
+
+def _added_up(totals: Any, outer: int, rows: int) -> Any:
+    if outer > 1:
+        totals = np.add.reduce(totals.reshape(outer, rows), axis=0)
+    return totals.reshape(1, rows, 1)
+
+
+def _count(x: Any) -> int:
+    return max(1, int(x.shape[0] * x.shape[2]))
+
+
+def _statistics(x: Any, eps: float, centered: bool, scale: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the standardized x times a scale, and the mean (None if not centered), variance and inverse deviation."""
+    mean = None
+    if centered:
+        mean = _sums(x)
+        mean /= _count(x)
+    value = x.copy() if mean is None else x - mean
+    variance = _dots(value, value)
+    variance /= _count(x)
+    inverse = np.reciprocal(np.sqrt(variance + eps))
+    value *= inverse if scale is None else inverse * scale
+    return value, mean, variance, inverse
+
+
+def _standardize(x: Any, mean: Any, inverse: Any) -> Any:
+    if mean is None:
+        return x * inverse
+    value = x - mean
+    value *= inverse
+    return value
+
+
+@primitive()
+def standardized_(x: Any, scale: Any, shift: Any, value: Any, mean: Any, inverse: Any) -> Any:
+    """Return `value`, the standardized rows times their scale plus their shift, which was computed before."""
+    return value
+
+
+@derivative(standardized_, "x")
+def _(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    return standardized_grad(g, x, scale, mean, inverse)
+
+
+@derivative(standardized_, "scale")
+def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return standardized_scale_grad(g, x, mean, inverse)
+
+
+@derivative(standardized_, "shift")
+def _(g: Any) -> Any:
+    return row_sums(g)
+
+
+@primitive()
+def row_sums_(g: Any) -> Any:
+    """Return the sum of each row, shape (1, rows, 1)."""
+    return _sums(g)
+
+
+@derivative(row_sums_, "g")
+def _(h: Any, g_shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(h, g_shape)
+
+
+@primitive()
+def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    """Return the sum of each row of g times the standardized x."""
+    return _dots(_standardize(x, mean, inverse), g)
+
+
+@derivative(standardized_scale_grad_, "g")
+def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return h * _recomputed(x, mean, inverse)[0]
+
+
+@derivative(standardized_scale_grad_, "x")
+def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return standardized_grad(h * g, x, None, mean, inverse)
+
+
+@primitive()
+def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    """Return scale * inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
+    count = _count(x)
+    value = x.copy() if mean is None else x - mean
+    shared = _dots(g, value)
+    shared *= inverse * inverse
+    shared /= count
+    value *= shared
+    value = np.subtract(g, value, out=value if g.dtype == value.dtype else None)
+    if mean is not None:
+        shared = _sums(g)
+        shared /= count
+        value -= shared
+    value *= inverse if scale is None else inverse * scale
+    return value
+
+
+@derivative(standardized_grad_, "g")
+def _(h: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    return standardized_grad(h, x, scale, mean, inverse)
+
+
+@derivative(standardized_grad_, "scale")
+def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return row_sums(h * standardized_grad(g, x, None, mean, inverse))
+
+
+@derivative(standardized_grad_, "x")
+def _(h: Any, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    to_h = standardized_grad(h, x, None, mean, inverse)
+    to_g = standardized_grad(g, x, None, mean, inverse)
+    y, deviation = _recomputed(x, mean, inverse)
+    b, c = _means(h * y), _means(g * y)
+    covariance = _means(g * h) - b * c
+    if mean is not None:
+        covariance = covariance - _means(g) * _means(h)
+    result = -deviation * (deviation * covariance * y + c * to_h + b * to_g)
+    return result if scale is None else result * scale
+
+
+@primitive()
+def inverse_deviations_(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return `inverse`, the inverse deviations of the rows of x."""
+    return inverse
+
+
+@derivative(inverse_deviations_, "x")
+def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    y, deviation = _recomputed(x, mean, inverse)
+    return -g * deviation * deviation * y / _count(x)
+
+
+def _recomputed(x: Any, mean: Any, inverse: Any) -> tuple[Any, Any]:
+    """Return the standardized x and its inverse deviations, as functions of x."""
+    value = _standardize(array_of(x), None if mean is None else array_of(mean), array_of(inverse))
+    return _standardized(x, None, None, value, mean, inverse), inverse_deviations(x, mean, inverse)
+
+
+def _means(x: Any) -> Any:
+    return np.mean(x, axis=_ELEMENTS, keepdims=True)
+
+
+_standardized = standardized_.call
+row_sums = row_sums_.call
+standardized_scale_grad = standardized_scale_grad_.call
+standardized_grad = standardized_grad_.call
+inverse_deviations = inverse_deviations_.call
+
+
+def _standardize_rows(x: Any, shape: tuple[int, int, int], eps: float, centered: bool, scale: Any, shift: Any) -> Any:
+    """Return x standardized in that shape, times the scale and plus the shift of each row; both may be None.
+
+    Returns:
+        The result in the shape of x, and the means and variances of the rows, arrays of shape (1, rows, 1).
+    """
+    data = array_of(x)
+    floats = data.reshape(shape) if data.dtype.kind == "f" else data.astype(np.float64).reshape(shape)
+    scale = None if scale is None else np.reshape(scale, (1, -1, 1))
+    shift = None if shift is None else np.reshape(shift, (1, -1, 1))
+    value, mean, variance, inverse = _statistics(floats, eps, centered, None if scale is None else array_of(scale))
+    if shift is not None:
+        value += array_of(shift)
+    result = _standardized(np.reshape(x, shape), scale, shift, value, mean, inverse)
+    return np.reshape(result, data.shape), mean, variance
+
+
+def _check_channels(function: str, channels: int, **values: Any) -> None:
+    for name, value in values.items():
+        if value is not None and array_of(value).shape != (channels,):
+            raise ArgumentError(
+                f"{function} of {channels} channels needs a {name} of shape ({channels},), not {array_of(value).shape}"
+            )
+    check_real(function, **values)
+
+
+def _channels_of(function: str, x: Any, least: int) -> tuple[Any, int, int, int]:
+    """Return the array of x, its samples, its channels, and its positions in each channel."""
+    data = real_floating(function, "x", array_of(x))
+    if data.ndim < least:
+        wanted = "(n, channels, ...)" if least == 2 else "(n, channels, length, ...)"
+        raise ArgumentError(f"{function} takes x of shape {wanted}, not {data.shape}")
+    return data, data.shape[0], data.shape[1], math.prod(data.shape[2:])
+
+
+def _update(running: Any, observed: Any, momentum: float) -> None:
+    """Move running statistics towards the observed ones, in place."""
+    if running is None:
+        return
+    if not isinstance(running, (np.ndarray, TensorBase)):
+        raise ArgumentError(f"running statistics are changed in place: pass a tensor or an array, not {running!r}")
+    target: Any = running
+    with no_grad():
+        target *= 1 - momentum
+        target += (momentum * observed).astype(array_of(running).dtype, copy=False)
+
+
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Return x with each channel normalized to mean 0 and variance 1, times a weight and plus a bias.
+
+    Args:
+        x: shape `(n, channels, ...)`.
+        running_mean: the running means, shape `(channels,)`, or None.
+        running_var: the running variances, shape `(channels,)`, or None.
+        weight: shape `(channels,)`, or None.
+        bias: shape `(channels,)`, or None.
+        training: normalize by the statistics of x, and move the running ones towards these, in place; otherwise
+            normalize by the running ones, which are needed then.
+        momentum: the weight of the statistics of x in the running ones.
+        eps: added to the variance.
+
+    Raises:
+        ArgumentError: the shapes do not fit, or there is one value for each channel; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.batch_norm; S. Ioffe and C. Szegedy, "Batch normalization" (2015).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.batch_norm(np.array([[1.0, 0.0], [3.0, 0.0]]), None, None, training=True, eps=0.0001)
+        array([[-0.99995,  0.     ],
+               [ 0.99995,  0.     ]])
+    """
+    data, n, channels, positions = _channels_of("batch_norm", x, 2)
+    _check_channels(
+        "batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    if not truth(training, "training"):
+        return _by_running_statistics("batch_norm", x, running_mean, running_var, weight, bias, eps)
+    count = n * positions
+    if count == 1:
+        raise ArgumentError(
+            f"batch_norm in training needs more than one value for each channel: x has shape {data.shape}"
+        )
+    result, mean, variance = _standardize_rows(x, (n, channels, positions), eps, True, weight, bias)
+    if count:
+        _update(running_mean, mean.reshape(-1), momentum)
+        _update(running_var, variance.reshape(-1) * (count / (count - 1)), momentum)
+    return result
+
+
+def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    if mean is None or variance is None:
+        raise ArgumentError(f"{function} outside of training needs running_mean and running_var")
+    scale = (variance + eps) ** -0.5
+    if weight is not None:
+        scale = scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    return _scaled_channels(x, scale, shift)
+
+
+def instance_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Return x with each channel of each sample normalized to mean 0 and variance 1, times a weight and plus a bias.
+
+    Args:
+        x: shape `(n, channels, length, ...)`.
+        running_mean: the running means, shape `(channels,)`, or None.
+        running_var: the running variances, shape `(channels,)`, or None.
+        weight: shape `(channels,)`, or None.
+        bias: shape `(channels,)`, or None.
+        use_input_stats: normalize by the statistics of x, and move the running ones towards these, in place; otherwise
+            normalize by the running ones, which are needed then.
+        momentum: the weight of the statistics of x in the running ones.
+        eps: added to the variance.
+
+    Raises:
+        ArgumentError: the shapes do not fit, or a channel has one value; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.instance_norm.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.instance_norm(np.array([[[1.0, 3.0], [5.0, 5.0]]]), eps=0.0001)
+        array([[[-0.99995,  0.99995],
+                [ 0.     ,  0.     ]]])
+    """
+    data, n, channels, positions = _channels_of("instance_norm", x, 3)
+    _check_channels(
+        "instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    if not truth(use_input_stats, "use_input_stats"):
+        return _by_running_statistics("instance_norm", x, running_mean, running_var, weight, bias, eps)
+    if positions == 1:
+        raise ArgumentError(f"instance_norm needs more than one value in each channel: x has shape {data.shape}")
+    result, mean, variance = _standardize_rows(x, (1, n * channels, positions), eps, True, None, None)
+    if data.size:
+        _update(running_mean, mean.reshape(n, channels).mean(axis=0), momentum)
+        unbiased = variance.reshape(n, channels).mean(axis=0) * (positions / (positions - 1))
+        _update(running_var, unbiased, momentum)
+    return _scaled_channels(result, weight, bias)
+
+
+@primitive()
+def scaled_channels_(x: Any, scale: Any, shift: Any) -> Any:
+    """Return x times a scale plus a shift, which may be None; x has the shape (n, channels, positions)."""
+    value = x.copy() if scale is None else x * scale
+    return value if shift is None else np.add(value, shift, out=value if value.dtype == shift.dtype else None)
+
+
+@derivative(scaled_channels_, "x")
+def _(g: Any, scale: Any) -> Any:
+    return g if scale is None else g * scale
+
+
+@derivative(scaled_channels_, "scale")
+def _(g: Any, x: Any) -> Any:
+    return row_dots(g, x)
+
+
+@derivative(scaled_channels_, "shift")
+def _(g: Any) -> Any:
+    return row_sums(g)
+
+
+@primitive()
+def row_dots_(x: Any, y: Any) -> Any:
+    """Return the sum of each row of `x * y`, shape (1, rows, 1)."""
+    return _dots(x, y)
+
+
+@derivative(row_dots_, "x")
+def _(h: Any, y: Any) -> Any:
+    return h * y
+
+
+@derivative(row_dots_, "y")
+def _(h: Any, x: Any) -> Any:
+    return h * x
+
+
+scaled_channels = scaled_channels_.call
+row_dots = row_dots_.call
+
+
+def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
+    """Return x of shape (n, channels, ...) with each channel times a weight plus a bias; both may be None."""
+    if weight is None and bias is None:
+        return x
+    shape = array_of(x).shape
+    weight, bias = (None if one is None else np.reshape(one, (1, -1, 1)) for one in (weight, bias))
+    images = np.reshape(x, (*shape[:2], math.prod(shape[2:])))
+    return np.reshape(scaled_channels(images, weight, bias), shape)
+
+
+def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Return x with each group of channels of each sample normalized to mean 0 and variance 1, scaled and shifted.
+
+    Args:
+        x: shape `(n, channels, ...)`.
+        num_groups: the number of groups, which divides the channels.
+        weight: shape `(channels,)`, or None.
+        bias: shape `(channels,)`, or None.
+        eps: added to the variance.
+
+    Raises:
+        ArgumentError: the shapes do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.group_norm; Y. Wu and K. He, "Group normalization" (2018).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.group_norm(np.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=0.0001)
+        array([[-0.99995,  0.99995,  0.     ,  0.     ]])
+    """
+    _, n, channels, positions = _channels_of("group_norm", x, 2)
+    if num_groups < 1 or channels % num_groups:
+        raise ArgumentError(
+            f"group_norm needs a number of groups that divides the {channels} channels of x, not {num_groups}"
+        )
+    _check_channels("group_norm", channels, weight=weight, bias=bias)
+    shape = (1, n * num_groups, channels // num_groups * positions)
+    result, _, _ = _standardize_rows(x, shape, eps, True, None, None)
+    return _scaled_channels(result, weight, bias)
+
+
+def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """Return x divided by the root of the mean of its squares over its last axes, times a weight.
+
+    Args:
+        x: shape `(..., *normalized_shape)`.
+        normalized_shape: the shape of the last axes, an int or a sequence of ints.
+        weight: shape `normalized_shape`, or None.
+        eps: added to the mean of the squares; None for the precision of the dtype of x.
+
+    Raises:
+        ArgumentError: the shapes do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.rms_norm; B. Zhang and R. Sennrich, "Root mean square layer normalization" (2019).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.rms_norm(np.array([[1.0, 7.0], [5.0, 5.0]]), 2, eps=0.0)
+        array([[0.2, 1.4],
+               [1. , 1. ]])
+    """
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    data = real_floating("rms_norm", "x", array_of(x))
+    if not shape or data.ndim < len(shape) or data.shape[data.ndim - len(shape) :] != shape:
+        expected = ", ".join(map(str, ("...", *shape)))
+        raise ArgumentError(f"rms_norm with normalized_shape {shape} takes x of shape ({expected}), not {data.shape}")
+    if weight is not None and array_of(weight).shape != shape:
+        raise ArgumentError(
+            f"rms_norm with normalized_shape {shape} needs a weight of that shape, not {array_of(weight).shape}"
+        )
+    check_real("rms_norm", weight=weight)
+    length = math.prod(shape)
+    eps = float(np.finfo(data.dtype).eps) if eps is None else eps
+    rows = data.size // length if length else 0
+    result, _, _ = _standardize_rows(x, (1, rows, length), eps, False, None, None)
+    return result if weight is None else result * weight

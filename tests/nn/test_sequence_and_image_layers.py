@@ -1,0 +1,295 @@
+"""Layers are those of PyTorch: the same names of state, and from the same weights the same results and gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, sync
+from asyncgrad.errors import ArgumentError, ArgumentTypeError
+
+_rng = np.random.default_rng(11)
+draw = _rng.standard_normal
+
+
+class Layer(NamedTuple):
+    """A layer by its name and arguments, what it is called with, and whether it trains."""
+
+    name: str
+    args: tuple[Any, ...]
+    options: Mapping[str, Any]
+    inputs: tuple[Any, ...]
+    call: Mapping[str, Any]
+    training: bool
+
+    def make(self, library: Any) -> Any:
+        """Return the layer of a library, with parts that are layers."""
+        args = [one.make(library) if isinstance(one, Layer) else one for one in self.args]
+        return getattr(library, self.name)(*args, **self.options).train(self.training)
+
+
+def layer(
+    name: str, *args: Any, x: Any = (), call: Mapping[str, Any] | None = None, training: bool = True, **options: Any
+) -> Layer:
+    """Return a layer that is called with one array or several."""
+    return Layer(name, args, options, x if isinstance(x, tuple) else (x,), call or {}, training)
+
+
+RECURRENT = [
+    case
+    for name in ("RNN", "GRU", "LSTM")
+    for case in (
+        layer(name, 3, 4, x=draw((5, 2, 3))),
+        layer(name, 3, 4, 2, bidirectional=True, batch_first=True, x=draw((2, 5, 3))),
+        layer(name, 3, 4, bias=False, x=draw((5, 3))),
+        layer(f"{name}Cell", 3, 4, x=draw((5, 3))),
+        layer(f"{name}Cell", 3, 4, bias=False, x=draw(3)),
+    )
+]
+RECURRENT += [
+    layer("RNN", 3, 4, nonlinearity="relu", x=(draw((5, 2, 3)), draw((1, 2, 4)))),
+    layer("GRU", 3, 4, 2, x=(draw((5, 3)), draw((2, 4)))),
+    layer("LSTM", 3, 4, bidirectional=True, x=(draw((5, 2, 3)), (draw((2, 2, 4)), draw((2, 2, 4))))),
+    layer("LSTMCell", 3, 4, x=(draw((2, 3)), (draw((2, 4)), draw((2, 4))))),
+]
+
+CONVOLUTION = [
+    layer("Conv1d", 4, 6, 3, 2, 1, 1, 2, x=draw((2, 4, 9))),
+    layer("Conv2d", 2, 3, (2, 3), bias=False, x=draw((2, 5, 6))),
+    *(
+        case
+        for mode in ("reflect", "replicate", "circular")
+        for case in (
+            layer("Conv2d", 2, 3, 3, 1, (1, 2), padding_mode=mode, x=draw((1, 2, 5, 6))),
+            layer("Conv1d", 2, 3, 4, padding="same", padding_mode=mode, x=draw((1, 2, 7))),
+        )
+    ),
+    layer("ConvTranspose1d", 4, 6, 3, 2, x=draw((4, 5)), call={"output_size": (12,)}),
+    layer("ConvTranspose2d", 4, 6, 3, 2, 1, 1, 2, x=draw((2, 4, 3, 4))),
+]
+
+NORMALIZATION = [
+    case
+    for training in (True, False)
+    for options in ({}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}, {"bias": False})
+    for case in (
+        layer("BatchNorm1d", 3, x=draw((4, 3)), training=training, **options),
+        layer("BatchNorm2d", 3, x=draw((2, 3, 2, 2)), training=training, **options),
+    )
+]
+NORMALIZATION += [
+    case
+    for training in (True, False)
+    for options in ({}, {"affine": True, "track_running_stats": True})
+    for case in (
+        layer("InstanceNorm1d", 3, x=draw((3, 5)), training=training, **options),
+        layer("InstanceNorm2d", 3, x=draw((2, 3, 2, 3)), training=training, **options),
+    )
+]
+NORMALIZATION += [
+    layer("LayerNorm", (3, 4), x=draw((2, 3, 4))),
+    layer("LayerNorm", 4, bias=False, x=draw((2, 4))),
+    layer("LayerNorm", 4, elementwise_affine=False, x=draw((2, 4))),
+    layer("RMSNorm", 4, x=draw((2, 3, 4))),
+    layer("GroupNorm", 2, 4, x=draw((2, 4, 3))),
+    layer("GroupNorm", 2, 4, affine=False, x=draw((2, 4))),
+]
+
+POOLING = [
+    layer("AdaptiveAvgPool1d", 3, x=draw((2, 2, 7))),
+    layer("AdaptiveAvgPool2d", (3, None), x=draw((2, 2, 5, 4))),
+    layer("AdaptiveMaxPool1d", 3, x=draw((2, 2, 7))),
+    layer("AdaptiveMaxPool2d", (3, 2), x=draw((2, 5, 4))),
+]
+
+_query, _key = draw((5, 2, 8)), draw((4, 2, 8))
+_ignored = np.array([[False, True, False, False], [False, False, True, True]])
+_later = np.triu(np.ones((5, 4), bool), 2)
+ATTENTION = [
+    layer("MultiheadAttention", 8, 2, x=(_query, _key, _key)),
+    layer("MultiheadAttention", 8, 2, bias=False, x=(_query, _key, _key), call={"need_weights": False}),
+    layer(
+        "MultiheadAttention",
+        *(8, 2),
+        kdim=3,
+        vdim=6,
+        batch_first=True,
+        x=(_query, draw((5, 4, 3)), draw((5, 4, 6))),
+        call={"average_attn_weights": False},
+    ),
+    layer("MultiheadAttention", 8, 2, x=(_query[:, 0], _key[:, 0], _key[:, 0]), call={"attn_mask": _later}),
+    *(
+        layer("MultiheadAttention", 8, 2, x=(_query, _key, _key), call=call, **options)
+        for options in ({}, {"add_bias_kv": True}, {"add_bias_kv": True, "add_zero_attn": True})
+        for call in ({"key_padding_mask": _ignored, "attn_mask": _later}, {"attn_mask": draw((4, 5, 4))})
+    ),
+]
+
+_square = np.triu(np.ones((5, 5), bool), 1)
+TRANSFORMER = [
+    case
+    for options in (
+        {},
+        {"norm_first": True, "activation": "gelu"},
+        {"bias": False, "batch_first": True, "layer_norm_eps": 0.1},
+    )
+    for case in (
+        layer("TransformerEncoderLayer", 8, 2, 16, 0.0, x=draw((5, 5, 8)), call={"src_mask": _square}, **options),
+        layer("TransformerDecoderLayer", 8, 2, 16, 0.0, x=(draw((3, 3, 8)), draw((3, 3, 8))), **options),
+    )
+]
+TRANSFORMER += [
+    layer(
+        "TransformerEncoder",
+        layer("TransformerEncoderLayer", 8, 2, 16, 0.0),
+        2,
+        layer("LayerNorm", 8),
+        x=_query,
+    ),
+    layer("TransformerDecoder", layer("TransformerDecoderLayer", 8, 2, 16, 0.0), 2, x=(_query, _key)),
+]
+
+CASES = [*RECURRENT, *CONVOLUTION, *NORMALIZATION, *POOLING, *ATTENTION, *TRANSFORMER]
+EACH = pytest.mark.parametrize("case", CASES, ids=[f"{case.name}-{number}" for number, case in enumerate(CASES)])
+
+
+def as_tree(value: Any, convert: Any) -> Any:
+    """Return arrays in tuples, each converted."""
+    return tuple(as_tree(one, convert) for one in value) if isinstance(value, tuple) else convert(value)
+
+
+def floating_leaves(value: Any) -> list[Any]:
+    """Return the arrays in tuples, without None."""
+    if isinstance(value, tuple):
+        return [leaf for one in value for leaf in floating_leaves(one)]
+    return [] if value is None else [value]
+
+
+@EACH
+def test_a_layer_with_the_weights_of_pytorch_has_its_results_gradients_and_state(case: Layer) -> None:
+    torch = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors, and padding="same" of an even kernel
+        theirs = case.make(torch.nn).double()
+        ours = case.make(nn)
+        ours.load_state_dict({name: value.numpy() for name, value in theirs.state_dict().items()})
+        peers = as_tree(case.inputs, lambda array: torch.tensor(array, requires_grad=True))
+        masks = {
+            name: torch.tensor(value) if isinstance(value, np.ndarray) else value for name, value in case.call.items()
+        }
+        expected = floating_leaves(theirs(*peers, **masks))
+    inputs = as_tree(case.inputs, lambda array: ag.tensor(array, requires_grad=True))
+    results = floating_leaves(ours(*inputs, **case.call))
+    cotangents = [draw(result.shape) for result in results]
+    wanted = [*ours.parameters(), *floating_leaves(inputs)]
+    grads = sync.grad(
+        sum(np.sum(result * cotangent) for result, cotangent in zip(results, cotangents, strict=True)),
+        wanted,
+        materialize_grads=True,
+    )
+    total = sum((result * torch.tensor(one)).sum() for result, one in zip(expected, cotangents, strict=True))
+    sources = [*theirs.parameters(), *floating_leaves(peers)]
+    expected_grads = torch.autograd.grad(total, sources, materialize_grads=True)
+
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    for result, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result.detach().numpy(), other.detach().numpy(), rtol=1e-9, atol=1e-12)
+    for grad, other in zip(grads, expected_grads, strict=True):
+        np.testing.assert_allclose(grad.numpy(), other.numpy(), rtol=1e-8, atol=1e-12)
+    state, other_state = ours.state_dict(), theirs.state_dict()
+    assert list(state) == list(other_state)
+    for name, value in state.items():
+        np.testing.assert_allclose(np.asarray(value.detach()), other_state[name].numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        layer("Conv1d", 64, 96, 5),
+        layer("Conv2d", 16, 32, 3, groups=2),
+        layer("ConvTranspose2d", 32, 48, 3),
+        layer("RNN", 64, 100),
+        layer("LSTM", 32, 64, 2, bidirectional=True),
+        layer("GRUCell", 64, 80),
+        layer("BatchNorm2d", 8),
+        layer("LayerNorm", 16),
+        layer("GroupNorm", 2, 8),
+        layer("RMSNorm", 16),
+        layer("MultiheadAttention", 96, 4, add_bias_kv=True),
+        layer("MultiheadAttention", 96, 4, kdim=64, vdim=80),
+        layer("TransformerEncoderLayer", 64, 4, 128),
+    ],
+    ids=lambda case: case.name,
+)
+def test_a_layer_begins_with_values_of_the_same_distribution(case: Layer) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    theirs, ours = case.make(torch.nn).state_dict(), case.make(nn).state_dict()
+
+    assert {name: value.shape for name, value in ours.items()} == {
+        name: tuple(value.shape) for name, value in theirs.items()
+    }
+    for name, value in ours.items():
+        array, other = np.asarray(value.detach()), theirs[name].numpy()
+        if other.min() == other.max():
+            np.testing.assert_array_equal(array, other)
+            continue
+        scale = other.std()
+        room = 5 / np.sqrt(other.size)
+        assert abs(array.std() / scale - 1) < room
+        assert abs(array.mean()) < room * scale
+        assert abs(abs(array).max() / abs(other).max() - 1) < 3 * room
+
+
+def test_dropout_between_recurrent_layers_is_drawn_in_training_only() -> None:
+    made, x = nn.LSTM(3, 4, 2, dropout=0.5), draw((5, 2, 3))
+    kept = made.eval()(x)[0].numpy()
+
+    np.testing.assert_array_equal(made(x)[0].numpy(), kept)
+    assert (made.train()(x)[0].numpy() != kept).any()
+
+
+BAD = [
+    (lambda: nn.LSTM(3, 4, proj_size=2), "proj_size must be 0, not 2"),
+    (lambda: nn.LSTM(3, 0), "hidden_size and num_layers of at least 1, not 0 and 1"),
+    (lambda: nn.RNN(3, 4, nonlinearity="sigmoid"), "'tanh' or 'relu', not 'sigmoid'"),
+    (lambda: nn.GRU(3, 4)(draw((5, 2, 2))), "GRU takes x of shape (length, n, 3), or without n, not (5, 2, 2)"),
+    (lambda: nn.GRU(3, 4)(draw((0, 2, 3))), "at least one element, not of shape (0, 2, 3)"),
+    (lambda: nn.GRU(3, 4)(draw((5, 2, 3)), draw((1, 3, 4))), "hx of shape (1, 2, 4) for this x, not (1, 3, 4)"),
+    (lambda: nn.LSTM(3, 4)(draw((5, 2, 3)), draw((1, 2, 4))), "a pair, (hidden, cell), not ndarray"),
+    (lambda: nn.LSTMCell(3, 4)(draw((2, 2))), "LSTMCell takes x of shape (n, 3), or without n, not (2, 2)"),
+    (lambda: nn.Conv2d(3, 4, 2, groups=2), "divides in_channels=3 and out_channels=4, not 2"),
+    (lambda: nn.Conv2d(3, 4, 2, padding_mode="edge"), "one of zeros, reflect, replicate, circular, not 'edge'"),
+    (lambda: nn.ConvTranspose2d(3, 4, 2, padding="same"), "a padding of numbers, not 'same'"),
+    (lambda: nn.ConvTranspose1d(1, 1, 2, 2)(draw((1, 3)), (8,)), "makes images from (6,) to (7,)"),
+    (lambda: nn.BatchNorm2d(3)(draw((2, 3))), "BatchNorm2d takes x with 4 axes, not of shape (2, 3)"),
+    (lambda: nn.GroupNorm(2, 3), "num_groups that divides num_channels=3, not 2"),
+    (lambda: nn.MultiheadAttention(8, 3), "num_heads that divides embed_dim=8, not 3"),
+    (
+        lambda: nn.MultiheadAttention(8, 2)(draw((5, 2, 8)), draw((4, 2, 6)), draw((4, 2, 8))),
+        "not (5, 2, 8), (4, 2, 6)",
+    ),
+    (
+        lambda: nn.MultiheadAttention(8, 2)(_query, _key, _key, attn_mask=np.zeros((4, 4), bool)),
+        "attn_mask must have shape (5, 4) or (4, 5, 4), not (4, 4)",
+    ),
+    (lambda: nn.TransformerEncoderLayer(8, 2, activation="tanh"), "'relu', 'gelu' or a function, not 'tanh'"),
+]
+
+
+@pytest.mark.parametrize(("run", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_layer_names_the_argument_that_cannot_be(run: Any, message: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        run()
+
+    assert message in str(caught.value)
+
+
+def test_sequences_of_several_lengths_are_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="pad sequences of several lengths to one"):
+        nn.GRU(3, 4)([draw((5, 3)), draw((4, 3))])

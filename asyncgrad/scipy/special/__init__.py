@@ -6,7 +6,10 @@ it is first called on a tensor.
 
 from ...numpy.names import attach_names
 from . import binomials as binomials
+from . import carlson as carlson
+from . import degrees as degrees
 from . import elementary as elementary
+from . import elliptic as elliptic
 from . import error_functions as error_functions
 from . import gamma_functions as gamma_functions
 from . import implicit_parameters as implicit_parameters

@@ -12,6 +12,7 @@ from . import elementary as elementary
 from . import elliptic as elliptic
 from . import error_functions as error_functions
 from . import gamma_functions as gamma_functions
+from . import hypergeometric as hypergeometric
 from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
 from . import normal as normal

@@ -45,7 +45,7 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     low = np.min(np.where(is_zero, np.inf, angles), 0, initial=math.pi)
     high = np.max(np.where(is_zero, -np.inf, angles), 0, initial=-math.pi)
     ray, distance = (low + high) / 2, math.pi - (high - low) / 2
-    step = np.clip(0.175 * distance, 0.02, 0.55)
+    step = np.clip(0.16 * distance, 0.02, 0.5)
     logarithms = np.log(np.where(is_zero, 1.0, lengths))
     start = np.min(np.where(is_zero, np.inf, logarithms), 0, initial=700.0)
     growth = power + 1 - np.sum(np.where(is_zero, np.reshape(powers, (-1, *[1] * ray.ndim)), 0.0), 0)

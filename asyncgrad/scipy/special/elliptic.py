@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 from .carlson import power_integral
 

@@ -30,8 +30,7 @@ def series(numerators: tuple[Any, ...], denominators: tuple[Any, ...], z: Any, n
     Raises:
         MissingDerivativeError: the series converges too slowly, or its terms cancel.
     """
-    parameters = (*numerators, *denominators)
-    *parameters, z = np.broadcast_arrays(*parameters, z)
+    *parameters, z = np.broadcast_arrays(*numerators, *denominators, z)
     orders = tuple(by.count(index) for index in range(len(parameters)))
     return _series.call(np.stack(parameters), z, len(numerators), orders, 0, name)
 
@@ -60,7 +59,7 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
             _advance(term, parameters + index, numerators)
         for index in range(_MOST_TERMS):
             total = total + term
-            size = np.abs(term[-1 if not orders else tuple(orders)])
+            size = np.abs(term[orders])
             largest = np.maximum(largest, size)
             scale = np.abs(total[orders])
             is_done = (size <= 1e-17 * scale) | ~np.isfinite(scale)

@@ -16,6 +16,7 @@ from . import hypergeometric as hypergeometric
 from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
 from . import normal as normal
+from . import orthogonal_polynomials as orthogonal_polynomials
 from . import tails as tails
 from .binomials import comb as comb
 from .binomials import factorial as factorial

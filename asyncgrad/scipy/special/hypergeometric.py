@@ -17,7 +17,7 @@ from ...ops.primitive import differentiable
 from .hypergeometric_series import series
 from .tricomi import tricomi, tricomi_by_parameter
 
-__all__ = ["hyp0f1", "hyp1f1", "hyp2f1", "hyperu"]
+__all__ = ["confluent_by", "gauss_by", "hyp0f1", "hyp1f1", "hyp2f1", "hyperu"]
 
 hyp0f1 = differentiable(
     special.hyp0f1,
@@ -38,30 +38,23 @@ def _is_left(z: Any) -> Any:
     return raw(z).real < 0
 
 
-def _confluent_by_first(a: Any, b: Any, z: Any) -> Any:
+def confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
+    """Return the derivative of hyp1f1 by a parameter: 0 is a, 1 is b."""
     left = _is_left(z)
     if not np.any(left):
-        return _confluent(a, b, z, 0)
+        return _confluent(a, b, z, parameter)
     mirrored = np.where(left, z, 0.0)
-    result = -np.exp(mirrored) * _confluent(b - a, b, -mirrored, 0)
-    return result if np.all(left) else np.where(left, result, _confluent(a, b, np.where(left, 0.0, z), 0))
-
-
-def _confluent_by_second(a: Any, b: Any, z: Any) -> Any:
-    left = _is_left(z)
-    if not np.any(left):
-        return _confluent(a, b, z, 1)
-    mirrored = np.where(left, z, 0.0)
-    slopes = _confluent(b - a, b, -mirrored, 0) + _confluent(b - a, b, -mirrored, 1)
-    result = np.exp(mirrored) * slopes
-    return result if np.all(left) else np.where(left, result, _confluent(a, b, np.where(left, 0.0, z), 1))
+    slope = _confluent(b - a, b, -mirrored, 0)
+    slope = slope + _confluent(b - a, b, -mirrored, 1) if parameter else -slope
+    result = np.exp(mirrored) * slope
+    return result if np.all(left) else np.where(left, result, _confluent(a, b, np.where(left, 0.0, z), parameter))
 
 
 hyp1f1 = differentiable(
     special.hyp1f1,
     "a b x",
-    a=lambda g, a, b, x: g * _confluent_by_first(a, b, x),
-    b=lambda g, a, b, x: g * _confluent_by_second(a, b, x),
+    a=lambda g, a, b, x: g * confluent_by(a, b, x, 0),
+    b=lambda g, a, b, x: g * confluent_by(a, b, x, 1),
     x=lambda g, a, b, x: g * (a / b * special.hyp1f1(a + 1, b + 1, x)),
 )
 
@@ -81,8 +74,8 @@ def _gauss(a: Any, b: Any, c: Any, z: Any, *by: int) -> Any:
     return series((a, b), (c,), z, "hyp2f1", *by)
 
 
-def _gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
-    """Return the derivative by a parameter: 0 is a, 1 is b, and 2 is c."""
+def gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
+    """Return the derivative of hyp2f1 by a parameter: 0 is a, 1 is b, and 2 is c."""
     left = _is_left(z)
     if not np.any(left):
         return _gauss(a, b, c, z, parameter)
@@ -104,8 +97,8 @@ def _gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
 hyp2f1 = differentiable(
     special.hyp2f1,
     "a b c z",
-    a=lambda g, a, b, c, z: g * _gauss_by(a, b, c, z, 0),
-    b=lambda g, a, b, c, z: g * _gauss_by(a, b, c, z, 1),
-    c=lambda g, a, b, c, z: g * _gauss_by(a, b, c, z, 2),
+    a=lambda g, a, b, c, z: g * gauss_by(a, b, c, z, 0),
+    b=lambda g, a, b, c, z: g * gauss_by(a, b, c, z, 1),
+    c=lambda g, a, b, c, z: g * gauss_by(a, b, c, z, 2),
     z=lambda g, a, b, c, z: g * (a * b / c * special.hyp2f1(a + 1, b + 1, c + 1, z)),
 )

@@ -51,12 +51,15 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
     # Along an axis for each parameter, the derivatives of a term up to those that are asked for.
     term: Any = np.zeros((*(order + 1 for order in orders), *z.shape), np.result_type(z, float))
     term[(0,) * len(orders)] = 1.0
+    views = [
+        [term[(*(slice(None),) * axis, order, ...)] for order in range(most + 1)] for axis, most in enumerate(orders)
+    ]
     total: Any = 0.0
     largest = np.zeros(z.shape)
     quiet = 0
     with np.errstate(all="ignore"):
         for index in range(power):
-            _advance(term, parameters + index, numerators)
+            _advance(views, parameters + index, numerators)
         for index in range(_MOST_TERMS):
             total = total + term
             size = np.abs(term[orders])
@@ -67,7 +70,7 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
             quiet = quiet + 1 if is_done.all() and (parameters + power + index > 0).all() else 0
             if quiet == 3 or (quiet and not np.any(term)):
                 break
-            _advance(term, parameters + power + index, numerators)
+            _advance(views, parameters + power + index, numerators)
             term *= z / (index + 1)
         else:
             _fail(name, "converges too slowly")
@@ -77,20 +80,25 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
     return total[orders]
 
 
-def _advance(term: Any, factors: Any, numerators: int) -> None:
-    """Multiply a term, and its derivatives by each parameter, by factors, or divide by those of the denominator."""
-    for axis, factor in enumerate(factors):
-        along = np.moveaxis(term, axis, 0)
-        if axis < numerators:
-            for order in range(len(along) - 1, -1, -1):
-                along[order] *= factor
-                if order:
-                    along[order] += order * along[order - 1]
+def _advance(views: list[list[Any]], factors: Any, numerators: int) -> None:
+    """Multiply a term, and its derivatives by each parameter, by factors, or divide by those of the denominator.
+
+    Args:
+        views: by parameter, views of the term and of its derivatives by the parameter, by their order.
+        factors: by parameter.
+        numerators: how many of the parameters are in the numerator.
+    """
+    for index, (view, factor) in enumerate(zip(views, factors, strict=True)):
+        if index < numerators:
+            for order in range(len(view) - 1, 0, -1):
+                view[order] *= factor
+                view[order] += order * view[order - 1]
+            view[0] *= factor
         else:
-            for order in range(len(along)):
-                if order:
-                    along[order] -= order * along[order - 1]
-                along[order] /= factor
+            view[0] /= factor
+            for order in range(1, len(view)):
+                view[order] -= order * view[order - 1]
+                view[order] /= factor
 
 
 def _fail(name: str, why: str) -> None:

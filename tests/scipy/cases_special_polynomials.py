@@ -50,6 +50,11 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((_REAL_DEGREES, np.array(0.75), _BEYOND), {}, (0, 1, 2)),
     ],
     special.eval_laguerre: _of_one(_DEGREES),
+    special.lpmv: [
+        Case((np.array([[0], [1], [2], [4]]), np.array([[[3.0]], [[-2.0]]]), np.array([-0.75, 0.5])), {}, (2,)),
+        Case((np.array([-1, 2]), 2.5, np.array(0.5)), {}, (2,)),
+        Case((np.array([[0], [2]]), np.array([3.0, 4.25]), np.array(0.5)), {}, (1, 2)),
+    ],
     special.eval_hermite: [Case((_DEGREES, _BEYOND), {}, (1,))],
     special.eval_hermitenorm: [Case((_DEGREES, _BEYOND), {}, (1,))],
 }

@@ -18,6 +18,8 @@ from tests.scipy.functions import check, check_values, named_calls
 _A = np.array([[1.0, -2.0, 0.5], [3.0, 1000.0, 999.0]])
 _SMALL = np.array([[1.0, -2.0, 0.5], [3.0, 2.0, 0.25]])
 _B = np.array([[0.5, 2.0, -0.25], [1.0, 0.5, 3.0]])
+_N, _M = np.array([[0], [1], [4]]), np.array([[0], [-1], [3]])
+_COSINES, _ANGLES = np.array([-0.75, 0.5]), np.array([0.25, 0.75])
 
 CASES: dict[str, list[Case]] = {
     "logsumexp": [
@@ -44,6 +46,17 @@ CASES: dict[str, list[Case]] = {
         Case((np.array([-1.0, 2.5, 1.5]), np.array([2.0, -1.0, 3.0])), {}, (0, 1)),
     ],
     "factorial": [Case((np.array([-0.5, 0.25, 4.25]),))],
+    "legendre_p": [Case((_N, _COSINES), {"diff_n": 2}, (1,))],
+    "legendre_p_all": [Case((3, _COSINES), {"diff_n": 2}, (1,))],
+    "assoc_legendre_p": [
+        Case((_N, _M, _COSINES), {"diff_n": 1}, (2,)),
+        Case((_N, _M, _COSINES), {"norm": True}, (2,)),
+    ],
+    "assoc_legendre_p_all": [Case((2, 1, _COSINES), {}, (2,))],
+    "sph_legendre_p": [Case((_N, _M, _ANGLES), {"diff_n": 2}, (2,))],
+    "sph_legendre_p_all": [Case((2, 1, _ANGLES), {}, (2,))],
+    "sph_harm_y": [Case((_N, _M, _ANGLES, np.array(0.5)), {"diff_n": order}, (2, 3)) for order in range(3)],
+    "sph_harm_y_all": [Case((2, 1, _ANGLES, np.array(0.5)), {"diff_n": 1}, (2, 3))],
     "multigammaln": [Case((np.array([2.5, 6.0]), 3))],
 }
 CALLS = named_calls(special, scipy.special, CASES)
@@ -125,6 +138,29 @@ def test_the_reciprocal_of_gamma_has_a_second_derivative_at_poles(pole: float, e
     (slope,) = sync.grad(scipy.special.rgamma(x), [x], create_graph=True)
 
     np.testing.assert_allclose(sync.grad(slope, [x])[0].numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("x", [-1.0, 1.0])
+def test_legendre_functions_have_derivatives_at_both_ends(x: float) -> None:
+    t = ag.tensor(x, requires_grad=True)
+
+    (slope,) = sync.grad(scipy.special.lpmv([0, 2, 4], 4, t).sum(), [t], create_graph=True)
+    (curvature,) = sync.grad(slope, [t])
+
+    # Of (35 x^4 - 30 x^2 + 3) / 8 + 15 (1 - x^2) (7 x^2 - 1) / 2 + 105 (1 - x^2)^2.
+    np.testing.assert_allclose(slope.numpy(), 10 * x - 90 * x, rtol=1e-12)
+    np.testing.assert_allclose(curvature.numpy(), 45 - 510 + 840, rtol=1e-12)
+
+
+@pytest.mark.parametrize("theta", [0.0, np.pi])
+def test_spherical_harmonics_have_derivatives_at_the_poles(theta: float) -> None:
+    n, m, phi = np.arange(5)[:, None], np.arange(-2, 3), 0.75
+
+    _, gradient, matrix = special.sph_harm_y(n, m, theta, phi, diff_n=2)
+
+    _, expected, expected_matrix = scipy.special.sph_harm_y(n, m, theta, phi, diff_n=2)
+    np.testing.assert_allclose(gradient.numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(matrix.numpy(), expected_matrix, atol=1e-12)
 
 
 def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:

@@ -15,6 +15,7 @@ from . import gamma_functions as gamma_functions
 from . import hypergeometric as hypergeometric
 from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
+from . import legendre_functions as legendre_functions
 from . import normal as normal
 from . import orthogonal_polynomials as orthogonal_polynomials
 from . import tails as tails
@@ -23,6 +24,14 @@ from .binomials import factorial as factorial
 from .binomials import perm as perm
 from .gamma_functions import multigammaln as multigammaln
 from .gamma_functions import polygamma as polygamma
+from .legendre_functions import assoc_legendre_p as assoc_legendre_p
+from .legendre_functions import assoc_legendre_p_all as assoc_legendre_p_all
+from .legendre_functions import legendre_p as legendre_p
+from .legendre_functions import legendre_p_all as legendre_p_all
+from .legendre_functions import sph_harm_y as sph_harm_y
+from .legendre_functions import sph_harm_y_all as sph_harm_y_all
+from .legendre_functions import sph_legendre_p as sph_legendre_p
+from .legendre_functions import sph_legendre_p_all as sph_legendre_p_all
 from .log_sums import log_softmax as log_softmax
 from .log_sums import logsumexp as logsumexp
 from .log_sums import softmax as softmax

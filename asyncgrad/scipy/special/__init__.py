@@ -16,6 +16,7 @@ from . import hypergeometric as hypergeometric
 from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
 from . import legendre_functions as legendre_functions
+from . import noncentral as noncentral
 from . import normal as normal
 from . import orthogonal_polynomials as orthogonal_polynomials
 from . import tails as tails

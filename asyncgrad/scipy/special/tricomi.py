@@ -8,11 +8,9 @@ import numpy as np
 from scipy import special
 
 from ...graph.values import raw
+from .trapezoid import trapezoid_nodes
 
 __all__ = ["tricomi", "tricomi_by_parameter"]
-
-#: The logarithm of what is left out of an integral at each end.
-_DROP = 38.0
 
 
 def tricomi(a: Any, b: Any, x: Any) -> Any:
@@ -54,32 +52,23 @@ def _integrals(a: Any, b: Any, x: Any, parameter: float) -> tuple[Any, Any]:
     exponential the trapezoidal rule converges fast.
     """
     a, b, x = np.broadcast_arrays(a, b, x)
-    start, step, count = _nodes(raw(a).astype(float), raw(b), raw(x))
-    logarithm = start + step * np.arange(count).reshape(-1, *[1] * start.ndim)
+    logarithm, step = _nodes(raw(a).astype(float), raw(b), raw(x))
     t, growth = np.exp(logarithm), np.logaddexp(0.0, logarithm)
     terms = np.exp(a * logarithm - x * t + (b - a - 1) * growth - special.gammaln(a)) * step
     factor = growth if parameter > 0 else logarithm - growth - special.psi(a)
     return np.sum(terms, 0), np.sum(terms * factor, 0) if parameter else 0.0
 
 
-def _nodes(a: Any, b: Any, x: Any) -> tuple[Any, Any, int]:
-    """Return the first node of each integral, the step between two, and how many there are."""
+def _nodes(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
+    """Return the logarithms of t, and the step between two."""
     # The peak of the integrand: where a - x * t + (b - a - 1) * t / (1 + t) is 0.
     linear = x - b + 1
     root = np.sqrt(linear * linear + 4 * a * x)
     peak_t = np.where(linear > 0, 2 * a / (linear + root), (root - linear) / (2 * x))
     peak = np.log(peak_t)
     curvature = x * peak_t + (a + 1 - b) * peak_t / np.square(1 + peak_t)
-    step = np.minimum(0.2, 0.6 / np.sqrt(np.maximum(curvature, 1.0)))
 
     def height(logarithm: Any) -> Any:
         return a * logarithm - x * np.exp(logarithm) + (b - a - 1) * np.logaddexp(0.0, logarithm)
 
-    top, ends = height(peak), []
-    for sign in (-1.0, 1.0):
-        reach = 2 * step
-        with np.errstate(over="ignore"):
-            while (near := (height(peak + sign * reach) > top - _DROP) & (reach < 1e4)).any():
-                reach = np.where(near, reach * 1.25, reach)
-        ends.append(peak + sign * reach)
-    return ends[0], step, int(np.ceil(np.max((ends[1] - ends[0]) / step, initial=1.0))) + 1
+    return trapezoid_nodes(height, peak, curvature, 0.2)

@@ -1,4 +1,4 @@
-"""Parameters that SciPy finds from values of a distribution function, with too few digits for differences."""
+"""Parameters that SciPy finds for a distribution or an equation, with too few digits for differences of slopes."""
 
 from __future__ import annotations
 
@@ -29,3 +29,16 @@ def test_a_parameter_moves_so_that_the_distribution_function_keeps_its_value(nam
     expected = -slopes / slopes[position]
     expected[position] = 1 / slopes[position]
     np.testing.assert_allclose(grads, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("function", "whole"),
+    [(special.mathieu_a, (1,)), (special.mathieu_b, (2,)), (special.pro_cv, (1, 3)), (special.obl_cv, (0, 2))],
+)
+def test_characteristic_values_have_a_derivative_by_their_parameter(function: np.ufunc, whole: tuple[int, ...]) -> None:
+    t = ag.tensor([0.75, 4.0], requires_grad=True)
+
+    (grad,) = sync.grad(function(*whole, t).sum(), [t])
+
+    differences = (function(*whole, t.numpy() + 1e-4) - function(*whole, t.numpy() - 1e-4)) / 2e-4
+    np.testing.assert_allclose(grad.numpy(), differences, rtol=1e-6)

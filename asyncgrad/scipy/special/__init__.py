@@ -20,6 +20,7 @@ from . import noncentral as noncentral
 from . import normal as normal
 from . import orthogonal_polynomials as orthogonal_polynomials
 from . import tails as tails
+from . import wave_functions as wave_functions
 from .binomials import comb as comb
 from .binomials import factorial as factorial
 from .binomials import perm as perm

@@ -74,6 +74,7 @@ def _dawsn_slope(x: Any) -> Any:
 
 
 def wofz_slope(z: Any) -> Any:
+    """Return the derivative of wofz."""
     is_far = (np.abs(raw(z)) > 50) & (raw(z).imag >= 0)
     return _by_series(z, lambda z: 1j * _SLOPE - 2 * z * special.wofz(z), _TERMS, -0.5j * _SLOPE, is_far)
 

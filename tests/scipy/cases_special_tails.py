@@ -25,7 +25,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     ],
     special.smirnovi: [Case((np.array([[3], [10]]), np.array([0.125, 0.5])), {}, (1,))],
     special.tklmbda: [
-        Case((np.array([[-1.5], [0.25], [0.75]]), np.array([-0.5, 0.0, 0.25, 0.625])), {}, (0, 1)),
+        Case((np.array([[-1.5], [0.25], [0.75]]), np.array([-0.5, 0.125, 0.25, 0.625])), {}, (0, 1)),
         Case((np.array([-2.5, 2.5]), np.array(0.5)), {}, (0, 1)),
     ],
 }

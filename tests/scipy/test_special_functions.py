@@ -86,6 +86,33 @@ def test_complex_derivatives_are_right(name: str) -> None:
     assert sync.gradgradcheck(getattr(scipy.special, name), (z,))
 
 
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [
+        (scipy.special.hyp0f1, (1.5,)),
+        (scipy.special.hyp1f1, (0.5, 1.75)),
+        (scipy.special.hyp2f1, (0.5, 1.5, 2.25)),
+        (scipy.special.elliprf, (0.0, 1.5)),
+        (scipy.special.elliprd, (0.5, 1.5)),
+        (scipy.special.elliprg, (0.5, 1.5)),
+        (scipy.special.elliprj, (0.5, 1.5, 2.0)),
+        (scipy.special.elliprc, (1.5,)),
+        (scipy.special.eval_legendre, (3,)),
+        (scipy.special.eval_jacobi, (3, 0.5, 1.5)),
+    ],
+)
+def test_complex_derivatives_by_the_argument_and_the_parameters_are_right(
+    function: Any, parameters: tuple[float, ...]
+) -> None:
+    z = ag.tensor(np.array([0.25 + 0.5j, -0.5 + 0.25j]), requires_grad=True)
+    given = [
+        ag.tensor(value, requires_grad=True) if isinstance(value, float) and value else value for value in parameters
+    ]
+
+    assert sync.gradcheck(function, (*given, z))
+    assert sync.gradgradcheck(function, (*given, z))
+
+
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(
     ("name", "point", "first", "second"),
@@ -96,6 +123,9 @@ def test_complex_derivatives_are_right(name: str) -> None:
         ("log_ndtr", -1e3, 1000.000999998, -0.99999900000599995),
         ("log_expit", -800.0, 1.0, 0.0),
         ("expit", 40.0, 4.2483542552915889953e-18, -4.2483542552915889773e-18),
+        ("ellipk", 1 - 2.0**-30, 536870909.42912448, 5.764607521692059e17),
+        ("ellipk", -1e8, 4.7983173318106568e-12, 6.9474759648536055e-20),
+        ("ellipe", 1e-9, -0.39269908184598631, -0.14726215582109925),
         ("ndtri_exp", -1e10, 7.0710678160297818e-06, 3.53553391200242e-16),
     ],
 )
@@ -176,6 +206,16 @@ def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: _backward(scipy.special.hyp1f1, 0.5, 1.5, 30 + 300j), "hyp1f1 has no derivative .* loses its digits"),
+        (lambda: _backward(scipy.special.hyp2f1, 0.5, 1.5, 2.0, 0.9999), "hyp2f1 has no derivative .* too slowly"),
+        (lambda: _backward(scipy.special.elliprj, 1.0, 2.0, 3.0, -1.0), "elliprj has no derivative rule for p < 0"),
+        (
+            lambda: _backward(scipy.special.mathieu_cem, 1, 0.5, 30.0),
+            "mathieu_cem has a derivative .* last argument only",
+        ),
+        (lambda: _backward(scipy.special.lpmv, -1, 2.5, 0.5), "lpmv has no derivative with respect to v for m < 0"),
+        (lambda: special.legendre_p(2, 0.5, diff_n=3), "takes diff_n of 0, 1 or 2, not 3"),
+        (lambda: special.sph_harm_y_all(-1, 0, 0.5, 0.5), "takes n of at least 0, not -1"),
         (lambda: special.polygamma(1, 1j), "takes real numbers, not complex128"),
         (lambda: special.comb(5, 2, exact=True), "only exact=False: write math.comb"),
         (lambda: special.factorial(5, extend="all"), 'takes extend="zero" or "complex", not'),
@@ -186,3 +226,9 @@ def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((AsyncgradError, ValueError, TypeError), match=message):
         call()
+
+
+def _backward(function: Any, *values: Any) -> None:
+    tensors = [ag.tensor(value, requires_grad=True) if isinstance(value, float) else value for value in values]
+    result = function(*tensors)
+    sync.backward((result[0] if isinstance(result, tuple) else result).real)

@@ -27,8 +27,8 @@ ai_zeros: Any
 airy: _Several
 airye: _Several
 assoc_laguerre: Any
-assoc_legendre_p: Any
-assoc_legendre_p_all: Any
+from .legendre_functions import assoc_legendre_p as assoc_legendre_p
+from .legendre_functions import assoc_legendre_p_all as assoc_legendre_p_all
 bdtr: _Ternary
 bdtrc: _Ternary
 bdtri: _Ternary
@@ -222,8 +222,8 @@ la_roots: Any
 laguerre: Any
 lambertw: Any
 legendre: Any
-legendre_p: Any
-legendre_p_all: Any
+from .legendre_functions import legendre_p as legendre_p
+from .legendre_functions import legendre_p_all as legendre_p_all
 lmbda: Any
 log1p: _Unary
 log_expit: _Unary
@@ -340,10 +340,10 @@ smirnovi: _Binary
 from .log_sums import softmax as softmax
 softplus: Any
 spence: _Unary
-sph_harm_y: Any
-sph_harm_y_all: Any
-sph_legendre_p: Any
-sph_legendre_p_all: Any
+from .legendre_functions import sph_harm_y as sph_harm_y
+from .legendre_functions import sph_harm_y_all as sph_harm_y_all
+from .legendre_functions import sph_legendre_p as sph_legendre_p
+from .legendre_functions import sph_legendre_p_all as sph_legendre_p_all
 spherical_in: Any
 spherical_jn: Any
 spherical_kn: Any

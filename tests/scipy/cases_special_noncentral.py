@@ -22,6 +22,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((_POSITIVE, _DF, _NC), {}, _ALL),
         Case((np.array([120.0]), np.array(3.0), np.array(100.0)), {}, _ALL),
         Case((_POSITIVE, _DF, 0.0), {}, (0, 1)),
+        Case((np.array([0.0, np.inf, np.nan]), np.array(2.0), _NC), {}, _ALL, smooth=False),
     ],
     special.chndtrix: [Case((_SHARES, _DF + 1, _NC), {}, _ALL)],
     special.chndtridf: [Case((np.array([4.0, 6.0]), np.array(0.5), _NC), {}, _ALL)],

@@ -193,6 +193,30 @@ def test_spherical_harmonics_have_derivatives_at_the_poles(theta: float) -> None
     np.testing.assert_allclose(matrix.numpy(), expected_matrix, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments", "position", "expected"),
+    [
+        (scipy.special.chndtr, (np.inf, 2.0, 1.0), 0, 0.0),
+        (scipy.special.chndtr, (0.0, 2.0, 1.0), 0, 0.5 * np.exp(-0.5)),
+        (scipy.special.chndtr, (np.nan, 2.0, 1.0), 2, np.nan),
+        (scipy.special.ncfdtr, (2.0, 3.0, 1.0, 0.0), 1, 0.0),
+        (scipy.special.nctdtr, (2.0, 1.0, -np.inf), 0, 0.0),
+        (scipy.special.hyperu, (0.5, -1.5, 0.0), 2, -0.25 * 0.886226925452758),
+        (scipy.special.hyperu, (0.5, -1.5, np.nan), 1, np.nan),
+        (scipy.special.tklmbda, (2.0, 0.5), 1, 0.0),
+        (scipy.special.ellipeinc, (np.pi, 1.0), 1, -np.inf),
+    ],
+)
+def test_derivatives_at_the_ends_are_limits(
+    function: Any, arguments: tuple[float, ...], position: int, expected: float
+) -> None:
+    x = ag.tensor(arguments[position], requires_grad=True)
+
+    sync.backward(function(*arguments[:position], x, *arguments[position + 1 :]))
+
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-12)
+
+
 def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
     x = ag.tensor([-np.inf, -np.inf], requires_grad=True)
 

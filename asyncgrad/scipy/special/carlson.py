@@ -32,8 +32,9 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     are positive where the points are.
 
     Args:
-        points: an array whose first axis has an element for each exponent: numbers of which one at most is 0.
-        powers: the exponents; that of a point which is 0 is less than power + 1.
+        points: an array whose first axis has an element for each exponent. The integral is infinite where the
+            exponents of those that are 0 add up to power + 1 or more.
+        powers: the exponents.
         power: the exponent of t.
     """
     points = points.astype(complex if points.dtype.kind == "c" else float)
@@ -49,7 +50,8 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     logarithms = np.log(np.where(is_zero, 1.0, lengths))
     start = np.min(np.where(is_zero, np.inf, logarithms), 0, initial=700.0)
     growth = power + 1 - np.sum(np.where(is_zero, np.reshape(powers, (-1, *[1] * ray.ndim)), 0.0), 0)
-    start = start - _DROP / growth
+    diverges = growth <= 0
+    start = start - _DROP / np.where(diverges, 1.0, growth)
     end = np.max(np.where(is_zero, -np.inf, logarithms), 0, initial=-700.0) + _DROP / total
     count = int(np.max(np.where(np.isfinite(end - start), (end - start) / step, 1.0), initial=1.0)) + 1
     direction = np.exp(1j * ray) if points.dtype.kind == "c" else 1.0
@@ -62,7 +64,7 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
         for point, exponent in zip(points, powers, strict=True):
             product = product / (t + point) ** exponent
         result = result + np.sum(product, 0)
-    return result * step
+    return np.where(diverges, np.inf, result * step)
 
 
 @derivative(power_integral, "points")

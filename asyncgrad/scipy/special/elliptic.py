@@ -7,6 +7,7 @@ that loses its digits for a small m.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,28 +39,34 @@ def _rising(start: float, count: int) -> float:
     return math.prod(start + index for index in range(count))
 
 
-def _by_parameter(phi: Any, m: Any, powers: tuple[float, float, float], factor: float, sines: int) -> Any:
-    """Return factor * sin(phi)**sines times an integral of powers of cosine**2, 1 - m * sine**2 and 1.
+def _by_parameter(phi: Any, m: Any, integral: Callable[[Any, Any], Any], sines: int) -> Any:
+    """Return sin(phi)**sines times an integral that depends on cosine**2 and 1 - m * sine**2.
 
-    The integrand has the period pi: of whole periods it is twice that up to pi / 2.
+    The integrand has the period pi: over whole periods the integral is twice that up to pi / 2.
     """
     periods = np.rint(phi / math.pi)
     rest = phi - math.pi * periods
     sine, cosine = np.sin(rest), np.cos(rest)
-    points = np.broadcast_arrays(np.square(cosine), 1 - m * np.square(sine), 1.0)
-    result = sine**sines * power_integral.function(np.stack(points), powers)
+    result = sine**sines * integral(np.square(cosine), 1 - m * np.square(sine))
     if np.any(periods):
-        ends = np.stack(np.broadcast_arrays(0.0, 1 - m, 1.0))
         # Not 0 * inf, where m is 1 and there is no whole period.
-        with np.errstate(invalid="ignore"):
-            result = result + np.where(periods == 0, 0.0, 2 * periods * power_integral.function(ends, powers))
-    return factor * result
+        whole = np.where(periods == 0, 1.0, integral(np.zeros_like(periods), 1 - m))
+        result = result + 2 * periods * whole
+    return result
+
+
+def _powers(first: Any, second: Any, powers: tuple[float, float, float]) -> Any:
+    return power_integral.function(np.stack(np.broadcast_arrays(first, second, 1.0)), powers)
 
 
 @primitive()
 def first_kind_by_parameter(phi: Any, m: Any, order: int) -> Any:
     """Return the derivative by m, of an order of at least 1, of the incomplete elliptic integral of the first kind."""
-    return _by_parameter(phi, m, (0.5, 0.5 + order, 0.5), _rising(0.5, order) / 2, 2 * order + 1)
+    if order == 1:
+        return _by_parameter(phi, m, lambda first, second: special.elliprd(first, 1.0, second) / 6, 3)
+    factor = _rising(0.5, order) / 2
+    powers = 0.5, 0.5 + order, 0.5
+    return _by_parameter(phi, m, lambda first, second: factor * _powers(first, second, powers), 2 * order + 1)
 
 
 @derivative(first_kind_by_parameter, "phi")
@@ -76,7 +83,11 @@ def _(g: Any, phi: Any, m: Any, order: int) -> Any:
 @primitive()
 def second_kind_by_parameter(phi: Any, m: Any, order: int) -> Any:
     """Return the derivative by m, of an order of at least 1, of the incomplete elliptic integral of the second kind."""
-    return _by_parameter(phi, m, (0.5, order - 0.5, 1.5), _rising(0.5, order - 1) / -4, 2 * order + 1)
+    if order == 1:
+        return _by_parameter(phi, m, lambda first, second: special.elliprd(first, second, 1.0) / -6, 3)
+    factor = _rising(0.5, order - 1) / -4
+    powers = 0.5, order - 0.5, 1.5
+    return _by_parameter(phi, m, lambda first, second: factor * _powers(first, second, powers), 2 * order + 1)
 
 
 @derivative(second_kind_by_parameter, "phi")

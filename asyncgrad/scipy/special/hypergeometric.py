@@ -14,6 +14,7 @@ from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import differentiable
+from .gamma_functions import rgamma_slope
 from .hypergeometric_series import series
 from .tricomi import tricomi, tricomi_by_parameter
 
@@ -27,7 +28,10 @@ hyp0f1 = differentiable(
 )
 
 
-# By Kummer's transformation hyp1f1(a, b, z) is exp(z) * hyp1f1(b - a, b, -z), whose terms have one sign for z < 0.
+# By Kummer's transformation hyp1f1(a, b, z) is exp(z) * hyp1f1(b - a, b, -z), whose terms have one sign for z < 0. Far
+# from 0, where exp(z) is too small, it is gamma(b) / gamma(b - a) * (-z)**-a times a series in -1 / z.
+
+_FAR = -600.0
 
 
 def _confluent(a: Any, b: Any, z: Any, *by: int) -> Any:
@@ -40,6 +44,14 @@ def _is_left(z: Any) -> Any:
 
 def confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
     """Return the derivative of hyp1f1 by a parameter: 0 is a, 1 is b."""
+    far = raw(z).real < _FAR
+    if np.any(far):
+        near_slope = _near_confluent_by(a, b, np.where(far, 0.0, z), parameter)
+        return np.where(far, _far_confluent_by(a, b, np.where(far, z, _FAR), parameter), near_slope)
+    return _near_confluent_by(a, b, z, parameter)
+
+
+def _near_confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
     left = _is_left(z)
     if not np.any(left):
         return _confluent(a, b, z, parameter)
@@ -50,6 +62,18 @@ def confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
     return result if np.all(left) else np.where(left, result, _confluent(a, b, np.where(left, 0.0, z), parameter))
 
 
+def _far_confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
+    def inner(*by: int) -> Any:
+        return series((a, a - b + 1), (), -1 / z, "hyp1f1", *by)
+
+    reciprocal, change = special.rgamma(b - a), rgamma_slope(b - a)
+    if parameter:
+        slope = (special.psi(b) * reciprocal + change) * inner() - reciprocal * inner(1)
+    else:
+        slope = reciprocal * (inner(0) + inner(1)) - (change + np.log(-z) * reciprocal) * inner()
+    return special.gamma(b) * (-z) ** -a * slope
+
+
 hyp1f1 = differentiable(
     special.hyp1f1,
     "a b x",
@@ -58,12 +82,20 @@ hyp1f1 = differentiable(
     x=lambda g, a, b, x: g * (a / b * special.hyp1f1(a + 1, b + 1, x)),
 )
 
+
+def _tricomi(a: Any, b: Any, x: Any) -> Any:
+    at_zero = raw(x) == 0
+    if not np.any(at_zero):
+        return tricomi(a, b, x)
+    return np.where(at_zero, special.hyperu(a, b, x), tricomi(a, b, np.where(at_zero, 1.0, x)))
+
+
 hyperu = differentiable(
     special.hyperu,
     "a b x",
     a=lambda g, a, b, x: g * tricomi_by_parameter(a, b, x, by_second=False),
     b=lambda g, a, b, x: g * tricomi_by_parameter(a, b, x, by_second=True),
-    x=lambda g, a, b, x: -g * (a * tricomi(a + 1, b + 1, x)),
+    x=lambda g, a, b, x: -g * (a * _tricomi(a + 1, b + 1, x)),
 )
 
 
@@ -76,6 +108,28 @@ def _gauss(a: Any, b: Any, c: Any, z: Any, *by: int) -> Any:
 
 def gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
     """Return the derivative of hyp2f1 by a parameter: 0 is a, 1 is b, and 2 is c."""
+    at_one = raw(z) == 1
+    if not np.any(at_one):
+        return _gauss_by(a, b, c, z, parameter)
+    elsewhere = _gauss_by(a, b, c, np.where(at_one, 0.0, z), parameter)
+    return np.where(at_one, _gauss_at_one_by(a, b, c, parameter), elsewhere)
+
+
+def _gauss_at_one_by(a: Any, b: Any, c: Any, parameter: int) -> Any:
+    """Return the derivative of gamma(c) gamma(c - a - b) / (gamma(c - a) gamma(c - b))."""
+    rest = c - a - b
+    slope = special.psi(rest)
+    if parameter == 2:
+        slope = slope + special.psi(c)
+    for position, moved in enumerate((c - a, c - b)):
+        if parameter in (position, 2):
+            slope = slope - special.psi(moved)
+    slope = slope if parameter == 2 else -slope
+    value = special.hyp2f1(a, b, c, 1.0)
+    return np.where(raw(rest) > 0, value * slope, np.nan)
+
+
+def _gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
     left = _is_left(z)
     if not np.any(left):
         return _gauss(a, b, c, z, parameter)

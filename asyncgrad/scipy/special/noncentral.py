@@ -8,6 +8,7 @@ argument minus the quotient of both.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,28 @@ __all__ = [
     "nctdtrit",
 ]
 
+#: The least number above 0.
+_LEAST = 5e-324
+
+
+def _where_finite(function: Callable[..., Any], arguments: tuple[Any, ...], position: int, lowest: float) -> Any:
+    """Return a function of finite arguments; it is 0 where the quantile is 0 or infinite, and nan for other arguments.
+
+    Args:
+        function: what is positive, and differentiable, for arguments of 1.
+        arguments: the parameters, which are positive or a noncentrality, and the quantile.
+        position: that of the quantile.
+        lowest: the least of what the quantile may be.
+    """
+    values = [np.asarray(raw(one), float) for one in arguments]
+    inside = np.isfinite(sum(values)) & (values[position] >= lowest)
+    if np.all(inside):
+        return function(*arguments)
+    others = [value for index, value in enumerate(values) if index != position]
+    is_end = np.isinf(values[position]) | (values[position] == 0)
+    outside = np.where(is_end & np.isfinite(sum(others)), 0.0, np.nan)
+    return np.where(inside, function(*(np.where(inside, one, 1.0) for one in arguments)), outside)
+
 
 def _mixture(peak: Any, product: Any, logarithm: Any) -> Any:
     """Return the sum over j of product**j / j! * exp(logarithm(j)).
@@ -57,6 +80,10 @@ def _mixture(peak: Any, product: Any, logarithm: Any) -> Any:
 
 
 def _chi_density(x: Any, df: Any, nc: Any) -> Any:
+    return _where_finite(_finite_chi_density, (x, df, nc), 0, 0.0)
+
+
+def _finite_chi_density(x: Any, df: Any, nc: Any) -> Any:
     shape, product = df / 2, nc * x / 4
     peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
     rest = special.xlogy(shape - 1, x / 2) - (x + nc) / 2 - math.log(2)
@@ -64,11 +91,17 @@ def _chi_density(x: Any, df: Any, nc: Any) -> Any:
 
 
 def _chi_quantile_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
-    return x * noncentral_chisquare_slope(parameter, df, nc, x)
+    def finite(x: Any, df: Any, nc: Any) -> Any:
+        return x * noncentral_chisquare_slope(parameter, df, nc, x)
+
+    return _where_finite(finite, (x, df, nc), 0, _LEAST)
 
 
 def _chi_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
-    return -_chi_density(x, df, nc) * _chi_quantile_by(parameter, x, df, nc)
+    def finite(x: Any, df: Any, nc: Any) -> Any:
+        return -_finite_chi_density(x, df, nc) * x * noncentral_chisquare_slope(parameter, df, nc, x)
+
+    return _where_finite(finite, (x, df, nc), 0, _LEAST)
 
 
 chndtr = differentiable(
@@ -105,6 +138,10 @@ chndtrinc = differentiable(
 
 
 def _f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    return _where_finite(_finite_f_density, (dfn, dfd, nc, x), 3, 0.0)
+
+
+def _finite_f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
     a, b, odds = dfn / 2, dfd / 2, dfn * x / dfd
     product = nc / 2 * (odds / (1 + odds))
     linear = raw(a) - raw(product)
@@ -114,11 +151,17 @@ def _f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
 
 
 def _f_quantile_by(parameter: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
-    return x * noncentral_f_slope(parameter, dfn, dfd, nc, x)
+    def finite(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+        return x * noncentral_f_slope(parameter, dfn, dfd, nc, x)
+
+    return _where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
 
 
 def _f_by(parameter: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
-    return -_f_density(dfn, dfd, nc, x) * _f_quantile_by(parameter, dfn, dfd, nc, x)
+    def finite(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+        return -_finite_f_density(dfn, dfd, nc, x) * x * noncentral_f_slope(parameter, dfn, dfd, nc, x)
+
+    return _where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
 
 
 def _f_ratio(parameter: str, other: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
@@ -187,6 +230,14 @@ def _t_nodes(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
 
 def _t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
     """Return the derivative of the noncentral t distribution by `df`, `nc` or `t`."""
+
+    def finite(df: Any, nc: Any, t: Any) -> Any:
+        return _finite_t_by(df, nc, t, parameter)
+
+    return _where_finite(finite, (df, nc, t), 2, -np.inf)
+
+
+def _finite_t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
     df, nc, t = np.broadcast_arrays(df, nc, t)
     logarithms, step = _t_nodes(*(np.asarray(raw(one), float) for one in (df, nc, t)))
     s = np.exp(logarithms)

@@ -102,7 +102,7 @@ def _tukey_slope(x: Any, lmbda: Any, out: Any, *, by_shape: bool) -> Any:
         low, high = np.log(p), np.log(rest)
         moves = np.square(low) * exprel_slope(lmbda * low) - np.square(high) * exprel_slope(lmbda * high)
         density = -density * moves
-    return np.where(inside, density, 0.0)
+    return np.where(inside, density, np.where(np.isnan(raw(out)), np.nan, 0.0))
 
 
 tklmbda = differentiable(

@@ -28,6 +28,12 @@ def _recurrence(a: Any, b: Any, x: Any, parameter: float) -> tuple[Any, Any]:
 
     For a > 0 the function is an integral. To other numbers a recurrence leads down, which is stable in this direction.
     """
+    values = [np.asarray(raw(one), float) for one in (a, b, x)]
+    inside = np.isfinite(sum(values)) & (values[2] > 0)
+    if not np.all(inside):
+        a, b, x = (np.where(inside, one, 1.0) for one in (a, b, x))
+        found = _recurrence(a, b, x, parameter)
+        return np.where(inside, found[0], np.nan), np.where(inside, found[1], np.nan)
     # The least whole number with which all of a are at least 1 / 10.
     count = int(np.ceil(max(0.0, 0.1 - np.min(raw(a), initial=1.0))))
     value, slope = _integrals(a + count, b, x, parameter)

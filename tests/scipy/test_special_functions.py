@@ -57,6 +57,9 @@ CASES: dict[str, list[Case]] = {
     "sph_legendre_p_all": [Case((2, 1, _ANGLES), {}, (2,))],
     "sph_harm_y": [Case((_N, _M, _ANGLES, np.array(0.5)), {"diff_n": order}, (2, 3)) for order in range(3)],
     "sph_harm_y_all": [Case((2, 1, _ANGLES, np.array(0.5)), {"diff_n": 1}, (2, 3))],
+    "diric": [Case((np.array([-2.0, 0.0, 0.75, 2 * np.pi]), np.array([[1], [2], [5]])))],
+    "lqn": [Case((3, _COSINES), {}, (1,)), Case((2, np.array(1.5)), {}, (1,))],
+    "lqmn": [Case((2, 3, _COSINES), {}, (2,)), Case((1, 2, np.array(1.5)), {}, (2,))],
     "multigammaln": [Case((np.array([2.5, 6.0]), 3))],
 }
 CALLS = named_calls(special, scipy.special, CASES)
@@ -238,6 +241,9 @@ def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
             "mathieu_cem has a derivative .* last argument only",
         ),
         (lambda: _backward(scipy.special.lpmv, -1, 2.5, 0.5), "lpmv has no derivative with respect to v for m < 0"),
+        (lambda: special.pbdv_seq(-1.5, 0.5), "is right for v > -1 only, not -1.5: take scipy.special.pbdv"),
+        (lambda: special.riccati_jn(2, [0.5]), "takes a number for its last argument, not an array"),
+        (lambda: special.lmbda(ag.tensor(0.5, requires_grad=True), 0.5), "has a derivative by its last argument only"),
         (lambda: special.legendre_p(2, 0.5, diff_n=3), "takes diff_n of 0, 1 or 2, not 3"),
         (lambda: special.sph_harm_y_all(-1, 0, 0.5, 0.5), "takes n of at least 0, not -1"),
         (lambda: special.polygamma(1, 1j), "takes real numbers, not complex128"),

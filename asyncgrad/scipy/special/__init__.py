@@ -37,5 +37,13 @@ from .legendre_functions import sph_legendre_p_all as sph_legendre_p_all
 from .log_sums import log_softmax as log_softmax
 from .log_sums import logsumexp as logsumexp
 from .log_sums import softmax as softmax
+from .orthogonal_polynomials import diric as diric
+from .sequences import lmbda as lmbda
+from .sequences import lqmn as lqmn
+from .sequences import lqn as lqn
+from .sequences import pbdv_seq as pbdv_seq
+from .sequences import pbvv_seq as pbvv_seq
+from .sequences import riccati_jn as riccati_jn
+from .sequences import riccati_yn as riccati_yn
 
 __getattr__, __dir__ = attach_names(__name__)

@@ -77,7 +77,7 @@ cosm1: _Unary
 cotdg: _Unary
 dawsn: _Unary
 digamma: _Unary
-diric: Any
+from .orthogonal_polynomials import diric as diric
 ellip_harm: Any
 ellip_harm_2: Any
 ellip_normal: Any
@@ -224,7 +224,7 @@ lambertw: Any
 legendre: Any
 from .legendre_functions import legendre_p as legendre_p
 from .legendre_functions import legendre_p_all as legendre_p_all
-lmbda: Any
+from .sequences import lmbda as lmbda
 log1p: _Unary
 log_expit: _Unary
 log_ndtr: _Unary
@@ -234,8 +234,8 @@ loggamma: _Unary
 logit: _Unary
 from .log_sums import logsumexp as logsumexp
 lpmv: _Ternary
-lqmn: Any
-lqn: Any
+from .sequences import lqmn as lqmn
+from .sequences import lqn as lqn
 mathieu_a: _Binary
 mathieu_b: _Binary
 mathieu_cem: _Several
@@ -281,9 +281,9 @@ owens_t: _Binary
 p_roots: Any
 pbdn_seq: Any
 pbdv: _Several
-pbdv_seq: Any
+from .sequences import pbdv_seq as pbdv_seq
 pbvv: _Several
-pbvv_seq: Any
+from .sequences import pbvv_seq as pbvv_seq
 pbwa: _Several
 pdtr: _Binary
 pdtrc: _Binary
@@ -307,8 +307,8 @@ psi: _Unary
 radian: _Ternary
 rel_entr: _Binary
 rgamma: _Unary
-riccati_jn: Any
-riccati_yn: Any
+from .sequences import riccati_jn as riccati_jn
+from .sequences import riccati_yn as riccati_yn
 roots_chebyc: Any
 roots_chebys: Any
 roots_chebyt: Any

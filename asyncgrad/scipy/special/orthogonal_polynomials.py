@@ -8,11 +8,14 @@ import numpy as np
 from scipy import special
 
 from ...graph.values import raw
-from ...ops.primitive import differentiable
+from ...ops.axes import array_like
+from ...ops.primitive import derivative, differentiable, primitive
+from ..arguments import floating
 from .gamma_functions import rgamma_slope
 from .polynomials_by_parameters import jacobi_slope, laguerre_slope
 
 __all__ = [
+    "diric",
     "eval_chebyc",
     "eval_chebys",
     "eval_chebyt",
@@ -213,6 +216,30 @@ eval_sh_chebyu = differentiable(
     n=lambda g, n, x: g * _second_chebyshev_by_degree(n, 2 * x - 1),
     x=lambda g, n, x: g * (2 * _second_chebyshev_by_x(n, 2 * x - 1)),
 )
+
+
+@primitive()
+def dirichlet_kernel(x: Any, n: Any) -> Any:
+    """Return sin(n * x / 2) / (n * sin(x / 2)), Chebyshev's polynomial of the second kind of cos(x / 2), over n."""
+    return special.diric(x, n)
+
+
+@derivative(dirichlet_kernel, "x")
+def _(g: Any, x: Any, n: Any) -> Any:
+    slope = _gegenbauer_by_x(np.asarray(n).astype(np.int64) - 1, 1.0, np.cos(x / 2))
+    return g * (slope * np.sin(x / 2) / (-2 * np.asarray(n)))
+
+
+def diric(x: Any, n: Any) -> Any:
+    """Return Dirichlet's kernel, sin(n * x / 2) / (n * sin(x / 2)).
+
+    Args:
+        x: real numbers.
+        n: whole numbers of at least 1; for others the result is nan.
+
+    Source: scipy.special.diric.
+    """
+    return dirichlet_kernel(floating(x), raw(array_like(n)))
 
 
 # Laguerre's and Hermite's.

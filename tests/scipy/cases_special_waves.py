@@ -31,7 +31,7 @@ def _spheroidal(x: Any, *constant: float) -> list[Case]:
 _PRO, _OBL = special.pro_cv(1, 2, 1.5), special.obl_cv(1, 2, 1.5)
 
 CASES: dict[Callable[..., Any], list[Case]] = {
-    special.pbdv: [Case((np.array([[0.75], [3.0]]), _REAL), {}, (1,))],
+    special.pbdv: [Case((np.array([[-1.25], [3.0]]), np.array([-1.5, 0.0, 0.5, 2.5])), {}, (0, 1))],
     special.pbvv: [Case((np.array([[0.75], [3.0]]), _REAL), {}, (1,))],
     special.pbwa: [Case((np.array([[-0.75], [2.0]]), _REAL), {}, (1,))],
     special.mathieu_a: [Case((_ORDERS, np.array([0.75, 4.0])), {}, (1,), smooth=False)],

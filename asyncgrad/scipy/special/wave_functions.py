@@ -1,8 +1,9 @@
 """Parabolic cylinder, Mathieu and spheroidal wave functions, which SciPy gives with their slopes.
 
 Each solves a linear differential equation of the second order. So its value and its slope have derivatives by the
-argument; by the parameters no formula is known that is accurate everywhere. Characteristic values have a derivative by
-their parameter: the mean of a function, weighted by the square of the solution.
+argument. By a parameter only `pbdv` has one: of the others no formula is known that is accurate everywhere.
+Characteristic values have a derivative by their parameter: the mean of a function, weighted by the square of the
+solution.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from scipy import special
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
+from .cylinder import cylinder_by_order
 from .error_functions import wofz_slope
 
 __all__ = ["mathieu_a", "mathieu_b", "modfresnelm", "modfresnelp", "obl_cv", "pro_cv"]
@@ -49,16 +51,39 @@ def _(g: Any, x: Any, parameter: Any, second: Any, whole: tuple[Any, ...], ufunc
 def _(g: Any, x: Any, parameter: Any, second: Any, whole: tuple[Any, ...], ufunc: np.ufunc, out: Any) -> Any:
     equation, scale = _EQUATIONS[ufunc]
     value = solution_value.call(x, parameter, second, whole, ufunc)
-    return g * (scale * equation(x, value, out, whole, raw(parameter), raw(second)))
+    return g * (scale * equation(x, value, out, whole, parameter, second))
 
 
-@derivative(solution_value, "parameter", "second")
-@derivative(solution_slope, "parameter", "second")
+@derivative(solution_value, "parameter")
+def _(g: Any, x: Any, parameter: Any, ufunc: np.ufunc, out: Any) -> Any:
+    if ufunc is not special.pbdv:
+        raise _missing(ufunc)
+    return g * cylinder_by_order(parameter, x, out)
+
+
+@derivative(solution_slope, "parameter")
+def _(g: Any, x: Any, parameter: Any, ufunc: np.ufunc) -> Any:
+    if ufunc is not special.pbdv:
+        raise _missing(ufunc)
+    # On the right the slope is v * D(v - 1) - x / 2 * D(v), on the left x / 2 * D(v) - D(v + 1).
+    sign = np.where(raw(x) > 0, -1.0, 1.0)
+    value = solution_value.call(x, parameter, None, (), ufunc)
+    other = solution_value.call(x, parameter + sign, None, (), ufunc)
+    factor = np.where(sign < 0, parameter, -1.0)
+    slope = sign * x / 2 * cylinder_by_order(parameter, x, value)
+    return g * (slope + factor * cylinder_by_order(parameter + sign, x, other) + np.where(sign < 0, other, 0.0))
+
+
+@derivative(solution_value, "second")
+@derivative(solution_slope, "second")
 def _(g: Any, ufunc: np.ufunc) -> Any:
-    name = ufunc.__name__
-    raise MissingDerivativeError(
-        f"scipy.special.{name} has a derivative with respect to its last argument only: no formula for the others is "
-        "accurate everywhere. Where no gradient is to flow to them, detach them"
+    raise _missing(ufunc)
+
+
+def _missing(ufunc: np.ufunc) -> MissingDerivativeError:
+    return MissingDerivativeError(
+        f"scipy.special.{ufunc.__name__} has a derivative with respect to its last argument only: no formula for the "
+        "others is accurate everywhere. Where no gradient is to flow to them, detach them"
     )
 
 

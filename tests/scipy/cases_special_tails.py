@@ -19,4 +19,13 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     ],
     special.kolmogi: [Case((np.array([0.01, 0.5, 0.9]),))],
     special.owens_t: [Case((np.array([[-2.0], [0.0], [0.75]]), np.array([-1.5, 0.0, 3.0])), {}, (0, 1))],
+    special.smirnov: [
+        Case((np.array([[3], [10]]), np.array([0.0625, 0.375, 0.75])), {}, (1,)),
+        Case((np.array([1, 5]), np.array([0.0, 1.0])), {}, (1,), smooth=False),
+    ],
+    special.smirnovi: [Case((np.array([[3], [10]]), np.array([0.125, 0.5])), {}, (1,))],
+    special.tklmbda: [
+        Case((np.array([[-1.5], [0.25], [0.75]]), np.array([-0.5, 0.125, 0.25, 0.625])), {}, (0, 1)),
+        Case((np.array([-2.5, 2.5]), np.array(0.5)), {}, (0, 1)),
+    ],
 }

@@ -6,20 +6,44 @@ it is first called on a tensor.
 
 from ...numpy.names import attach_names
 from . import binomials as binomials
+from . import carlson as carlson
+from . import degrees as degrees
 from . import elementary as elementary
+from . import elliptic as elliptic
 from . import error_functions as error_functions
 from . import gamma_functions as gamma_functions
+from . import hypergeometric as hypergeometric
 from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
+from . import legendre_functions as legendre_functions
+from . import noncentral as noncentral
 from . import normal as normal
+from . import orthogonal_polynomials as orthogonal_polynomials
 from . import tails as tails
+from . import wave_functions as wave_functions
 from .binomials import comb as comb
 from .binomials import factorial as factorial
 from .binomials import perm as perm
 from .gamma_functions import multigammaln as multigammaln
 from .gamma_functions import polygamma as polygamma
+from .legendre_functions import assoc_legendre_p as assoc_legendre_p
+from .legendre_functions import assoc_legendre_p_all as assoc_legendre_p_all
+from .legendre_functions import legendre_p as legendre_p
+from .legendre_functions import legendre_p_all as legendre_p_all
+from .legendre_functions import sph_harm_y as sph_harm_y
+from .legendre_functions import sph_harm_y_all as sph_harm_y_all
+from .legendre_functions import sph_legendre_p as sph_legendre_p
+from .legendre_functions import sph_legendre_p_all as sph_legendre_p_all
 from .log_sums import log_softmax as log_softmax
 from .log_sums import logsumexp as logsumexp
 from .log_sums import softmax as softmax
+from .orthogonal_polynomials import diric as diric
+from .sequences import lmbda as lmbda
+from .sequences import lqmn as lqmn
+from .sequences import lqn as lqn
+from .sequences import pbdv_seq as pbdv_seq
+from .sequences import pbvv_seq as pbvv_seq
+from .sequences import riccati_jn as riccati_jn
+from .sequences import riccati_yn as riccati_yn
 
 __getattr__, __dir__ = attach_names(__name__)

@@ -27,8 +27,8 @@ ai_zeros: Any
 airy: _Several
 airye: _Several
 assoc_laguerre: Any
-assoc_legendre_p: Any
-assoc_legendre_p_all: Any
+from .legendre_functions import assoc_legendre_p as assoc_legendre_p
+from .legendre_functions import assoc_legendre_p_all as assoc_legendre_p_all
 bdtr: _Ternary
 bdtrc: _Ternary
 bdtri: _Ternary
@@ -77,7 +77,7 @@ cosm1: _Unary
 cotdg: _Unary
 dawsn: _Unary
 digamma: _Unary
-diric: Any
+from .orthogonal_polynomials import diric as diric
 ellip_harm: Any
 ellip_harm_2: Any
 ellip_normal: Any
@@ -222,9 +222,9 @@ la_roots: Any
 laguerre: Any
 lambertw: Any
 legendre: Any
-legendre_p: Any
-legendre_p_all: Any
-lmbda: Any
+from .legendre_functions import legendre_p as legendre_p
+from .legendre_functions import legendre_p_all as legendre_p_all
+from .sequences import lmbda as lmbda
 log1p: _Unary
 log_expit: _Unary
 log_ndtr: _Unary
@@ -234,8 +234,8 @@ loggamma: _Unary
 logit: _Unary
 from .log_sums import logsumexp as logsumexp
 lpmv: _Ternary
-lqmn: Any
-lqn: Any
+from .sequences import lqmn as lqmn
+from .sequences import lqn as lqn
 mathieu_a: _Binary
 mathieu_b: _Binary
 mathieu_cem: _Several
@@ -281,9 +281,9 @@ owens_t: _Binary
 p_roots: Any
 pbdn_seq: Any
 pbdv: _Several
-pbdv_seq: Any
+from .sequences import pbdv_seq as pbdv_seq
 pbvv: _Several
-pbvv_seq: Any
+from .sequences import pbvv_seq as pbvv_seq
 pbwa: _Several
 pdtr: _Binary
 pdtrc: _Binary
@@ -307,8 +307,8 @@ psi: _Unary
 radian: _Ternary
 rel_entr: _Binary
 rgamma: _Unary
-riccati_jn: Any
-riccati_yn: Any
+from .sequences import riccati_jn as riccati_jn
+from .sequences import riccati_yn as riccati_yn
 roots_chebyc: Any
 roots_chebys: Any
 roots_chebyt: Any
@@ -340,10 +340,10 @@ smirnovi: _Binary
 from .log_sums import softmax as softmax
 softplus: Any
 spence: _Unary
-sph_harm_y: Any
-sph_harm_y_all: Any
-sph_legendre_p: Any
-sph_legendre_p_all: Any
+from .legendre_functions import sph_harm_y as sph_harm_y
+from .legendre_functions import sph_harm_y_all as sph_harm_y_all
+from .legendre_functions import sph_legendre_p as sph_legendre_p
+from .legendre_functions import sph_legendre_p_all as sph_legendre_p_all
 spherical_in: Any
 spherical_jn: Any
 spherical_kn: Any

@@ -23,6 +23,7 @@ __all__ = [
     "expit",
     "expm1",
     "exprel",
+    "exprel_slope",
     "huber",
     "inv_boxcox",
     "inv_boxcox1p",
@@ -102,7 +103,7 @@ kl_div = differentiable(
 # Powers less 1, over the exponent.
 
 
-def _exprel_slope(t: Any) -> Any:
+def exprel_slope(t: Any) -> Any:
     """Return (exp(t) * (t - 1) + 1) / t**2, the derivative of (exp(t) - 1) / t, also next to 0."""
     is_small = np.abs(raw(t)) < 0.5
     small = np.where(is_small, t, 0.0)
@@ -113,11 +114,11 @@ def _exprel_slope(t: Any) -> Any:
     return np.where(is_small, series, (np.exp(large) * (large - 1) + 1) / np.square(large))
 
 
-exprel = differentiable(special.exprel, "x", x=lambda g, x: g * _exprel_slope(x))
+exprel = differentiable(special.exprel, "x", x=lambda g, x: g * exprel_slope(x))
 
 
 def _boxcox_by_lambda(logarithm: Any, lmbda: Any) -> Any:
-    return np.square(logarithm) * _exprel_slope(lmbda * logarithm)
+    return np.square(logarithm) * exprel_slope(lmbda * logarithm)
 
 
 boxcox = differentiable(

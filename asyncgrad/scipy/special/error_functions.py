@@ -27,6 +27,7 @@ __all__ = [
     "sici",
     "voigt_profile",
     "wofz",
+    "wofz_slope",
 ]
 
 _SLOPE = 2 / math.sqrt(math.pi)
@@ -72,14 +73,15 @@ def _dawsn_slope(x: Any) -> Any:
     return _by_series(x, lambda x: 1 - 2 * x * special.dawsn(x), _TERMS, -0.5, is_far)
 
 
-def _wofz_slope(z: Any) -> Any:
+def wofz_slope(z: Any) -> Any:
+    """Return the derivative of wofz."""
     is_far = (np.abs(raw(z)) > 50) & (raw(z).imag >= 0)
     return _by_series(z, lambda z: 1j * _SLOPE - 2 * z * special.wofz(z), _TERMS, -0.5j * _SLOPE, is_far)
 
 
 erfcx = differentiable(special.erfcx, "x", x=lambda g, x: g * _erfcx_slope(x))
 dawsn = differentiable(special.dawsn, "x", x=lambda g, x: g * _dawsn_slope(x))
-wofz = differentiable(special.wofz, "z", z=lambda g, z: g * _wofz_slope(z))
+wofz = differentiable(special.wofz, "z", z=lambda g, z: g * wofz_slope(z))
 
 
 # The Voigt profile is the real part of w(z) for z = (x + i gamma) / (sigma sqrt(2)), over sigma sqrt(2 pi).
@@ -88,7 +90,7 @@ wofz = differentiable(special.wofz, "z", z=lambda g, z: g * _wofz_slope(z))
 def _voigt_slope(x: Any, sigma: Any, gamma: Any) -> Any:
     """Return z, and the derivative of w there times 1 / (sigma**2 * 2 * sqrt(pi))."""
     z = (x + 1j * gamma) / (sigma * math.sqrt(2))
-    return z, _wofz_slope(z) / (2 * math.sqrt(math.pi) * sigma * sigma)
+    return z, wofz_slope(z) / (2 * math.sqrt(math.pi) * sigma * sigma)
 
 
 def _voigt_by_sigma(x: Any, sigma: Any, gamma: Any, out: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from ...errors import ArgumentTypeError, MissingDerivativeError
+from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.axes import array_like
 from ...ops.nondifferentiable import NonDifferentiable
@@ -26,6 +27,7 @@ __all__ = [
     "psi",
     "psi_difference",
     "rgamma",
+    "rgamma_slope",
 ]
 
 gamma = differentiable(special.gamma, "x", x=lambda g, x, out: g * (out * special.psi(x)))
@@ -45,12 +47,55 @@ def _(g: Any, x: Any, n: Any) -> Any:
     return g * polygamma_.call(x, n + 1)
 
 
+@primitive()
+def complex_polygamma(z: Any, n: Any) -> Any:
+    """Return the n-th derivative of the digamma function of complex numbers, for n > 0."""
+    left = z.real < 0.5
+    mirrored = np.where(left, 1 - z, z)
+    result = _polygamma_on_the_right(mirrored, n)
+    if not np.any(left):
+        return result
+    # psi(1 - z) is psi(z) + pi / tan(pi z); the derivatives of the cotangent are polynomials in it.
+    cotangent = np.where(left, _cotangent(np.where(left, z, 0.25)), 0.0)
+    polynomial = np.polynomial.Polynomial([0.0, 1.0])
+    for _ in range(n):
+        polynomial = polynomial.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])
+    return np.where(left, (-1) ** n * result - math.pi ** (n + 1) * polynomial(cotangent), result)
+
+
+def _cotangent(z: Any) -> Any:
+    """Return cos(pi z) / sin(pi z), without an overflow far from the real axis."""
+    upper = z.imag >= 0
+    turn = np.exp(2j * math.pi * np.where(upper, z, -z))
+    return np.where(upper, -1j, 1j) * (1 + turn) / (1 - turn)
+
+
+def _polygamma_on_the_right(z: Any, n: int) -> Any:
+    """Return the n-th derivative of the digamma function where the real part is at least 1 / 2.
+
+    The asymptotic series is summed beyond 14 + n, and the recurrence leads back.
+    """
+    count = 14 + n
+    near = np.abs(z) < count
+    total, high = np.zeros(z.shape, complex), np.where(near, z + count, z)
+    if near.any():
+        safe = np.where(near, z, 1.0)
+        for step in range(count):
+            total = total + math.factorial(n) / (safe + step) ** (n + 1)
+    series = math.factorial(n - 1) / high**n + math.factorial(n) / (2 * high ** (n + 1))
+    for index, number in enumerate(special.bernoulli(24)[2::2], 1):
+        factor = number * math.factorial(2 * index + n - 1) / math.factorial(2 * index)
+        series = series + factor / high ** (2 * index + n)
+    return -((-1) ** n) * (series + np.where(near, total, 0.0))
+
+
+@derivative(complex_polygamma, "z")
+def _(g: Any, z: Any, n: Any) -> Any:
+    return g * complex_polygamma.call(z, n + 1)
+
+
 def _trigamma(x: Any) -> Any:
-    if x.dtype.kind == "c":
-        raise MissingDerivativeError(
-            "scipy.special.psi of complex numbers has no derivative rule: SciPy's polygamma takes real numbers"
-        )
-    return polygamma_.call(x, 1)
+    return complex_polygamma.call(x, 1) if x.dtype.kind == "c" else polygamma_.call(x, 1)
 
 
 # SciPy's digamma is the same ufunc.
@@ -80,24 +125,23 @@ def polygamma(n: Any, x: Any) -> Any:
     return result if orders.all() else np.where(orders == 0, special.psi(x), result)
 
 
-def _rgamma_slope(x: Any) -> Any:
+def rgamma_slope(x: Any) -> Any:
     """Return the derivative of 1 / gamma, which has derivatives of every order at the poles of gamma, too."""
-    if x.dtype.kind == "c":
-        return -special.psi(x) * special.rgamma(x)
-    is_low = raw(x) < 0.5
+    # Far from the real axis there is no pole near, and the sine would overflow.
+    is_low = (raw(x).real < 0.5) & (np.abs(raw(x).imag) < 1)
     high = np.where(is_low, 1.0, x)
     regular = -special.psi(high) * special.rgamma(high)
     if not np.any(is_low):
         return regular
     # 1 / gamma(x) is gamma(1 - x) * sin(pi * x) / pi.
     low = np.where(is_low, x, 0.0)
-    whole = np.rint(raw(low))
+    whole = np.rint(raw(low).real)
     angle, sign = np.pi * (low - whole), 1 - 2 * (whole % 2)
     slope = np.cos(angle) - np.sin(angle) / np.pi * special.psi(1 - low)
     return np.where(is_low, sign * special.gamma(1 - low) * slope, regular)
 
 
-rgamma = differentiable(special.rgamma, "x", x=lambda g, x: g * _rgamma_slope(x))
+rgamma = differentiable(special.rgamma, "x", x=lambda g, x: g * rgamma_slope(x))
 
 beta = differentiable(
     special.beta,

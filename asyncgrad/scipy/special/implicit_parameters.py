@@ -25,7 +25,21 @@ from .incomplete import (
     t_quantile_by_df,
 )
 
-__all__ = ["btdtria", "btdtrib", "chdtriv", "fdtridfd", "gdtrib", "nrdtrimn", "nrdtrisd", "pdtrik", "stdtridf"]
+__all__ = [
+    "bdtrik",
+    "bdtrin",
+    "btdtria",
+    "btdtrib",
+    "chdtriv",
+    "fdtridfd",
+    "gdtrib",
+    "nbdtrik",
+    "nbdtrin",
+    "nrdtrimn",
+    "nrdtrisd",
+    "pdtrik",
+    "stdtridf",
+]
 
 # betainc(out, b, x) is p.
 btdtria = differentiable(
@@ -77,6 +91,52 @@ fdtridfd = differentiable(
     dfn=lambda g, dfn, x, out: -g * (f_quantile_by_numerator(dfn, out, x) / f_quantile_by_denominator(dfn, out, x)),
     p=lambda g, dfn, x, out: -g / (f_density(dfn, out, x) * f_quantile_by_denominator(dfn, out, x)),
     x=lambda g, dfn, x, out: g / f_quantile_by_denominator(dfn, out, x),
+)
+
+
+# betainc(n - k, k + 1, 1 - p) is y, for real k and n.
+
+
+def _binomial_by_count(k: Any, n: Any, p: Any) -> Any:
+    return beta_by_second(n - k, k + 1, 1 - p) - beta_by_first(n - k, k + 1, 1 - p)
+
+
+def _binomial_by_trials(k: Any, n: Any, p: Any) -> Any:
+    return beta_by_first(n - k, k + 1, 1 - p)
+
+
+def _binomial_by_share(k: Any, n: Any, p: Any) -> Any:
+    return -beta_density(n - k, k + 1, 1 - p)
+
+
+bdtrik = differentiable(
+    special.bdtrik,
+    "y n p",
+    y=lambda g, n, p, out: g / _binomial_by_count(out, n, p),
+    n=lambda g, n, p, out: -g * (_binomial_by_trials(out, n, p) / _binomial_by_count(out, n, p)),
+    p=lambda g, n, p, out: -g * (_binomial_by_share(out, n, p) / _binomial_by_count(out, n, p)),
+)
+bdtrin = differentiable(
+    special.bdtrin,
+    "k y p",
+    k=lambda g, k, p, out: -g * (_binomial_by_count(k, out, p) / _binomial_by_trials(k, out, p)),
+    y=lambda g, k, p, out: g / _binomial_by_trials(k, out, p),
+    p=lambda g, k, p, out: -g * (_binomial_by_share(k, out, p) / _binomial_by_trials(k, out, p)),
+)
+# betainc(n, k + 1, p) is y.
+nbdtrik = differentiable(
+    special.nbdtrik,
+    "y n p",
+    y=lambda g, n, p, out: g / beta_by_second(n, out + 1, p),
+    n=lambda g, n, p, out: -g * (beta_by_first(n, out + 1, p) / beta_by_second(n, out + 1, p)),
+    p=lambda g, n, p, out: -g * (beta_density(n, out + 1, p) / beta_by_second(n, out + 1, p)),
+)
+nbdtrin = differentiable(
+    special.nbdtrin,
+    "k y p",
+    k=lambda g, k, p, out: -g * (beta_by_second(out, k + 1, p) / beta_by_first(out, k + 1, p)),
+    y=lambda g, k, p, out: g / beta_by_first(out, k + 1, p),
+    p=lambda g, k, p, out: -g * (beta_density(out, k + 1, p) / beta_by_first(out, k + 1, p)),
 )
 
 

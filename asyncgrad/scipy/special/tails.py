@@ -1,4 +1,4 @@
-"""Kolmogorov's limiting distribution, and Owen's T function."""
+"""Smirnov's distributions and Kolmogorov's limit of them, Tukey's lambda distribution, and Owen's T function."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import differentiable
+from ...ops.primitive import derivative, differentiable, primitive
+from .elementary import exprel_slope
 
-__all__ = ["kolmogi", "kolmogorov", "owens_t"]
+__all__ = ["kolmogi", "kolmogorov", "owens_t", "smirnov", "smirnovi", "tklmbda"]
 
 
 def _kolmogorov_slope(y: Any) -> Any:
@@ -31,6 +33,84 @@ def _kolmogorov_slope(y: Any) -> Any:
 
 kolmogorov = differentiable(special.kolmogorov, "y", y=lambda g, y: g * _kolmogorov_slope(y))
 kolmogi = differentiable(special.kolmogi, "p", p=lambda g, out: g / _kolmogorov_slope(out))
+
+
+# Smirnov's distribution for a sample of n: the probability is a sum of polynomials over v, from 0 up to n * (1 - d).
+
+#: The most elements of one block of terms.
+_BLOCK = 1 << 18
+
+
+@primitive()
+def smirnov_derivative(d: Any, n: Any, order: int) -> Any:
+    """Return the first or second derivative of smirnov(n, d)."""
+    d, n = np.broadcast_arrays(np.asarray(d, float), np.floor(n))
+    result = np.full(d.shape, np.nan)
+    inside = (d >= 0) & (d <= 1) & (n >= 1)
+    points, counts = d[inside], n[inside]
+    # That of v = 0 is (1 - d)**n.
+    found = -counts * (1 - points) ** (counts - 1)
+    if order == 2:
+        found = counts * (counts - 1) * (1 - points) ** np.maximum(counts - 2, 0)
+    most = int(counts.max(initial=0.0))
+    rows = max(1, _BLOCK // max(1, points.size))
+    for first in range(1, most + 1, rows):
+        v = np.arange(first, min(most + 1, first + rows), dtype=float)[:, np.newaxis]
+        found = found + np.sum(_smirnov_terms(points, counts, v, order), 0)
+    result[inside] = found
+    return result
+
+
+def _smirnov_terms(d: Any, n: Any, v: Any, order: int) -> Any:
+    """Return derivatives of binom(n, v) * d * (d + v / n)**(v - 1) * (1 - d - v / n)**(n - v), or 0 for v beyond."""
+    rest = 1 - d - v / n
+    is_term = rest > 0
+    v, rest = np.where(is_term, v, 1.0), np.where(is_term, rest, 0.5)
+    share, others = d + v / n, n - v
+    coefficient = special.gammaln(n + 1) - special.gammaln(v + 1) - special.gammaln(others + 1)
+    factor = np.exp(coefficient + (v - 1) * np.log(share) + others * np.log(rest))
+    growth = (v - 1) / share - others / rest
+    bend = growth * growth - (v - 1) / share**2 - others / rest**2
+    terms = factor * (1 + d * growth) if order == 1 else factor * (2 * growth + d * bend)
+    return np.where(is_term, terms, 0.0)
+
+
+@derivative(smirnov_derivative, "d")
+def _(g: Any, d: Any, n: Any, order: int) -> Any:
+    if order == 2:
+        raise MissingDerivativeError("scipy.special.smirnov has derivatives up to the second order")
+    return g * smirnov_derivative.call(d, n, 2)
+
+
+smirnov = differentiable(
+    special.smirnov, "n d", n=lambda g: None, d=lambda g, n, d: g * smirnov_derivative.call(d, raw(n), 1)
+)
+smirnovi = differentiable(
+    special.smirnovi, "n p", n=lambda g: None, p=lambda g, n, out: g / smirnov_derivative.call(out, raw(n), 1)
+)
+
+
+# Tukey's lambda distribution, by its quantile: x is (p**lmbda - (1 - p)**lmbda) / lmbda.
+
+
+def _tukey_slope(x: Any, lmbda: Any, out: Any, *, by_shape: bool) -> Any:
+    inside = (raw(out) > 0) & (raw(out) < 1)
+    p = np.where(inside, out, 0.5)
+    rest = np.where(inside, special.tklmbda(-x, lmbda), 0.5)
+    density = 1 / (p ** (lmbda - 1) + rest ** (lmbda - 1))
+    if by_shape:
+        low, high = np.log(p), np.log(rest)
+        moves = np.square(low) * exprel_slope(lmbda * low) - np.square(high) * exprel_slope(lmbda * high)
+        density = -density * moves
+    return np.where(inside, density, np.where(np.isnan(raw(out)), np.nan, 0.0))
+
+
+tklmbda = differentiable(
+    special.tklmbda,
+    "x lmbda",
+    x=lambda g, x, lmbda, out: g * _tukey_slope(x, lmbda, out, by_shape=False),
+    lmbda=lambda g, x, lmbda, out: g * _tukey_slope(x, lmbda, out, by_shape=True),
+)
 
 owens_t = differentiable(
     special.owens_t,

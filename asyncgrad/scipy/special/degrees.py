@@ -1,0 +1,34 @@
+"""Functions of angles in degrees."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...ops.primitive import differentiable
+
+__all__ = ["cosdg", "cotdg", "radian", "sindg", "tandg"]
+
+_DEGREE = math.pi / 180
+
+sindg = differentiable(special.sindg, "x", x=lambda g, x: g * (_DEGREE * special.cosdg(x)))
+cosdg = differentiable(special.cosdg, "x", x=lambda g, x: g * (-_DEGREE * special.sindg(x)))
+tandg = differentiable(special.tandg, "x", x=lambda g, out: g * (_DEGREE * _one_and_square(out)))
+cotdg = differentiable(special.cotdg, "x", x=lambda g, out: g * (-_DEGREE * _one_and_square(out)))
+
+
+def _one_and_square(value: Any) -> Any:
+    return 1 + np.square(value)
+
+
+# Degrees, minutes and seconds.
+radian = differentiable(
+    special.radian,
+    "d m s",
+    d=lambda g: g * _DEGREE,
+    m=lambda g: g * (_DEGREE / 60),
+    s=lambda g: g * (_DEGREE / 3600),
+)

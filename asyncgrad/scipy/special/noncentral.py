@@ -1,0 +1,288 @@
+"""Noncentral distribution functions and their inverses.
+
+Where F is a distribution function with density f and x its quantile, the derivative of F by a parameter is -f(x) times
+that of x. Where an argument is found from F(argument, ...) = p, its derivative by p is 1 over that of F, and by another
+argument minus the quotient of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
+from ...ops.primitive import differentiable
+from .trapezoid import trapezoid_nodes
+
+__all__ = [
+    "chndtr",
+    "chndtridf",
+    "chndtrinc",
+    "chndtrix",
+    "ncfdtr",
+    "ncfdtri",
+    "ncfdtridfd",
+    "ncfdtridfn",
+    "ncfdtrinc",
+    "nctdtr",
+    "nctdtridf",
+    "nctdtrinc",
+    "nctdtrit",
+]
+
+#: The least number above 0.
+_LEAST = 5e-324
+
+
+def _where_finite(function: Callable[..., Any], arguments: tuple[Any, ...], position: int, lowest: float) -> Any:
+    """Return a function of finite arguments; it is 0 where the quantile is 0 or infinite, and nan for other arguments.
+
+    Args:
+        function: what is positive, and differentiable, for arguments of 1.
+        arguments: the parameters, which are positive or a noncentrality, and the quantile.
+        position: that of the quantile.
+        lowest: the least of what the quantile may be.
+    """
+    values = [np.asarray(raw(one), float) for one in arguments]
+    inside = np.isfinite(sum(values)) & (values[position] >= lowest)
+    if np.all(inside):
+        return function(*arguments)
+    others = [value for index, value in enumerate(values) if index != position]
+    is_end = np.isinf(values[position]) | (values[position] == 0)
+    outside = np.where(is_end & np.isfinite(sum(others)), 0.0, np.nan)
+    return np.where(inside, function(*(np.where(inside, one, 1.0) for one in arguments)), outside)
+
+
+def _mixture(peak: Any, product: Any, logarithm: Any) -> Any:
+    """Return the sum over j of product**j / j! * exp(logarithm(j)).
+
+    Args:
+        peak: about where the terms are greatest.
+        product: numbers of at least 0.
+        logarithm: a function of j.
+    """
+    spread = 9 * np.sqrt(peak + 1) + 12
+    first = np.floor(np.maximum(peak - spread, 0))
+    count = int(np.max(peak + spread - first, initial=1.0)) + 1
+    numbers = first + np.arange(count).reshape(-1, *[1] * np.ndim(first))
+    # Powers of the product relative to its size, which do not overflow, and have a derivative at 0.
+    size = np.where(raw(product) > 0, raw(product), 1.0)
+    scales = numbers * np.log(size) - special.gammaln(numbers + 1)
+    return np.sum((product / size) ** numbers * np.exp(scales + logarithm(numbers)), 0)
+
+
+# The noncentral chi-square distribution: x / 2 has a gamma distribution of the shape df / 2 + j.
+
+
+def _chi_density(x: Any, df: Any, nc: Any) -> Any:
+    return _where_finite(_finite_chi_density, (x, df, nc), 0, 0.0)
+
+
+def _finite_chi_density(x: Any, df: Any, nc: Any) -> Any:
+    shape, product = df / 2, nc * x / 4
+    peak = (np.sqrt(raw(shape) ** 2 + 4 * raw(product)) - raw(shape)) / 2
+    rest = special.xlogy(shape - 1, x / 2) - (x + nc) / 2 - math.log(2)
+    return _mixture(peak, product, lambda j: rest - special.gammaln(shape + j))
+
+
+def _chi_quantile_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
+    def finite(x: Any, df: Any, nc: Any) -> Any:
+        return x * noncentral_chisquare_slope(parameter, df, nc, x)
+
+    return _where_finite(finite, (x, df, nc), 0, _LEAST)
+
+
+def _chi_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
+    def finite(x: Any, df: Any, nc: Any) -> Any:
+        return -_finite_chi_density(x, df, nc) * x * noncentral_chisquare_slope(parameter, df, nc, x)
+
+    return _where_finite(finite, (x, df, nc), 0, _LEAST)
+
+
+chndtr = differentiable(
+    special.chndtr,
+    "x df nc",
+    x=lambda g, x, df, nc: g * _chi_density(x, df, nc),
+    df=lambda g, x, df, nc: g * _chi_by("df", x, df, nc),
+    nc=lambda g, x, df, nc: g * _chi_by("nonc", x, df, nc),
+)
+chndtrix = differentiable(
+    special.chndtrix,
+    "p df nc",
+    p=lambda g, df, nc, out: g / _chi_density(out, df, nc),
+    df=lambda g, df, nc, out: g * _chi_quantile_by("df", out, df, nc),
+    nc=lambda g, df, nc, out: g * _chi_quantile_by("nonc", out, df, nc),
+)
+chndtridf = differentiable(
+    special.chndtridf,
+    "x p nc",
+    x=lambda g, x, nc, out: g / _chi_quantile_by("df", x, out, nc),
+    p=lambda g, x, nc, out: g / _chi_by("df", x, out, nc),
+    nc=lambda g, x, nc, out: -g * (_chi_quantile_by("nonc", x, out, nc) / _chi_quantile_by("df", x, out, nc)),
+)
+chndtrinc = differentiable(
+    special.chndtrinc,
+    "x df p",
+    x=lambda g, x, df, out: g / _chi_quantile_by("nonc", x, df, out),
+    df=lambda g, x, df, out: -g * (_chi_quantile_by("df", x, df, out) / _chi_quantile_by("nonc", x, df, out)),
+    p=lambda g, x, df, out: g / _chi_by("nonc", x, df, out),
+)
+
+
+# The noncentral F distribution: with odds of dfn * x / dfd, the share odds / (1 + odds) has a beta distribution.
+
+
+def _f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    return _where_finite(_finite_f_density, (dfn, dfd, nc, x), 3, 0.0)
+
+
+def _finite_f_density(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    a, b, odds = dfn / 2, dfd / 2, dfn * x / dfd
+    product = nc / 2 * (odds / (1 + odds))
+    linear = raw(a) - raw(product)
+    peak = (np.sqrt(linear**2 + 4 * raw(product) * (raw(a) + raw(b))) - linear) / 2
+    rest = special.xlogy(a - 1, odds) - (a + b) * np.log1p(odds) - nc / 2 + np.log(dfn / dfd)
+    return _mixture(peak, product, lambda j: rest - special.betaln(a + j, b))
+
+
+def _f_quantile_by(parameter: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    def finite(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+        return x * noncentral_f_slope(parameter, dfn, dfd, nc, x)
+
+    return _where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
+
+
+def _f_by(parameter: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    def finite(dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+        return -_finite_f_density(dfn, dfd, nc, x) * x * noncentral_f_slope(parameter, dfn, dfd, nc, x)
+
+    return _where_finite(finite, (dfn, dfd, nc, x), 3, _LEAST)
+
+
+def _f_ratio(parameter: str, other: str, dfn: Any, dfd: Any, nc: Any, x: Any) -> Any:
+    """Return the derivative of the `other` parameter by a parameter, where the quantile stays."""
+    return -_f_quantile_by(parameter, dfn, dfd, nc, x) / _f_quantile_by(other, dfn, dfd, nc, x)
+
+
+ncfdtr = differentiable(
+    special.ncfdtr,
+    "dfn dfd nc f",
+    dfn=lambda g, dfn, dfd, nc, f: g * _f_by("dfnum", dfn, dfd, nc, f),
+    dfd=lambda g, dfn, dfd, nc, f: g * _f_by("dfden", dfn, dfd, nc, f),
+    nc=lambda g, dfn, dfd, nc, f: g * _f_by("nonc", dfn, dfd, nc, f),
+    f=lambda g, dfn, dfd, nc, f: g * _f_density(dfn, dfd, nc, f),
+)
+ncfdtri = differentiable(
+    special.ncfdtri,
+    "dfn dfd nc p",
+    dfn=lambda g, dfn, dfd, nc, out: g * _f_quantile_by("dfnum", dfn, dfd, nc, out),
+    dfd=lambda g, dfn, dfd, nc, out: g * _f_quantile_by("dfden", dfn, dfd, nc, out),
+    nc=lambda g, dfn, dfd, nc, out: g * _f_quantile_by("nonc", dfn, dfd, nc, out),
+    p=lambda g, dfn, dfd, nc, out: g / _f_density(dfn, dfd, nc, out),
+)
+ncfdtridfd = differentiable(
+    special.ncfdtridfd,
+    "dfn p nc f",
+    dfn=lambda g, dfn, nc, f, out: g * _f_ratio("dfnum", "dfden", dfn, out, nc, f),
+    p=lambda g, dfn, nc, f, out: g / _f_by("dfden", dfn, out, nc, f),
+    nc=lambda g, dfn, nc, f, out: g * _f_ratio("nonc", "dfden", dfn, out, nc, f),
+    f=lambda g, dfn, nc, f, out: g / _f_quantile_by("dfden", dfn, out, nc, f),
+)
+ncfdtridfn = differentiable(
+    special.ncfdtridfn,
+    "p dfd nc f",
+    p=lambda g, dfd, nc, f, out: g / _f_by("dfnum", out, dfd, nc, f),
+    dfd=lambda g, dfd, nc, f, out: g * _f_ratio("dfden", "dfnum", out, dfd, nc, f),
+    nc=lambda g, dfd, nc, f, out: g * _f_ratio("nonc", "dfnum", out, dfd, nc, f),
+    f=lambda g, dfd, nc, f, out: g / _f_quantile_by("dfnum", out, dfd, nc, f),
+)
+ncfdtrinc = differentiable(
+    special.ncfdtrinc,
+    "dfn dfd p f",
+    dfn=lambda g, dfn, dfd, f, out: g * _f_ratio("dfnum", "nonc", dfn, dfd, out, f),
+    dfd=lambda g, dfn, dfd, f, out: g * _f_ratio("dfden", "nonc", dfn, dfd, out, f),
+    p=lambda g, dfn, dfd, f, out: g / _f_by("nonc", dfn, dfd, out, f),
+    f=lambda g, dfn, dfd, f, out: g / _f_quantile_by("nonc", dfn, dfd, out, f),
+)
+
+
+# The noncentral t distribution: t is (z + nc) / s, for a normal z and for df * s**2 with the chi-square distribution.
+# So F is the expectation of the normal distribution's at t * s - nc.
+
+
+def _t_nodes(df: Any, nc: Any, t: Any) -> tuple[Any, Any]:
+    """Return logarithms of s, and the step between two."""
+    total, slope = df + t * t, t * nc
+    root = np.sqrt(slope * slope + 4 * df * total)
+    peak = np.where(slope > 0, (root + slope) / (2 * total), 2 * df / (root + np.abs(slope)))
+
+    def height(logarithm: Any) -> Any:
+        s = np.exp(logarithm)
+        return df * logarithm - (df * s * s + (t * s - nc) ** 2) / 2
+
+    return trapezoid_nodes(height, np.log(peak), 2 * total * peak * peak - slope * peak, 0.12)
+
+
+def _t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
+    """Return the derivative of the noncentral t distribution by `df`, `nc` or `t`."""
+
+    def finite(df: Any, nc: Any, t: Any) -> Any:
+        return _finite_t_by(df, nc, t, parameter)
+
+    return _where_finite(finite, (df, nc, t), 2, -np.inf)
+
+
+def _finite_t_by(df: Any, nc: Any, t: Any, parameter: str) -> Any:
+    df, nc, t = np.broadcast_arrays(df, nc, t)
+    logarithms, step = _t_nodes(*(np.asarray(raw(one), float) for one in (df, nc, t)))
+    s = np.exp(logarithms)
+    shape, power = df / 2, df * (s * s / 2)
+    logarithm = shape * np.log(shape) - special.gammaln(shape) + df * logarithms - power - np.square(t * s - nc) / 2
+    terms = np.exp(logarithm) * (step * 2 / math.sqrt(2 * math.pi))
+    if parameter == "nc":
+        return -np.sum(terms, 0)
+    if parameter == "t":
+        return np.sum(terms * s, 0)
+    # How the logarithm of a quantile of s moves with df.
+    moves = gamma_slope(*np.broadcast_arrays(shape, power)) / 4 - 1 / (2 * df)
+    return t * np.sum(terms * s * moves, 0)
+
+
+def _t_ratio(parameter: str, other: str, df: Any, nc: Any, t: Any) -> Any:
+    """Return the derivative of the `other` argument by an argument, where the distribution function stays."""
+    return -_t_by(df, nc, t, parameter) / _t_by(df, nc, t, other)
+
+
+nctdtr = differentiable(
+    special.nctdtr,
+    "df nc t",
+    df=lambda g, df, nc, t: g * _t_by(df, nc, t, "df"),
+    nc=lambda g, df, nc, t: g * _t_by(df, nc, t, "nc"),
+    t=lambda g, df, nc, t: g * _t_by(df, nc, t, "t"),
+)
+nctdtrit = differentiable(
+    special.nctdtrit,
+    "df nc p",
+    df=lambda g, df, nc, out: g * _t_ratio("df", "t", df, nc, out),
+    nc=lambda g, df, nc, out: g * _t_ratio("nc", "t", df, nc, out),
+    p=lambda g, df, nc, out: g / _t_by(df, nc, out, "t"),
+)
+nctdtridf = differentiable(
+    special.nctdtridf,
+    "p nc t",
+    p=lambda g, nc, t, out: g / _t_by(out, nc, t, "df"),
+    nc=lambda g, nc, t, out: g * _t_ratio("nc", "df", out, nc, t),
+    t=lambda g, nc, t, out: g * _t_ratio("t", "df", out, nc, t),
+)
+nctdtrinc = differentiable(
+    special.nctdtrinc,
+    "df p t",
+    df=lambda g, df, t, out: g * _t_ratio("df", "nc", df, out, t),
+    p=lambda g, df, t, out: g / _t_by(df, out, t, "nc"),
+    t=lambda g, df, t, out: g * _t_ratio("t", "nc", df, out, t),
+)

@@ -5,6 +5,8 @@ it is first called on a tensor.
 """
 
 from ...numpy.names import attach_names
+from . import airy_functions as airy_functions
+from . import bessel as bessel
 from . import binomials as binomials
 from . import carlson as carlson
 from . import degrees as degrees
@@ -15,12 +17,22 @@ from . import gamma_functions as gamma_functions
 from . import hypergeometric as hypergeometric
 from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
+from . import kelvin_functions as kelvin_functions
 from . import legendre_functions as legendre_functions
 from . import noncentral as noncentral
 from . import normal as normal
 from . import orthogonal_polynomials as orthogonal_polynomials
+from . import spherical_bessel as spherical_bessel
+from . import struve_functions as struve_functions
 from . import tails as tails
 from . import wave_functions as wave_functions
+from . import zeta_functions as zeta_functions
+from .bessel import h1vp as h1vp
+from .bessel import h2vp as h2vp
+from .bessel import ivp as ivp
+from .bessel import jvp as jvp
+from .bessel import kvp as kvp
+from .bessel import yvp as yvp
 from .binomials import comb as comb
 from .binomials import factorial as factorial
 from .binomials import perm as perm
@@ -45,5 +57,11 @@ from .sequences import pbdv_seq as pbdv_seq
 from .sequences import pbvv_seq as pbvv_seq
 from .sequences import riccati_jn as riccati_jn
 from .sequences import riccati_yn as riccati_yn
+from .spherical_bessel import spherical_in as spherical_in
+from .spherical_bessel import spherical_jn as spherical_jn
+from .spherical_bessel import spherical_kn as spherical_kn
+from .spherical_bessel import spherical_yn as spherical_yn
+from .zeta_functions import lambertw as lambertw
+from .zeta_functions import zeta as zeta
 
 __getattr__, __dir__ = attach_names(__name__)

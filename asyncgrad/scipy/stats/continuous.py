@@ -14,6 +14,7 @@ from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor
 from ..arguments import floating
 from .distribution import ContinuousDistribution
+from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 
 __all__ = [
     "beta",
@@ -63,6 +64,17 @@ class _Positive(ContinuousDistribution):
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, np.inf
+
+
+@primitive()
+def one_minus_exp_(x: Any) -> Any:
+    """Return 1 - exp(-x); its derivative does not underflow before exp(-x) does, as that of np.expm1 does."""
+    return -np.expm1(-x)
+
+
+@derivative(one_minus_exp_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * np.exp(-x)
 
 
 # The normal distribution. Densities and probabilities are one operation each, since they are what models are made of.
@@ -317,7 +329,7 @@ class GumbelRight(_OnLine):
         return -np.exp(-y)
 
     def _sf(self, y: Any) -> Any:
-        return -np.expm1(-np.exp(-y))
+        return one_minus_exp_.call(np.exp(-y))
 
     def _ppf(self, q: Any) -> Any:
         return -np.log(-np.log(q))
@@ -342,7 +354,7 @@ class GumbelLeft(_OnLine):
         return y - np.exp(y)
 
     def _cdf(self, y: Any) -> Any:
-        return -np.expm1(-np.exp(y))
+        return one_minus_exp_.call(np.exp(y))
 
     def _sf(self, y: Any) -> Any:
         return np.exp(-np.exp(y))
@@ -398,7 +410,7 @@ class Exponential(_Positive):
         return -y
 
     def _cdf(self, y: Any) -> Any:
-        return -np.expm1(-y)
+        return one_minus_exp_.call(y)
 
     def _sf(self, y: Any) -> Any:
         return np.exp(-y)
@@ -429,7 +441,7 @@ class Rayleigh(_Positive):
         return np.log(y) - 0.5 * y * y
 
     def _cdf(self, y: Any) -> Any:
-        return -np.expm1(-0.5 * y * y)
+        return one_minus_exp_.call(0.5 * y * y)
 
     def _sf(self, y: Any) -> Any:
         return np.exp(-0.5 * y * y)
@@ -612,6 +624,13 @@ class StudentT(_OnLine):
     def _isf(self, q: Any, df: Any) -> Any:
         return -special.stdtrit(df, q)
 
+    def _log_below(self, mask: Any, y: Any, df: Any) -> Any:
+        y = np.where(mask, y, -1.0)
+        return log_beta_below(df / 2, 0.5, df / (df + y * y), mask) - math.log(2)
+
+    def _log_above(self, mask: Any, y: Any, df: Any) -> Any:
+        return self._log_below(mask, -y, df)
+
     def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
         bare = raw(df)
         variance = np.where(bare > 2, df / np.where(bare > 2, df - 2, 1.0), np.where(bare > 1, np.inf, np.nan))
@@ -645,6 +664,12 @@ class Gamma(_Positive):
     def _isf(self, q: Any, a: Any) -> Any:
         return special.gammainccinv(a, q)
 
+    def _log_below(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_below(a, y, mask)
+
+    def _log_above(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_above(a, y, mask)
+
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
         return a * 1.0, a * 1.0
 
@@ -674,6 +699,12 @@ class ChiSquared(_Positive):
 
     def _isf(self, q: Any, df: Any) -> Any:
         return special.chdtri(df, q)
+
+    def _log_below(self, mask: Any, y: Any, df: Any) -> Any:
+        return log_gamma_below(df / 2, y / 2, mask)
+
+    def _log_above(self, mask: Any, y: Any, df: Any) -> Any:
+        return log_gamma_above(df / 2, y / 2, mask)
 
     def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
         return df * 1.0, 2.0 * df
@@ -707,6 +738,13 @@ class InverseGamma(_Positive):
 
     def _isf(self, q: Any, a: Any) -> Any:
         return 1 / special.gammaincinv(a, q)
+
+    def _log_below(self, mask: Any, y: Any, a: Any) -> Any:
+        is_zero = mask & (raw(y) == 0)
+        return np.where(is_zero, -np.inf, log_gamma_above(a, 1 / np.where(mask & ~is_zero, y, 1.0), mask & ~is_zero))
+
+    def _log_above(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_below(a, 1 / np.where(mask, y, 1.0), mask)
 
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
         bare = raw(a)
@@ -743,6 +781,12 @@ class Beta(ContinuousDistribution):
     def _isf(self, q: Any, a: Any, b: Any) -> Any:
         return special.betainccinv(a, b, q)
 
+    def _log_below(self, mask: Any, y: Any, a: Any, b: Any) -> Any:
+        return log_beta_below(a, b, y, mask)
+
+    def _log_above(self, mask: Any, y: Any, a: Any, b: Any) -> Any:
+        return log_beta_below(b, a, 1 - y, mask)
+
     def _mean_and_variance(self, a: Any, b: Any) -> tuple[Any, Any]:
         total = a + b
         return a / total, a * b / (np.square(total) * (total + 1))
@@ -774,6 +818,12 @@ class FRatio(_Positive):
 
     def _ppf(self, q: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtri(dfn, dfd, q)
+
+    def _log_below(self, mask: Any, y: Any, dfn: Any, dfd: Any) -> Any:
+        return log_beta_below(dfn / 2, dfd / 2, dfn * y / (dfd + dfn * y), mask)
+
+    def _log_above(self, mask: Any, y: Any, dfn: Any, dfd: Any) -> Any:
+        return log_beta_below(dfd / 2, dfn / 2, dfd / (dfd + dfn * y), mask)
 
     def _mean_and_variance(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
         bare = raw(dfd)
@@ -859,7 +909,7 @@ class WeibullMinimum(_Weibull):
         return _weibull_logpdf(y, c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
-        return -np.expm1(-(y**c))
+        return one_minus_exp_.call(y**c)
 
     def _sf(self, y: Any, c: Any) -> Any:
         return np.exp(-(y**c))
@@ -898,7 +948,7 @@ class WeibullMaximum(_Weibull):
         return -((-y) ** c)
 
     def _sf(self, y: Any, c: Any) -> Any:
-        return -np.expm1(-((-y) ** c))
+        return one_minus_exp_.call((-y) ** c)
 
     def _ppf(self, q: Any, c: Any) -> Any:
         return -((-np.log(q)) ** (1 / c))

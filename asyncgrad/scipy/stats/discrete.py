@@ -11,6 +11,7 @@ from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from .continuous import quotient
 from .distribution import DiscreteDistribution
+from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 
 __all__ = ["bernoulli", "binom", "geom", "nbinom", "poisson"]
 
@@ -62,6 +63,12 @@ class Poisson(DiscreteDistribution):
     def _sf(self, k: Any, mu: Any) -> Any:
         return special.pdtrc(k, mu)
 
+    def _log_below(self, mask: Any, k: Any, mu: Any) -> Any:
+        return log_gamma_above(k + 1, mu, mask)
+
+    def _log_above(self, mask: Any, k: Any, mu: Any) -> Any:
+        return log_gamma_below(k + 1, mu, mask)
+
     def _mean_and_variance(self, mu: Any) -> tuple[Any, Any]:
         return mu * 1.0, mu * 1.0
 
@@ -89,6 +96,12 @@ class Binomial(DiscreteDistribution):
 
     def _sf(self, k: Any, n: Any, p: Any) -> Any:
         return special.bdtrc(k, _as_int(n), p)
+
+    def _log_below(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(raw(n) - k, k + 1, 1 - p, mask)
+
+    def _log_above(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(k + 1, raw(n) - k, p, mask)
 
     def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
         return raw(n) * p, raw(n) * p * (1 - p)
@@ -148,6 +161,12 @@ class NegativeBinomial(DiscreteDistribution):
     def _sf(self, k: Any, n: Any, p: Any) -> Any:
         return special.betaincc(n, k + 1, p)
 
+    def _log_below(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(n, k + 1, p, mask)
+
+    def _log_above(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(k + 1, n, 1 - p, mask)
+
     def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
         return n * (1 - p) / p, n * (1 - p) / np.square(p)
 
@@ -174,6 +193,9 @@ class Geometric(DiscreteDistribution):
 
     def _sf(self, k: Any, p: Any) -> Any:
         return np.exp(special.xlog1py(k, -p))
+
+    def _log_above(self, mask: Any, k: Any, p: Any) -> Any:
+        return special.xlog1py(k, -p)
 
     def _mean_and_variance(self, p: Any) -> tuple[Any, Any]:
         return 1 / p, (1 - p) / np.square(p)

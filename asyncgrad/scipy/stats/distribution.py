@@ -18,6 +18,7 @@ from ...errors import ArgumentError
 from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution", "DiscreteDistribution", "Frozen", "UnivariateDistribution"]
 
@@ -201,10 +202,22 @@ class ContinuousDistribution(UnivariateDistribution):
         return self._ppf(1 - q, *shapes)
 
     def _logcdf(self, y: Any, *shapes: Any) -> Any:
-        return _log_of_probability(self._cdf(y, *shapes), lambda: self._sf(y, *shapes))
+        return log_probability(
+            self._cdf(y, *shapes), lambda: self._sf(y, *shapes), lambda mask: self._log_below(mask, y, *shapes)
+        )
 
     def _logsf(self, y: Any, *shapes: Any) -> Any:
-        return _log_of_probability(self._sf(y, *shapes), lambda: self._cdf(y, *shapes))
+        return log_probability(
+            self._sf(y, *shapes), lambda: self._cdf(y, *shapes), lambda mask: self._log_above(mask, y, *shapes)
+        )
+
+    def _log_below(self, mask: Any, y: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the distribution function where a mask holds, for it underflows there."""
+        return -np.inf
+
+    def _log_above(self, mask: Any, y: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the probability of greater values where a mask holds, for it underflows there."""
+        return -np.inf
 
     def _pdf(self, y: Any, *shapes: Any) -> Any:
         return np.exp(self._logpdf(y, *shapes))
@@ -358,6 +371,14 @@ class DiscreteDistribution(UnivariateDistribution):
     def _sf(self, k: Any, *shapes: Any) -> Any:
         return 1 - self._cdf(k, *shapes)
 
+    def _log_below(self, mask: Any, k: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the probability of values up to k where a mask holds, for it underflows there."""
+        return -np.inf
+
+    def _log_above(self, mask: Any, k: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the probability of values above k where a mask holds, for it underflows there."""
+        return -np.inf
+
     def _numbers(
         self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
     ) -> tuple[Any, list[Any], list[Any], Any, Any]:
@@ -409,14 +430,22 @@ class DiscreteDistribution(UnivariateDistribution):
     def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
         numbers, shapes, moves, below, above = self._numbers("logcdf", k, args, kwds)
-        value = np.log(self._cdf(np.floor(numbers), *shapes))
+        whole = np.floor(numbers)
+        value = log_probability(
+            self._cdf(whole, *shapes), lambda: self._sf(whole, *shapes), lambda mask: self._log_below(mask, whole, *shapes)
+        )
         return self._filled(value, k, ((below, -np.inf), (above, 0.0)), shapes, moves)
 
     def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
         numbers, shapes, moves, below, above = self._numbers("logsf", k, args, kwds)
         inside = ~(below | above) & (numbers < np.asarray(raw(self._support(*shapes)[1])))
-        value = np.log(np.where(inside, self._sf(np.floor(numbers), *shapes), 1.0))
+        whole = np.floor(numbers)
+        value = log_probability(
+            np.where(inside, self._sf(whole, *shapes), 0.5),
+            lambda: self._cdf(whole, *shapes),
+            lambda mask: self._log_above(mask, whole, *shapes),
+        )
         return self._filled(value, k, ((~inside, -np.inf), (below, 0.0)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -450,15 +479,6 @@ class DiscreteDistribution(UnivariateDistribution):
         # SciPy takes the number of trials as an int only.
         bare = [_whole(np.asarray(raw(one))) for one in parameters]
         return asarray(np.asarray(getattr(scipy_stats, self.name).rvs(*bare, size=size, random_state=random_state)))
-
-
-def _log_of_probability(probability: Any, rest: Callable[[], Any]) -> Any:
-    """Return the logarithm of a probability; of one next to 1, by what is left of it."""
-    is_large = raw(probability) > 0.5
-    if not np.any(is_large):
-        return np.log(probability)
-    small = np.log(np.where(is_large, 1.0, probability))
-    return np.where(is_large, np.log1p(-np.where(is_large, rest(), 0.0)), small)
 
 
 def _positive(scale: Any) -> Any:

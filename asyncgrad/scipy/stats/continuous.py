@@ -44,6 +44,7 @@ __all__ = [
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _EULER = float(np.euler_gamma)
+_GUMBEL_SKEWNESS = 12 * math.sqrt(6) * float(special.zeta(3.0)) / math.pi**3
 
 
 class _OnLine(ContinuousDistribution):
@@ -201,6 +202,9 @@ class Normal(_OnLine):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.0, 1.0
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, 0.0
+
     def _entropy(self) -> Any:
         return _LOG_ROOT + 0.5
 
@@ -233,6 +237,9 @@ class Cauchy(_OnLine):
         return np.tan(math.pi / 2 - math.pi * q)
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
         return np.nan, np.nan
 
     def _entropy(self) -> Any:
@@ -274,6 +281,9 @@ class Laplace(_OnLine):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.0, 2.0
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, 3.0
+
     def _entropy(self) -> Any:
         return math.log(2) + 1
 
@@ -309,6 +319,9 @@ class Logistic(_OnLine):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.0, math.pi**2 / 3
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, 1.2
+
     def _entropy(self) -> Any:
         return 2.0
 
@@ -339,6 +352,9 @@ class GumbelRight(_OnLine):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return _EULER, math.pi**2 / 6
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return _GUMBEL_SKEWNESS, 2.4
 
     def _entropy(self) -> Any:
         return _EULER + 1
@@ -371,6 +387,9 @@ class GumbelLeft(_OnLine):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return -_EULER, math.pi**2 / 6
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return -_GUMBEL_SKEWNESS, 2.4
+
     def _entropy(self) -> Any:
         return _EULER + 1
 
@@ -395,6 +414,9 @@ class Uniform(ContinuousDistribution):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.5, 1 / 12
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, -1.2
 
     def _entropy(self) -> Any:
         return 0.0
@@ -427,6 +449,9 @@ class Exponential(_Positive):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 1.0, 1.0
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 2.0, 6.0
+
     def _entropy(self) -> Any:
         return 1.0
 
@@ -439,6 +464,9 @@ class Rayleigh(_Positive):
 
     def _logpdf(self, y: Any) -> Any:
         return np.log(y) - 0.5 * y * y
+
+    def _pdf(self, y: Any) -> Any:
+        return y * np.exp(-0.5 * y * y)
 
     def _cdf(self, y: Any) -> Any:
         return one_minus_exp_.call(0.5 * y * y)
@@ -457,6 +485,10 @@ class Rayleigh(_Positive):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return math.sqrt(math.pi / 2), (4 - math.pi) / 2
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        rest = 4 - math.pi
+        return 2 * (math.pi - 3) * math.sqrt(math.pi) / rest**1.5, 6 * math.pi / rest - 16 / rest**2
 
     def _entropy(self) -> Any:
         return _EULER / 2 + 1 - 0.5 * math.log(2)
@@ -489,6 +521,10 @@ class HalfNormal(_Positive):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return math.sqrt(2 / math.pi), 1 - 2 / math.pi
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        rest = math.pi - 2
+        return math.sqrt(2) * (4 - math.pi) / rest**1.5, 8 * (math.pi - 3) / rest**2
+
     def _entropy(self) -> Any:
         return 0.5 * math.log(math.pi / 2) + 0.5
 
@@ -516,6 +552,9 @@ class HalfCauchy(_Positive):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return np.inf, np.inf
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return np.nan, np.nan
 
     def _entropy(self) -> Any:
         return math.log(2 * math.pi)
@@ -636,6 +675,11 @@ class StudentT(_OnLine):
         variance = np.where(bare > 2, df / np.where(bare > 2, df - 2, 1.0), np.where(bare > 1, np.inf, np.nan))
         return np.where(bare > 1, 0.0, np.inf), variance
 
+    def _skewness_and_kurtosis(self, df: Any) -> tuple[Any, Any]:
+        bare = raw(df)
+        kurtosis = np.where(bare > 4, 6 / np.where(bare > 4, df - 4, 1.0), np.where(bare > 2, np.inf, np.nan))
+        return np.where(bare > 3, 0.0, np.nan), kurtosis
+
     def _entropy(self, df: Any) -> Any:
         half = (df + 1) / 2
         return half * (special.psi(half) - special.psi(df / 2)) + 0.5 * np.log(df) + special.betaln(df / 2, 0.5)
@@ -673,6 +717,9 @@ class Gamma(_Positive):
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
         return a * 1.0, a * 1.0
 
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return 2 / np.sqrt(a), 6 / a
+
     def _entropy(self, a: Any) -> Any:
         return a + special.gammaln(a) + (1 - a) * special.psi(a)
 
@@ -708,6 +755,9 @@ class ChiSquared(_Positive):
 
     def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
         return df * 1.0, 2.0 * df
+
+    def _skewness_and_kurtosis(self, df: Any) -> tuple[Any, Any]:
+        return np.sqrt(8 / df), 12 / df
 
     def _entropy(self, df: Any) -> Any:
         half = df / 2
@@ -751,6 +801,13 @@ class InverseGamma(_Positive):
         one, two = np.where(bare > 1, a - 1, 1.0), np.where(bare > 2, a - 2, 1.0)
         return np.where(bare > 1, 1 / one, np.inf), np.where(bare > 2, 1 / (np.square(one) * two), np.inf)
 
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        bare = raw(a)
+        three, four = np.where(bare > 3, a, 4.0), np.where(bare > 4, a, 5.0)
+        skewness = 4 * np.sqrt(three - 2) / (three - 3)
+        kurtosis = 6 * (5 * four - 11) / ((four - 3) * (four - 4))
+        return np.where(bare > 3, skewness, np.nan), np.where(bare > 4, kurtosis, np.nan)
+
     def _entropy(self, a: Any) -> Any:
         return a - (a + 1) * special.psi(a) + special.gammaln(a)
 
@@ -791,6 +848,12 @@ class Beta(ContinuousDistribution):
         total = a + b
         return a / total, a * b / (np.square(total) * (total + 1))
 
+    def _skewness_and_kurtosis(self, a: Any, b: Any) -> tuple[Any, Any]:
+        total, product = a + b, a * b
+        skewness = 2 * (b - a) * np.sqrt(total + 1) / ((total + 2) * np.sqrt(product))
+        kurtosis = np.square(a - b) * (total + 1) - product * (total + 2)
+        return skewness, 6 * kurtosis / (product * (total + 2) * (total + 3))
+
     def _entropy(self, a: Any, b: Any) -> Any:
         total = a + b
         shares = (a - 1) * special.psi(a) + (b - 1) * special.psi(b)
@@ -830,6 +893,15 @@ class FRatio(_Positive):
         two, four = np.where(bare > 2, dfd - 2, 1.0), np.where(bare > 4, dfd - 4, 1.0)
         variance = 2 * np.square(dfd) * (dfn + two) / (dfn * np.square(two) * four)
         return np.where(bare > 2, dfd / two, np.inf), np.where(bare > 4, variance, np.inf)
+
+    def _skewness_and_kurtosis(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
+        bare = raw(dfd)
+        six, eight = np.where(bare > 6, dfd, 7.0), np.where(bare > 8, dfd, 9.0)
+        skewness = (2 * dfn + six - 2) * np.sqrt(8 * (six - 4)) / ((six - 6) * np.sqrt(dfn * (dfn + six - 2)))
+        both = dfn + eight - 2
+        kurtosis = 12 * (dfn * (5 * eight - 22) * both + (eight - 4) * np.square(eight - 2))
+        kurtosis = kurtosis / (dfn * (eight - 6) * (eight - 8) * both)
+        return np.where(bare > 6, skewness, np.nan), np.where(bare > 8, kurtosis, np.nan)
 
     def _entropy(self, dfn: Any, dfd: Any) -> Any:
         half, other = dfn / 2, dfd / 2
@@ -873,6 +945,12 @@ class LogNormal(_Positive):
         square = np.square(s)
         return np.exp(square / 2), np.expm1(square) * np.exp(square)
 
+    def _skewness_and_kurtosis(self, s: Any) -> tuple[Any, Any]:
+        less = np.expm1(np.square(s))
+        more = less + 1
+        # more**4 + 2 * more**3 + 3 * more**2 - 6, without its cancellation for small s.
+        return (more + 2) * np.sqrt(less), less * (16 + less * (15 + less * (6 + less)))
+
     def _entropy(self, s: Any) -> Any:
         return 0.5 + _LOG_ROOT + np.log(s)
 
@@ -887,6 +965,13 @@ class _Weibull(ContinuousDistribution):
     def _moments_of_size(self, c: Any) -> tuple[Any, Any]:
         mean = special.gamma(1 + 1 / c)
         return mean, special.gamma(1 + 2 / c) - np.square(mean)
+
+    def _skewness_and_kurtosis_of_size(self, c: Any) -> tuple[Any, Any]:
+        one, two, three, four = (special.gamma(1 + order / c) for order in (1, 2, 3, 4))
+        variance = two - one * one
+        third = three - one * (3 * two - 2 * one * one)
+        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+        return third / variance**1.5, fourth / np.square(variance) - 3
 
     def _entropy(self, c: Any) -> Any:
         return _EULER - _EULER / c - np.log(c) + 1
@@ -926,6 +1011,9 @@ class WeibullMinimum(_Weibull):
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
         return self._moments_of_size(c)
 
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        return self._skewness_and_kurtosis_of_size(c)
+
 
 @final
 class WeibullMaximum(_Weibull):
@@ -959,6 +1047,10 @@ class WeibullMaximum(_Weibull):
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
         mean, variance = self._moments_of_size(c)
         return -mean, variance
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        skewness, kurtosis = self._skewness_and_kurtosis_of_size(c)
+        return -skewness, kurtosis
 
 
 @final
@@ -996,6 +1088,13 @@ class Pareto(ContinuousDistribution):
         one, two = np.where(bare > 1, b - 1, 1.0), np.where(bare > 2, b - 2, 1.0)
         return np.where(bare > 1, b / one, np.inf), np.where(bare > 2, b / (np.square(one) * two), np.inf)
 
+    def _skewness_and_kurtosis(self, b: Any) -> tuple[Any, Any]:
+        bare = raw(b)
+        three, four = np.where(bare > 3, b, 4.0), np.where(bare > 4, b, 5.0)
+        skewness = 2 * (three + 1) / (three - 3) * np.sqrt((three - 2) / three)
+        kurtosis = 6 * (four**3 + four * four - 6 * four - 2) / (four * (four - 3) * (four - 4))
+        return np.where(bare > 3, skewness, np.nan), np.where(bare > 4, kurtosis, np.nan)
+
     def _entropy(self, b: Any) -> Any:
         return 1 + 1 / b - np.log(b)
 
@@ -1031,6 +1130,10 @@ class PowerLaw(ContinuousDistribution):
 
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
         return a / (a + 1), a / ((a + 2) * np.square(a + 1))
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        skewness = 2 * (1 - a) / (a + 3) * np.sqrt((a + 2) / a)
+        return skewness, 6 * (a**3 - a * a - 6 * a + 2) / (a * (a + 3) * (a + 4))
 
     def _entropy(self, a: Any) -> Any:
         return 1 - 1 / a - np.log(a)
@@ -1099,6 +1202,19 @@ class TruncatedNormal(ContinuousDistribution):
         mean = first - last
         return mean, 1 + _times_end(a, first) - _times_end(b, last) - mean * mean
 
+    def _skewness_and_kurtosis(self, a: Any, b: Any) -> tuple[Any, Any]:
+        mass = self._log_mass(a, b)
+        first, last = (np.exp(-0.5 * end * end - _LOG_ROOT - mass) for end in (a, b))
+        moments = [1.0, first - last]
+        for order in (2, 3, 4):
+            edges = _times_end(a, first, order - 1) - _times_end(b, last, order - 1)
+            moments.append(edges + (order - 1) * moments[order - 2])
+        _, one, two, three, four = moments
+        variance = two - one * one
+        third = three - one * (3 * two - 2 * one * one)
+        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+        return third / variance**1.5, fourth / np.square(variance) - 3
+
     def _entropy(self, a: Any, b: Any) -> Any:
         mass = self._log_mass(a, b)
         first, last = (np.exp(-0.5 * end * end - _LOG_ROOT - mass) for end in (a, b))
@@ -1109,9 +1225,9 @@ def _log_sum(one: Any, other: Any) -> Any:
     return np.logaddexp(one, other)
 
 
-def _times_end(end: Any, density: Any) -> Any:
-    """Return an end times the density there, which is 0 for an infinite one."""
-    return np.where(np.isfinite(raw(end)), end, 0.0) * density
+def _times_end(end: Any, density: Any, power: int = 1) -> Any:
+    """Return a power of an end times the density there, which is 0 for an infinite one."""
+    return np.where(np.isfinite(raw(end)), end, 0.0) ** power * density
 
 
 beta = Beta("beta")

@@ -72,6 +72,9 @@ class Poisson(DiscreteDistribution):
     def _mean_and_variance(self, mu: Any) -> tuple[Any, Any]:
         return mu * 1.0, mu * 1.0
 
+    def _skewness_and_kurtosis(self, mu: Any) -> tuple[Any, Any]:
+        return 1 / np.sqrt(mu), 1 / mu
+
 
 @final
 class Binomial(DiscreteDistribution):
@@ -106,6 +109,10 @@ class Binomial(DiscreteDistribution):
     def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
         return raw(n) * p, raw(n) * p * (1 - p)
 
+    def _skewness_and_kurtosis(self, n: Any, p: Any) -> tuple[Any, Any]:
+        spread = p * (1 - p)
+        return (1 - 2 * p) / np.sqrt(raw(n) * spread), (1 - 6 * spread) / (raw(n) * spread)
+
 
 @final
 class Bernoulli(DiscreteDistribution):
@@ -132,6 +139,10 @@ class Bernoulli(DiscreteDistribution):
 
     def _mean_and_variance(self, p: Any) -> tuple[Any, Any]:
         return p * 1.0, p * (1 - p)
+
+    def _skewness_and_kurtosis(self, p: Any) -> tuple[Any, Any]:
+        spread = p * (1 - p)
+        return (1 - 2 * p) / np.sqrt(spread), 1 / spread - 6
 
     def _entropy(self, p: Any) -> Any:
         return special.entr(p) + special.entr(1 - p)
@@ -170,6 +181,9 @@ class NegativeBinomial(DiscreteDistribution):
     def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
         return n * (1 - p) / p, n * (1 - p) / np.square(p)
 
+    def _skewness_and_kurtosis(self, n: Any, p: Any) -> tuple[Any, Any]:
+        return (2 - p) / np.sqrt(n * (1 - p)), (6 + np.square(p) / (1 - p)) / n
+
 
 @final
 class Geometric(DiscreteDistribution):
@@ -199,6 +213,9 @@ class Geometric(DiscreteDistribution):
 
     def _mean_and_variance(self, p: Any) -> tuple[Any, Any]:
         return 1 / p, (1 - p) / np.square(p)
+
+    def _skewness_and_kurtosis(self, p: Any) -> tuple[Any, Any]:
+        return (2 - p) / np.sqrt(1 - p), 6 + np.square(p) / (1 - p)
 
     def _entropy(self, p: Any) -> Any:
         return (special.entr(p) + special.entr(1 - p)) / p

@@ -7,6 +7,7 @@ that are none, the gradient is 0.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -14,10 +15,12 @@ from typing import Any, final
 import numpy as np
 from scipy import stats as scipy_stats
 
+from ...context import is_kind
 from ...errors import ArgumentError
 from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..integrate.quadrature import quad
 from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution", "DiscreteDistribution", "Frozen", "UnivariateDistribution"]
@@ -91,6 +94,13 @@ class UnivariateDistribution(ABC):
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         """Return the mean and the variance of the standard form."""
 
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        """Return the skewness and the kurtosis less that of the normal distribution."""
+        raise ArgumentError(
+            f"asyncgrad.scipy.stats.{self.name} has no moments of third and fourth order: call SciPy on arrays, or "
+            f"integrate with {self.name}.expect"
+        )
+
     def _entropy(self, *shapes: Any) -> Any:
         raise ArgumentError(f"scipy.stats.{self.name}.entropy has no derivative rule: call SciPy on arrays")
 
@@ -134,13 +144,65 @@ class UnivariateDistribution(ABC):
         """Return the standard deviation."""
         return np.sqrt(self.var(*args, **kwds))
 
+    def _shape_moment(self, method: str, which: int, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
+        shapes, moves = self._split(method, args, kwds)
+        return self._checked(floating(self._skewness_and_kurtosis(*shapes)[which]), shapes, moves)
+
     def stats(self, *args: Any, moments: str = "mv", **kwds: Any) -> Any:
-        """Return the mean ("m"), the variance ("v"), or both, as `moments` asks for."""
-        known = {"m": self.mean, "v": self.var}
-        if not moments or any(letter not in known for letter in moments):
-            raise ArgumentError(f"asyncgrad.scipy.stats.{self.name}.stats has the moments 'm' and 'v', not {moments!r}")
-        found = tuple(known[letter](*args, **kwds) for letter in "mv" if letter in moments)
+        """Return moments, of one letter each.
+
+        Args:
+            *args: the parameters.
+            moments: letters of "m", the mean, "v", the variance, "s", the skewness, and "k", the kurtosis, which is 0
+                for the normal distribution.
+            **kwds: the parameters by name.
+
+        Returns:
+            One Tensor, or a tuple of them in the order of the letters above.
+        """
+        if not moments or any(letter not in "mvsk" for letter in moments):
+            raise ArgumentError(f"scipy.stats.{self.name}.stats has the moments 'm', 'v', 's' and 'k', not {moments!r}")
+        known: dict[str, Callable[[], Any]] = {
+            "m": lambda: self.mean(*args, **kwds),
+            "v": lambda: self.var(*args, **kwds),
+            "s": lambda: self._shape_moment("stats", 0, args, kwds),
+            "k": lambda: self._shape_moment("stats", 1, args, kwds),
+        }
+        found = tuple(known[letter]() for letter in "mvsk" if letter in moments)
         return found if len(found) > 1 else found[0]
+
+    def moment(self, order: int, *args: Any, **kwds: Any) -> Tensor:
+        """Return the mean of a power of the variable, up to the fourth.
+
+        Args:
+            order: the power.
+            *args: the parameters.
+            **kwds: the parameters by name.
+
+        Raises:
+            ArgumentError: the order is no whole number from 0 to 4.
+        """
+        if not isinstance(order, int | np.integer) or not 0 <= order <= 4:
+            raise ArgumentError(
+                f"asyncgrad.scipy.stats.{self.name}.moment takes an order from 0 to 4, not {order!r}: write "
+                f"{self.name}.expect(lambda x: x**{order})"
+            )
+        mean = self.mean(*args, **kwds)
+        if order <= 1:
+            return mean if order else mean * 0 + 1
+        variance = self.var(*args, **kwds)
+        value = variance + mean * mean
+        if order >= 3:
+            third = self._shape_moment("moment", 0, args, kwds) * variance**1.5
+            value = third + mean * (3 * variance + mean * mean)
+        if order == 4:
+            fourth = (self._shape_moment("moment", 1, args, kwds) + 3) * (variance * variance)
+            value = fourth + mean * (4 * third + mean * (6 * variance + mean * mean))
+        return asarray(value)
+
+    @abstractmethod
+    def expect(self, func: Callable[[Any], Any] | None = None, args: Sequence[Any] = (), **kwds: Any) -> Tensor:
+        """Return the mean of a function of the variable."""
 
     def support(self, *args: Any, **kwds: Any) -> tuple[Any, Any]:
         """Return the ends of the support."""
@@ -354,6 +416,49 @@ class ContinuousDistribution(UnivariateDistribution):
         )
         return quantiles + (draws - raw(quantiles))
 
+    def expect(
+        self,
+        func: Callable[[Any], Any] | None = None,
+        args: Sequence[Any] = (),
+        loc: Any = 0,
+        scale: Any = 1,
+        lb: Any = None,
+        ub: Any = None,
+        conditional: bool = False,
+        **kwds: Any,
+    ) -> Tensor:
+        """Return the mean of a function of the variable, by `integrate.quad`.
+
+        It is differentiable by the parameters and the limits. A tensor that requires grad and that `func` uses gets no
+        gradient: it raises.
+
+        Args:
+            func: takes a number and returns one; None for the number itself.
+            args: the shape parameters.
+            loc: as for the density.
+            scale: as for the density.
+            lb: the limits; None for the ends of the support.
+            ub: the limits; None for the ends of the support.
+            conditional: whether to divide by the probability between the limits.
+            **kwds: passed on to `quad`.
+        """
+        _check_plain(func, self.name)
+        shapes, (loc, scale) = self._split("expect", (*args, loc, scale), {})
+        first, last = self._support(*shapes)
+        first = first if lb is None else (floating(lb) - loc) / scale
+        last = last if ub is None else (floating(ub) - loc) / scale
+
+        def integrand(y: Any, shapes: Any, loc: Any, scale: Any) -> Any:
+            density = self._pdf(floating(y), *shapes)
+            return density * (y * scale + loc if func is None else func(y * scale + loc))
+
+        value = quad(integrand, first, last, (shapes, loc, scale), **kwds)[0]
+        if conditional:
+            # The ends of the support are no points inside of it.
+            above = 0.0 if ub is None else self.sf(ub, *shapes, loc, scale)
+            value = value / (1 - above - (0.0 if lb is None else self.cdf(lb, *shapes, loc, scale)))
+        return self._checked(value, shapes, [loc, scale])
+
 
 class DiscreteDistribution(UnivariateDistribution):
     """Abstract: a family of distributions of whole numbers, which have no derivative; its parameters have."""
@@ -432,7 +537,9 @@ class DiscreteDistribution(UnivariateDistribution):
         numbers, shapes, moves, below, above = self._numbers("logcdf", k, args, kwds)
         whole = np.floor(numbers)
         value = log_probability(
-            self._cdf(whole, *shapes), lambda: self._sf(whole, *shapes), lambda mask: self._log_below(mask, whole, *shapes)
+            self._cdf(whole, *shapes),
+            lambda: self._sf(whole, *shapes),
+            lambda mask: self._log_below(mask, whole, *shapes),
         )
         return self._filled(value, k, ((below, -np.inf), (above, 0.0)), shapes, moves)
 
@@ -460,6 +567,46 @@ class DiscreteDistribution(UnivariateDistribution):
         """Return the least number up to which the probability is one half; it has no derivative."""
         return self.ppf(0.5, *args, **kwds)
 
+    def expect(
+        self,
+        func: Callable[[Any], Any] | None = None,
+        args: Sequence[Any] = (),
+        loc: Any = 0,
+        lb: Any = None,
+        ub: Any = None,
+        conditional: bool = False,
+    ) -> Tensor:
+        """Return the mean of a function of the variable: the sum over all numbers but those of a tail below 1e-20.
+
+        Args:
+            func: takes an array of whole numbers and returns one of its shape; None for the numbers themselves.
+            args: the shape parameters.
+            loc: as for the probabilities.
+            lb: the least number; None for that of the support.
+            ub: the greatest number; None for that of the support.
+            conditional: whether to divide by the probability between these.
+
+        Raises:
+            ArgumentError: a parameter is no single number.
+        """
+        _check_plain(func, self.name)
+        parameters = self._parameters("expect", (*args, loc), {})
+        bare = [np.asarray(raw(one)) for one in parameters]
+        if any(one.size != 1 for one in bare):
+            raise ArgumentError(f"scipy.stats.{self.name}.expect takes parameters that are single numbers")
+        family = getattr(scipy_stats, self.name)(*(one.item() for one in bare))
+        first, last = family.support()
+        greatest = family.mean() + family.std() + 10
+        while greatest < last and family.sf(greatest) > 1e-20:
+            greatest *= 1.5
+        last = min(last, greatest)
+        first = first if lb is None else max(first, float(raw(asarray(lb))))
+        last = last if ub is None else min(last, float(raw(asarray(ub))))
+        numbers = np.arange(np.ceil(first), np.floor(last) + 1)
+        probabilities = self.pmf(numbers, *parameters)
+        value = np.sum(probabilities * (numbers if func is None else func(numbers)))
+        return asarray(value / np.sum(probabilities) if conditional else value)
+
     def _of_scipy(self, method: str, q: Any, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
         bare = [raw(one) for one in self._parameters(method, args, kwds)]
         return asarray(getattr(getattr(scipy_stats, self.name), method)(raw(floating(q)), *bare))
@@ -481,6 +628,14 @@ class DiscreteDistribution(UnivariateDistribution):
         return asarray(np.asarray(getattr(scipy_stats, self.name).rvs(*bare, size=size, random_state=random_state)))
 
 
+def _check_plain(func: Any, name: str) -> None:
+    if is_kind(inspect.iscoroutinefunction, func):
+        raise ArgumentError(
+            f"asyncgrad.scipy.stats.{name}.expect takes a plain function: await integrate.quad of an async def that "
+            "multiplies by the density"
+        )
+
+
 def _positive(scale: Any) -> Any:
     """Return a scale, with nan where it is not positive: no function warns of nan."""
     is_positive = raw(scale) > 0
@@ -489,6 +644,13 @@ def _positive(scale: Any) -> Any:
 
 def _whole(array: Any) -> Any:
     return array.astype(int) if (np.floor(array) == array).all() else array
+
+
+#: Methods whose first argument is no parameter, and what others take beside the parameters.
+_OF_VARIABLE = frozenset(
+    ("cdf", "interval", "isf", "logcdf", "logpdf", "logpmf", "logsf", "moment", "pdf", "pmf", "ppf", "sf")
+)
+_OPTIONS = {"rvs": ("size", "random_state"), "stats": ("moments",)}
 
 
 @final
@@ -512,14 +674,31 @@ class Frozen:
         if method is None or name in ("fit", "freeze", "name", "shapes"):
             raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
         bound = getattr(self.dist, name)
-        before = name in ("cdf", "interval", "isf", "logcdf", "logpdf", "logpmf", "logsf", "pdf", "pmf", "ppf", "sf")
+        options = _OPTIONS.get(name, ())
 
         def call(*args: Any, **kwds: Any) -> Any:
-            given = (*args, *self.args) if before else self.args
-            extra = dict(zip(("size", "random_state"), args, strict=False)) if name == "rvs" else {}
-            return bound(*given, **self.kwds, **extra, **kwds)
+            if name in _OF_VARIABLE:
+                # What a method calls its first argument: x, k, q, confidence or order.
+                return bound(*args, *kwds.values(), *self.args, **self.kwds)
+            if len(args) > len(options):
+                raise TypeError(
+                    f"{name} of a distribution with its parameters takes {', '.join(options) or 'no arguments'}, not "
+                    f"{len(args)} arguments"
+                )
+            return bound(*self.args, **self.kwds, **dict(zip(options, args, strict=False)), **kwds)
 
         return call
+
+    def expect(
+        self, func: Any = None, lb: Any = None, ub: Any = None, conditional: bool = False, **kwds: Any
+    ) -> Tensor:
+        """Return the mean of a function of the variable: see the family's method."""
+        parameters = self.dist._parameters("expect", self.args, self.kwds)
+        names = ("loc", "scale")[: len(parameters) - len(self.dist.shapes)]
+        moves = dict(zip(names, parameters[len(self.dist.shapes) :], strict=True))
+        shapes = parameters[: len(self.dist.shapes)]
+        found: Tensor = self.dist.expect(func, shapes, lb=lb, ub=ub, conditional=conditional, **moves, **kwds)
+        return found
 
     def __repr__(self) -> str:
         return f"<{self.dist!r} with parameters>"

@@ -29,16 +29,24 @@ from .continuous import uniform as uniform
 from .continuous import weibull_max as weibull_max
 from .continuous import weibull_min as weibull_min
 from .discrete import bernoulli as bernoulli
+from .discrete import betabinom as betabinom
 from .discrete import binom as binom
 from .discrete import geom as geom
+from .discrete import hypergeom as hypergeom
 from .discrete import nbinom as nbinom
 from .discrete import poisson as poisson
+from .extremes import genextreme as genextreme
+from .extremes import genpareto as genpareto
+from .extremes import gompertz as gompertz
 from .kernel_density import gaussian_kde as gaussian_kde
 from .multivariate import dirichlet as dirichlet
 from .multivariate import multivariate_normal as multivariate_normal
 from .multivariate import multivariate_t as multivariate_t
 from .random_matrices import invwishart as invwishart
 from .random_matrices import wishart as wishart
+from .skewed import exponnorm as exponnorm
+from .skewed import skewnorm as skewnorm
+from .skewed import vonmises as vonmises
 from .summaries import entropy as entropy
 from .summaries import gmean as gmean
 from .summaries import hmean as hmean
@@ -52,6 +60,7 @@ from .summaries import zscore as zscore
 __all__ = [
     "bernoulli",
     "beta",
+    "betabinom",
     "binom",
     "categorical",
     "cauchy",
@@ -59,16 +68,21 @@ __all__ = [
     "dirichlet",
     "entropy",
     "expon",
+    "exponnorm",
     "f",
     "gamma",
     "gaussian_kde",
+    "genextreme",
+    "genpareto",
     "geom",
     "gmean",
+    "gompertz",
     "gumbel_l",
     "gumbel_r",
     "halfcauchy",
     "halfnorm",
     "hmean",
+    "hypergeom",
     "invgamma",
     "invwishart",
     "kurtosis",
@@ -87,10 +101,12 @@ __all__ = [
     "rayleigh",
     "sem",
     "skew",
+    "skewnorm",
     "t",
     "truncnorm",
     "uniform",
     "variation",
+    "vonmises",
     "weibull_max",
     "weibull_min",
     "wishart",

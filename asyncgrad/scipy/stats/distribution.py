@@ -281,6 +281,24 @@ class ContinuousDistribution(UnivariateDistribution):
         """Return the logarithm of the probability of greater values where a mask holds, for it underflows there."""
         return -np.inf
 
+    def _integral(self, function: Callable[..., Any], first: Any, last: Any, shapes: Sequence[Any]) -> Any:
+        if any(shape.size != 1 for shape in shapes):
+            raise ArgumentError(
+                f"asyncgrad.scipy.stats.{self.name} finds this moment or entropy by an integral: its shape parameters "
+                "must be single numbers; stack the results"
+            )
+        return quad(lambda y, *shapes: function(floating(y), *shapes), first, last, tuple(shapes))[0]
+
+    def _entropy(self, *shapes: Any) -> Any:
+        """Return the entropy of the standard form, by default as an integral."""
+
+        def integrand(y: Any, *shapes: Any) -> Any:
+            logarithm = self._logpdf(y, *shapes)
+            # Where the density underflows, so does the product.
+            return -np.exp(logarithm) * np.maximum(logarithm, -800.0)
+
+        return self._integral(integrand, *self._support(*shapes), shapes)
+
     def _pdf(self, y: Any, *shapes: Any) -> Any:
         return np.exp(self._logpdf(y, *shapes))
 

@@ -18,6 +18,7 @@ from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 
 __all__ = [
     "beta",
+    "bounded_exp",
     "cauchy",
     "chi2",
     "expon",
@@ -32,8 +33,10 @@ __all__ = [
     "logistic",
     "lognorm",
     "norm",
+    "one_minus_exp_",
     "pareto",
     "powerlaw",
+    "quotient",
     "rayleigh",
     "t",
     "truncnorm",
@@ -85,6 +88,12 @@ def _normal_standard(x: Any, loc: Any, scale: Any) -> Any:
     return (x - loc) / scale
 
 
+def _finite(y: Any) -> Any:
+    """Return a number for an infinite one, to be multiplied by a density of 0."""
+    is_infinite = np.isinf(raw(y))
+    return np.where(is_infinite, 0.0, y) if np.any(is_infinite) else y
+
+
 @primitive()
 def normal_logpdf_(x: Any, loc: Any, scale: Any) -> Any:
     """Return the logarithm of the normal density."""
@@ -117,17 +126,17 @@ def normal_pdf_(x: Any, loc: Any, scale: Any) -> Any:
 
 @derivative(normal_pdf_, "x")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    return g * (out * (loc - x) / (scale * scale))
+    return g * (-out * _finite(_normal_standard(x, loc, scale)) / scale)
 
 
 @derivative(normal_pdf_, "loc")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    return g * (out * (x - loc) / (scale * scale))
+    return g * (out * _finite(_normal_standard(x, loc, scale)) / scale)
 
 
 @derivative(normal_pdf_, "scale")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    y = _normal_standard(x, loc, scale)
+    y = _finite(_normal_standard(x, loc, scale))
     return g * (out * (y * y - 1) / scale)
 
 
@@ -149,7 +158,7 @@ def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
 
 @derivative(normal_cdf_, "scale")
 def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
-    return -g * (normal_pdf_.call(x, loc, scale) * _normal_standard(x, loc, scale))
+    return -g * (normal_pdf_.call(x, loc, scale) * _finite(_normal_standard(x, loc, scale)))
 
 
 @final
@@ -231,10 +240,14 @@ class Cauchy(_OnLine):
         return np.arctan2(1.0, y) / math.pi
 
     def _ppf(self, q: Any) -> Any:
-        return np.tan(math.pi * q - math.pi / 2)
+        # Each tail by its own probability, which has the digits.
+        is_right = raw(q) > 0.5
+        tail = np.where(is_right, 1 - q, q)
+        value = 1 / np.tan(math.pi * tail)
+        return np.where(is_right, value, -value)
 
     def _isf(self, q: Any) -> Any:
-        return np.tan(math.pi / 2 - math.pi * q)
+        return -self._ppf(q)
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return np.nan, np.nan
@@ -273,7 +286,8 @@ class Laplace(_OnLine):
     def _ppf(self, q: Any) -> Any:
         is_right = raw(q) > 0.5
         tail = np.where(is_right, 1 - q, q)
-        return np.where(is_right, -1.0, 1.0) * np.log(2 * tail)
+        value = np.log(2 * tail)
+        return np.where(is_right, -value, value)
 
     def _isf(self, q: Any) -> Any:
         return -self._ppf(q)
@@ -326,6 +340,11 @@ class Logistic(_OnLine):
         return 2.0
 
 
+def bounded_exp(y: Any) -> Any:
+    """Return exp(y), bounded where it would overflow, so that what it underflows to has no gradient of nan."""
+    return np.exp(np.minimum(y, 700.0)) if np.any(raw(y) > 700) else np.exp(y)
+
+
 @final
 class GumbelRight(_OnLine):
     """The distribution of the greatest of many: exp(-exp(-y))."""
@@ -336,13 +355,13 @@ class GumbelRight(_OnLine):
         return -y - np.exp(-y)
 
     def _cdf(self, y: Any) -> Any:
-        return np.exp(-np.exp(-y))
+        return np.exp(-bounded_exp(-y))
 
     def _logcdf(self, y: Any) -> Any:
         return -np.exp(-y)
 
     def _sf(self, y: Any) -> Any:
-        return one_minus_exp_.call(np.exp(-y))
+        return one_minus_exp_.call(bounded_exp(-y))
 
     def _ppf(self, q: Any) -> Any:
         return -np.log(-np.log(q))
@@ -370,10 +389,10 @@ class GumbelLeft(_OnLine):
         return y - np.exp(y)
 
     def _cdf(self, y: Any) -> Any:
-        return one_minus_exp_.call(np.exp(y))
+        return one_minus_exp_.call(bounded_exp(y))
 
     def _sf(self, y: Any) -> Any:
-        return np.exp(-np.exp(y))
+        return np.exp(-bounded_exp(y))
 
     def _logsf(self, y: Any) -> Any:
         return -np.exp(y)
@@ -691,10 +710,15 @@ class Gamma(_Positive):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         return gamma_logpdf_.call(y, a)
+
+    def _pdf(self, y: Any, a: Any) -> Any:
+        return self._pdf_with_end(y, y, a - 1, np.exp(-special.gammaln(a)), a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return special.gammainc(a, y)
@@ -730,10 +754,15 @@ class ChiSquared(_Positive):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
         return chi_squared_logpdf_.call(y, df)
+
+    def _pdf(self, y: Any, df: Any) -> Any:
+        return self._pdf_with_end(y, y, df / 2 - 1, np.exp(-special.gammaln(df / 2) - math.log(2) * df / 2), df)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.chdtr(df, y)
@@ -769,6 +798,8 @@ class InverseGamma(_Positive):
     """The distribution of the reciprocal of a number with the gamma distribution of shape `a`."""
 
     __slots__ = ()
+
+    _flat_start = True
 
     shapes = ("a",)
 
@@ -818,6 +849,8 @@ class Beta(ContinuousDistribution):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("a", "b")
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
@@ -825,6 +858,11 @@ class Beta(ContinuousDistribution):
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
         return beta_logpdf_.call(y, a, b)
+
+    def _pdf(self, y: Any, a: Any, b: Any) -> Any:
+        is_right = raw(y) > 0.5
+        distance, exponent = np.where(is_right, 1 - y, y), np.where(is_right, b, a) - 1
+        return self._pdf_with_end(y, distance, exponent, np.exp(-special.betaln(a, b)), a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
         return special.betainc(a, b, y)
@@ -866,12 +904,19 @@ class FRatio(_Positive):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("dfn", "dfd")
 
     def _logpdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         half, other = dfn / 2, dfd / 2
         value = other * np.log(dfd) + half * np.log(dfn) + special.xlogy(half - 1, y)
         return value - (half + other) * np.log(dfd + dfn * y) - special.betaln(half, other)
+
+    def _pdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
+        half = dfn / 2
+        front = np.exp(half * np.log(dfn / dfd) - special.betaln(half, dfd / 2))
+        return self._pdf_with_end(y, y, half - 1, front, dfn, dfd)
 
     def _cdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtr(dfn, dfd, y)
@@ -881,6 +926,10 @@ class FRatio(_Positive):
 
     def _ppf(self, q: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtri(dfn, dfd, q)
+
+    def _isf(self, q: Any, dfn: Any, dfd: Any) -> Any:
+        share = special.betaincinv(dfd / 2, dfn / 2, q)
+        return dfd * (1 - share) / (dfn * share)
 
     def _log_below(self, mask: Any, y: Any, dfn: Any, dfd: Any) -> Any:
         return log_beta_below(dfn / 2, dfd / 2, dfn * y / (dfd + dfn * y), mask)
@@ -914,6 +963,8 @@ class LogNormal(_Positive):
     """The distribution of the exponential of a normal number whose standard deviation is `s`."""
 
     __slots__ = ()
+
+    _flat_start = True
 
     shapes = ("s",)
 
@@ -987,11 +1038,16 @@ class WeibullMinimum(_Weibull):
 
     __slots__ = ()
 
+    _has_poles = True
+
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, np.inf
 
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(y, c)
+
+    def _pdf(self, y: Any, c: Any) -> Any:
+        return self._pdf_with_end(y, y, c - 1, c, c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return one_minus_exp_.call(y**c)
@@ -1021,6 +1077,8 @@ class WeibullMaximum(_Weibull):
 
     __slots__ = ()
 
+    _has_poles = True
+
     _inner = -0.5
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
@@ -1028,6 +1086,9 @@ class WeibullMaximum(_Weibull):
 
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(-y, c)
+
+    def _pdf(self, y: Any, c: Any) -> Any:
+        return self._pdf_with_end(y, -y, c - 1, c, c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return np.exp(-((-y) ** c))
@@ -1105,6 +1166,8 @@ class PowerLaw(ContinuousDistribution):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("a",)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
@@ -1112,6 +1175,9 @@ class PowerLaw(ContinuousDistribution):
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         return np.log(a) + special.xlogy(a - 1, y)
+
+    def _pdf(self, y: Any, a: Any) -> Any:
+        return self._pdf_with_end(y, y, a - 1, a, a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return y**a
@@ -1157,19 +1223,22 @@ class TruncatedNormal(ContinuousDistribution):
         y, shapes, moves, below, above = super()._inside(method, x, args, kwds)
         first, last = (np.asarray(raw(shape)) for shape in shapes)
         # The inner point of other families may lie outside of this one.
-        middle = np.clip(0.0, first, last)
+        middle = _middle(first, last)
         return np.where(below | above, middle, y) if (below | above).any() else y, shapes, moves, below, above
 
     @staticmethod
     def _log_mass(a: Any, b: Any) -> Any:
         """Return the logarithm of the probability between two numbers, also far from 0."""
-        a, b = np.broadcast_arrays(a, b)
+        a, b = np.broadcast_arrays(_without_infinite(a), _without_infinite(b))
         is_right = raw(a) > 0
         # By symmetry: the tail on the left has the digits.
         low, high = np.where(is_right, -b, a), np.where(is_right, -a, b)
         is_left = raw(high) <= 0
         inner_low, inner_high = np.where(is_left, -1.0, low), np.where(is_left, 1.0, high)
         middle = np.log1p(-special.ndtr(inner_low) - special.ndtr(-inner_high))
+        is_narrow = ~is_left & (raw(high) - raw(low) < 0.5)
+        if np.any(is_narrow):
+            middle = np.where(is_narrow, _log_narrow_mass(low, high, is_narrow), middle)
         tail_low, tail_high = np.where(is_left, low, -2.0), np.where(is_left, high, -1.0)
         larger = special.log_ndtr(tail_high)
         return np.where(is_left, larger + np.log(-np.expm1(special.log_ndtr(tail_low) - larger)), middle)
@@ -1184,14 +1253,23 @@ class TruncatedNormal(ContinuousDistribution):
         return self._log_mass(y, b) - self._log_mass(a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
-        return np.exp(self._logcdf(y, a, b))
+        is_end = raw(y) == raw(a)
+        inside = np.exp(self._logcdf(np.where(is_end, _middle(raw(a), raw(b)), y), a, b))
+        # The area of a rectangle, whose derivatives of first and second order are right where its width is 0.
+        return np.where(is_end, self._pdf((y + a) / 2, a, b) * (y - a), inside) if np.any(is_end) else inside
 
     def _sf(self, y: Any, a: Any, b: Any) -> Any:
-        return np.exp(self._logsf(y, a, b))
+        is_end = raw(y) == raw(b)
+        inside = np.exp(self._logsf(np.where(is_end, _middle(raw(a), raw(b)), y), a, b))
+        return np.where(is_end, self._pdf((y + b) / 2, a, b) * (b - y), inside) if np.any(is_end) else inside
+
+    def _isf(self, q: Any, a: Any, b: Any) -> Any:
+        return -self._ppf(q, -b, -a)
 
     def _ppf(self, q: Any, a: Any, b: Any) -> Any:
         # On the side where the tail has the digits.
         is_left = np.broadcast_to(raw(a) < 0, np.broadcast_shapes(np.shape(raw(a)), np.shape(raw(b)), np.shape(raw(q))))
+        a, b = _without_infinite(a), _without_infinite(b)
         low = special.ndtri_exp(_log_sum(special.log_ndtr(a), np.log(q) + self._log_mass(a, b)))
         high = -special.ndtri_exp(_log_sum(special.log_ndtr(-b), np.log1p(-q) + self._log_mass(a, b)))
         return np.where(is_left, low, high)
@@ -1219,6 +1297,31 @@ class TruncatedNormal(ContinuousDistribution):
         mass = self._log_mass(a, b)
         first, last = (np.exp(-0.5 * end * end - _LOG_ROOT - mass) for end in (a, b))
         return _LOG_ROOT + 0.5 + mass + (_times_end(a, first) - _times_end(b, last)) / 2
+
+
+#: Of Gauss and Legendre.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+
+
+def _log_narrow_mass(low: Any, high: Any, mask: Any) -> Any:
+    """Return the logarithm of the normal probability between two near numbers where a mask holds, by quadrature."""
+    low, high = np.where(mask, low, 0.0), np.where(mask, high, 0.25)
+    half = (high - low) / 2
+    points = ((low + high) / 2)[..., np.newaxis] + half[..., np.newaxis] * _NODES.astype(half.dtype)
+    densities = np.exp(-0.5 * points * points) * _WEIGHTS.astype(half.dtype)
+    return np.log(half) + np.log(np.sum(densities, -1)) - _LOG_ROOT
+
+
+def _middle(first: Any, last: Any) -> Any:
+    """Return a number between two, of which any may be infinite."""
+    start = np.where(np.isfinite(first), first, np.where(np.isfinite(last), last - 2, -1.0))
+    return (start + np.where(np.isfinite(last), last, start + 2)) / 2
+
+
+def _without_infinite(end: Any) -> Any:
+    """Return an end, detached where it is infinite: it has no derivative there."""
+    is_finite = np.isfinite(raw(end))
+    return end if np.all(is_finite) else np.where(is_finite, end, raw(end))
 
 
 def _log_sum(one: Any, other: Any) -> Any:

@@ -295,11 +295,11 @@ class Hypergeometric(DiscreteDistribution):
         return scipy_stats.hypergeom.sf(k, *map(raw, (M, n, N)))
 
     def _mean_and_variance(self, M: Any, n: Any, N: Any) -> tuple[Any, Any]:
-        return tuple(map(np.asarray, scipy_stats.hypergeom.stats(*map(raw, (M, n, N)))))  # type: ignore[return-value]
+        return tuple(map(np.asarray, scipy_stats.hypergeom.stats(*map(raw, (M, n, N)))))
 
     def _skewness_and_kurtosis(self, M: Any, n: Any, N: Any) -> tuple[Any, Any]:
         found = scipy_stats.hypergeom.stats(*map(raw, (M, n, N)), moments="sk")
-        return tuple(map(np.asarray, found))  # type: ignore[return-value]
+        return tuple(map(np.asarray, found))
 
 
 bernoulli = Bernoulli("bernoulli")

@@ -18,12 +18,33 @@ from scipy import stats as scipy_stats
 from ...context import is_kind
 from ...errors import ArgumentError
 from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..integrate.quadrature import quad
 from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution", "DiscreteDistribution", "Frozen", "UnivariateDistribution"]
+
+
+@primitive()
+def end_value_(y: Any, value: float, slope: Any) -> Any:
+    """Return the value of a function at an end of the support, which may have an infinite slope there."""
+    return np.full(np.shape(y), value, y.dtype)
+
+
+@derivative(end_value_, "y")
+def _(g: Any, slope: Any) -> Any:
+    return g * slope
+
+
+#: What functions are at the start and at the end of the support if the density is infinite there, and their slope.
+_END_VALUES = {
+    "cdf": ((0.0, np.inf), (1.0, np.inf)),
+    "logcdf": ((-np.inf, np.inf), (0.0, np.inf)),
+    "logsf": ((0.0, -np.inf), (-np.inf, -np.inf)),
+    "sf": ((1.0, -np.inf), (0.0, -np.inf)),
+}
 
 
 class UnivariateDistribution(ABC):
@@ -200,10 +221,6 @@ class UnivariateDistribution(ABC):
             value = fourth + mean * (4 * third + mean * (6 * variance + mean * mean))
         return asarray(value)
 
-    @abstractmethod
-    def expect(self, func: Callable[[Any], Any] | None = None, args: Sequence[Any] = (), **kwds: Any) -> Tensor:
-        """Return the mean of a function of the variable."""
-
     def support(self, *args: Any, **kwds: Any) -> tuple[Any, Any]:
         """Return the ends of the support."""
         shapes, moves = self._split("support", args, kwds)
@@ -244,6 +261,10 @@ class ContinuousDistribution(UnivariateDistribution):
     _moves = (("loc", 0), ("scale", 1))
     #: A point inside of the support of every standard form, at which all functions have derivatives.
     _inner: float = 0.5
+    #: Whether all functions are constant at a finite end of the support, to first order at least.
+    _flat_start = _flat_end = False
+    #: Whether the density may be infinite at an end of the support.
+    _has_poles = False
 
     @abstractmethod
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
@@ -300,7 +321,38 @@ class ContinuousDistribution(UnivariateDistribution):
         return self._integral(integrand, *self._support(*shapes), shapes)
 
     def _pdf(self, y: Any, *shapes: Any) -> Any:
-        return np.exp(self._logpdf(y, *shapes))
+        logarithm = self._logpdf(y, *shapes)
+        is_nothing = raw(logarithm) < -800
+        if not np.any(is_nothing):
+            return np.exp(logarithm)
+        # Where the density underflows so does its derivative, and not to 0 times infinity.
+        return np.where(is_nothing, 0.0, np.exp(self._logpdf(np.where(is_nothing, self._inner, y), *shapes)))
+
+    def _pdf_with_end(self, y: Any, distance: Any, exponent: Any, front: Any, *shapes: Any) -> Any:
+        """Return the density of a family for which it is next to `front * distance**exponent` at an end."""
+        is_end = (raw(distance) == 0) & (raw(exponent) > 0)
+        if not np.any(is_end):
+            return ContinuousDistribution._pdf(self, y, *shapes)
+        inside = ContinuousDistribution._pdf(self, np.where(is_end, self._inner, y), *shapes)
+        power = np.where(is_end, distance, 1.0) ** np.where(is_end, exponent, 1.0)
+        return np.where(is_end, front * power, inside)
+
+    def _with_ends(self, method: str, y: Any, shapes: Sequence[Any]) -> Any:
+        """Return a function that is made of the distribution function, also where the density is infinite at an end."""
+        function = getattr(self, f"_{method}")
+        if not self._has_poles:
+            return function(y, *shapes)
+        bare = raw(y)
+        first, last = (raw(end) for end in self._support(*shapes))
+        is_end = (bare == first) | (bare == last)
+        if not np.any(is_end):
+            return function(y, *shapes)
+        is_pole = is_end & np.isinf(raw(self._pdf(asarray(bare), *map(_detached, shapes))))
+        value = function(np.where(is_pole, self._inner, y), *shapes)
+        for end, (at_end, slope) in zip((first, last), _END_VALUES[method], strict=True):
+            is_here = is_pole & (bare == end)
+            value = np.where(is_here, end_value_.call(asarray(y), at_end, np.where(is_here, slope, 0.0)), value)
+        return value
 
     def _valid(self, *shapes: Any) -> Any:
         """Return where shape parameters are allowed: by default where they are positive."""
@@ -324,6 +376,8 @@ class ContinuousDistribution(UnivariateDistribution):
         first, last = (raw(end) for end in self._support(*shapes))
         # Infinity, where a density may be a difference of infinities, counts as outside.
         below, above = (raw(y) < first) | np.isneginf(raw(y)), (raw(y) > last) | np.isposinf(raw(y))
+        below = below | (raw(y) == first) if self._flat_start else below
+        above = above | (raw(y) == last) if self._flat_end else above
         outside = below | above
         if outside.any():
             y = np.where(outside, self._inner, y)
@@ -356,22 +410,22 @@ class ContinuousDistribution(UnivariateDistribution):
     def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values up to `x`."""
         y, shapes, moves, below, above = self._inside("cdf", x, args, kwds)
-        return self._filled(self._cdf(y, *shapes), ((below, 0.0), (above, 1.0)), shapes, moves)
+        return self._filled(self._with_ends("cdf", y, shapes), ((below, 0.0), (above, 1.0)), shapes, moves)
 
     def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values above `x`."""
         y, shapes, moves, below, above = self._inside("sf", x, args, kwds)
-        return self._filled(self._sf(y, *shapes), ((below, 1.0), (above, 0.0)), shapes, moves)
+        return self._filled(self._with_ends("sf", y, shapes), ((below, 1.0), (above, 0.0)), shapes, moves)
 
     def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
         y, shapes, moves, below, above = self._inside("logcdf", x, args, kwds)
-        return self._filled(self._logcdf(y, *shapes), ((below, -np.inf), (above, 0.0)), shapes, moves)
+        return self._filled(self._with_ends("logcdf", y, shapes), ((below, -np.inf), (above, 0.0)), shapes, moves)
 
     def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
         y, shapes, moves, below, above = self._inside("logsf", x, args, kwds)
-        return self._filled(self._logsf(y, *shapes), ((below, 0.0), (above, -np.inf)), shapes, moves)
+        return self._filled(self._with_ends("logsf", y, shapes), ((below, 0.0), (above, -np.inf)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the value up to which the probability is `q`."""
@@ -654,6 +708,10 @@ def _check_plain(func: Any, name: str) -> None:
         )
 
 
+def _detached(shape: Any) -> Any:
+    return asarray(raw(shape))
+
+
 def _positive(scale: Any) -> Any:
     """Return a scale, with nan where it is not positive: no function warns of nan."""
     is_positive = raw(scale) > 0
@@ -715,7 +773,8 @@ class Frozen:
         names = ("loc", "scale")[: len(parameters) - len(self.dist.shapes)]
         moves = dict(zip(names, parameters[len(self.dist.shapes) :], strict=True))
         shapes = parameters[: len(self.dist.shapes)]
-        found: Tensor = self.dist.expect(func, shapes, lb=lb, ub=ub, conditional=conditional, **moves, **kwds)
+        family: Any = self.dist
+        found: Tensor = family.expect(func, shapes, lb=lb, ub=ub, conditional=conditional, **moves, **kwds)
         return found
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
-from .continuous import one_minus_exp_
+from .continuous import bounded_exp, one_minus_exp_
 from .distribution import ContinuousDistribution
 
 __all__ = ["genextreme", "genpareto", "gompertz"]
@@ -60,6 +60,8 @@ class GeneralizedExtremes(ContinuousDistribution):
 
     __slots__ = ()
 
+    _flat_start = _flat_end = True
+
     shapes = ("c",)
     _inner = 0.0
 
@@ -76,13 +78,13 @@ class GeneralizedExtremes(ContinuousDistribution):
         return -np.exp(-standard) - (1 - c) * standard
 
     def _cdf(self, y: Any, c: Any) -> Any:
-        return np.exp(self._logcdf(y, c))
+        return np.exp(-bounded_exp(-_logarithm_over(-c, y)))
 
     def _logcdf(self, y: Any, c: Any) -> Any:
         return -np.exp(-_logarithm_over(-c, y))
 
     def _sf(self, y: Any, c: Any) -> Any:
-        return one_minus_exp_.call(np.exp(-_logarithm_over(-c, y)))
+        return one_minus_exp_.call(bounded_exp(-_logarithm_over(-c, y)))
 
     def _ppf(self, q: Any, c: Any) -> Any:
         standard = -np.log(-np.log(q))
@@ -113,6 +115,8 @@ class GeneralizedPareto(ContinuousDistribution):
     """The limit of what exceeds a high level: bounded for `c` < 0, and exponential for 0."""
 
     __slots__ = ()
+
+    _flat_end = True
 
     shapes = ("c",)
     _inner = 0.0
@@ -172,6 +176,11 @@ def _(g: Any, c: Any, out: Any) -> Any:
     return g * (out - 1 / c)
 
 
+def _bounded_expm1(y: Any) -> Any:
+    """Return exp(y) - 1, bounded where it would overflow."""
+    return np.expm1(np.minimum(y, 700.0)) if np.any(raw(y) > 700) else np.expm1(y)
+
+
 @final
 class Gompertz(ContinuousDistribution):
     """Gompertz's distribution of lifetimes, whose hazard is c * exp(y)."""
@@ -187,10 +196,10 @@ class Gompertz(ContinuousDistribution):
         return np.log(c) + y - c * np.expm1(y)
 
     def _cdf(self, y: Any, c: Any) -> Any:
-        return one_minus_exp_.call(c * np.expm1(y))
+        return one_minus_exp_.call(c * _bounded_expm1(y))
 
     def _sf(self, y: Any, c: Any) -> Any:
-        return np.exp(-c * np.expm1(y))
+        return np.exp(-c * _bounded_expm1(y))
 
     def _logsf(self, y: Any, c: Any) -> Any:
         return -c * np.expm1(y)

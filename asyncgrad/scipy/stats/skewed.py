@@ -13,6 +13,7 @@ from scipy import stats as scipy_stats
 from ...graph.values import raw
 from ...numpy.random.shapes import vonmises_slope
 from ...ops.primitive import derivative, primitive
+from ...tensor import asarray
 from .distribution import ContinuousDistribution
 
 __all__ = ["exponnorm", "skewnorm", "vonmises"]
@@ -37,17 +38,30 @@ class _Implicit(ContinuousDistribution):
 
     def _ppf(self, q: Any, *shapes: Any) -> Any:
         found = getattr(scipy_stats, self.name).ppf(raw(q), *map(raw, shapes))
-        return self._refined(found, q, self._cdf, 1, *shapes)
+        return self._refined(found, q, self._logcdf, 1, *shapes)
 
     def _isf(self, q: Any, *shapes: Any) -> Any:
         found = getattr(scipy_stats, self.name).isf(raw(q), *map(raw, shapes))
-        return self._refined(found, q, self._sf, -1, *shapes)
+        return self._refined(found, q, self._logsf, -1, *shapes)
 
     def _refined(self, y: Any, q: Any, function: Any, sign: int, *shapes: Any) -> Any:
-        """Return a quantile after steps of Newton's: each doubles the order up to which derivatives are right."""
+        """Return a quantile after steps of Newton's.
+
+        They are for the logarithm of the probability, which is next to linear far out, where SciPy's quantiles may be
+        wrong. Each doubles the order up to which derivatives are right: the last two are recorded.
+        """
+        y = np.asarray(y).astype(np.result_type(*map(raw, (q, *shapes))), copy=False)
+        bare = [asarray(raw(one)) for one in shapes]
         for _ in range(2):
-            y = y - sign * (function(y, *shapes) - q) / self._pdf(y, *shapes)
-        return y
+            y = raw(self._step(asarray(y), asarray(raw(q)), function, sign, *bare))
+        return self._step(self._step(asarray(y), q, function, sign, *shapes), q, function, sign, *shapes)
+
+    def _step(self, y: Any, q: Any, function: Any, sign: int, *shapes: Any) -> Any:
+        logarithm = function(y, *shapes)
+        scale = np.exp(logarithm - self._logpdf(y, *shapes))
+        is_there = np.isfinite(raw(scale)) & np.isfinite(raw(logarithm))
+        step = (logarithm - np.log(q)) * scale
+        return y - sign * (step if np.all(is_there) else np.where(is_there, step, 0.0))
 
 
 @final
@@ -80,9 +94,12 @@ class ExponentialNormal(_Implicit):
         return special.ndtr(-y) + K * np.exp(self._logpdf(y, K))
 
     def _logsf(self, y: Any, K: Any) -> Any:
+        is_left = raw(y) < 0
+        left, right = np.where(is_left, y, -1.0), np.where(is_left, 1.0, y)
         # The logarithm of a sum of two exponentials, which does not warn of nan as np.logaddexp does.
-        other = np.log(K) + self._logpdf(y, K)
-        return other - special.log_expit(other - special.log_ndtr(-y))
+        other = np.log(K) + self._logpdf(right, K)
+        far = other - special.log_expit(other - special.log_ndtr(-right))
+        return np.where(is_left, np.log1p(-self._cdf(left, K)), far)
 
     def _mean_and_variance(self, K: Any) -> tuple[Any, Any]:
         return K * 1.0, 1 + K * K

@@ -1241,7 +1241,11 @@ class TruncatedNormal(ContinuousDistribution):
             middle = np.where(is_narrow, _log_narrow_mass(low, high, is_narrow), middle)
         tail_low, tail_high = np.where(is_left, low, -2.0), np.where(is_left, high, -1.0)
         larger = special.log_ndtr(tail_high)
-        return np.where(is_left, larger + np.log(-np.expm1(special.log_ndtr(tail_low) - larger)), middle)
+        # Below minus infinity there is nothing to be subtracted.
+        is_bounded = np.isfinite(raw(tail_low))
+        tail_low = np.where(is_bounded, tail_low, np.maximum(raw(tail_high), -1e100) - 1)
+        rest = np.log(-np.expm1(special.log_ndtr(tail_low) - larger))
+        return np.where(is_left, larger + np.where(is_bounded, rest, 0.0), middle)
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
         return -0.5 * y * y - _LOG_ROOT - self._log_mass(a, b)

@@ -1243,7 +1243,7 @@ class TruncatedNormal(ContinuousDistribution):
         larger = special.log_ndtr(tail_high)
         # Below minus infinity there is nothing to be subtracted.
         is_bounded = np.isfinite(raw(tail_low))
-        tail_low = np.where(is_bounded, tail_low, np.maximum(raw(tail_high), -1e100) - 1)
+        tail_low = np.where(is_bounded, tail_low, 2 * raw(tail_high) - 1)
         rest = np.log(-np.expm1(special.log_ndtr(tail_low) - larger))
         return np.where(is_left, larger + np.where(is_bounded, rest, 0.0), middle)
 
@@ -1274,8 +1274,9 @@ class TruncatedNormal(ContinuousDistribution):
         # On the side where the tail has the digits.
         is_left = np.broadcast_to(raw(a) < 0, np.broadcast_shapes(np.shape(raw(a)), np.shape(raw(b)), np.shape(raw(q))))
         a, b = _without_infinite(a), _without_infinite(b)
-        low = special.ndtri_exp(_log_sum(special.log_ndtr(a), np.log(q) + self._log_mass(a, b)))
-        high = -special.ndtri_exp(_log_sum(special.log_ndtr(-b), np.log1p(-q) + self._log_mass(a, b)))
+        left, right = np.where(is_left, q, 0.5), np.where(is_left, 0.5, q)
+        low = special.ndtri_exp(np.logaddexp(special.log_ndtr(a), np.log(left) + self._log_mass(a, b)))
+        high = -special.ndtri_exp(np.logaddexp(special.log_ndtr(-b), np.log1p(-right) + self._log_mass(a, b)))
         return np.where(is_left, low, high)
 
     def _mean_and_variance(self, a: Any, b: Any) -> tuple[Any, Any]:
@@ -1326,10 +1327,6 @@ def _without_infinite(end: Any) -> Any:
     """Return an end, detached where it is infinite: it has no derivative there."""
     is_finite = np.isfinite(raw(end))
     return end if np.all(is_finite) else np.where(is_finite, end, raw(end))
-
-
-def _log_sum(one: Any, other: Any) -> Any:
-    return np.logaddexp(one, other)
 
 
 def _times_end(end: Any, density: Any, power: int = 1) -> Any:

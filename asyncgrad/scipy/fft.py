@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from scipy import fft as scipy_fft
 from scipy.fft import next_fast_len as next_fast_len
-from scipy.fft import prev_fast_len as prev_fast_len
 
 from ..errors import ArgumentError
 from ..graph.values import raw
@@ -50,14 +49,13 @@ __all__ = [
     "irfft2",
     "irfftn",
     "next_fast_len",
-    "prev_fast_len",
     "rfft",
     "rfft2",
     "rfftfreq",
     "rfftn",
 ]
 
-_SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+_SWAPPED: dict[Any, Any] = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 # Fourier transforms: NumPy's, with SciPy's parameters.

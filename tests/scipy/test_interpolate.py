@@ -70,6 +70,14 @@ CALLS: dict[str, tuple[Call, Case]] = {
         lambda module, x, y, at: module.CubicSpline(x, y).antiderivative(2)(at),
         Case((_X, _Y, _AT), {}, _ALL),
     ),
+    "CubicSpline roots": (
+        lambda module, x, y, level: module.CubicSpline(x, y).solve(level, extrapolate=False),
+        Case((_X, _Y, np.array(2.375)), {}, _ALL),
+    ),
+    "PPoly with a jump": (
+        lambda module, c: module.PPoly(c, [0.0, 1.0, 2.0]).roots(),
+        Case((np.array([[1.0, 2.0], [-1.5, 1.0]]),), {}, (0,), smooth=False),
+    ),
     "PchipInterpolator": (_of_class("PchipInterpolator"), Case((_X, _Y, _AT), {}, _ALL)),
     "PchipInterpolator of many": (_of_class("PchipInterpolator", axis=1), Case((_X, _MANY, _BEYOND), {}, _ALL)),
     "pchip_interpolate": (
@@ -213,6 +221,7 @@ def test_values_are_those_of_scipy(name: str) -> None:
         (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="free"), "or lists of derivatives, not 'free'"),
         (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="periodic"), "write CubicSpline"),
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
+        (lambda: interpolate.CubicSpline(_X, _MANY[0]).roots(), "of single numbers, not of shape"),
         (lambda: interpolate.splrep(_X, _Y, s=1.0), "does not take s=1.0"),
         (lambda: interpolate.splev(9.0, interpolate.splrep(_X, _Y), ext=2), "9.0 lies beyond the ends"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([[9.0, 0.0]]), "beyond the grid along axis 0"),

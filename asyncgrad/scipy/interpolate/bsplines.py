@@ -372,7 +372,7 @@ def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Any) -> Any
         for axis, place in enumerate(places)
     )
     found = c[index]
-    for basis in bases:
+    for weights in bases:
         # The first of the remaining axes of neighbours.
-        found = np.sum(found * basis.reshape((*basis.shape, *(1,) * (found.ndim - 2))), 1)
+        found = np.sum(found * weights.reshape((*weights.shape, *(1,) * (found.ndim - 2))), 1)
     return found.reshape((*points.shape[:-1], *values.shape[count:]))

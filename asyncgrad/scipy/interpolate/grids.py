@@ -248,7 +248,7 @@ class RegularGridInterpolator:
         """Return values by piecewise cubic polynomials along one axis after the other, from the last to the first."""
         count = len(self.grid)
         flat = points.reshape((-1, count))
-        values = PchipInterpolator(self.grid[-1], self.values, axis=count - 1)(flat[:, -1])
+        values: Any = PchipInterpolator(self.grid[-1], self.values, axis=count - 1)(flat[:, -1])
         # Each point has values of its own from here on.
         values = np.moveaxis(values, count - 1, 0)
         for axis in range(count - 2, -1, -1):

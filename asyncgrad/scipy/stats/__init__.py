@@ -50,11 +50,17 @@ from .skewed import vonmises as vonmises
 from .summaries import entropy as entropy
 from .summaries import gmean as gmean
 from .summaries import hmean as hmean
+from .summaries import iqr as iqr
 from .summaries import kurtosis as kurtosis
+from .summaries import median_abs_deviation as median_abs_deviation
 from .summaries import moment as moment
+from .summaries import pearsonr as pearsonr
+from .summaries import pmean as pmean
 from .summaries import sem as sem
 from .summaries import skew as skew
+from .summaries import trim_mean as trim_mean
 from .summaries import variation as variation
+from .summaries import zmap as zmap
 from .summaries import zscore as zscore
 
 __all__ = [
@@ -85,10 +91,12 @@ __all__ = [
     "hypergeom",
     "invgamma",
     "invwishart",
+    "iqr",
     "kurtosis",
     "laplace",
     "logistic",
     "lognorm",
+    "median_abs_deviation",
     "moment",
     "multinomial",
     "multivariate_normal",
@@ -96,6 +104,8 @@ __all__ = [
     "nbinom",
     "norm",
     "pareto",
+    "pearsonr",
+    "pmean",
     "poisson",
     "powerlaw",
     "rayleigh",
@@ -103,6 +113,7 @@ __all__ = [
     "skew",
     "skewnorm",
     "t",
+    "trim_mean",
     "truncnorm",
     "uniform",
     "variation",
@@ -110,6 +121,7 @@ __all__ = [
     "weibull_max",
     "weibull_min",
     "wishart",
+    "zmap",
     "zscore",
 ]
 

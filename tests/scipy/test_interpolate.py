@@ -158,7 +158,7 @@ CALLS: dict[str, tuple[Call, Case]] = {
             _of_class("make_interp_spline", k=k),
             Case((_X, _Y, _AT + 0.125), {}, _ALL if k else (1,)),
         )
-        for k in (0, 1, 2, 4)
+        for k in (0, 1, 2)
     },
     "make_interp_spline of many": (_of_class("make_interp_spline", axis=1), Case((_X, _MANY, _AT), {"nu": 1}, _ALL)),
     "make_interp_spline natural": (
@@ -174,7 +174,7 @@ CALLS: dict[str, tuple[Call, Case]] = {
         for ext in (0, 1, 3)
     },
     "interp1d quadratic": (_of_class("interp1d", "quadratic"), Case((_X, _Y, _AT + 0.125), {}, _ALL)),
-    "interp1d 4": (_of_class("interp1d", 4), Case((_X, _Y, _AT), {}, _ALL)),
+    "interp1d 2": (_of_class("interp1d", 2), Case((_X, _Y, _AT + 0.125), {}, _ALL)),
     "interpn": (
         lambda module, values, at: module.interpn(_GRID, values, at),
         Case((_VALUES, _POINTS[0]), {}, (0, 1)),

@@ -34,7 +34,10 @@ CALLS = named_calls(
         "pmean": [Case((_DATA, 1.5)), Case((_DATA, 0), {"axis": 1, "weights": _WEIGHTS})],
         "zmap": [Case((_DATA, _DATA[::-1] * 1.5 + 0.25), {"ddof": 1}, (0, 1)), Case((_DATA, _DATA[0]), {"axis": None})],
         "iqr": [Case((_DATA,)), Case((_DATA,), {"axis": 1, "rng": (80, 10), "scale": "normal", "keepdims": True})],
-        "median_abs_deviation": [Case((_DATA[:3],)), Case((_DATA,), {"axis": 1, "center": np.mean, "scale": "normal"})],
+        "median_abs_deviation": [
+            Case((_DATA[:3] ** 2,)),
+            Case((_DATA,), {"axis": 1, "center": np.mean, "scale": "normal"}),
+        ],
         "trim_mean": [Case((_DATA, 0.25)), Case((_DATA, 0.125), {"axis": None})],
         "pearsonr": [
             Case((_DATA[:, 0], _DATA[:, 1]), {}, (0, 1)),

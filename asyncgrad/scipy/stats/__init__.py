@@ -28,6 +28,7 @@ from .continuous import truncnorm as truncnorm
 from .continuous import uniform as uniform
 from .continuous import weibull_max as weibull_max
 from .continuous import weibull_min as weibull_min
+from .covariance import Covariance as Covariance
 from .discrete import bernoulli as bernoulli
 from .discrete import betabinom as betabinom
 from .discrete import binom as binom
@@ -64,6 +65,7 @@ from .summaries import zmap as zmap
 from .summaries import zscore as zscore
 
 __all__ = [
+    "Covariance",
     "bernoulli",
     "beta",
     "betabinom",

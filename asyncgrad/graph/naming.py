@@ -135,8 +135,11 @@ def conversion_advice() -> tuple[str, str | None]:
             continue
         # Names that are made when they are asked for are SciPy's own functions.
         names = set(dir(found)) & set(vars(found))
-        near = close_names(name.partition(".")[0], names)
-        return f"{module}.{near[0]} to keep it" if near else f"what {module} has to keep it", function
+        wanted = name.partition(".")[0]
+        if wanted in names:
+            return f"{module}.{wanted} to keep it", function
+        near = "".join(f", such as {one}," for one in close_names(wanted, names)[:1])
+        return f"what {module} has{near} to keep it", function
     return "the functions of asyncgrad.scipy to keep it", function
 
 

@@ -44,9 +44,7 @@ class Covariance:
     def from_diagonal(diagonal: Any) -> Covariance:
         """Return the covariance of independent variables, by their variances, shape (d,)."""
         variances = floating(diagonal)
-        _check(
-            variances.ndim == 1 and bool((raw(variances) > 0).all()), "from_diagonal", "positive variances", variances
-        )
+        _check_positive("from_diagonal", "variances", variances)
         return Covariance(np.sqrt(variances)[:, np.newaxis] * np.eye(variances.shape[0]), np.sum(np.log(variances)))
 
     @staticmethod
@@ -96,7 +94,7 @@ class Covariance:
 def _check_positive(function: str, what: str, found: Any) -> None:
     if found.ndim != 1 or not (raw(found) > 0).all():
         raise ValueError(
-            f"scipy.stats.Covariance.{function} takes positive {what} of shape (d,), not an array of shape {found.shape}"
+            f"scipy.stats.Covariance.{function} takes positive {what} of shape (d,), not an array {found.shape}"
         )
 
 

@@ -95,6 +95,8 @@ def calling_function(depth: int = 1) -> str | None:
         entries.append((str(frame.f_globals.get("__name__", "")), _qualified(frame)))
         frame = frame.f_back
     for module, name in reversed(entries):
+        if "<locals>" in name:
+            continue
         shown = _shortest(module, name.partition(".")[0])
         # A wrapper's own name is not public, and is skipped.
         if shown is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import ArgumentTypeError, MissingDerivativeError
 from ...graph.values import raw
@@ -13,6 +12,7 @@ from ...ops.axes import array_like
 from ...ops.nondifferentiable import NonDifferentiable
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..arguments import floating
+from ..ufuncs import special
 
 __all__ = [
     "beta",

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor
 from ..arguments import floating
+from ..ufuncs import special
 from .distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 from scipy import stats as scipy_stats
 
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
+from ..ufuncs import special
 from .continuous import quotient
 from .distribution import DiscreteDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below

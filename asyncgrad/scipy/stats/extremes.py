@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
+from ..ufuncs import special
 from .continuous import bounded_exp, one_minus_exp_
 from .distribution import ContinuousDistribution
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
+from ..ufuncs import special
 
 __all__ = ["log_beta_below", "log_gamma_above", "log_gamma_below", "log_probability"]
 

@@ -6,7 +6,6 @@ import math
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 from scipy import stats as scipy_stats
 
 from ...errors import ArgumentError
@@ -16,6 +15,7 @@ from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..ufuncs import special
 from .continuous import norm, quotient
 from .covariance import Covariance
 

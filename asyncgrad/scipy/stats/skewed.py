@@ -7,13 +7,13 @@ from abc import abstractmethod
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 from scipy import stats as scipy_stats
 
 from ...graph.values import raw
 from ...numpy.random.shapes import vonmises_slope
 from ...ops.primitive import derivative, primitive
 from ...tensor import asarray
+from ..ufuncs import special
 from .distribution import ContinuousDistribution
 
 __all__ = ["exponnorm", "skewnorm", "vonmises"]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
 from ...errors import ArgumentError
 from ...graph.values import raw
 from ...tensor import Tensor
 from ..arguments import floating
+from ..ufuncs import special
 
 __all__ = [
     "entropy",

@@ -82,19 +82,38 @@ def calling_function(depth: int = 1) -> str | None:
     frame: FrameType | None = sys._getframe(depth + 1)
     root = "" if frame is None else _root(frame)
     entries: list[tuple[str, str]] = []
-    while frame is not None and _root(frame) == root and frame.f_code.co_filename.startswith(_libraries()):
+    while frame is not None and frame.f_code.co_filename.startswith(_libraries()):
+        if _root(frame) != root:
+            # A library may convert its arguments by NumPy.
+            if root != "numpy" or _root(frame) == "asyncgrad":
+                break
+            root = _root(frame)
         for name in frame.f_code.co_freevars:
             # The function that a wrapper stands for.
             wrapped = frame.f_locals.get(name)
             entries.append((str(getattr(wrapped, "__module__", "")), getattr(wrapped, "__qualname__", name)))
-        entries.append((str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname))
+        entries.append((str(frame.f_globals.get("__name__", "")), _qualified(frame)))
         frame = frame.f_back
     for module, name in reversed(entries):
+        if "<locals>" in name:
+            continue
         shown = _shortest(module, name.partition(".")[0])
         # A wrapper's own name is not public, and is skipped.
         if shown is not None:
             return f"{shown}.{name}"
     return f"{_public(entries[-1][0])}.{entries[-1][1]}" if entries else None
+
+
+def _qualified(frame: FrameType) -> str:
+    """Return the name of a frame's function, with the class or the object that it is a method of.
+
+    A constructor goes by its class, and an object that has a name of its own by that, as in norm.logpdf.
+    """
+    owner, _, method = frame.f_code.co_qualname.rpartition(".")
+    own = getattr(frame.f_locals.get("self"), "__name__" if method == "__call__" else "name", None)
+    if owner and isinstance(own, str) and own.isidentifier():
+        return own if method == "__call__" else f"{own}.{method}"
+    return owner if owner and method in ("__call__", "__init__") else frame.f_code.co_qualname
 
 
 def conversion_advice() -> tuple[str, str | None]:
@@ -108,14 +127,21 @@ def conversion_advice() -> tuple[str, str | None]:
         joined = "np.stack to join tensors, or asyncgrad.numpy.random.default_rng(seed) to draw random numbers"
         return joined, function
     package, _, name = path.rpartition(".")
-    # A method is named with its class, as in scipy.stats.rv_continuous.logpdf.
+    # A method is named with its object or class, as in scipy.stats.norm.logpdf.
+    if not hasattr(sys.modules.get(f"scipy.{package}"), name):
+        package, _, name = path.rpartition(".")[0].rpartition(".")
     for module in (f"asyncgrad.scipy.{package}", f"asyncgrad.scipy.{package.partition('.')[0]}"):
         try:
-            names = dir(import_module(module))
+            found = import_module(module)
         except ImportError:
             continue
-        near = close_names(name, names)
-        return f"{module}.{near[0]} to keep it" if near else f"what {module} has to keep it", function
+        # Names that are made when they are asked for are SciPy's own functions.
+        names = set(dir(found)) & set(vars(found))
+        wanted = name.partition(".")[0]
+        if wanted in names:
+            return f"{module}.{wanted} to keep it", function
+        near = "".join(f", such as {one}," for one in close_names(wanted, names)[:1])
+        return f"what {module} has{near} to keep it", function
     return "the functions of asyncgrad.scipy to keep it", function
 
 
@@ -134,7 +160,11 @@ def _shortest(module: str, name: str) -> str | None:
     if meant is None:
         # As of a method whose class lies elsewhere.
         return next((package for package in reversed(packages) if hasattr(sys.modules.get(package), name)), None)
-    return next((package for package in packages if getattr(sys.modules.get(package), name, None) is meant), None)
+    for package in packages:
+        if getattr(sys.modules.get(package), name, None) is meant:
+            return package
+    # As of a function that stands for another of its name.
+    return packages[-1] if module != packages[-1] and hasattr(sys.modules.get(packages[-1]), name) else None
 
 
 def _public(module: str) -> str:

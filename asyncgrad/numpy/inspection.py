@@ -10,8 +10,11 @@ from ..engine.device import Device, device, device_of_new
 
 __all__ = ["ArrayNamespaceInfo"]
 
-#: NumPy's own answers.
-_NUMPY: Any = np.__array_namespace_info__()
+
+def _of_numpy() -> Any:
+    """Return NumPy's own answers, which it has from 2.1 on."""
+    answers: Any = np.__array_namespace_info__()
+    return answers
 
 
 @final
@@ -28,7 +31,7 @@ class ArrayNamespaceInfo:
 
     def capabilities(self) -> dict[str, Any]:
         """Return whether boolean indices and shapes that depend on data work, and the greatest number of axes."""
-        return dict(_NUMPY.capabilities())
+        return dict(_of_numpy().capabilities())
 
     def default_device(self) -> Device:
         """Return the device that new Tensors live on."""
@@ -37,14 +40,14 @@ class ArrayNamespaceInfo:
     def default_dtypes(self, *, device: str | Device | None = None) -> dict[str, Any]:
         """Return the dtypes that creation functions use, by kind."""
         _check(device)
-        return dict(_NUMPY.default_dtypes())
+        return dict(_of_numpy().default_dtypes())
 
     def dtypes(
         self, *, device: str | Device | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, Any]:
         """Return the dtypes of a kind, by name; with None all."""
         _check(device)
-        return dict(_NUMPY.dtypes(kind=kind))
+        return dict(_of_numpy().dtypes(kind=kind))
 
     def devices(self) -> list[Device]:
         """Return the devices that are there: the host's processor, and the default device."""

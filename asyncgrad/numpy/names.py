@@ -74,6 +74,9 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
         return importlib.import_module(f"{module}.{name}")
     if source is np and name in _ABOUT:
         return _ABOUT[name]
+    if source is np and name == "special" and "scipy.special" in sys.modules:
+        # Where SciPy looks for the special functions of tensors, with SCIPY_ARRAY_API=1.
+        return importlib.import_module("asyncgrad.scipy.special")
     path = f"{source.__name__}.{name}".removeprefix("numpy.")
     if path in _OTHERWISE:
         return _OTHERWISE[path]
@@ -81,8 +84,10 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
         found = getattr(source, name)
     except AttributeError:
         raise AttributeError(f"module {module!r} has no attribute {name!r}") from None
-    if isinstance(found, np.ufunc):
-        return wrap_ufunc(found, name)
+    # SciPy wraps its ufuncs with SCIPY_ARRAY_API=1.
+    ufunc = getattr(found, "__wrapped__", found)
+    if isinstance(ufunc, np.ufunc):
+        return wrap_ufunc(ufunc, name)
     if name in _INDEX_TRICKS:
         return IndexTrick(found)
     if isinstance(found, (type, types.ModuleType)) or not callable(found):

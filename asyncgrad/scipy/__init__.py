@@ -18,6 +18,7 @@ from ..lazy import attach
 from .extra import SCIPY_VERSION as SCIPY_VERSION
 
 if TYPE_CHECKING:
+    from . import fft as fft
     from . import integrate as integrate
     from . import interpolate as interpolate
     from . import linalg as linalg
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCIPY_VERSION",
+    "fft",
     "integrate",
     "interpolate",
     "linalg",
@@ -44,5 +46,18 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
-        {"": ["integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "spatial", "special", "stats"]},
+        {
+            "": [
+                "fft",
+                "integrate",
+                "interpolate",
+                "linalg",
+                "ndimage",
+                "optimize",
+                "signal",
+                "spatial",
+                "special",
+                "stats",
+            ]
+        },
     )

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.cluster.vq
+import scipy.fft
+import scipy.linalg
 import scipy.signal
 import scipy.stats
 from scipy import special
@@ -36,6 +38,8 @@ def test_the_rules_are_there_at_the_first_call_of_a_ufunc_of_scipy() -> None:
     code = """
 import asyncgrad as ag
 import scipy.cluster.vq
+import scipy.fft
+import scipy.linalg
 import scipy.signal
 import scipy.stats
 from scipy import special
@@ -83,7 +87,14 @@ def test_a_ufunc_without_a_rule_is_told_which_similar_ones_have_one(monkeypatch:
             scipy.signal.fftconvolve,
             r"scipy\.signal\.fftconvolve has no .*asyncgrad\.scipy\.signal\.fftconvolve to keep",
         ),
-        (scipy.stats.norm.logpdf, r"scipy\.stats\.\w+\.logpdf has no .*what asyncgrad\.scipy\.stats has to keep"),
+        (scipy.stats.norm.logpdf, r"scipy\.stats\.norm\.logpdf has no .*asyncgrad\.scipy\.stats\.norm to keep"),
+        (
+            scipy.stats.gaussian_kde,
+            r"scipy\.stats\.gaussian_kde has no .*asyncgrad\.scipy\.stats\.gaussian_kde to keep",
+        ),
+        (scipy.fft.dct, r"scipy\.fft\.dct has no .*asyncgrad\.scipy\.fft\.dct to keep"),
+        (scipy.linalg.block_diag, r"scipy\.linalg\.block_diag has no .*asyncgrad\.scipy\.linalg\.block_diag to keep"),
+        (scipy.stats.spearmanr, r"scipy\.stats\.spearmanr has no .*asyncgrad\.scipy\.stats has, such as pearsonr, to"),
         (scipy.cluster.vq.whiten, r"the functions of asyncgrad\.scipy to keep it"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.interpolate
+import scipy.sparse.linalg
 
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import interpolate
@@ -24,6 +25,14 @@ _BEYOND = np.array([-0.25, 0.5, 3.5])
 _GRID = (np.array([0.0, 1.0, 3.0]), np.array([2.0, 1.0, 0.0, -1.0]))
 _VALUES = _RNG.normal(size=(3, 4, 2))
 _POINTS = np.array([[[0.25, 1.5], [2.5, -0.5]], [[1.5, 0.25], [0.5, 0.75]]])
+
+_KNOTS = np.array([-1.0, -0.75, -0.5, 0.0, 1.5, 3.0, 3.25, 4.0, 5.0])
+#: A grid with points enough for splines of degree 5.
+_WIDE = (
+    np.array([0.0, 0.5, 1.0, 2.0, 2.25, 3.0]),
+    np.array([2.0, 1.5, 1.0, 0.25, 0.0, -0.5, -1.0]),
+    _RNG.normal(size=(6, 7, 2)),
+)
 
 #: Functions of a module, ours or SciPy's, and of arrays.
 Call = Callable[..., Any]
@@ -60,6 +69,14 @@ CALLS: dict[str, tuple[Call, Case]] = {
     "CubicSpline antiderivative": (
         lambda module, x, y, at: module.CubicSpline(x, y).antiderivative(2)(at),
         Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "CubicSpline roots": (
+        lambda module, x, y, level: module.CubicSpline(x, y).solve(level, extrapolate=False),
+        Case((_X, _Y, np.array(2.375)), {}, _ALL),
+    ),
+    "PPoly with a jump": (
+        lambda module, c: module.PPoly(c, [0.0, 1.0, 2.0]).roots(),
+        Case((np.array([[1.0, 2.0], [-1.5, 1.0]]),), {}, (0,), smooth=False),
     ),
     "PchipInterpolator": (_of_class("PchipInterpolator"), Case((_X, _Y, _AT), {}, _ALL)),
     "PchipInterpolator of many": (_of_class("PchipInterpolator", axis=1), Case((_X, _MANY, _BEYOND), {}, _ALL)),
@@ -103,6 +120,61 @@ CALLS: dict[str, tuple[Call, Case]] = {
         _grid,
         Case((*_GRID, _VALUES, _POINTS * 1.9), {"bounds_error": False, "fill_value": 0.5}, (2, 3)),
     ),
+    **{
+        f"RegularGridInterpolator {method}": (
+            _grid,
+            Case((*_WIDE, at), {"method": method, "bounds_error": False, "fill_value": None, **options}, (0, 1, 2, 3)),
+        )
+        for method, at, options in (
+            # SciPy's own solver stops at an error of 1e-6.
+            ("cubic", _POINTS[0] * 1.125, {"solver": scipy.sparse.linalg.spsolve}),
+            ("slinear", _POINTS[:1] * 1.125, {"solver": scipy.sparse.linalg.spsolve}),
+            ("quintic", _POINTS[0] * 1.75, {"solver": scipy.sparse.linalg.spsolve}),
+            ("pchip", _POINTS[0] * 1.125, {}),
+        )
+    },
+    "BSpline": (
+        lambda module, t, c, at: module.BSpline(t, c, 3, axis=1)(at),
+        Case((_KNOTS, _MANY, _AT), {}, _ALL),
+    ),
+    "BSpline derivative": (
+        lambda module, t, c, at: module.BSpline(t, c, 3)(at, 2, extrapolate=False),
+        Case((_KNOTS, _MANY[0], _BEYOND[1:2]), {}, _ALL),
+    ),
+    "BSpline integrated": (
+        lambda module, t, c, at: module.BSpline(t, c, 2).integrate(at[0], at[1]),
+        Case((_KNOTS[:-1], _MANY[0], _AT), {}, _ALL),
+    ),
+    "BSpline antiderivative": (
+        lambda module, t, c, at: module.BSpline(t, c, 1).antiderivative(2)(at),
+        Case((np.linspace(0.0, 4.0, 7), _Y, _AT), {}, _ALL),
+    ),
+    "BSpline periodic": (
+        lambda module, t, c, at: module.BSpline(t, c, 3, extrapolate="periodic")(at),
+        Case((_KNOTS, _Y, _BEYOND), {}, (1, 2)),
+    ),
+    **{
+        f"make_interp_spline {k}": (
+            _of_class("make_interp_spline", k=k),
+            Case((_X, _Y, _AT + 0.125), {}, _ALL if k else (1,)),
+        )
+        for k in (0, 1, 2)
+    },
+    "make_interp_spline of many": (_of_class("make_interp_spline", axis=1), Case((_X, _MANY, _AT), {"nu": 1}, _ALL)),
+    "make_interp_spline natural": (
+        _of_class("make_interp_spline", bc_type=("natural", [(1, 0.5)])),
+        Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "splrep": (lambda module, x, y: module.splrep(x, y)[:2], Case((_X, _Y), {}, (0, 1))),
+    **{
+        f"splev {ext}": (
+            lambda module, x, y, at, ext=ext: module.splev(at, module.splrep(x, y), ext=ext),
+            Case((_X, _Y, _BEYOND), {}, (1, 2)),
+        )
+        for ext in (0, 1, 3)
+    },
+    "interp1d quadratic": (_of_class("interp1d", "quadratic"), Case((_X, _Y, _AT + 0.125), {}, _ALL)),
+    "interp1d 2": (_of_class("interp1d", 2), Case((_X, _Y, _AT + 0.125), {}, _ALL)),
     "interpn": (
         lambda module, values, at: module.interpn(_GRID, values, at),
         Case((_VALUES, _POINTS[0]), {}, (0, 1)),
@@ -143,10 +215,19 @@ def test_values_are_those_of_scipy(name: str) -> None:
         (lambda: interpolate.CubicSpline(_X, _Y, bc_type="periodic"), "first and last are the same"),
         (lambda: interpolate.PPoly([[1.0, 2.0]], [0.0, 1.0]), r"shape \(k, 1, \.\.\.\) for 2 breakpoints"),
         (lambda: interpolate.interp1d(_X, _Y)(5.0), r"interp1d: 5.0 lies beyond the points, 0.0 to 3.0"),
-        (lambda: interpolate.interp1d(_X, _Y, "quadratic"), "has the kinds linear, "),
+        (lambda: interpolate.interp1d(_X, _Y, "septic"), "has the kinds linear, "),
+        (lambda: interpolate.BSpline([0.0, 1.0], [1.0], 1), r"n > 1, and n coefficients along axis 0"),
+        (lambda: interpolate.BSpline([0.0, 1.0, 0.5, 2.0], [1.0, 2.0], 1), "do not decrease"),
+        (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="free"), "or lists of derivatives, not 'free'"),
+        (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="periodic"), "write CubicSpline"),
+        (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
+        (lambda: interpolate.CubicSpline(_X, _MANY[0]).roots(), "of single numbers, not of shape"),
+        (lambda: interpolate.splrep(_X, _Y, s=1.0), "does not take s=1.0"),
+        (lambda: interpolate.splev(9.0, interpolate.splrep(_X, _Y), ext=2), "9.0 lies beyond the ends"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([[9.0, 0.0]]), "beyond the grid along axis 0"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([1.0]), "must have 2 coordinates"),
-        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES, "cubic"), "'nearest' here, not 'cubic'"),
+        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES, "septic"), "'quintic' here, not 'septic'"),
+        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES, "cubic"), "at least 4 points along each axis"),
     ],
 )
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:

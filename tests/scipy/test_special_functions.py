@@ -155,7 +155,7 @@ def test_many_degrees_of_freedom_keep_their_derivative(t: float, expected: float
 
 
 def test_combinations_and_factorials_of_whole_numbers_are_those_of_scipy() -> None:
-    n, k = np.array([0, 3, 5]), np.array([[0], [2], [7]])
+    n, k = np.array([1, 3, 5]), np.array([[0], [2], [7]])
 
     assert np.array_equal(special.factorial(n).numpy(), scipy.special.factorial(n))
     assert np.array_equal(special.comb(n, k).numpy(), scipy.special.comb(n, k))

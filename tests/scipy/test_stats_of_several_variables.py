@@ -158,3 +158,63 @@ def test_the_probability_between_bounds_is_scipys() -> None:
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((ArgumentError, ValueError, np.linalg.LinAlgError), match=message):
         call()
+
+
+def test_a_normal_probability_is_differentiable_by_a_covariance_of_three_variables() -> None:
+    cov = np.array([[1.0, 0.5, -0.25], [0.5, 1.0, 0.125], [-0.25, 0.125, 1.0]])
+    x, tensor = ag.tensor(np.zeros(3), requires_grad=True), ag.tensor(cov, requires_grad=True)
+
+    found = stats.multivariate_normal.cdf(x, cov=tensor)
+    slopes, gradient = sync.grad(found, [x, tensor])
+
+    # The probability that all three are negative is 1/8 + sum(arcsin(correlation)) / (4 * pi), whatever the variances.
+    correlations = cov[np.triu_indices(3, 1)]
+    by_correlation = 1 / (4 * np.pi * np.sqrt(1 - cov**2 + np.eye(3)))
+    expected = (
+        by_correlation / 2
+        - np.eye(3) * np.sum(by_correlation * (cov - np.eye(3)), 1) / 2
+        - np.diag(np.diag(by_correlation / 2))
+    )
+    np.testing.assert_allclose(found.numpy(), 1 / 8 + np.arcsin(correlations).sum() / (4 * np.pi), atol=1e-5)
+    np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-10)
+    inside = np.sqrt(1 - 0.5**2) * np.sqrt(1 - 0.25**2)
+    share = 1 / 4 + np.arcsin((0.125 + 0.5 * 0.25) / inside) / (2 * np.pi)
+    np.testing.assert_allclose(slopes.numpy()[0], share / np.sqrt(2 * np.pi), rtol=1e-6)
+
+
+def test_a_normal_probability_is_differentiable_by_a_covariance_of_two_variables() -> None:
+    x = np.array([[0.5, -0.25], [1.0, 0.75]])
+
+    check(
+        lambda root: stats.multivariate_normal.cdf(x, cov=root @ root.T),
+        Case((np.array([[1.5, 0.0], [0.5, 1.0]]),)),
+    )
+
+
+def test_covariances_by_a_decomposition_are_scipys_and_differentiable() -> None:
+    cov = np.array([[2.0, 0.5], [0.5, 1.0]])
+    x = np.array([0.5, -0.25])
+    values, vectors = np.linalg.eigh(cov)
+    for name, argument in (
+        ("from_diagonal", np.array([2.0, 1.0])),
+        ("from_cholesky", np.linalg.cholesky(cov)),
+        ("from_precision", np.linalg.inv(cov)),
+        ("from_eigendecomposition", (values, vectors)),
+    ):
+        theirs = getattr(scipy.stats.Covariance, name)(argument)
+        single = argument[0] if isinstance(argument, tuple) else argument
+        tensor = ag.tensor(single, requires_grad=True)
+        ours = getattr(stats.Covariance, name)((tensor, vectors) if isinstance(argument, tuple) else tensor)
+        density = stats.multivariate_normal.logpdf(x, cov=ours)
+        (gradient,) = sync.grad(density, [tensor])
+
+        np.testing.assert_allclose(ours.covariance.numpy(), theirs.covariance, rtol=1e-12)
+        np.testing.assert_allclose(ours.log_pdet.numpy(), theirs.log_pdet, rtol=1e-12)
+        np.testing.assert_allclose(np.abs(ours.whiten(ours.colorize(x)).numpy()), np.abs(x), rtol=1e-12)
+        np.testing.assert_allclose(density.numpy(), scipy.stats.multivariate_normal.logpdf(x, cov=theirs), rtol=1e-12)
+        np.testing.assert_allclose(density.numpy(), stats.multivariate_normal.logpdf(x, cov=theirs).numpy(), rtol=1e-12)
+        assert np.abs(gradient.numpy()).max() > 0
+    with pytest.raises(ValueError, match="positive variances"):
+        stats.Covariance.from_diagonal([1.0, -1.0])
+    with pytest.raises(ValueError, match=r"a matrix of shape \(d, d\), not \(2,\)"):
+        stats.Covariance.from_cholesky([1.0, 1.0])

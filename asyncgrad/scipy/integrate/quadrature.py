@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
-from scipy import integrate, special
+from scipy import integrate
 
 from ...context import is_grad_enabled
 from ...errors import ArgumentError
@@ -16,6 +16,7 @@ from ...functional.arguments import gradients, new_input, transform_scope, zeros
 from ...tensor import Tensor
 from ..arguments import floating
 from ..solutions import Parameters, Problem, Tensors, call_solver, call_user, check_user_function, drive, record
+from ..ufuncs import special
 
 __all__ = ["fixed_quad", "quad"]
 

@@ -3,6 +3,10 @@
 Interpolants are differentiable by the values, by the points that they go through, and by where they are evaluated.
 """
 
+from .bsplines import BSpline as BSpline
+from .bsplines import make_interp_spline as make_interp_spline
+from .bsplines import splev as splev
+from .bsplines import splrep as splrep
 from .grids import RegularGridInterpolator as RegularGridInterpolator
 from .grids import interp1d as interp1d
 from .grids import interpn as interpn
@@ -15,6 +19,7 @@ from .splines import pchip_interpolate as pchip_interpolate
 
 __all__ = [
     "Akima1DInterpolator",
+    "BSpline",
     "CubicHermiteSpline",
     "CubicSpline",
     "PPoly",
@@ -22,7 +27,10 @@ __all__ = [
     "RegularGridInterpolator",
     "interp1d",
     "interpn",
+    "make_interp_spline",
     "pchip_interpolate",
+    "splev",
+    "splrep",
 ]
 
 

@@ -13,11 +13,12 @@ from ...graph.values import raw
 from ...ops.axes import axis_index
 from ...tensor import Tensor
 from ..arguments import floating
-from .splines import CubicSpline
+from .bsplines import make_interp_spline, tensor_product
+from .splines import CubicSpline, PchipInterpolator
 
 __all__ = ["RegularGridInterpolator", "interp1d", "interpn"]
 
-_KINDS = ("linear", "slinear", "nearest", "nearest-up", "previous", "next", "zero", "cubic")
+_KINDS = ("linear", "slinear", "nearest", "nearest-up", "previous", "next", "zero", "quadratic", "cubic")
 
 
 @final
@@ -27,7 +28,8 @@ class interp1d:
     Args:
         x: the points, shape (n,).
         y: the values, with n elements along `axis`.
-        kind: "linear", "nearest", "nearest-up", "previous", "next", "zero", or "cubic", a spline; or 1 or 3.
+        kind: "linear", "nearest", "nearest-up", "previous", "next", "zero", or "quadratic" or
+            "cubic", a spline; or the degree of one.
         axis: of `y`.
         copy: nothing is written into the arguments either way.
         bounds_error: whether a point beyond the ends is an error; None for True unless `fill_value` is given.
@@ -55,8 +57,10 @@ class interp1d:
         fill_value: Any = np.nan,
         assume_sorted: bool = False,
     ) -> None:
-        kind = {0: "zero", 1: "linear", 3: "cubic"}.get(kind, kind)
-        if kind not in _KINDS:
+        degree = {"quadratic": 2, "cubic": 3}.get(kind, kind)
+        kind = {0: "zero", 1: "linear", 2: "quadratic", 3: "cubic"}.get(kind, kind)
+        is_degree = isinstance(kind, int) and kind > 3
+        if kind not in _KINDS and not is_degree:
             raise ArgumentError(f"asyncgrad's interp1d has the kinds {', '.join(_KINDS)}, not {kind!r}")
         points, values = floating(x), floating(y)
         self._axis = axis_index(axis, values.ndim)
@@ -74,7 +78,11 @@ class interp1d:
         self._bounds_error = not self._extrapolates and default if bounds_error is None else bounds_error
         self._below_above = fill_value if isinstance(fill_value, tuple) else (fill_value, fill_value)
         self.x, self.y, self._kind = points, values, kind
-        self._spline = CubicSpline(points, values) if kind == "cubic" else None
+        self._spline: Any = None
+        if kind == "cubic":
+            self._spline = CubicSpline(points, values)
+        elif kind == "quadratic" or is_degree:
+            self._spline = make_interp_spline(points, values, degree)
 
     def __call__(self, x: Any) -> Tensor:
         """Return the values at points of any shape.
@@ -127,9 +135,11 @@ class RegularGridInterpolator:
     Args:
         points: the coordinates along each axis, each of shape (n,), strictly increasing or decreasing.
         values: shape (n1, ..., nd, ...).
-        method: "linear", "slinear" or "nearest".
+        method: "linear", "nearest", "slinear", "cubic" or "quintic", a product of splines, or "pchip".
         bounds_error: whether a point beyond the grid is an error.
         fill_value: the value there; None to extrapolate.
+        solver: of no effect: systems of splines are solved directly, where SciPy iterates to 1e-6.
+        solver_args: of no effect.
 
     Source: scipy.interpolate.RegularGridInterpolator.
 
@@ -149,6 +159,9 @@ class RegularGridInterpolator:
         method: str = "linear",
         bounds_error: bool = True,
         fill_value: Any = np.nan,
+        *,
+        solver: Any = None,
+        solver_args: Any = None,
     ) -> None:
         _check_method(method)
         self.values = floating(values)
@@ -170,6 +183,16 @@ class RegularGridInterpolator:
             grid.append(coordinates)
         self.grid, self.method = tuple(grid), method
         self.bounds_error, self.fill_value = bounds_error, fill_value
+        self._check_sizes(method)
+
+    def _check_sizes(self, method: str) -> None:
+        needed = _SIZES[method]
+        for axis, coordinates in enumerate(self.grid):
+            if coordinates.size < needed:
+                raise ValueError(
+                    f"the method {method!r} needs at least {needed} points along each axis, and there are "
+                    f"{coordinates.size} along axis {axis}"
+                )
 
     def __call__(self, xi: Any, method: str | None = None) -> Tensor:
         """Return the values at points, shape (..., d), of shape (...).
@@ -179,6 +202,7 @@ class RegularGridInterpolator:
         """
         method = self.method if method is None else method
         _check_method(method)
+        self._check_sizes(method)
         count = len(self.grid)
         if isinstance(xi, tuple):
             xi = np.stack(np.broadcast_arrays(*map(floating, xi)), -1)
@@ -193,7 +217,12 @@ class RegularGridInterpolator:
             if self.bounds_error and is_beyond.any():
                 raise ValueError(f"one of the points lies beyond the grid along axis {axis}: write bounds_error=False")
             outside |= is_beyond
-        result = self._nearest(points) if method == "nearest" else self._linear(points)
+        if method == "nearest":
+            result = self._nearest(points)
+        elif method in _DEGREES:
+            result = tensor_product(self.grid, self.values, _DEGREES[method], points)
+        else:
+            result = self._monotonic(points) if method == "pchip" else self._linear(points)
         if self.fill_value is None or not outside.any():
             return result
         return np.where(outside.reshape(outside.shape + (1,) * (self.values.ndim - count)), self.fill_value, result)
@@ -214,6 +243,24 @@ class RegularGridInterpolator:
                 weight = weight * (share if side else 1 - share)
             result = result + weight * self.values[tuple(left + side for left, side in zip(lefts, corner, strict=True))]
         return result
+
+    def _monotonic(self, points: Any) -> Any:
+        """Return values by piecewise cubic polynomials along one axis after the other, from the last to the first."""
+        count = len(self.grid)
+        flat = points.reshape((-1, count))
+        values: Any = PchipInterpolator(self.grid[-1], self.values, axis=count - 1)(flat[:, -1])
+        # Each point has values of its own from here on.
+        values = np.moveaxis(values, count - 1, 0)
+        for axis in range(count - 2, -1, -1):
+            spline = PchipInterpolator(self.grid[axis], values, axis=axis + 1)
+            breaks, where = raw(self.grid[axis]), flat[:, axis]
+            place = np.clip(np.searchsorted(breaks, raw(where), "right") - 1, 0, breaks.size - 2)
+            coefficients = spline.c[:, place, np.arange(place.size)]
+            distance = (where - self.grid[axis][place]).reshape((-1, *(1,) * (coefficients.ndim - 2)))
+            values = coefficients[0]
+            for power in range(1, 4):
+                values = values * distance + coefficients[power]
+        return values.reshape((*points.shape[:-1], *self.values.shape[count:]))
 
     def _nearest(self, points: Any) -> Any:
         places = []
@@ -248,8 +295,14 @@ def interpn(
     return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
 
 
+#: By method, the degree of the splines.
+_DEGREES = {"slinear": 1, "cubic": 3, "quintic": 5}
+#: By method, how many points there must be along an axis.
+_SIZES = {"linear": 1, "nearest": 1, "pchip": 4, **{method: k + 1 for method, k in _DEGREES.items()}}
+
+
 def _check_method(method: str) -> None:
-    if method not in ("linear", "slinear", "nearest"):
+    if method not in _SIZES:
         raise ArgumentError(
-            f"interpolation on a regular grid has the methods 'linear', 'slinear' and 'nearest' here, not {method!r}"
+            f"interpolation on a regular grid has the methods {', '.join(map(repr, _SIZES))} here, not {method!r}"
         )

@@ -6,7 +6,9 @@ from math import factorial
 from typing import Any, final
 
 import numpy as np
+from scipy import interpolate as scipy_interpolate
 
+from ...errors import ArgumentError
 from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
@@ -102,6 +104,39 @@ class PiecewisePolynomial:
     def antiderivative(self, nu: int = 1) -> PPoly:
         """Return the piecewise polynomial whose derivative of order `nu` is this one, and which is 0 at the start."""
         return PPoly._of(self._differentiated(-nu), self)
+
+    def solve(self, y: Any = 0.0, discontinuity: bool = True, extrapolate: Any = None) -> Tensor:
+        """Return the points at which the value is `y`, differentiable by it and by what the polynomial is made of.
+
+        Args:
+            y: a number.
+            discontinuity: whether a jump across `y` counts; such a point has no derivative.
+            extrapolate: as the attribute; None for that.
+
+        Raises:
+            ArgumentError: the polynomial has several values at a point.
+        """
+        if self.c.ndim != 2:
+            raise ArgumentError(
+                f"solve and roots take a piecewise polynomial of single numbers, not of shape {self.c.shape[2:]}: make "
+                "one of each of its coefficients"
+            )
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        plain = scipy_interpolate.PPoly(raw(self.c), raw(self.x))
+        x = np.asarray(plain.solve(float(raw(asarray(y))), discontinuity, extrapolate))
+        distance = np.abs(plain(x) - raw(asarray(y)))
+        # An interval on which the value is y throughout has the points x and nan in SciPy's list.
+        has_slope = (plain(x, 1) != 0) & (distance <= 1e-6 * max(1.0, float(np.abs(raw(self.c)[-1]).max())))
+        points: Any = asarray(x)
+        # Each step of Newton's doubles the order up to which derivatives are right.
+        for _ in range(2):
+            slope = np.where(has_slope, self(points, 1, extrapolate=True), 1.0)
+            points = points - np.where(has_slope, (self(points, extrapolate=True) - y) / slope, 0.0)
+        return points
+
+    def roots(self, discontinuity: bool = True, extrapolate: Any = None) -> Tensor:
+        """Return the points at which the value is 0: see `solve`."""
+        return self.solve(0.0, discontinuity, extrapolate)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Tensor:
         """Return the integral from `a` to `b`.

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import differentiable
 from ..arguments import floating
+from ..ufuncs import special
 from .bessel_orders import by_order, i_by_order, k_by_order
 
 __all__ = [

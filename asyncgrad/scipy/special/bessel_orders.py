@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import MissingDerivativeError
 from ...graph.tensor_base import TensorBase
 from ...graph.values import raw
+from ..ufuncs import special
 
 __all__ = ["by_differences", "by_order", "double", "i_by_order", "k_by_order", "slope_by_differences"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.primitive import differentiable
 from ...tensor import asarray
 from ..arguments import floating
+from ..ufuncs import special
 from .gamma_functions import psi_difference
 
 __all__ = ["binom", "comb", "factorial", "perm", "poch"]

@@ -10,11 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
 from ...ops.primitive import derivative, differentiable, primitive
+from ..ufuncs import special
 
 __all__ = ["elliprc", "elliprd", "elliprf", "elliprg", "elliprj", "power_integral"]
 

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
+from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric import confluent_by
 from .tricomi import tricomi_by_parameter

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...ops.primitive import differentiable
+from ..ufuncs import special
 
 __all__ = ["cosdg", "cotdg", "radian", "sindg", "tandg"]
 

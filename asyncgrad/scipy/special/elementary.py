@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.nondifferentiable import NonDifferentiable
 from ...ops.primitive import RULES, differentiable
+from ..ufuncs import special
 
 __all__ = [
     "boxcox",

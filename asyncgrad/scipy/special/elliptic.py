@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ..ufuncs import special
 from .carlson import power_integral
 
 __all__ = [

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ..ufuncs import special
 
 __all__ = [
     "dawsn",

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
@@ -14,6 +13,7 @@ from ...ops.axes import array_like
 from ...ops.nondifferentiable import NonDifferentiable
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..arguments import floating
+from ..ufuncs import special
 
 __all__ = [
     "beta",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import differentiable
+from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric_series import series
 from .tricomi import tricomi, tricomi_by_parameter

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...ops.primitive import differentiable
+from ..ufuncs import special
 from .incomplete import (
     beta_by_first,
     beta_by_second,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...numpy.random.shapes import beta_slope, gamma_slope
 from ...ops.primitive import differentiable
+from ..ufuncs import special
 
 __all__ = [
     "bdtr",

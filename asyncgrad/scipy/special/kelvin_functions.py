@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ..ufuncs import special
 
 __all__ = ["bei", "beip", "ber", "berp", "kei", "keip", "kelvin", "ker", "kerp", "over"]
 

@@ -7,12 +7,12 @@ import operator
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
 from ...ops.primitive import derivative, differentiable, primitive
 from ..arguments import floating
+from ..ufuncs import special
 from .polynomials_by_parameters import jacobi_slope
 
 __all__ = [

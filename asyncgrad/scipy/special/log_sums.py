@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.axes import kept_shape, reduced_axes
 from ...ops.primitive import derivative, primitive
 from ...tensor import asarray
 from ..arguments import floating
+from ..ufuncs import special
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 

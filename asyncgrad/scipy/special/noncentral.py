@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
 from ...ops.primitive import differentiable
+from ..ufuncs import special
 from .trapezoid import trapezoid_nodes
 
 __all__ = [

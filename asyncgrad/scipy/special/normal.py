@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import differentiable
+from ..ufuncs import special
 
 __all__ = ["log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
 

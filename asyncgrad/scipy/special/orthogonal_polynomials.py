@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.axes import array_like
 from ...ops.primitive import derivative, differentiable, primitive
 from ..arguments import floating
+from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .polynomials_by_parameters import jacobi_slope, laguerre_slope
 

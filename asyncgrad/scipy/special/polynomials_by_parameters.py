@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
+from ..ufuncs import special
 from .gamma_functions import psi_difference, rgamma_slope
 from .hypergeometric import confluent_by, gauss_by
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor
 from ..arguments import floating
+from ..ufuncs import special
 
 __all__ = ["lmbda", "lqmn", "lqn", "pbdv_seq", "pbvv_seq", "riccati_jn", "riccati_yn"]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.axes import array_like
 from ...ops.primitive import derivative, primitive
 from ..arguments import floating
+from ..ufuncs import special
 
 __all__ = ["spherical_in", "spherical_jn", "spherical_kn", "spherical_yn"]
 

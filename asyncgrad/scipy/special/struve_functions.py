@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..missing import no_derivative
+from ..ufuncs import special
 from .bessel_orders import by_differences, by_order, double
 from .gamma_functions import rgamma_slope
 from .kelvin_functions import over

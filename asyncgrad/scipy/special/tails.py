@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
 from ...ops.primitive import derivative, differentiable, primitive
+from ..ufuncs import special
 from .elementary import exprel_slope
 
 __all__ = ["kolmogi", "kolmogorov", "owens_t", "smirnov", "smirnovi", "tklmbda"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
+from ..ufuncs import special
 from .trapezoid import trapezoid_nodes
 
 __all__ = ["tricomi", "tricomi_by_parameter"]

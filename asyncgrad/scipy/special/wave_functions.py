@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ..ufuncs import special
 from .cylinder import cylinder_by_order
 from .error_functions import wofz_slope
 

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 from scipy.special import _ufuncs
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..arguments import floating
+from ..ufuncs import special
 from .bessel_orders import double, slope_by_differences
 
 __all__ = [

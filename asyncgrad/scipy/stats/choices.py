@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 from scipy import stats as scipy_stats
 
 from ...errors import ArgumentError
 from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..ufuncs import special
 from .multivariate import FrozenMultivariate, Multivariate
 
 __all__ = ["categorical", "multinomial"]

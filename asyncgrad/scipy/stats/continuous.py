@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor
 from ..arguments import floating
+from ..ufuncs import special
 from .distribution import ContinuousDistribution
+from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 
 __all__ = [
     "beta",
+    "bounded_exp",
     "cauchy",
     "chi2",
     "expon",
@@ -31,8 +33,10 @@ __all__ = [
     "logistic",
     "lognorm",
     "norm",
+    "one_minus_exp_",
     "pareto",
     "powerlaw",
+    "quotient",
     "rayleigh",
     "t",
     "truncnorm",
@@ -43,6 +47,7 @@ __all__ = [
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _EULER = float(np.euler_gamma)
+_GUMBEL_SKEWNESS = 12 * math.sqrt(6) * float(special.zeta(3.0)) / math.pi**3
 
 
 class _OnLine(ContinuousDistribution):
@@ -65,11 +70,28 @@ class _Positive(ContinuousDistribution):
         return 0.0, np.inf
 
 
+@primitive()
+def one_minus_exp_(x: Any) -> Any:
+    """Return 1 - exp(-x); its derivative does not underflow before exp(-x) does, as that of np.expm1 does."""
+    return -np.expm1(-x)
+
+
+@derivative(one_minus_exp_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * np.exp(-x)
+
+
 # The normal distribution. Densities and probabilities are one operation each, since they are what models are made of.
 
 
 def _normal_standard(x: Any, loc: Any, scale: Any) -> Any:
     return (x - loc) / scale
+
+
+def _finite(y: Any) -> Any:
+    """Return a number for an infinite one, to be multiplied by a density of 0."""
+    is_infinite = np.isinf(raw(y))
+    return np.where(is_infinite, 0.0, y) if np.any(is_infinite) else y
 
 
 @primitive()
@@ -104,17 +126,17 @@ def normal_pdf_(x: Any, loc: Any, scale: Any) -> Any:
 
 @derivative(normal_pdf_, "x")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    return g * (out * (loc - x) / (scale * scale))
+    return g * (-out * _finite(_normal_standard(x, loc, scale)) / scale)
 
 
 @derivative(normal_pdf_, "loc")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    return g * (out * (x - loc) / (scale * scale))
+    return g * (out * _finite(_normal_standard(x, loc, scale)) / scale)
 
 
 @derivative(normal_pdf_, "scale")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    y = _normal_standard(x, loc, scale)
+    y = _finite(_normal_standard(x, loc, scale))
     return g * (out * (y * y - 1) / scale)
 
 
@@ -136,7 +158,7 @@ def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
 
 @derivative(normal_cdf_, "scale")
 def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
-    return -g * (normal_pdf_.call(x, loc, scale) * _normal_standard(x, loc, scale))
+    return -g * (normal_pdf_.call(x, loc, scale) * _finite(_normal_standard(x, loc, scale)))
 
 
 @final
@@ -189,6 +211,9 @@ class Normal(_OnLine):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.0, 1.0
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, 0.0
+
     def _entropy(self) -> Any:
         return _LOG_ROOT + 0.5
 
@@ -215,12 +240,19 @@ class Cauchy(_OnLine):
         return np.arctan2(1.0, y) / math.pi
 
     def _ppf(self, q: Any) -> Any:
-        return np.tan(math.pi * q - math.pi / 2)
+        # Each tail by its own probability, which has the digits.
+        is_right = raw(q) > 0.5
+        tail = np.where(is_right, 1 - q, q)
+        value = 1 / np.tan(math.pi * tail)
+        return np.where(is_right, value, -value)
 
     def _isf(self, q: Any) -> Any:
-        return np.tan(math.pi / 2 - math.pi * q)
+        return -self._ppf(q)
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
+        return np.nan, np.nan
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
         return np.nan, np.nan
 
     def _entropy(self) -> Any:
@@ -254,13 +286,17 @@ class Laplace(_OnLine):
     def _ppf(self, q: Any) -> Any:
         is_right = raw(q) > 0.5
         tail = np.where(is_right, 1 - q, q)
-        return np.where(is_right, -1.0, 1.0) * np.log(2 * tail)
+        value = np.log(2 * tail)
+        return np.where(is_right, -value, value)
 
     def _isf(self, q: Any) -> Any:
         return -self._ppf(q)
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.0, 2.0
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, 3.0
 
     def _entropy(self) -> Any:
         return math.log(2) + 1
@@ -297,8 +333,16 @@ class Logistic(_OnLine):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.0, math.pi**2 / 3
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, 1.2
+
     def _entropy(self) -> Any:
         return 2.0
+
+
+def bounded_exp(y: Any) -> Any:
+    """Return exp(y), bounded where it would overflow, so that what it underflows to has no gradient of nan."""
+    return np.exp(np.minimum(y, 700.0)) if np.any(raw(y) > 700) else np.exp(y)
 
 
 @final
@@ -311,13 +355,13 @@ class GumbelRight(_OnLine):
         return -y - np.exp(-y)
 
     def _cdf(self, y: Any) -> Any:
-        return np.exp(-np.exp(-y))
+        return np.exp(-bounded_exp(-y))
 
     def _logcdf(self, y: Any) -> Any:
         return -np.exp(-y)
 
     def _sf(self, y: Any) -> Any:
-        return -np.expm1(-np.exp(-y))
+        return one_minus_exp_.call(bounded_exp(-y))
 
     def _ppf(self, q: Any) -> Any:
         return -np.log(-np.log(q))
@@ -327,6 +371,9 @@ class GumbelRight(_OnLine):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return _EULER, math.pi**2 / 6
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return _GUMBEL_SKEWNESS, 2.4
 
     def _entropy(self) -> Any:
         return _EULER + 1
@@ -342,10 +389,10 @@ class GumbelLeft(_OnLine):
         return y - np.exp(y)
 
     def _cdf(self, y: Any) -> Any:
-        return -np.expm1(-np.exp(y))
+        return one_minus_exp_.call(bounded_exp(y))
 
     def _sf(self, y: Any) -> Any:
-        return np.exp(-np.exp(y))
+        return np.exp(-bounded_exp(y))
 
     def _logsf(self, y: Any) -> Any:
         return -np.exp(y)
@@ -358,6 +405,9 @@ class GumbelLeft(_OnLine):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return -_EULER, math.pi**2 / 6
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return -_GUMBEL_SKEWNESS, 2.4
 
     def _entropy(self) -> Any:
         return _EULER + 1
@@ -384,6 +434,9 @@ class Uniform(ContinuousDistribution):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 0.5, 1 / 12
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 0.0, -1.2
+
     def _entropy(self) -> Any:
         return 0.0
 
@@ -398,7 +451,7 @@ class Exponential(_Positive):
         return -y
 
     def _cdf(self, y: Any) -> Any:
-        return -np.expm1(-y)
+        return one_minus_exp_.call(y)
 
     def _sf(self, y: Any) -> Any:
         return np.exp(-y)
@@ -415,6 +468,9 @@ class Exponential(_Positive):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return 1.0, 1.0
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return 2.0, 6.0
+
     def _entropy(self) -> Any:
         return 1.0
 
@@ -428,8 +484,11 @@ class Rayleigh(_Positive):
     def _logpdf(self, y: Any) -> Any:
         return np.log(y) - 0.5 * y * y
 
+    def _pdf(self, y: Any) -> Any:
+        return y * np.exp(-0.5 * y * y)
+
     def _cdf(self, y: Any) -> Any:
-        return -np.expm1(-0.5 * y * y)
+        return one_minus_exp_.call(0.5 * y * y)
 
     def _sf(self, y: Any) -> Any:
         return np.exp(-0.5 * y * y)
@@ -445,6 +504,10 @@ class Rayleigh(_Positive):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return math.sqrt(math.pi / 2), (4 - math.pi) / 2
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        rest = 4 - math.pi
+        return 2 * (math.pi - 3) * math.sqrt(math.pi) / rest**1.5, 6 * math.pi / rest - 16 / rest**2
 
     def _entropy(self) -> Any:
         return _EULER / 2 + 1 - 0.5 * math.log(2)
@@ -477,6 +540,10 @@ class HalfNormal(_Positive):
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return math.sqrt(2 / math.pi), 1 - 2 / math.pi
 
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        rest = math.pi - 2
+        return math.sqrt(2) * (4 - math.pi) / rest**1.5, 8 * (math.pi - 3) / rest**2
+
     def _entropy(self) -> Any:
         return 0.5 * math.log(math.pi / 2) + 0.5
 
@@ -504,6 +571,9 @@ class HalfCauchy(_Positive):
 
     def _mean_and_variance(self) -> tuple[Any, Any]:
         return np.inf, np.inf
+
+    def _skewness_and_kurtosis(self) -> tuple[Any, Any]:
+        return np.nan, np.nan
 
     def _entropy(self) -> Any:
         return math.log(2 * math.pi)
@@ -612,10 +682,22 @@ class StudentT(_OnLine):
     def _isf(self, q: Any, df: Any) -> Any:
         return -special.stdtrit(df, q)
 
+    def _log_below(self, mask: Any, y: Any, df: Any) -> Any:
+        y = np.where(mask, y, -1.0)
+        return log_beta_below(df / 2, 0.5, df / (df + y * y), mask) - math.log(2)
+
+    def _log_above(self, mask: Any, y: Any, df: Any) -> Any:
+        return self._log_below(mask, -y, df)
+
     def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
         bare = raw(df)
         variance = np.where(bare > 2, df / np.where(bare > 2, df - 2, 1.0), np.where(bare > 1, np.inf, np.nan))
         return np.where(bare > 1, 0.0, np.inf), variance
+
+    def _skewness_and_kurtosis(self, df: Any) -> tuple[Any, Any]:
+        bare = raw(df)
+        kurtosis = np.where(bare > 4, 6 / np.where(bare > 4, df - 4, 1.0), np.where(bare > 2, np.inf, np.nan))
+        return np.where(bare > 3, 0.0, np.nan), kurtosis
 
     def _entropy(self, df: Any) -> Any:
         half = (df + 1) / 2
@@ -628,10 +710,15 @@ class Gamma(_Positive):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         return gamma_logpdf_.call(y, a)
+
+    def _pdf(self, y: Any, a: Any) -> Any:
+        return self._pdf_with_end(y, y, a - 1, np.exp(-special.gammaln(a)), a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return special.gammainc(a, y)
@@ -645,8 +732,17 @@ class Gamma(_Positive):
     def _isf(self, q: Any, a: Any) -> Any:
         return special.gammainccinv(a, q)
 
+    def _log_below(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_below(a, y, mask)
+
+    def _log_above(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_above(a, y, mask)
+
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
         return a * 1.0, a * 1.0
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return 2 / np.sqrt(a), 6 / a
 
     def _entropy(self, a: Any) -> Any:
         return a + special.gammaln(a) + (1 - a) * special.psi(a)
@@ -658,10 +754,15 @@ class ChiSquared(_Positive):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
         return chi_squared_logpdf_.call(y, df)
+
+    def _pdf(self, y: Any, df: Any) -> Any:
+        return self._pdf_with_end(y, y, df / 2 - 1, np.exp(-special.gammaln(df / 2) - math.log(2) * df / 2), df)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.chdtr(df, y)
@@ -675,8 +776,17 @@ class ChiSquared(_Positive):
     def _isf(self, q: Any, df: Any) -> Any:
         return special.chdtri(df, q)
 
+    def _log_below(self, mask: Any, y: Any, df: Any) -> Any:
+        return log_gamma_below(df / 2, y / 2, mask)
+
+    def _log_above(self, mask: Any, y: Any, df: Any) -> Any:
+        return log_gamma_above(df / 2, y / 2, mask)
+
     def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
         return df * 1.0, 2.0 * df
+
+    def _skewness_and_kurtosis(self, df: Any) -> tuple[Any, Any]:
+        return np.sqrt(8 / df), 12 / df
 
     def _entropy(self, df: Any) -> Any:
         half = df / 2
@@ -688,6 +798,8 @@ class InverseGamma(_Positive):
     """The distribution of the reciprocal of a number with the gamma distribution of shape `a`."""
 
     __slots__ = ()
+
+    _flat_start = True
 
     shapes = ("a",)
 
@@ -708,10 +820,24 @@ class InverseGamma(_Positive):
     def _isf(self, q: Any, a: Any) -> Any:
         return 1 / special.gammaincinv(a, q)
 
+    def _log_below(self, mask: Any, y: Any, a: Any) -> Any:
+        is_zero = mask & (raw(y) == 0)
+        return np.where(is_zero, -np.inf, log_gamma_above(a, 1 / np.where(mask & ~is_zero, y, 1.0), mask & ~is_zero))
+
+    def _log_above(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_below(a, 1 / np.where(mask, y, 1.0), mask)
+
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
         bare = raw(a)
         one, two = np.where(bare > 1, a - 1, 1.0), np.where(bare > 2, a - 2, 1.0)
         return np.where(bare > 1, 1 / one, np.inf), np.where(bare > 2, 1 / (np.square(one) * two), np.inf)
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        bare = raw(a)
+        three, four = np.where(bare > 3, a, 4.0), np.where(bare > 4, a, 5.0)
+        skewness = 4 * np.sqrt(three - 2) / (three - 3)
+        kurtosis = 6 * (5 * four - 11) / ((four - 3) * (four - 4))
+        return np.where(bare > 3, skewness, np.nan), np.where(bare > 4, kurtosis, np.nan)
 
     def _entropy(self, a: Any) -> Any:
         return a - (a + 1) * special.psi(a) + special.gammaln(a)
@@ -723,6 +849,8 @@ class Beta(ContinuousDistribution):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("a", "b")
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
@@ -730,6 +858,11 @@ class Beta(ContinuousDistribution):
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
         return beta_logpdf_.call(y, a, b)
+
+    def _pdf(self, y: Any, a: Any, b: Any) -> Any:
+        is_right = raw(y) > 0.5
+        distance, exponent = np.where(is_right, 1 - y, y), np.where(is_right, b, a) - 1
+        return self._pdf_with_end(y, distance, exponent, np.exp(-special.betaln(a, b)), a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
         return special.betainc(a, b, y)
@@ -743,9 +876,21 @@ class Beta(ContinuousDistribution):
     def _isf(self, q: Any, a: Any, b: Any) -> Any:
         return special.betainccinv(a, b, q)
 
+    def _log_below(self, mask: Any, y: Any, a: Any, b: Any) -> Any:
+        return log_beta_below(a, b, y, mask)
+
+    def _log_above(self, mask: Any, y: Any, a: Any, b: Any) -> Any:
+        return log_beta_below(b, a, 1 - y, mask)
+
     def _mean_and_variance(self, a: Any, b: Any) -> tuple[Any, Any]:
         total = a + b
         return a / total, a * b / (np.square(total) * (total + 1))
+
+    def _skewness_and_kurtosis(self, a: Any, b: Any) -> tuple[Any, Any]:
+        total, product = a + b, a * b
+        skewness = 2 * (b - a) * np.sqrt(total + 1) / ((total + 2) * np.sqrt(product))
+        kurtosis = np.square(a - b) * (total + 1) - product * (total + 2)
+        return skewness, 6 * kurtosis / (product * (total + 2) * (total + 3))
 
     def _entropy(self, a: Any, b: Any) -> Any:
         total = a + b
@@ -759,12 +904,19 @@ class FRatio(_Positive):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("dfn", "dfd")
 
     def _logpdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         half, other = dfn / 2, dfd / 2
         value = other * np.log(dfd) + half * np.log(dfn) + special.xlogy(half - 1, y)
         return value - (half + other) * np.log(dfd + dfn * y) - special.betaln(half, other)
+
+    def _pdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
+        half = dfn / 2
+        front = np.exp(half * np.log(dfn / dfd) - special.betaln(half, dfd / 2))
+        return self._pdf_with_end(y, y, half - 1, front, dfn, dfd)
 
     def _cdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtr(dfn, dfd, y)
@@ -775,11 +927,30 @@ class FRatio(_Positive):
     def _ppf(self, q: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtri(dfn, dfd, q)
 
+    def _isf(self, q: Any, dfn: Any, dfd: Any) -> Any:
+        share = special.betaincinv(dfd / 2, dfn / 2, q)
+        return dfd * (1 - share) / (dfn * share)
+
+    def _log_below(self, mask: Any, y: Any, dfn: Any, dfd: Any) -> Any:
+        return log_beta_below(dfn / 2, dfd / 2, dfn * y / (dfd + dfn * y), mask)
+
+    def _log_above(self, mask: Any, y: Any, dfn: Any, dfd: Any) -> Any:
+        return log_beta_below(dfd / 2, dfn / 2, dfd / (dfd + dfn * y), mask)
+
     def _mean_and_variance(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
         bare = raw(dfd)
         two, four = np.where(bare > 2, dfd - 2, 1.0), np.where(bare > 4, dfd - 4, 1.0)
         variance = 2 * np.square(dfd) * (dfn + two) / (dfn * np.square(two) * four)
         return np.where(bare > 2, dfd / two, np.inf), np.where(bare > 4, variance, np.inf)
+
+    def _skewness_and_kurtosis(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
+        bare = raw(dfd)
+        six, eight = np.where(bare > 6, dfd, 7.0), np.where(bare > 8, dfd, 9.0)
+        skewness = (2 * dfn + six - 2) * np.sqrt(8 * (six - 4)) / ((six - 6) * np.sqrt(dfn * (dfn + six - 2)))
+        both = dfn + eight - 2
+        kurtosis = 12 * (dfn * (5 * eight - 22) * both + (eight - 4) * np.square(eight - 2))
+        kurtosis = kurtosis / (dfn * (eight - 6) * (eight - 8) * both)
+        return np.where(bare > 6, skewness, np.nan), np.where(bare > 8, kurtosis, np.nan)
 
     def _entropy(self, dfn: Any, dfd: Any) -> Any:
         half, other = dfn / 2, dfd / 2
@@ -792,6 +963,8 @@ class LogNormal(_Positive):
     """The distribution of the exponential of a normal number whose standard deviation is `s`."""
 
     __slots__ = ()
+
+    _flat_start = True
 
     shapes = ("s",)
 
@@ -823,6 +996,12 @@ class LogNormal(_Positive):
         square = np.square(s)
         return np.exp(square / 2), np.expm1(square) * np.exp(square)
 
+    def _skewness_and_kurtosis(self, s: Any) -> tuple[Any, Any]:
+        less = np.expm1(np.square(s))
+        more = less + 1
+        # more**4 + 2 * more**3 + 3 * more**2 - 6, without its cancellation for small s.
+        return (more + 2) * np.sqrt(less), less * (16 + less * (15 + less * (6 + less)))
+
     def _entropy(self, s: Any) -> Any:
         return 0.5 + _LOG_ROOT + np.log(s)
 
@@ -838,6 +1017,13 @@ class _Weibull(ContinuousDistribution):
         mean = special.gamma(1 + 1 / c)
         return mean, special.gamma(1 + 2 / c) - np.square(mean)
 
+    def _skewness_and_kurtosis_of_size(self, c: Any) -> tuple[Any, Any]:
+        one, two, three, four = (special.gamma(1 + order / c) for order in (1, 2, 3, 4))
+        variance = two - one * one
+        third = three - one * (3 * two - 2 * one * one)
+        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+        return third / variance**1.5, fourth / np.square(variance) - 3
+
     def _entropy(self, c: Any) -> Any:
         return _EULER - _EULER / c - np.log(c) + 1
 
@@ -852,14 +1038,19 @@ class WeibullMinimum(_Weibull):
 
     __slots__ = ()
 
+    _has_poles = True
+
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, np.inf
 
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(y, c)
 
+    def _pdf(self, y: Any, c: Any) -> Any:
+        return self._pdf_with_end(y, y, c - 1, c, c)
+
     def _cdf(self, y: Any, c: Any) -> Any:
-        return -np.expm1(-(y**c))
+        return one_minus_exp_.call(y**c)
 
     def _sf(self, y: Any, c: Any) -> Any:
         return np.exp(-(y**c))
@@ -876,12 +1067,17 @@ class WeibullMinimum(_Weibull):
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
         return self._moments_of_size(c)
 
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        return self._skewness_and_kurtosis_of_size(c)
+
 
 @final
 class WeibullMaximum(_Weibull):
     """The Weibull distribution of shape `c` on the negative numbers."""
 
     __slots__ = ()
+
+    _has_poles = True
 
     _inner = -0.5
 
@@ -891,6 +1087,9 @@ class WeibullMaximum(_Weibull):
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(-y, c)
 
+    def _pdf(self, y: Any, c: Any) -> Any:
+        return self._pdf_with_end(y, -y, c - 1, c, c)
+
     def _cdf(self, y: Any, c: Any) -> Any:
         return np.exp(-((-y) ** c))
 
@@ -898,7 +1097,7 @@ class WeibullMaximum(_Weibull):
         return -((-y) ** c)
 
     def _sf(self, y: Any, c: Any) -> Any:
-        return -np.expm1(-((-y) ** c))
+        return one_minus_exp_.call((-y) ** c)
 
     def _ppf(self, q: Any, c: Any) -> Any:
         return -((-np.log(q)) ** (1 / c))
@@ -909,6 +1108,10 @@ class WeibullMaximum(_Weibull):
     def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
         mean, variance = self._moments_of_size(c)
         return -mean, variance
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        skewness, kurtosis = self._skewness_and_kurtosis_of_size(c)
+        return -skewness, kurtosis
 
 
 @final
@@ -946,6 +1149,13 @@ class Pareto(ContinuousDistribution):
         one, two = np.where(bare > 1, b - 1, 1.0), np.where(bare > 2, b - 2, 1.0)
         return np.where(bare > 1, b / one, np.inf), np.where(bare > 2, b / (np.square(one) * two), np.inf)
 
+    def _skewness_and_kurtosis(self, b: Any) -> tuple[Any, Any]:
+        bare = raw(b)
+        three, four = np.where(bare > 3, b, 4.0), np.where(bare > 4, b, 5.0)
+        skewness = 2 * (three + 1) / (three - 3) * np.sqrt((three - 2) / three)
+        kurtosis = 6 * (four**3 + four * four - 6 * four - 2) / (four * (four - 3) * (four - 4))
+        return np.where(bare > 3, skewness, np.nan), np.where(bare > 4, kurtosis, np.nan)
+
     def _entropy(self, b: Any) -> Any:
         return 1 + 1 / b - np.log(b)
 
@@ -956,6 +1166,8 @@ class PowerLaw(ContinuousDistribution):
 
     __slots__ = ()
 
+    _has_poles = True
+
     shapes = ("a",)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
@@ -963,6 +1175,9 @@ class PowerLaw(ContinuousDistribution):
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         return np.log(a) + special.xlogy(a - 1, y)
+
+    def _pdf(self, y: Any, a: Any) -> Any:
+        return self._pdf_with_end(y, y, a - 1, a, a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return y**a
@@ -981,6 +1196,10 @@ class PowerLaw(ContinuousDistribution):
 
     def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
         return a / (a + 1), a / ((a + 2) * np.square(a + 1))
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        skewness = 2 * (1 - a) / (a + 3) * np.sqrt((a + 2) / a)
+        return skewness, 6 * (a**3 - a * a - 6 * a + 2) / (a * (a + 3) * (a + 4))
 
     def _entropy(self, a: Any) -> Any:
         return 1 - 1 / a - np.log(a)
@@ -1004,22 +1223,29 @@ class TruncatedNormal(ContinuousDistribution):
         y, shapes, moves, below, above = super()._inside(method, x, args, kwds)
         first, last = (np.asarray(raw(shape)) for shape in shapes)
         # The inner point of other families may lie outside of this one.
-        middle = np.clip(0.0, first, last)
+        middle = _middle(first, last)
         return np.where(below | above, middle, y) if (below | above).any() else y, shapes, moves, below, above
 
     @staticmethod
     def _log_mass(a: Any, b: Any) -> Any:
         """Return the logarithm of the probability between two numbers, also far from 0."""
-        a, b = np.broadcast_arrays(a, b)
+        a, b = np.broadcast_arrays(_without_infinite(a), _without_infinite(b))
         is_right = raw(a) > 0
         # By symmetry: the tail on the left has the digits.
         low, high = np.where(is_right, -b, a), np.where(is_right, -a, b)
         is_left = raw(high) <= 0
         inner_low, inner_high = np.where(is_left, -1.0, low), np.where(is_left, 1.0, high)
         middle = np.log1p(-special.ndtr(inner_low) - special.ndtr(-inner_high))
+        is_narrow = ~is_left & (raw(high) - raw(low) < 0.5)
+        if np.any(is_narrow):
+            middle = np.where(is_narrow, _log_narrow_mass(low, high, is_narrow), middle)
         tail_low, tail_high = np.where(is_left, low, -2.0), np.where(is_left, high, -1.0)
         larger = special.log_ndtr(tail_high)
-        return np.where(is_left, larger + np.log(-np.expm1(special.log_ndtr(tail_low) - larger)), middle)
+        # Below minus infinity there is nothing to be subtracted.
+        is_bounded = np.isfinite(raw(tail_low))
+        tail_low = np.where(is_bounded, tail_low, 2 * raw(tail_high) - 1)
+        rest = np.log(-np.expm1(special.log_ndtr(tail_low) - larger))
+        return np.where(is_left, larger + np.where(is_bounded, rest, 0.0), middle)
 
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
         return -0.5 * y * y - _LOG_ROOT - self._log_mass(a, b)
@@ -1031,16 +1257,26 @@ class TruncatedNormal(ContinuousDistribution):
         return self._log_mass(y, b) - self._log_mass(a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
-        return np.exp(self._logcdf(y, a, b))
+        is_end = raw(y) == raw(a)
+        inside = np.exp(self._logcdf(np.where(is_end, _middle(raw(a), raw(b)), y), a, b))
+        # The area of a rectangle, whose derivatives of first and second order are right where its width is 0.
+        return np.where(is_end, self._pdf((y + a) / 2, a, b) * (y - a), inside) if np.any(is_end) else inside
 
     def _sf(self, y: Any, a: Any, b: Any) -> Any:
-        return np.exp(self._logsf(y, a, b))
+        is_end = raw(y) == raw(b)
+        inside = np.exp(self._logsf(np.where(is_end, _middle(raw(a), raw(b)), y), a, b))
+        return np.where(is_end, self._pdf((y + b) / 2, a, b) * (b - y), inside) if np.any(is_end) else inside
+
+    def _isf(self, q: Any, a: Any, b: Any) -> Any:
+        return -self._ppf(q, -b, -a)
 
     def _ppf(self, q: Any, a: Any, b: Any) -> Any:
         # On the side where the tail has the digits.
         is_left = np.broadcast_to(raw(a) < 0, np.broadcast_shapes(np.shape(raw(a)), np.shape(raw(b)), np.shape(raw(q))))
-        low = special.ndtri_exp(_log_sum(special.log_ndtr(a), np.log(q) + self._log_mass(a, b)))
-        high = -special.ndtri_exp(_log_sum(special.log_ndtr(-b), np.log1p(-q) + self._log_mass(a, b)))
+        a, b = _without_infinite(a), _without_infinite(b)
+        left, right = np.where(is_left, q, 0.5), np.where(is_left, 0.5, q)
+        low = special.ndtri_exp(np.logaddexp(special.log_ndtr(a), np.log(left) + self._log_mass(a, b)))
+        high = -special.ndtri_exp(np.logaddexp(special.log_ndtr(-b), np.log1p(-right) + self._log_mass(a, b)))
         return np.where(is_left, low, high)
 
     def _mean_and_variance(self, a: Any, b: Any) -> tuple[Any, Any]:
@@ -1049,19 +1285,53 @@ class TruncatedNormal(ContinuousDistribution):
         mean = first - last
         return mean, 1 + _times_end(a, first) - _times_end(b, last) - mean * mean
 
+    def _skewness_and_kurtosis(self, a: Any, b: Any) -> tuple[Any, Any]:
+        mass = self._log_mass(a, b)
+        first, last = (np.exp(-0.5 * end * end - _LOG_ROOT - mass) for end in (a, b))
+        moments = [1.0, first - last]
+        for order in (2, 3, 4):
+            edges = _times_end(a, first, order - 1) - _times_end(b, last, order - 1)
+            moments.append(edges + (order - 1) * moments[order - 2])
+        _, one, two, three, four = moments
+        variance = two - one * one
+        third = three - one * (3 * two - 2 * one * one)
+        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+        return third / variance**1.5, fourth / np.square(variance) - 3
+
     def _entropy(self, a: Any, b: Any) -> Any:
         mass = self._log_mass(a, b)
         first, last = (np.exp(-0.5 * end * end - _LOG_ROOT - mass) for end in (a, b))
         return _LOG_ROOT + 0.5 + mass + (_times_end(a, first) - _times_end(b, last)) / 2
 
 
-def _log_sum(one: Any, other: Any) -> Any:
-    return np.logaddexp(one, other)
+#: Of Gauss and Legendre.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
-def _times_end(end: Any, density: Any) -> Any:
-    """Return an end times the density there, which is 0 for an infinite one."""
-    return np.where(np.isfinite(raw(end)), end, 0.0) * density
+def _log_narrow_mass(low: Any, high: Any, mask: Any) -> Any:
+    """Return the logarithm of the normal probability between two near numbers where a mask holds, by quadrature."""
+    low, high = np.where(mask, low, 0.0), np.where(mask, high, 0.25)
+    half = (high - low) / 2
+    points = ((low + high) / 2)[..., np.newaxis] + half[..., np.newaxis] * _NODES.astype(half.dtype)
+    densities = np.exp(-0.5 * points * points) * _WEIGHTS.astype(half.dtype)
+    return np.log(half) + np.log(np.sum(densities, -1)) - _LOG_ROOT
+
+
+def _middle(first: Any, last: Any) -> Any:
+    """Return a number between two, of which any may be infinite."""
+    start = np.where(np.isfinite(first), first, np.where(np.isfinite(last), last - 2, -1.0))
+    return (start + np.where(np.isfinite(last), last, start + 2)) / 2
+
+
+def _without_infinite(end: Any) -> Any:
+    """Return an end, detached where it is infinite: it has no derivative there."""
+    is_finite = np.isfinite(raw(end))
+    return end if np.all(is_finite) else np.where(is_finite, end, raw(end))
+
+
+def _times_end(end: Any, density: Any, power: int = 1) -> Any:
+    """Return a power of an end times the density there, which is 0 for an infinite one."""
+    return np.where(np.isfinite(raw(end)), end, 0.0) ** power * density
 
 
 beta = Beta("beta")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
-from scipy import special
+from scipy import stats as scipy_stats
 
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
+from ..ufuncs import special
 from .continuous import quotient
 from .distribution import DiscreteDistribution
+from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 
-__all__ = ["bernoulli", "binom", "geom", "nbinom", "poisson"]
+__all__ = ["bernoulli", "betabinom", "binom", "geom", "hypergeom", "nbinom", "poisson"]
 
 
 def _log_choices(n: Any, k: Any) -> Any:
@@ -62,8 +64,17 @@ class Poisson(DiscreteDistribution):
     def _sf(self, k: Any, mu: Any) -> Any:
         return special.pdtrc(k, mu)
 
+    def _log_below(self, mask: Any, k: Any, mu: Any) -> Any:
+        return log_gamma_above(k + 1, mu, mask)
+
+    def _log_above(self, mask: Any, k: Any, mu: Any) -> Any:
+        return log_gamma_below(k + 1, mu, mask)
+
     def _mean_and_variance(self, mu: Any) -> tuple[Any, Any]:
         return mu * 1.0, mu * 1.0
+
+    def _skewness_and_kurtosis(self, mu: Any) -> tuple[Any, Any]:
+        return 1 / np.sqrt(mu), 1 / mu
 
 
 @final
@@ -90,8 +101,18 @@ class Binomial(DiscreteDistribution):
     def _sf(self, k: Any, n: Any, p: Any) -> Any:
         return special.bdtrc(k, _as_int(n), p)
 
+    def _log_below(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(raw(n) - k, k + 1, 1 - p, mask)
+
+    def _log_above(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(k + 1, raw(n) - k, p, mask)
+
     def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
         return raw(n) * p, raw(n) * p * (1 - p)
+
+    def _skewness_and_kurtosis(self, n: Any, p: Any) -> tuple[Any, Any]:
+        spread = p * (1 - p)
+        return (1 - 2 * p) / np.sqrt(raw(n) * spread), (1 - 6 * spread) / (raw(n) * spread)
 
 
 @final
@@ -119,6 +140,10 @@ class Bernoulli(DiscreteDistribution):
 
     def _mean_and_variance(self, p: Any) -> tuple[Any, Any]:
         return p * 1.0, p * (1 - p)
+
+    def _skewness_and_kurtosis(self, p: Any) -> tuple[Any, Any]:
+        spread = p * (1 - p)
+        return (1 - 2 * p) / np.sqrt(spread), 1 / spread - 6
 
     def _entropy(self, p: Any) -> Any:
         return special.entr(p) + special.entr(1 - p)
@@ -148,8 +173,17 @@ class NegativeBinomial(DiscreteDistribution):
     def _sf(self, k: Any, n: Any, p: Any) -> Any:
         return special.betaincc(n, k + 1, p)
 
+    def _log_below(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(n, k + 1, p, mask)
+
+    def _log_above(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
+        return log_beta_below(k + 1, n, 1 - p, mask)
+
     def _mean_and_variance(self, n: Any, p: Any) -> tuple[Any, Any]:
         return n * (1 - p) / p, n * (1 - p) / np.square(p)
+
+    def _skewness_and_kurtosis(self, n: Any, p: Any) -> tuple[Any, Any]:
+        return (2 - p) / np.sqrt(n * (1 - p)), (6 + np.square(p) / (1 - p)) / n
 
 
 @final
@@ -175,15 +209,103 @@ class Geometric(DiscreteDistribution):
     def _sf(self, k: Any, p: Any) -> Any:
         return np.exp(special.xlog1py(k, -p))
 
+    def _log_above(self, mask: Any, k: Any, p: Any) -> Any:
+        return special.xlog1py(k, -p)
+
     def _mean_and_variance(self, p: Any) -> tuple[Any, Any]:
         return 1 / p, (1 - p) / np.square(p)
+
+    def _skewness_and_kurtosis(self, p: Any) -> tuple[Any, Any]:
+        return (2 - p) / np.sqrt(1 - p), 6 + np.square(p) / (1 - p)
 
     def _entropy(self, p: Any) -> Any:
         return (special.entr(p) + special.entr(1 - p)) / p
 
 
+@final
+class BetaBinomial(DiscreteDistribution):
+    """The number of successes among `n` trials, whose probability has the beta distribution of shapes `a` and `b`."""
+
+    __slots__ = ()
+
+    shapes = ("n", "a", "b")
+
+    def _valid(self, n: Any, a: Any, b: Any) -> Any:
+        return (n >= 0) & (np.floor(n) == n) & (a > 0) & (b > 0)
+
+    def _support(self, n: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        return 0.0, np.asarray(raw(n))
+
+    def _logpmf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
+        n = raw(n)
+        return _log_choices(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b)
+
+    def _sum(self, numbers: Any, mask: Any, n: Any, a: Any, b: Any) -> Any:
+        safe = np.where(mask, numbers, 0.0)
+        return np.sum(np.where(mask, np.exp(self._logpmf(safe, n, a, b)), 0.0), 0)
+
+    def _cdf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
+        shape = np.broadcast_shapes(*(np.shape(raw(one)) for one in (k, n, a, b)))
+        numbers = np.arange(float(np.max(k, initial=0.0)) + 1).reshape((-1,) + (1,) * len(shape))
+        return self._sum(numbers, np.broadcast_to(numbers <= k, (numbers.size, *shape)), n, a, b)
+
+    def _sf(self, k: Any, n: Any, a: Any, b: Any) -> Any:
+        # As many failures or fewer, with the roles changed.
+        return self._cdf(np.maximum(np.nan_to_num(raw(n)) - k - 1, 0.0), n, b, a) * (k < raw(n))
+
+    def _mean_and_variance(self, n: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        n, total = raw(n), a + b
+        return n * a / total, n * (total + n) * a * b / (np.square(total) * (total + 1))
+
+    def _skewness_and_kurtosis(self, n: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        n, total, product = raw(n), a + b, a * b
+        skewness = (total + 2 * n) * (b - a) / (total + 2) * np.sqrt((1 + total) / (n * product * (n + total)))
+        kurtosis = total * (total - 1 + 6 * n) + 3 * product * (n - 2) + 6 * n * n
+        kurtosis = kurtosis - 3 * product * n * (6 - n) / total - 18 * product * n * n / np.square(total)
+        kurtosis = kurtosis * np.square(total) * (1 + total)
+        return skewness, kurtosis / (n * product * (total + 2) * (total + 3) * (total + n)) - 3
+
+
+@final
+class Hypergeometric(DiscreteDistribution):
+    """The number of successes in `N` draws without replacement from `M` things, of which `n` are successes.
+
+    Its parameters are whole numbers, which have no derivative.
+    """
+
+    __slots__ = ()
+
+    shapes = ("M", "n", "N")
+
+    def _valid(self, M: Any, n: Any, N: Any) -> Any:
+        is_whole = (np.floor(M) == M) & (np.floor(n) == n) & (np.floor(N) == N)
+        return (M > 0) & (n >= 0) & (N >= 0) & (n <= M) & (N <= M) & is_whole
+
+    def _support(self, M: Any, n: Any, N: Any) -> tuple[Any, Any]:
+        M, n, N = map(raw, (M, n, N))
+        return np.maximum(N - (M - n), 0), np.minimum(n, N)
+
+    def _logpmf(self, k: Any, M: Any, n: Any, N: Any) -> Any:
+        return scipy_stats.hypergeom.logpmf(k, *map(raw, (M, n, N)))
+
+    def _cdf(self, k: Any, M: Any, n: Any, N: Any) -> Any:
+        return scipy_stats.hypergeom.cdf(k, *map(raw, (M, n, N)))
+
+    def _sf(self, k: Any, M: Any, n: Any, N: Any) -> Any:
+        return scipy_stats.hypergeom.sf(k, *map(raw, (M, n, N)))
+
+    def _mean_and_variance(self, M: Any, n: Any, N: Any) -> tuple[Any, Any]:
+        return tuple(map(np.asarray, scipy_stats.hypergeom.stats(*map(raw, (M, n, N)))))
+
+    def _skewness_and_kurtosis(self, M: Any, n: Any, N: Any) -> tuple[Any, Any]:
+        found = scipy_stats.hypergeom.stats(*map(raw, (M, n, N)), moments="sk")
+        return tuple(map(np.asarray, found))
+
+
 bernoulli = Bernoulli("bernoulli")
+betabinom = BetaBinomial("betabinom")
 binom = Binomial("binom")
 geom = Geometric("geom")
+hypergeom = Hypergeometric("hypergeom")
 nbinom = NegativeBinomial("nbinom")
 poisson = Poisson("poisson")

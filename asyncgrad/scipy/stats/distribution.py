@@ -7,6 +7,7 @@ that are none, the gradient is 0.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -14,12 +15,36 @@ from typing import Any, final
 import numpy as np
 from scipy import stats as scipy_stats
 
+from ...context import is_kind
 from ...errors import ArgumentError
 from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..integrate.quadrature import quad
+from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution", "DiscreteDistribution", "Frozen", "UnivariateDistribution"]
+
+
+@primitive()
+def end_value_(y: Any, value: float, slope: Any) -> Any:
+    """Return the value of a function at an end of the support, which may have an infinite slope there."""
+    return np.full(np.shape(y), value, y.dtype)
+
+
+@derivative(end_value_, "y")
+def _(g: Any, slope: Any) -> Any:
+    return g * slope
+
+
+#: What functions are at the start and at the end of the support if the density is infinite there, and their slope.
+_END_VALUES = {
+    "cdf": ((0.0, np.inf), (1.0, np.inf)),
+    "logcdf": ((-np.inf, np.inf), (0.0, np.inf)),
+    "logsf": ((0.0, -np.inf), (-np.inf, -np.inf)),
+    "sf": ((1.0, -np.inf), (0.0, -np.inf)),
+}
 
 
 class UnivariateDistribution(ABC):
@@ -90,6 +115,13 @@ class UnivariateDistribution(ABC):
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         """Return the mean and the variance of the standard form."""
 
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        """Return the skewness and the kurtosis less that of the normal distribution."""
+        raise ArgumentError(
+            f"asyncgrad.scipy.stats.{self.name} has no moments of third and fourth order: call SciPy on arrays, or "
+            f"integrate with {self.name}.expect"
+        )
+
     def _entropy(self, *shapes: Any) -> Any:
         raise ArgumentError(f"scipy.stats.{self.name}.entropy has no derivative rule: call SciPy on arrays")
 
@@ -133,13 +165,61 @@ class UnivariateDistribution(ABC):
         """Return the standard deviation."""
         return np.sqrt(self.var(*args, **kwds))
 
+    def _shape_moment(self, method: str, which: int, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
+        shapes, moves = self._split(method, args, kwds)
+        return self._checked(floating(self._skewness_and_kurtosis(*shapes)[which]), shapes, moves)
+
     def stats(self, *args: Any, moments: str = "mv", **kwds: Any) -> Any:
-        """Return the mean ("m"), the variance ("v"), or both, as `moments` asks for."""
-        known = {"m": self.mean, "v": self.var}
-        if not moments or any(letter not in known for letter in moments):
-            raise ArgumentError(f"asyncgrad.scipy.stats.{self.name}.stats has the moments 'm' and 'v', not {moments!r}")
-        found = tuple(known[letter](*args, **kwds) for letter in "mv" if letter in moments)
+        """Return moments, of one letter each.
+
+        Args:
+            *args: the parameters.
+            moments: letters of "m", the mean, "v", the variance, "s", the skewness, and "k", the kurtosis, which is 0
+                for the normal distribution.
+            **kwds: the parameters by name.
+
+        Returns:
+            One Tensor, or a tuple of them in the order of the letters above.
+        """
+        if not moments or any(letter not in "mvsk" for letter in moments):
+            raise ArgumentError(f"scipy.stats.{self.name}.stats has the moments 'm', 'v', 's' and 'k', not {moments!r}")
+        known: dict[str, Callable[[], Any]] = {
+            "m": lambda: self.mean(*args, **kwds),
+            "v": lambda: self.var(*args, **kwds),
+            "s": lambda: self._shape_moment("stats", 0, args, kwds),
+            "k": lambda: self._shape_moment("stats", 1, args, kwds),
+        }
+        found = tuple(known[letter]() for letter in "mvsk" if letter in moments)
         return found if len(found) > 1 else found[0]
+
+    def moment(self, order: int, *args: Any, **kwds: Any) -> Tensor:
+        """Return the mean of a power of the variable, up to the fourth.
+
+        Args:
+            order: the power.
+            *args: the parameters.
+            **kwds: the parameters by name.
+
+        Raises:
+            ArgumentError: the order is no whole number from 0 to 4.
+        """
+        if not isinstance(order, int | np.integer) or not 0 <= order <= 4:
+            raise ArgumentError(
+                f"asyncgrad.scipy.stats.{self.name}.moment takes an order from 0 to 4, not {order!r}: write "
+                f"{self.name}.expect(lambda x: x**{order})"
+            )
+        mean = self.mean(*args, **kwds)
+        if order <= 1:
+            return mean if order else mean * 0 + 1
+        variance = self.var(*args, **kwds)
+        value = variance + mean * mean
+        if order >= 3:
+            third = self._shape_moment("moment", 0, args, kwds) * variance**1.5
+            value = third + mean * (3 * variance + mean * mean)
+        if order == 4:
+            fourth = (self._shape_moment("moment", 1, args, kwds) + 3) * (variance * variance)
+            value = fourth + mean * (4 * third + mean * (6 * variance + mean * mean))
+        return asarray(value)
 
     def support(self, *args: Any, **kwds: Any) -> tuple[Any, Any]:
         """Return the ends of the support."""
@@ -181,6 +261,10 @@ class ContinuousDistribution(UnivariateDistribution):
     _moves = (("loc", 0), ("scale", 1))
     #: A point inside of the support of every standard form, at which all functions have derivatives.
     _inner: float = 0.5
+    #: Whether all functions are constant at a finite end of the support, to first order at least.
+    _flat_start = _flat_end = False
+    #: Whether the density may be infinite at an end of the support.
+    _has_poles = False
 
     @abstractmethod
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
@@ -201,13 +285,74 @@ class ContinuousDistribution(UnivariateDistribution):
         return self._ppf(1 - q, *shapes)
 
     def _logcdf(self, y: Any, *shapes: Any) -> Any:
-        return _log_of_probability(self._cdf(y, *shapes), lambda: self._sf(y, *shapes))
+        return log_probability(
+            self._cdf(y, *shapes), lambda: self._sf(y, *shapes), lambda mask: self._log_below(mask, y, *shapes)
+        )
 
     def _logsf(self, y: Any, *shapes: Any) -> Any:
-        return _log_of_probability(self._sf(y, *shapes), lambda: self._cdf(y, *shapes))
+        return log_probability(
+            self._sf(y, *shapes), lambda: self._cdf(y, *shapes), lambda mask: self._log_above(mask, y, *shapes)
+        )
+
+    def _log_below(self, mask: Any, y: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the distribution function where a mask holds, for it underflows there."""
+        return -np.inf
+
+    def _log_above(self, mask: Any, y: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the probability of greater values where a mask holds, for it underflows there."""
+        return -np.inf
+
+    def _integral(self, function: Callable[..., Any], first: Any, last: Any, shapes: Sequence[Any]) -> Any:
+        if any(shape.size != 1 for shape in shapes):
+            raise ArgumentError(
+                f"asyncgrad.scipy.stats.{self.name} finds this moment or entropy by an integral: its shape parameters "
+                "must be single numbers; stack the results"
+            )
+        return quad(lambda y, *shapes: function(floating(y), *shapes), first, last, tuple(shapes))[0]
+
+    def _entropy(self, *shapes: Any) -> Any:
+        """Return the entropy of the standard form, by default as an integral."""
+
+        def integrand(y: Any, *shapes: Any) -> Any:
+            logarithm = self._logpdf(y, *shapes)
+            # Where the density underflows, so does the product.
+            return -np.exp(logarithm) * np.maximum(logarithm, -800.0)
+
+        return self._integral(integrand, *self._support(*shapes), shapes)
 
     def _pdf(self, y: Any, *shapes: Any) -> Any:
-        return np.exp(self._logpdf(y, *shapes))
+        logarithm = self._logpdf(y, *shapes)
+        is_nothing = raw(logarithm) < -800
+        if not np.any(is_nothing):
+            return np.exp(logarithm)
+        # Where the density underflows so does its derivative, and not to 0 times infinity.
+        return np.where(is_nothing, 0.0, np.exp(self._logpdf(np.where(is_nothing, self._inner, y), *shapes)))
+
+    def _pdf_with_end(self, y: Any, distance: Any, exponent: Any, front: Any, *shapes: Any) -> Any:
+        """Return the density of a family for which it is next to `front * distance**exponent` at an end."""
+        is_end = (raw(distance) == 0) & (raw(exponent) > 0)
+        if not np.any(is_end):
+            return ContinuousDistribution._pdf(self, y, *shapes)
+        inside = ContinuousDistribution._pdf(self, np.where(is_end, self._inner, y), *shapes)
+        power = np.where(is_end, distance, 1.0) ** np.where(is_end, exponent, 1.0)
+        return np.where(is_end, front * power, inside)
+
+    def _with_ends(self, method: str, y: Any, shapes: Sequence[Any]) -> Any:
+        """Return a function that is made of the distribution function, also where the density is infinite at an end."""
+        function = getattr(self, f"_{method}")
+        if not self._has_poles:
+            return function(y, *shapes)
+        bare = raw(y)
+        first, last = (raw(end) for end in self._support(*shapes))
+        is_end = (bare == first) | (bare == last)
+        if not np.any(is_end):
+            return function(y, *shapes)
+        is_pole = is_end & np.isinf(raw(self._pdf(asarray(bare), *map(_detached, shapes))))
+        value = function(np.where(is_pole, self._inner, y), *shapes)
+        for end, (at_end, slope) in zip((first, last), _END_VALUES[method], strict=True):
+            is_here = is_pole & (bare == end)
+            value = np.where(is_here, end_value_.call(asarray(y), at_end, np.where(is_here, slope, 0.0)), value)
+        return value
 
     def _valid(self, *shapes: Any) -> Any:
         """Return where shape parameters are allowed: by default where they are positive."""
@@ -231,6 +376,8 @@ class ContinuousDistribution(UnivariateDistribution):
         first, last = (raw(end) for end in self._support(*shapes))
         # Infinity, where a density may be a difference of infinities, counts as outside.
         below, above = (raw(y) < first) | np.isneginf(raw(y)), (raw(y) > last) | np.isposinf(raw(y))
+        below = below | (raw(y) == first) if self._flat_start else below
+        above = above | (raw(y) == last) if self._flat_end else above
         outside = below | above
         if outside.any():
             y = np.where(outside, self._inner, y)
@@ -263,22 +410,22 @@ class ContinuousDistribution(UnivariateDistribution):
     def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values up to `x`."""
         y, shapes, moves, below, above = self._inside("cdf", x, args, kwds)
-        return self._filled(self._cdf(y, *shapes), ((below, 0.0), (above, 1.0)), shapes, moves)
+        return self._filled(self._with_ends("cdf", y, shapes), ((below, 0.0), (above, 1.0)), shapes, moves)
 
     def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values above `x`."""
         y, shapes, moves, below, above = self._inside("sf", x, args, kwds)
-        return self._filled(self._sf(y, *shapes), ((below, 1.0), (above, 0.0)), shapes, moves)
+        return self._filled(self._with_ends("sf", y, shapes), ((below, 1.0), (above, 0.0)), shapes, moves)
 
     def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
         y, shapes, moves, below, above = self._inside("logcdf", x, args, kwds)
-        return self._filled(self._logcdf(y, *shapes), ((below, -np.inf), (above, 0.0)), shapes, moves)
+        return self._filled(self._with_ends("logcdf", y, shapes), ((below, -np.inf), (above, 0.0)), shapes, moves)
 
     def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
         y, shapes, moves, below, above = self._inside("logsf", x, args, kwds)
-        return self._filled(self._logsf(y, *shapes), ((below, 0.0), (above, -np.inf)), shapes, moves)
+        return self._filled(self._with_ends("logsf", y, shapes), ((below, 0.0), (above, -np.inf)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the value up to which the probability is `q`."""
@@ -341,6 +488,49 @@ class ContinuousDistribution(UnivariateDistribution):
         )
         return quantiles + (draws - raw(quantiles))
 
+    def expect(
+        self,
+        func: Callable[[Any], Any] | None = None,
+        args: Sequence[Any] = (),
+        loc: Any = 0,
+        scale: Any = 1,
+        lb: Any = None,
+        ub: Any = None,
+        conditional: bool = False,
+        **kwds: Any,
+    ) -> Tensor:
+        """Return the mean of a function of the variable, by `integrate.quad`.
+
+        It is differentiable by the parameters and the limits. A tensor that requires grad and that `func` uses gets no
+        gradient: it raises.
+
+        Args:
+            func: takes a number and returns one; None for the number itself.
+            args: the shape parameters.
+            loc: as for the density.
+            scale: as for the density.
+            lb: the limits; None for the ends of the support.
+            ub: the limits; None for the ends of the support.
+            conditional: whether to divide by the probability between the limits.
+            **kwds: passed on to `quad`.
+        """
+        _check_plain(func, self.name)
+        shapes, (loc, scale) = self._split("expect", (*args, loc, scale), {})
+        first, last = self._support(*shapes)
+        first = first if lb is None else (floating(lb) - loc) / scale
+        last = last if ub is None else (floating(ub) - loc) / scale
+
+        def integrand(y: Any, shapes: Any, loc: Any, scale: Any) -> Any:
+            density = self._pdf(floating(y), *shapes)
+            return density * (y * scale + loc if func is None else func(y * scale + loc))
+
+        value = quad(integrand, first, last, (shapes, loc, scale), **kwds)[0]
+        if conditional:
+            # The ends of the support are no points inside of it.
+            above = 0.0 if ub is None else self.sf(ub, *shapes, loc, scale)
+            value = value / (1 - above - (0.0 if lb is None else self.cdf(lb, *shapes, loc, scale)))
+        return self._checked(value, shapes, [loc, scale])
+
 
 class DiscreteDistribution(UnivariateDistribution):
     """Abstract: a family of distributions of whole numbers, which have no derivative; its parameters have."""
@@ -357,6 +547,14 @@ class DiscreteDistribution(UnivariateDistribution):
 
     def _sf(self, k: Any, *shapes: Any) -> Any:
         return 1 - self._cdf(k, *shapes)
+
+    def _log_below(self, mask: Any, k: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the probability of values up to k where a mask holds, for it underflows there."""
+        return -np.inf
+
+    def _log_above(self, mask: Any, k: Any, *shapes: Any) -> Any:
+        """Return the logarithm of the probability of values above k where a mask holds, for it underflows there."""
+        return -np.inf
 
     def _numbers(
         self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
@@ -409,14 +607,24 @@ class DiscreteDistribution(UnivariateDistribution):
     def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
         numbers, shapes, moves, below, above = self._numbers("logcdf", k, args, kwds)
-        value = np.log(self._cdf(np.floor(numbers), *shapes))
+        whole = np.floor(numbers)
+        value = log_probability(
+            self._cdf(whole, *shapes),
+            lambda: self._sf(whole, *shapes),
+            lambda mask: self._log_below(mask, whole, *shapes),
+        )
         return self._filled(value, k, ((below, -np.inf), (above, 0.0)), shapes, moves)
 
     def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
         numbers, shapes, moves, below, above = self._numbers("logsf", k, args, kwds)
         inside = ~(below | above) & (numbers < np.asarray(raw(self._support(*shapes)[1])))
-        value = np.log(np.where(inside, self._sf(np.floor(numbers), *shapes), 1.0))
+        whole = np.floor(numbers)
+        value = log_probability(
+            np.where(inside, self._sf(whole, *shapes), 0.5),
+            lambda: self._cdf(whole, *shapes),
+            lambda mask: self._log_above(mask, whole, *shapes),
+        )
         return self._filled(value, k, ((~inside, -np.inf), (below, 0.0)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -430,6 +638,46 @@ class DiscreteDistribution(UnivariateDistribution):
     def median(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the least number up to which the probability is one half; it has no derivative."""
         return self.ppf(0.5, *args, **kwds)
+
+    def expect(
+        self,
+        func: Callable[[Any], Any] | None = None,
+        args: Sequence[Any] = (),
+        loc: Any = 0,
+        lb: Any = None,
+        ub: Any = None,
+        conditional: bool = False,
+    ) -> Tensor:
+        """Return the mean of a function of the variable: the sum over all numbers but those of a tail below 1e-20.
+
+        Args:
+            func: takes an array of whole numbers and returns one of its shape; None for the numbers themselves.
+            args: the shape parameters.
+            loc: as for the probabilities.
+            lb: the least number; None for that of the support.
+            ub: the greatest number; None for that of the support.
+            conditional: whether to divide by the probability between these.
+
+        Raises:
+            ArgumentError: a parameter is no single number.
+        """
+        _check_plain(func, self.name)
+        parameters = self._parameters("expect", (*args, loc), {})
+        bare = [np.asarray(raw(one)) for one in parameters]
+        if any(one.size != 1 for one in bare):
+            raise ArgumentError(f"scipy.stats.{self.name}.expect takes parameters that are single numbers")
+        family = getattr(scipy_stats, self.name)(*(one.item() for one in bare))
+        first, last = family.support()
+        greatest = family.mean() + family.std() + 10
+        while greatest < last and family.sf(greatest) > 1e-20:
+            greatest *= 1.5
+        last = min(last, greatest)
+        first = first if lb is None else max(first, float(raw(asarray(lb))))
+        last = last if ub is None else min(last, float(raw(asarray(ub))))
+        numbers = np.arange(np.ceil(first), np.floor(last) + 1)
+        probabilities = self.pmf(numbers, *parameters)
+        value = np.sum(probabilities * (numbers if func is None else func(numbers)))
+        return asarray(value / np.sum(probabilities) if conditional else value)
 
     def _of_scipy(self, method: str, q: Any, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
         bare = [raw(one) for one in self._parameters(method, args, kwds)]
@@ -452,13 +700,16 @@ class DiscreteDistribution(UnivariateDistribution):
         return asarray(np.asarray(getattr(scipy_stats, self.name).rvs(*bare, size=size, random_state=random_state)))
 
 
-def _log_of_probability(probability: Any, rest: Callable[[], Any]) -> Any:
-    """Return the logarithm of a probability; of one next to 1, by what is left of it."""
-    is_large = raw(probability) > 0.5
-    if not np.any(is_large):
-        return np.log(probability)
-    small = np.log(np.where(is_large, 1.0, probability))
-    return np.where(is_large, np.log1p(-np.where(is_large, rest(), 0.0)), small)
+def _check_plain(func: Any, name: str) -> None:
+    if is_kind(inspect.iscoroutinefunction, func):
+        raise ArgumentError(
+            f"asyncgrad.scipy.stats.{name}.expect takes a plain function: await integrate.quad of an async def that "
+            "multiplies by the density"
+        )
+
+
+def _detached(shape: Any) -> Any:
+    return asarray(raw(shape))
 
 
 def _positive(scale: Any) -> Any:
@@ -469,6 +720,13 @@ def _positive(scale: Any) -> Any:
 
 def _whole(array: Any) -> Any:
     return array.astype(int) if (np.floor(array) == array).all() else array
+
+
+#: Methods whose first argument is no parameter, and what others take beside the parameters.
+_OF_VARIABLE = frozenset(
+    ("cdf", "interval", "isf", "logcdf", "logpdf", "logpmf", "logsf", "moment", "pdf", "pmf", "ppf", "sf")
+)
+_OPTIONS = {"rvs": ("size", "random_state"), "stats": ("moments",)}
 
 
 @final
@@ -492,14 +750,32 @@ class Frozen:
         if method is None or name in ("fit", "freeze", "name", "shapes"):
             raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
         bound = getattr(self.dist, name)
-        before = name in ("cdf", "interval", "isf", "logcdf", "logpdf", "logpmf", "logsf", "pdf", "pmf", "ppf", "sf")
+        options = _OPTIONS.get(name, ())
 
         def call(*args: Any, **kwds: Any) -> Any:
-            given = (*args, *self.args) if before else self.args
-            extra = dict(zip(("size", "random_state"), args, strict=False)) if name == "rvs" else {}
-            return bound(*given, **self.kwds, **extra, **kwds)
+            if name in _OF_VARIABLE:
+                # What a method calls its first argument: x, k, q, confidence or order.
+                return bound(*args, *kwds.values(), *self.args, **self.kwds)
+            if len(args) > len(options):
+                raise TypeError(
+                    f"{name} of a distribution with its parameters takes {', '.join(options) or 'no arguments'}, not "
+                    f"{len(args)} arguments"
+                )
+            return bound(*self.args, **self.kwds, **dict(zip(options, args, strict=False)), **kwds)
 
         return call
+
+    def expect(
+        self, func: Any = None, lb: Any = None, ub: Any = None, conditional: bool = False, **kwds: Any
+    ) -> Tensor:
+        """Return the mean of a function of the variable: see the family's method."""
+        parameters = self.dist._parameters("expect", self.args, self.kwds)
+        names = ("loc", "scale")[: len(parameters) - len(self.dist.shapes)]
+        moves = dict(zip(names, parameters[len(self.dist.shapes) :], strict=True))
+        shapes = parameters[: len(self.dist.shapes)]
+        family: Any = self.dist
+        found: Tensor = family.expect(func, shapes, lb=lb, ub=ub, conditional=conditional, **moves, **kwds)
+        return found
 
     def __repr__(self) -> str:
         return f"<{self.dist!r} with parameters>"

@@ -6,7 +6,6 @@ import math
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 from scipy import stats as scipy_stats
 
 from ...errors import ArgumentError
@@ -16,7 +15,9 @@ from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
-from .continuous import quotient
+from ..ufuncs import special
+from .continuous import norm, quotient
+from .covariance import Covariance
 
 __all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal", "multivariate_t"]
 
@@ -54,6 +55,57 @@ def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
     rows = _weighted(x, mean, cov).reshape((-1, cov.shape[0]))
     weights = np.broadcast_to(g, np.broadcast_shapes(g.shape, x.shape[:-1])).reshape((-1, 1))
     return 0.5 * (product((rows * weights).T, rows) - np.sum(g) * np.linalg.inv(cov).T)
+
+
+@primitive(superlinear=True)
+def multivariate_normal_cdf_(x: Any, cov: Any, options: Any) -> Any:
+    """Return the probability of values up to x, shape (..., d), for the mean 0; `options` are SciPy's."""
+    found = scipy_stats.multivariate_normal.cdf(x, np.zeros(cov.shape[0]), (cov + cov.T) / 2, **options)
+    return np.asarray(found).reshape(x.shape[:-1]).astype(x.dtype, copy=False)
+
+
+def _conditional(x: Any, cov: Any, given: list[int], options: Any) -> Any:
+    """Return the density of some coordinates, times the probability of values up to the others, given these."""
+    others = [index for index in range(cov.shape[0]) if index not in given]
+    block = cov[np.ix_(given, given)]
+    known = x[..., given]
+    density = np.exp(multivariate_normal_logpdf_.call(known, np.zeros(len(given)), block))
+    if not others:
+        return density
+    weights = np.linalg.solve(block, cov[np.ix_(given, others)])
+    rest = cov[np.ix_(others, others)] - product(cov[np.ix_(others, given)], weights)
+    return density * _probability(x[..., others] - product(known, weights), rest, options)
+
+
+def _probability(x: Any, cov: Any, options: Any) -> Any:
+    if cov.shape[0] == 1:
+        return norm.cdf(x[..., 0], 0.0, np.sqrt(cov[0, 0]))
+    return multivariate_normal_cdf_.call(x, cov, options)
+
+
+@derivative(multivariate_normal_cdf_, "x")
+def _(g: Any, x: Any, cov: Any, options: Any) -> Any:
+    slopes = [_conditional(x, cov, [index], options) for index in range(cov.shape[0])]
+    return np.expand_dims(g, -1) * np.stack(slopes, -1)
+
+
+# Plackett's identity: by a covariance the derivative is that by both coordinates.
+@derivative(multivariate_normal_cdf_, "cov")
+def _(g: Any, x: Any, cov: Any, options: Any) -> Any:
+    size = cov.shape[0]
+    second: list[list[Any]] = [[None] * size for _ in range(size)]
+    for row in range(size):
+        for column in range(row):
+            value = 0.5 * np.sum(g * _conditional(x, cov, [column, row], options))
+            second[row][column] = second[column][row] = value
+    for index in range(size):
+        slope = np.sum(g * x[..., index] * _conditional(x, cov, [index], options))
+        mixed: Any = 0.0
+        for other in range(size):
+            if other != index:
+                mixed = mixed + (cov[index, other] + cov[other, index]) / 2 * 2 * second[index][other]
+        second[index][index] = -0.5 * (slope + mixed) / cov[index, index]
+    return np.stack([np.stack(row) for row in second])
 
 
 def _columns(alpha: Any, x: Any) -> Any:
@@ -95,6 +147,17 @@ class Multivariate:
         return f"<asyncgrad.scipy.stats.{self.name}>"
 
 
+def _points(x: Any, size: int) -> Any:
+    """Return points with an axis of their coordinates."""
+    if x.ndim == 0:
+        x = x[np.newaxis]
+    elif x.ndim == 1 and size == 1:
+        x = x[:, np.newaxis]
+    if x.shape[-1] != size:
+        raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
+    return x
+
+
 @final
 class MultivariateNormal(Multivariate):
     """The normal distribution of d variables.
@@ -116,6 +179,8 @@ class MultivariateNormal(Multivariate):
         Raises:
             ValueError: their shapes do not fit.
         """
+        if isinstance(cov, Covariance | scipy_stats.Covariance):
+            cov = cov.covariance
         cov = floating(cov)
         if mean is None:
             mean = np.zeros(1 if cov.ndim == 0 else cov.shape[0])
@@ -161,13 +226,7 @@ class MultivariateNormal(Multivariate):
         """
         mean, cov = self._parameters(mean, cov)
         size = mean.size
-        x = floating(x)
-        if x.ndim == 0:
-            x = x[np.newaxis]
-        elif x.ndim == 1 and size == 1:
-            x = x[:, np.newaxis]
-        if x.shape[-1] != size:
-            raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
+        x = _points(floating(x), size)
         self._checked(cov, allow_singular)
         if allow_singular and np.linalg.matrix_rank(raw(cov)) < size:
             return self._singular_logpdf(x, mean, raw(cov))
@@ -187,6 +246,43 @@ class MultivariateNormal(Multivariate):
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
         """Return the density at points; arguments as for `logpdf`."""
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
+
+    def cdf(
+        self,
+        x: Any,
+        mean: Any = None,
+        cov: Any = 1,
+        allow_singular: bool = False,
+        maxpts: int | None = None,
+        abseps: float = 1e-5,
+        releps: float = 1e-5,
+    ) -> Tensor:
+        """Return the probability of values up to those of points in each coordinate.
+
+        Of three variables and more SciPy estimates it, and its derivatives are made of such estimates.
+
+        Args:
+            x: shape (..., d).
+            mean: see the class.
+            cov: see the class.
+            allow_singular: False alone.
+            maxpts: of the estimate, as SciPy's.
+            abseps: of the estimate, as SciPy's.
+            releps: of the estimate, as SciPy's.
+        """
+        mean, cov = self._parameters(mean, cov)
+        if allow_singular:
+            raise ArgumentError(
+                "asyncgrad.scipy.stats.multivariate_normal.cdf takes a positive definite cov, not allow_singular=True"
+            )
+        self._checked(cov, False)
+        x = _points(floating(x), mean.size)
+        options = {"maxpts": maxpts or 1000000 * mean.size, "abseps": abseps, "releps": releps}
+        return _probability(x - mean, cov, options)
+
+    def logcdf(self, x: Any, mean: Any = None, cov: Any = 1, **options: Any) -> Tensor:
+        """Return the logarithm of `cdf`; arguments as for that."""
+        return np.log(self.cdf(x, mean, cov, **options))
 
     def entropy(self, mean: Any = None, cov: Any = 1) -> Tensor:
         """Return the differential entropy, in nats."""
@@ -373,8 +469,8 @@ class FrozenMultivariate:
         if name.startswith("_") or not callable(getattr(type(self.dist), name, None)):
             raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
         method = getattr(self.dist, name)
-        if name in ("logpdf", "logpmf", "pdf", "pmf"):
-            return lambda x: method(x, *self.args, **self.kwds)
+        if name in ("cdf", "logcdf", "logpdf", "logpmf", "pdf", "pmf"):
+            return lambda x, **kwds: method(x, *self.args, **self.kwds, **kwds)
         return lambda *args, **kwds: method(*self.args, *args, **kwds)
 
     def __repr__(self) -> str:

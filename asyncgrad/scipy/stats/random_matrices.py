@@ -7,13 +7,13 @@ from abc import abstractmethod
 from typing import Any, final
 
 import numpy as np
-from scipy import special
 from scipy import stats as scipy_stats
 
 from ...errors import ArgumentError
 from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..ufuncs import special
 from .continuous import chi2
 from .multivariate import FrozenMultivariate, Multivariate
 

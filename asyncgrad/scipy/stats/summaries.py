@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
 from ...errors import ArgumentError
 from ...graph.values import raw
 from ...tensor import Tensor
 from ..arguments import floating
+from ..ufuncs import special
 
-__all__ = ["entropy", "gmean", "hmean", "kurtosis", "moment", "sem", "skew", "variation", "zscore"]
+__all__ = [
+    "entropy",
+    "gmean",
+    "hmean",
+    "iqr",
+    "kurtosis",
+    "median_abs_deviation",
+    "moment",
+    "pearsonr",
+    "pmean",
+    "sem",
+    "skew",
+    "trim_mean",
+    "variation",
+    "zmap",
+    "zscore",
+]
 
 _Axis = int | Sequence[int] | None
 
@@ -236,3 +252,187 @@ def entropy(
         terms = special.rel_entr(shares, qk / np.sum(qk, axis, keepdims=True))
     value = np.sum(terms, axis, keepdims=keepdims)
     return value if base is None else value / math.log(base)
+
+
+def pmean(
+    a: Any,
+    p: Any,
+    *,
+    axis: _Axis = 0,
+    dtype: Any = None,
+    weights: Any = None,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the power mean of exponent `p`, as `scipy.stats.pmean`, of positive data; arguments as for `gmean`."""
+    if np.ndim(raw(p)):
+        raise ValueError(f"scipy.stats.pmean takes an exponent p that is one number, not of shape {np.shape(raw(p))}")
+    a = _data("pmean", a, nan_policy)
+    a = a if dtype is None else a.astype(dtype)
+    if raw(p) == 0:
+        return gmean(a, axis, weights=weights, keepdims=keepdims)
+    return _weighted_mean(a**p, axis, weights, keepdims) ** (1 / p)
+
+
+def zmap(scores: Any, compare: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
+    """Return the deviations of scores from the mean of other data over their standard deviation, as `scipy.stats.zmap`.
+
+    Args:
+        scores: what is compared.
+        compare: the data whose mean and standard deviation count.
+        axis: along which, or None for all.
+        ddof: as for `numpy.std`.
+        nan_policy: "propagate".
+    """
+    scores, compare = _data("zmap", scores, nan_policy), floating(compare)
+    spread = np.std(compare, axis, ddof=ddof, keepdims=True)
+    return (scores - np.mean(compare, axis, keepdims=True)) / spread
+
+
+def iqr(
+    x: Any,
+    axis: _Axis = None,
+    rng: Sequence[float] = (25, 75),
+    scale: float | str = 1.0,
+    nan_policy: str = "propagate",
+    interpolation: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the distance between two percentiles, as `scipy.stats.iqr`.
+
+    Args:
+        x: the data.
+        axis: along which, or None for all.
+        rng: the percentages.
+        scale: a divisor, or "normal" for that which makes the result the standard deviation of normal data.
+        nan_policy: "propagate".
+        interpolation: the method of `numpy.percentile`.
+        keepdims: whether the axis remains, with length 1.
+    """
+    x = _data("iqr", x, nan_policy)
+    if isinstance(scale, str):
+        if scale != "normal":
+            raise ValueError(f"scipy.stats.iqr takes for scale a number or 'normal', not {scale!r}")
+        scale = 2 * math.sqrt(2) * float(special.erfinv(0.5))
+    low, high = (np.percentile(x, one, axis, method=interpolation, keepdims=keepdims) for one in sorted(rng))  # type: ignore[call-overload]
+    return (high - low) / scale
+
+
+def median_abs_deviation(
+    x: Any,
+    axis: _Axis = 0,
+    center: Any = np.median,
+    scale: float | str = 1.0,
+    nan_policy: str = "propagate",
+    *,
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the median of the distances from the median, as `scipy.stats.median_abs_deviation`.
+
+    Args:
+        x: the data.
+        axis: along which, or None for all.
+        center: a function of the data and an axis, from whose result the distances count.
+        scale: a divisor, or "normal" for that which makes the result the standard deviation of normal data.
+        nan_policy: "propagate".
+        keepdims: whether the axis remains, with length 1.
+    """
+    x = _data("median_abs_deviation", x, nan_policy)
+    if isinstance(scale, str):
+        if scale != "normal":
+            raise ValueError(f"scipy.stats.median_abs_deviation takes for scale a number or 'normal', not {scale!r}")
+        scale = float(special.ndtri(0.75))
+    middle = center(x.reshape((-1,)), axis=0) if axis is None else center(x, axis=axis)
+    if axis is not None:
+        middle = np.expand_dims(middle, axis)
+    found: Any = np.median(np.abs(x - middle), axis, keepdims=keepdims)
+    return found / scale
+
+
+def trim_mean(
+    a: Any, proportiontocut: float, axis: int | None = 0, *, nan_policy: str = "propagate", keepdims: bool = False
+) -> Tensor:
+    """Return the mean without a share of the least and of the greatest, as `scipy.stats.trim_mean`.
+
+    Args:
+        a: the data.
+        proportiontocut: the share that is left out at each end, less than one half.
+        axis: along which, or None for all.
+        nan_policy: "propagate".
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        ValueError: nothing would be left.
+    """
+    a = _data("trim_mean", a, nan_policy)
+    ndim = a.ndim
+    if axis is None:
+        a, axis, shape = a.reshape((-1,)), 0, (1,) * ndim
+    else:
+        axis %= ndim
+        shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+    count = a.shape[axis]
+    cut = int(proportiontocut * count)
+    if cut >= count - cut:
+        raise ValueError(f"scipy.stats.trim_mean takes a proportiontocut below 0.5, not {proportiontocut}")
+    kept = np.sort(a, axis)[(slice(None),) * axis + (slice(cut, count - cut),)]
+    found = np.mean(kept, axis)
+    return found.reshape(shape) if keepdims else found
+
+
+class PearsonResult(NamedTuple):
+    """The result of `pearsonr`.
+
+    Attributes:
+        statistic: the correlation.
+        pvalue: the probability of one as far from 0 for normal data that are not correlated.
+    """
+
+    statistic: Tensor
+    pvalue: Tensor
+
+
+def pearsonr(
+    x: Any, y: Any, *, alternative: str = "two-sided", method: Any = None, axis: int | None = 0
+) -> PearsonResult:
+    """Return the correlation of two samples and its p-value, as `scipy.stats.pearsonr`.
+
+    Args:
+        x: a sample.
+        y: the other, of the same shape.
+        alternative: "two-sided", "less" or "greater".
+        method: None alone.
+        axis: along which, or None for all.
+
+    Raises:
+        ArgumentError: another method is given: resampling has no derivative.
+        ValueError: the samples have fewer than two elements, or different shapes.
+    """
+    if method is not None:
+        raise ArgumentError("asyncgrad.scipy.stats.pearsonr takes no method but None: resampling has no derivative")
+    x, y = floating(x), floating(y)
+    if axis is None:
+        x, y, axis = x.reshape((-1,)), y.reshape((-1,)), 0
+    if x.shape != y.shape or x.shape[axis] < 2:
+        raise ValueError(
+            f"scipy.stats.pearsonr takes two samples of one shape, with two elements along axis {axis} at least, not "
+            f"shapes {x.shape} and {y.shape}"
+        )
+    first, second = (one - np.mean(one, axis, keepdims=True) for one in (x, y))
+    norms = np.sqrt(np.sum(first * first, axis) * np.sum(second * second, axis))
+    correlation = np.sum(first * second, axis) / norms
+    half = x.shape[axis] / 2 - 1
+
+    # The correlation has a beta distribution on the numbers from -1 to 1.
+    def below(value: Any) -> Any:
+        # Two points are always on a line.
+        return special.betainc(half, half, np.clip((1 + value) / 2, 0.0, 1.0)) if half else 1 + 0 * value
+
+    values = {
+        "two-sided": lambda: (2 if half else 1) * below(-np.abs(correlation)),
+        "less": lambda: below(correlation),
+        "greater": lambda: below(-correlation),
+    }
+    if alternative not in values:
+        raise ValueError(f"scipy.stats.pearsonr takes alternative {', '.join(values)}, not {alternative!r}")
+    return PearsonResult(correlation, values[alternative]())

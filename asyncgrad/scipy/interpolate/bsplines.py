@@ -1,0 +1,378 @@
+"""Splines as sums of B-splines, differentiable by their coefficients, their knots, the data and the points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...graph.values import raw
+from ...ops.axes import axis_index
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+from .piecewise import sorted_points
+
+__all__ = [
+    "BSpline",
+    "design_matrix",
+    "local_basis",
+    "make_interp_spline",
+    "not_a_knot",
+    "splev",
+    "splrep",
+    "tensor_product",
+]
+
+
+def local_basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
+    """Return the intervals that points lie in, and the k + 1 B-splines that are not 0 there.
+
+    Beyond the ends the polynomials of the first and last interval go on.
+
+    Args:
+        t: the knots, shape (n + k + 1,).
+        k: the degree.
+        x: the points.
+    """
+    knots = raw(t)
+    place = np.clip(np.searchsorted(knots, raw(x), "right") - 1, k, knots.size - k - 2)
+    basis: list[Any] = [x * 0 + 1]
+    for degree in range(1, k + 1):
+        following: list[Any] = []
+        carried: Any = 0.0
+        for j in range(degree):
+            right, left = t[place + j + 1], t[place + j + 1 - degree]
+            share = basis[j] / (right - left)
+            following.append(carried + (right - x) * share)
+            carried = (x - left) * share
+        following.append(carried)
+        basis = following
+    return place, basis
+
+
+def design_matrix(t: Any, k: int, x: Any) -> Any:
+    """Return the values of all B-splines at points of shape (m,), shape (m, n)."""
+    place, basis = local_basis(t, k, x)
+    unit = np.eye(t.shape[0] - k - 1)
+    result: Any = 0.0
+    for j, value in enumerate(basis):
+        result = result + value[:, np.newaxis] * unit[place - k + j]
+    return result
+
+
+def not_a_knot(x: Any, k: int) -> Any:
+    """Return the knots of the spline through points that needs no conditions at its ends."""
+    inner = x if k % 2 else (x[1:] + x[:-1]) / 2
+    cut = (k + 1) // 2
+    inner = inner[cut : inner.shape[0] - cut]
+    return np.concatenate([np.broadcast_to(x[0], (k + 1,)), inner, np.broadcast_to(x[-1], (k + 1,))])
+
+
+def _ends_repeated(x: Any, k: int) -> Any:
+    return np.concatenate([np.broadcast_to(x[0], (k,)), x, np.broadcast_to(x[-1], (k,))])
+
+
+@final
+class BSpline:
+    """A spline of given knots and coefficients.
+
+    Args:
+        t: the knots, shape (n + k + 1,), which do not decrease.
+        c: the coefficients, with at least n elements along `axis`.
+        k: the degree.
+        extrapolate: whether the first and last polynomial go on beyond the base interval `t[k]` to `t[n]`; otherwise
+            there is nan; or "periodic".
+        axis: of `c`.
+
+    Source: scipy.interpolate.BSpline; de Boor, 1978.
+
+    Example:
+        >>> from asyncgrad.scipy import interpolate
+        >>> interpolate.BSpline([0.0, 1.0, 2.0, 3.0], [2.0, 4.0], 1)([1.0, 1.5]).tolist()
+        [2.0, 3.0]
+    """
+
+    __slots__ = ("axis", "c", "extrapolate", "k", "t")
+
+    def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
+        knots, coefficients = floating(t), floating(c)
+        if not isinstance(k, int | np.integer) or k < 0:
+            raise ValueError(f"BSpline takes a degree k of at least 0, not {k!r}")
+        axis = axis_index(axis, coefficients.ndim)
+        count = knots.size - k - 1
+        if knots.ndim != 1 or count < k + 1 or coefficients.shape[axis] < count:
+            raise ValueError(
+                f"BSpline of degree {k} takes knots t of shape (n + {k + 1},), n > {k}, and n coefficients along axis "
+                f"{axis}, not shapes {knots.shape} and {coefficients.shape}"
+            )
+        if (np.diff(raw(knots)) < 0).any() or not raw(knots)[count] > raw(knots)[k]:
+            raise ValueError("BSpline takes knots t that do not decrease, and a base interval that is not empty")
+        self.t, self.k, self.extrapolate, self.axis = knots, int(k), extrapolate, axis
+        #: With the axis of the knots first.
+        self.c = np.moveaxis(coefficients, axis, 0)[:count]
+
+    @property
+    def tck(self) -> tuple[Any, Any, int]:
+        """The knots, the coefficients and the degree."""
+        return self.t, np.moveaxis(self.c, 0, self.axis) if self.axis else self.c, self.k
+
+    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Tensor:
+        """Return the values at points, or those of a derivative.
+
+        Args:
+            x: points of any shape.
+            nu: the order of the derivative.
+            extrapolate: as the attribute; None for that.
+        """
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        spline, points = self.derivative(nu) if nu else self, floating(x)
+        start, end = self.t[self.k], self.t[self.c.shape[0]]
+        if isinstance(extrapolate, str) and extrapolate == "periodic":
+            points = start + (points - start) % (end - start)
+        flat = points.reshape((-1,))
+        place, basis = local_basis(spline.t, spline.k, flat)
+        trailing = (1,) * (self.c.ndim - 1)
+        result: Any = 0.0
+        for j, value in enumerate(basis):
+            result = result + value.reshape((-1, *trailing)) * spline.c[place - spline.k + j]
+        if not extrapolate:
+            is_outside = (raw(flat) < raw(start)) | (raw(flat) > raw(end))
+            result = np.where(is_outside.reshape((-1, *trailing)), np.nan, result)
+        result = result.reshape((*points.shape, *self.c.shape[1:]))
+        axes = range(points.ndim, points.ndim + self.axis)
+        return np.moveaxis(result, tuple(axes), tuple(range(self.axis))) if self.axis else result
+
+    def _like(self, t: Any, c: Any, k: int) -> BSpline:
+        return BSpline(t, np.moveaxis(c, 0, self.axis) if self.axis else c, k, self.extrapolate, self.axis)
+
+    def derivative(self, nu: int = 1) -> BSpline:
+        """Return the spline that is the derivative of order `nu`."""
+        spline = self
+        for _ in range(nu):
+            t, c, k = spline.t, spline.c, spline.k
+            if k == 0:
+                return spline._like(t, c * 0, 0)
+            widths = (t[k + 1 : -1] - t[1 : -k - 1]).reshape((-1,) + (1,) * (c.ndim - 1))
+            is_empty = raw(widths) == 0
+            # Coefficients between knots that coincide count for nothing.
+            slopes = k * (c[1:] - c[:-1]) / np.where(is_empty, 1.0, widths)
+            spline = spline._like(t[1:-1], np.where(is_empty, 0.0, slopes) if is_empty.any() else slopes, k - 1)
+        return spline
+
+    def antiderivative(self, nu: int = 1) -> BSpline:
+        """Return the spline whose derivative of order `nu` is this one, and which is 0 at the first knot."""
+        spline = self
+        for _ in range(nu):
+            t, c, k = spline.t, spline.c, spline.k
+            widths = (t[k + 1 :] - t[: -k - 1]).reshape((-1,) + (1,) * (c.ndim - 1))
+            sums = np.cumsum(c * widths, 0) / (k + 1)
+            zero = np.zeros((1, *c.shape[1:]), sums.dtype)
+            spline = spline._like(np.concatenate([t[:1], t, t[-1:]]), np.concatenate([zero, sums]), k + 1)
+        return spline
+
+    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Tensor:
+        """Return the integral from `a` to `b`; without extrapolation, of what lies in the base interval.
+
+        Raises:
+            ValueError: the spline is periodic: integrate its periods.
+        """
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        if isinstance(extrapolate, str):
+            raise ValueError("integrate of a periodic BSpline: write extrapolate=True, within one period")
+        a, b = floating(a), floating(b)
+        if not extrapolate:
+            start, end = self.t[self.k], self.t[self.c.shape[0]]
+            a, b = (np.minimum(np.maximum(limit, start), end) for limit in (a, b))
+        whole = self.antiderivative()
+        return whole(b, extrapolate=True) - whole(a, extrapolate=True)
+
+
+def make_interp_spline(
+    x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, check_finite: bool = True
+) -> BSpline:
+    """Return the spline of degree `k` through points.
+
+    Args:
+        x: the points, shape (n,), increasing.
+        y: the values, with n elements along `axis`.
+        k: the degree.
+        t: the knots, or None for those that the conditions lead to.
+        bc_type: None for "not-a-knot"; "natural", "clamped", or a pair for both ends of such names, None, or lists of
+            pairs (order of the derivative, its value).
+        axis: of `y`.
+        check_finite: whether an infinite number or nan is an error.
+
+    Source: scipy.interpolate.make_interp_spline.
+
+    Example:
+        >>> from asyncgrad.scipy import interpolate
+        >>> interpolate.make_interp_spline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 8.0, 27.0])(1.5).item()
+        3.375
+    """
+    name = "make_interp_spline"
+    points, values = sorted_points(name, x), floating(y)
+    axis = axis_index(axis, values.ndim)
+    values = np.moveaxis(values, axis, 0)
+    if values.shape[0] != points.size:
+        raise ValueError(
+            f"{name} takes as many values along axis {axis} as points, not shapes {points.shape} and {values.shape}"
+        )
+    if check_finite and not (np.isfinite(raw(points)).all() and np.isfinite(raw(values)).all()):
+        raise ValueError(f"{name} takes finite numbers: leave out others, or write check_finite=False")
+    if isinstance(bc_type, str) and bc_type == "periodic":
+        raise ArgumentError(
+            f"asyncgrad's {name} has no bc_type 'periodic': write CubicSpline(x, y, bc_type='periodic')"
+        )
+    start, end = _conditions(name, bc_type)
+    if t is not None:
+        knots = floating(t)
+    elif k == 0:
+        knots = np.concatenate([points, points[-1:]])
+    elif k == 1 or start or end:
+        knots = _ends_repeated(points, k)
+    else:
+        knots = not_a_knot(points, k)
+    count = knots.shape[0] - k - 1
+    if points.size + len(start) + len(end) != count:
+        raise ValueError(
+            f"{name} of degree {k} with {knots.shape[0]} knots needs {count} points and conditions at the ends, not "
+            f"{points.size} and {len(start) + len(end)}"
+        )
+    if k == 0:
+        return BSpline(knots, np.moveaxis(values, 0, axis), k, True, axis)
+    matrix, right = design_matrix(knots, k, points), values.reshape((points.size, -1))
+    rows, given = [], []
+    for conditions, end_point in ((start, points[:1]), (end, points[-1:])):
+        basis = BSpline(knots, np.eye(count), k)
+        rows.append([basis(end_point, order) for order, _ in conditions])
+        given.append([np.broadcast_to(floating(value), values.shape[1:]).reshape((1, -1)) for _, value in conditions])
+    matrix = np.concatenate([*rows[0], matrix, *rows[1]])
+    c = np.linalg.solve(matrix, np.concatenate([*given[0], right, *given[1]])).reshape((count, *values.shape[1:]))
+    return BSpline(knots, np.moveaxis(c, 0, axis) if axis else c, k, True, axis)
+
+
+def _conditions(name: str, bc_type: Any) -> tuple[list[Any], list[Any]]:
+    both = (bc_type, bc_type) if bc_type is None or isinstance(bc_type, str) else tuple(bc_type)
+    known: dict[Any, list[Any]] = {None: [], "not-a-knot": [], "natural": [(2, 0.0)], "clamped": [(1, 0.0)]}
+    found: list[list[Any]] = []
+    for condition in both:
+        if condition is None or isinstance(condition, str):
+            if condition not in known:
+                raise ValueError(
+                    f"{name} takes bc_type None, 'not-a-knot', 'natural' or 'clamped', or lists of derivatives, not "
+                    f"{condition!r}"
+                )
+            found.append(known[condition])
+        else:
+            found.append([tuple(pair) for pair in condition])
+    if len(found) != 2:
+        raise ValueError(f"{name} takes bc_type with conditions for both ends, not {bc_type!r}")
+    return found[0], found[1]
+
+
+def splrep(
+    x: Any,
+    y: Any,
+    w: Any = None,
+    xb: Any = None,
+    xe: Any = None,
+    k: int = 3,
+    task: int = 0,
+    s: Any = None,
+    t: Any = None,
+    full_output: int = 0,
+    per: int = 0,
+    quiet: int = 1,
+) -> tuple[Any, Any, int]:
+    """Return the knots, the coefficients and the degree of the spline through points, for `splev`.
+
+    Args:
+        x: the points, shape (n,), increasing.
+        y: the values, shape (n,).
+        w: None alone.
+        xb: None alone.
+        xe: None alone.
+        k: the degree, 1, 3 or 5.
+        task: 0 alone.
+        s: 0 or None: the spline goes through the points.
+        t: None alone.
+        full_output: 0 alone.
+        per: 0 alone.
+        quiet: of no effect.
+
+    Raises:
+        ArgumentError: another argument is given: asyncgrad does not smooth.
+
+    Source: scipy.interpolate.splrep.
+    """
+    asked = {
+        "w": w,
+        "xb": xb,
+        "xe": xe,
+        "task": task or None,
+        "s": s or None,
+        "t": t,
+        "full_output": full_output or None,
+    }
+    for parameter, value in {**asked, "per": per or None}.items():
+        if value is not None:
+            raise ArgumentError(
+                f"asyncgrad's splrep does not take {parameter}={value!r}: it gives splines through points"
+            )
+    if k not in (1, 3, 5):
+        raise ArgumentError(f"asyncgrad's splrep has the degrees 1, 3 and 5, not {k!r}")
+    knots, c, _ = make_interp_spline(x, y, k).tck
+    return knots, np.concatenate([c, np.zeros(k + 1)]), k
+
+
+def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Tensor:
+    """Return the values of a spline, or those of a derivative.
+
+    Args:
+        x: points of any shape.
+        tck: the knots, the coefficients and the degree; or a BSpline.
+        der: the order of the derivative.
+        ext: for points beyond the ends: 0 to extrapolate, 1 for 0, 2 for an error, 3 for the value at the end.
+
+    Raises:
+        ValueError: `ext` is none of these, or it is 2, and a point lies beyond the ends.
+
+    Source: scipy.interpolate.splev.
+    """
+    t, c, k = tck.tck if isinstance(tck, BSpline) else tck
+    if ext not in (0, 1, 2, 3):
+        raise ValueError(f"splev takes ext 0, 1, 2 or 3, not {ext!r}")
+    spline, points = BSpline(t, c, k), floating(x)
+    start, end = raw(spline.t)[k], raw(spline.t)[-k - 1]
+    is_outside = (raw(points) < start) | (raw(points) > end)
+    if ext == 2 and is_outside.any():
+        raise ValueError(f"splev: {raw(points)[is_outside][0]} lies beyond the ends, {start} to {end}")
+    if ext == 3:
+        points = np.clip(points, start, end)
+    found = spline(points, der)
+    return np.where(is_outside, 0.0, found) if ext == 1 else asarray(found)
+
+
+def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Any) -> Any:
+    """Return the values at points, shape (..., d), of the tensor product of splines through values on a grid."""
+    c, places, bases = values, [], []
+    for axis, coordinates in enumerate(grid):
+        knots = _ends_repeated(coordinates, 1) if k == 1 else not_a_knot(coordinates, k)
+        moved = np.moveaxis(c, axis, 0)
+        solved = np.linalg.solve(design_matrix(knots, k, coordinates), moved.reshape((moved.shape[0], -1)))
+        c = np.moveaxis(solved.reshape(moved.shape), 0, axis)
+        place, basis = local_basis(knots, k, points[..., axis].reshape((-1,)))
+        places.append(place - k)
+        bases.append(np.stack(basis, -1))
+    count = len(grid)
+    index = tuple(
+        (place[:, np.newaxis] + np.arange(k + 1)).reshape((-1, *(1,) * axis, k + 1, *(1,) * (count - 1 - axis)))
+        for axis, place in enumerate(places)
+    )
+    found = c[index]
+    for weights in bases:
+        # The first of the remaining axes of neighbours.
+        found = np.sum(found * weights.reshape((*weights.shape, *(1,) * (found.ndim - 2))), 1)
+    return found.reshape((*points.shape[:-1], *values.shape[count:]))

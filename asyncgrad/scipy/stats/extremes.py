@@ -1,0 +1,226 @@
+"""Families of extreme values and of lifetimes: the limits of greatest values, of what exceeds them, and Gompertz's."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
+from ..ufuncs import special
+from .continuous import bounded_exp, one_minus_exp_
+from .distribution import ContinuousDistribution
+
+__all__ = ["genextreme", "genpareto", "gompertz"]
+
+_TERMS = 24
+
+
+def _logarithm_over(c: Any, y: Any) -> Any:
+    """Return log1p(c * y) / c, and y where c is 0, differentiable by both there, too."""
+    product = c * y
+    is_small = np.abs(raw(product)) < 0.2
+    small = np.where(is_small, product, 0.0)
+    series: Any = 0.0
+    for power in range(_TERMS, -1, -1):
+        series = series * -small + 1 / (power + 1)
+    large = np.where(is_small, 1.0, product)
+    return y * np.where(is_small, series, np.log1p(large) / large)
+
+
+def _gamma_series() -> Any:
+    """Return the coefficients of the powers of c in gamma(1 + c)."""
+    logarithm = np.zeros(_TERMS + 1)
+    logarithm[1] = -np.euler_gamma
+    orders = np.arange(2, _TERMS + 1)
+    logarithm[2:] = (-1.0) ** orders * special.zeta(orders.astype(float)) / orders
+    found = np.zeros(_TERMS + 1)
+    found[0] = 1.0
+    for n in range(1, _TERMS + 1):
+        found[n] = sum(k * logarithm[k] * found[n - k] for k in range(1, n + 1)) / n
+    return found
+
+
+_GAMMA = _gamma_series()
+#: The coefficients of (gamma(1 + 2 * c) - gamma(1 + c)**2) / c**2.
+_SPREAD = (_GAMMA * 2.0 ** np.arange(_TERMS + 1) - np.convolve(_GAMMA, _GAMMA)[: _TERMS + 1])[2:]
+
+
+def _polynomial(coefficients: Any, c: Any) -> Any:
+    value: Any = 0.0
+    for coefficient in coefficients[::-1]:
+        value = value * c + coefficient
+    return value
+
+
+@final
+class GeneralizedExtremes(ContinuousDistribution):
+    """The limit of the greatest of many: bounded above for `c` > 0, below for `c` < 0, and Gumbel's for 0."""
+
+    __slots__ = ()
+
+    _flat_start = _flat_end = True
+
+    shapes = ("c",)
+    _inner = 0.0
+
+    def _valid(self, c: Any) -> Any:
+        return np.isfinite(c)
+
+    def _support(self, c: Any) -> tuple[Any, Any]:
+        sign = np.sign(raw(c))
+        end = 1 / np.where(sign == 0, 1.0, c)
+        return np.where(sign < 0, end, -np.inf), np.where(sign > 0, end, np.inf)
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        standard = _logarithm_over(-c, y)
+        return -np.exp(-standard) - (1 - c) * standard
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        return np.exp(-bounded_exp(-_logarithm_over(-c, y)))
+
+    def _logcdf(self, y: Any, c: Any) -> Any:
+        return -np.exp(-_logarithm_over(-c, y))
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        return one_minus_exp_.call(bounded_exp(-_logarithm_over(-c, y)))
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        standard = -np.log(-np.log(q))
+        return standard * special.exprel(-c * standard)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        standard = -np.log(-np.log1p(-q))
+        return standard * special.exprel(-c * standard)
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        bare = raw(c)
+        is_small = np.abs(bare) < 0.1
+        small, large = np.where(is_small, c, 0.0), np.where(is_small | (bare <= -0.5), 1.0, c)
+        first = special.gamma(1 + large)
+        spread = (special.gamma(1 + 2 * large) - first * first) / np.square(large)
+        outside = np.where(is_small | (bare <= -1), 1.0, c)
+        mean = (1 - special.gamma(1 + outside)) / outside
+        mean = np.where(is_small, -_polynomial(_GAMMA[1:], small), np.where(bare > -1, mean, np.inf))
+        variance = np.where(is_small, _polynomial(_SPREAD, small), np.where(bare > -0.5, spread, np.inf))
+        return mean, variance
+
+    def _entropy(self, c: Any) -> Any:
+        return np.euler_gamma * (1 - c) + 1
+
+
+@final
+class GeneralizedPareto(ContinuousDistribution):
+    """The limit of what exceeds a high level: bounded for `c` < 0, and exponential for 0."""
+
+    __slots__ = ()
+
+    _flat_end = True
+
+    shapes = ("c",)
+    _inner = 0.0
+
+    def _valid(self, c: Any) -> Any:
+        return np.isfinite(c)
+
+    def _support(self, c: Any) -> tuple[Any, Any]:
+        is_bounded = raw(c) < 0
+        return 0.0, np.where(is_bounded, -1 / np.where(is_bounded, c, 1.0), np.inf)
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return -(1 + c) * _logarithm_over(c, y)
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        return one_minus_exp_.call(_logarithm_over(c, y))
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        return np.exp(-_logarithm_over(c, y))
+
+    def _logsf(self, y: Any, c: Any) -> Any:
+        return -_logarithm_over(c, y)
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        standard = -np.log1p(-q)
+        return standard * special.exprel(c * standard)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        standard = -np.log(q)
+        return standard * special.exprel(c * standard)
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        bare = raw(c)
+        one, two = np.where(bare < 1, c, 0.0), np.where(bare < 0.5, c, 0.0)
+        variance = 1 / (np.square(1 - two) * (1 - 2 * two))
+        return np.where(bare < 1, 1 / (1 - one), np.inf), np.where(bare < 0.5, variance, np.inf)
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        bare = raw(c)
+        three, four = np.where(bare < 1 / 3, c, 0.0), np.where(bare < 0.25, c, 0.0)
+        skewness = 2 * (1 + three) * np.sqrt(1 - 2 * three) / (1 - 3 * three)
+        kurtosis = 3 * (1 - 2 * four) * (2 * four * four + four + 3) / ((1 - 3 * four) * (1 - 4 * four)) - 3
+        return np.where(bare < 1 / 3, skewness, np.nan), np.where(bare < 0.25, kurtosis, np.nan)
+
+    def _entropy(self, c: Any) -> Any:
+        return 1 + c
+
+
+@primitive()
+def scaled_exp1_(c: Any) -> Any:
+    """Return exp(c) times the exponential integral of c."""
+    return special.hyperu(1.0, 1.0, c)
+
+
+@derivative(scaled_exp1_, "c")
+def _(g: Any, c: Any, out: Any) -> Any:
+    return g * (out - 1 / c)
+
+
+def _bounded_expm1(y: Any) -> Any:
+    """Return exp(y) - 1, bounded where it would overflow."""
+    return np.expm1(np.minimum(y, 700.0)) if np.any(raw(y) > 700) else np.expm1(y)
+
+
+@final
+class Gompertz(ContinuousDistribution):
+    """Gompertz's distribution of lifetimes, whose hazard is c * exp(y)."""
+
+    __slots__ = ()
+
+    shapes = ("c",)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, np.inf
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return np.log(c) + y - c * np.expm1(y)
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        return one_minus_exp_.call(c * _bounded_expm1(y))
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        return np.exp(-c * _bounded_expm1(y))
+
+    def _logsf(self, y: Any, c: Any) -> Any:
+        return -c * np.expm1(y)
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        return np.log1p(-np.log1p(-q) / c)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        return np.log1p(-np.log(q) / c)
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        mean = scaled_exp1_.call(c)
+        # Beyond this no probability is left.
+        last = np.log1p(745 / raw(c))
+        square = self._integral(lambda y, c: 2 * y * self._sf(y, c), 0.0, last, (c,))
+        return mean, square - mean * mean
+
+    def _entropy(self, c: Any) -> Any:
+        return 1 - np.log(c) - scaled_exp1_.call(c)
+
+
+genextreme = GeneralizedExtremes("genextreme")
+genpareto = GeneralizedPareto("genpareto")
+gompertz = Gompertz("gompertz")

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from ..arguments import truth
-from ..context import no_grad
+from ..context import RECOMPUTING
 from ..default_dtype import floating_dtype
 from ..errors import ArgumentError
 from ..tensor import tensor
@@ -118,9 +118,11 @@ class BatchNorm(ChannelNorm):
         """Count a batch of training, and return its weight in the running statistics."""
         if self.num_batches_tracked is None:
             return self.momentum or 0.0
-        with no_grad():
-            self.num_batches_tracked[...] = self.num_batches_tracked + 1
-        return 1 / float(array_of(self.num_batches_tracked)) if self.momentum is None else self.momentum
+        count = array_of(self.num_batches_tracked)
+        if not RECOMPUTING.get():
+            # Not by the tensor: see how the running statistics are moved.
+            count += 1
+        return 1 / float(count) if self.momentum is None else self.momentum
 
 
 @final

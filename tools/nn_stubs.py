@@ -57,8 +57,8 @@ def stub() -> str:
 
 
 def _is_typed(entry: Any) -> bool:
-    """Tell whether this is a class or a module, or a function that always returns a Tensor: it is typed where it is."""
-    return not inspect.isfunction(entry) or entry.__annotations__.get("return") == "Tensor"
+    """Tell whether this is typed where it is: a class, a module, or a function whose result does not vary."""
+    return not inspect.isfunction(entry) or entry.__annotations__.get("return") != "Any"
 
 
 def _module_of(entry: Any) -> str:

@@ -83,7 +83,9 @@ from .pooling import avg_pool1d as avg_pool1d
 from .pooling import avg_pool2d as avg_pool2d
 from .pooling import max_pool1d as max_pool1d
 from .pooling import max_pool2d as max_pool2d
+from .pooling_layers import AvgPool1d as AvgPool1d
 from .pooling_layers import AvgPool2d as AvgPool2d
+from .pooling_layers import MaxPool1d as MaxPool1d
 from .pooling_layers import MaxPool2d as MaxPool2d
 from .recurrent import GRU as GRU
 from .recurrent import LSTM as LSTM
@@ -105,12 +107,15 @@ from .transformer import TransformerDecoder as TransformerDecoder
 from .transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from .transformer import TransformerEncoder as TransformerEncoder
 from .transformer import TransformerEncoderLayer as TransformerEncoderLayer
+from .weights import load_safetensors as load_safetensors
+from .weights import save_safetensors as save_safetensors
 
 __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AvgPool1d",
     "AvgPool2d",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
@@ -142,6 +147,7 @@ __all__ = [
     "Linear",
     "LogSoftmax",
     "MSELoss",
+    "MaxPool1d",
     "MaxPool2d",
     "Module",
     "ModuleDict",
@@ -191,6 +197,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "load_safetensors",
     "log_softmax",
     "max_pool1d",
     "max_pool2d",
@@ -202,6 +209,7 @@ __all__ = [
     "pairwise_distance",
     "relu",
     "rms_norm",
+    "save_safetensors",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",

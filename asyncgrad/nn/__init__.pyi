@@ -55,7 +55,9 @@ from .normalization_layers import InstanceNorm1d as InstanceNorm1d
 from .normalization_layers import InstanceNorm2d as InstanceNorm2d
 from .normalization_layers import LayerNorm as LayerNorm
 from .normalization_layers import RMSNorm as RMSNorm
+from .pooling_layers import AvgPool1d as AvgPool1d
 from .pooling_layers import AvgPool2d as AvgPool2d
+from .pooling_layers import MaxPool1d as MaxPool1d
 from .pooling_layers import MaxPool2d as MaxPool2d
 from .recurrent import GRU as GRU
 from .recurrent import GRUCell as GRUCell
@@ -68,8 +70,10 @@ from .transformer import TransformerDecoder as TransformerDecoder
 from .transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from .transformer import TransformerEncoder as TransformerEncoder
 from .transformer import TransformerEncoderLayer as TransformerEncoderLayer
+from .weights import load_safetensors as load_safetensors
+from .weights import save_safetensors as save_safetensors
 
-__all__ = ['AdaptiveAvgPool1d', 'AdaptiveAvgPool2d', 'AdaptiveMaxPool1d', 'AdaptiveMaxPool2d', 'AvgPool2d', 'BCEWithLogitsLoss', 'BatchNorm1d', 'BatchNorm2d', 'Bilinear', 'Conv1d', 'Conv2d', 'ConvTranspose1d', 'ConvTranspose2d', 'CrossEntropyLoss', 'Dropout', 'Dropout1d', 'Dropout2d', 'ELU', 'Embedding', 'Flatten', 'GELU', 'GRU', 'GRUCell', 'GroupNorm', 'Identity', 'InstanceNorm1d', 'InstanceNorm2d', 'L1Loss', 'LSTM', 'LSTMCell', 'LayerNorm', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MSELoss', 'MaxPool2d', 'Module', 'ModuleDict', 'ModuleList', 'MultiheadAttention', 'NLLLoss', 'Parameter', 'ParameterDict', 'ParameterList', 'RMSNorm', 'RNN', 'RNNCell', 'ReLU', 'Sequential', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh', 'TransformerDecoder', 'TransformerDecoderLayer', 'TransformerEncoder', 'TransformerEncoderLayer', 'Unflatten', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'avg_pool1d', 'avg_pool2d', 'batch_norm', 'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv_transpose1d', 'conv_transpose2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'group_norm', 'init', 'instance_norm', 'interpolate', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'log_softmax', 'max_pool1d', 'max_pool2d', 'mse_loss', 'nll_loss', 'normalize', 'one_hot', 'pad', 'pairwise_distance', 'relu', 'rms_norm', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
+__all__ = ['AdaptiveAvgPool1d', 'AdaptiveAvgPool2d', 'AdaptiveMaxPool1d', 'AdaptiveMaxPool2d', 'AvgPool1d', 'AvgPool2d', 'BCEWithLogitsLoss', 'BatchNorm1d', 'BatchNorm2d', 'Bilinear', 'Conv1d', 'Conv2d', 'ConvTranspose1d', 'ConvTranspose2d', 'CrossEntropyLoss', 'Dropout', 'Dropout1d', 'Dropout2d', 'ELU', 'Embedding', 'Flatten', 'GELU', 'GRU', 'GRUCell', 'GroupNorm', 'Identity', 'InstanceNorm1d', 'InstanceNorm2d', 'L1Loss', 'LSTM', 'LSTMCell', 'LayerNorm', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MSELoss', 'MaxPool1d', 'MaxPool2d', 'Module', 'ModuleDict', 'ModuleList', 'MultiheadAttention', 'NLLLoss', 'Parameter', 'ParameterDict', 'ParameterList', 'RMSNorm', 'RNN', 'RNNCell', 'ReLU', 'Sequential', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh', 'TransformerDecoder', 'TransformerDecoderLayer', 'TransformerEncoder', 'TransformerEncoderLayer', 'Unflatten', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'avg_pool1d', 'avg_pool2d', 'batch_norm', 'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv_transpose1d', 'conv_transpose2d', 'cross_entropy', 'dropout', 'elu', 'embedding', 'gelu', 'group_norm', 'init', 'instance_norm', 'interpolate', 'l1_loss', 'layer_norm', 'leaky_relu', 'linear', 'load_safetensors', 'log_softmax', 'max_pool1d', 'max_pool2d', 'mse_loss', 'nll_loss', 'normalize', 'one_hot', 'pad', 'pairwise_distance', 'relu', 'rms_norm', 'save_safetensors', 'scaled_dot_product_attention', 'sigmoid', 'silu', 'softmax', 'softplus', 'tanh']
 
 @overload
 def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor: ...

@@ -60,6 +60,7 @@ class _Record:
         "forward_hooks",
         "forward_pre_hooks",
         "in_containers",
+        "is_shared",
         "origin",
         "parameters",
         "persistent",
@@ -76,6 +77,8 @@ class _Record:
         self.in_containers: set[str] = set()
         #: The module whose structure this one has, if a tree function has made it.
         self.origin: Module | None = None
+        #: Whether several modules have this record.
+        self.is_shared = False
         self.forward_pre_hooks: HookList | None = None
         self.forward_hooks: HookList | None = None
 
@@ -95,6 +98,7 @@ class _Record:
     def __setstate__(self, state: Any) -> None:
         self.parameters, self.persistent, self.children, self.in_containers = state
         self.origin = self.forward_pre_hooks = self.forward_hooks = None
+        self.is_shared = False
 
 
 class _Entry(NamedTuple):
@@ -151,7 +155,7 @@ class Module:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        register_model(cls, _flatten_module)
+        register_model(cls, _flatten_module, _unflatten_module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the module's output; called by `module(...)`.
@@ -190,7 +194,7 @@ class Module:
                         "computed in a variable"
                     )
             elif value.requires_grad and value.is_leaf and name not in record.persistent:
-                record.parameters[name] = None
+                self._own_record().parameters[name] = None
         elif value is not None and name in record.parameters:
             raise ArgumentTypeError(
                 f"{type(self).__name__}.{name} is a parameter, and cannot become {describe(value)}: assign a Tensor, "
@@ -203,8 +207,17 @@ class Module:
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
-        self._record.parameters.pop(name, None)
-        self._record.persistent.discard(name)
+        record = self._own_record()
+        record.parameters.pop(name, None)
+        record.persistent.discard(name)
+
+    def _own_record(self) -> _Record:
+        """Return the record, to change it: modules that tree functions have made share theirs."""
+        record: _Record = self._record
+        if record.is_shared:
+            record = record.copy()
+            object.__setattr__(self, _RECORD, record)
+        return record
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
         """Set a parameter: a leaf, which may be frozen, or None for one that this module does without.
@@ -214,7 +227,7 @@ class Module:
             ArgumentError: `param` is no leaf, or `name` is an attribute of something else.
         """
         _check_attribute(self, name, param)
-        self._record.parameters[name] = None
+        self._own_record().parameters[name] = None
         setattr(self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -231,7 +244,7 @@ class Module:
         """
         _check_attribute(self, name, tensor)
         if truth(persistent, "persistent"):
-            self._record.persistent.add(name)
+            self._own_record().persistent.add(name)
         object.__setattr__(self, name, tensor)
 
     def register_module(self, name: str, module: Module | None) -> None:
@@ -447,18 +460,20 @@ class Module:
 
         With a hook that is an `async def`, calls of the module are awaited.
         """
-        if self._record.forward_pre_hooks is None:
-            self._record.forward_pre_hooks = HookList()
-        return self._record.forward_pre_hooks.add(hook)
+        record = self._own_record()
+        if record.forward_pre_hooks is None:
+            record.forward_pre_hooks = HookList()
+        return record.forward_pre_hooks.add(hook)
 
     def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> RemovableHandle:
         """Have `hook(module, args, output)` called after `forward`; what it returns, unless None, is the output.
 
         With a hook that is an `async def`, calls of the module are awaited.
         """
-        if self._record.forward_hooks is None:
-            self._record.forward_hooks = HookList()
-        return self._record.forward_hooks.add(hook)
+        record = self._own_record()
+        if record.forward_hooks is None:
+            record.forward_hooks = HookList()
+        return record.forward_hooks.add(hook)
 
     def _hooked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
         """Call hooks and `forward`; a generator that yields each result, and is sent it, awaited if need be."""
@@ -525,8 +540,7 @@ class Module:
 
     def _parameter_values(self) -> list[Any]:
         """Return what stands for each parameter of the model: in a module of gradients, a gradient or None."""
-        values = {entry.path: entry.value for entry in self._entries("", True, False)}
-        return [values.get(path) for path, _ in (self._record.origin or self).named_parameters()]
+        return [_at_path(self, path) for path, _ in (self._record.origin or self).named_parameters()]
 
     # Text.
 
@@ -557,7 +571,7 @@ class Module:
         vars(self).update(state)
 
 
-register_model(Module, lambda module: _flatten_module(module))
+register_model(Module, lambda module: _flatten_module(module), lambda *parts: _unflatten_module(*parts))
 
 
 async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
@@ -594,21 +608,23 @@ def _flatten_module(module: Module) -> tuple[Sequence[Any], Any]:
 class _Static:
     """The attributes of a module that are no children, with its record: part of the structure of a tree."""
 
-    __slots__ = ("_entries", "_names", "_origin", "_record")
+    __slots__ = ("_attributes", "_entries", "_names", "_origin", "_record")
 
     def __init__(self, entries: list[tuple[str, Any]], module: Module, names: list[str]) -> None:
         self._entries = entries
         self._names = names
         self._record = module._record
         self._origin = self._record.origin or module
+        self._attributes: dict[str, Any] | None = None
 
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Yield the attributes of a new module."""
-        record = self._record.copy()
-        # A new module may have anything in place of the tensors, and its children are the same nevertheless.
-        record.children, record.origin = frozenset(self._names), self._origin
-        yield _RECORD, record
-        yield from self._entries
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of a new module, without its children."""
+        if self._attributes is None:
+            record = self._record.copy()
+            # A new module may have anything in place of the tensors, and its children are the same nevertheless.
+            record.children, record.origin, record.is_shared = frozenset(self._names), self._origin, True
+            self._attributes = {_RECORD: record, **dict(self._entries)}
+        return self._attributes
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Static):
@@ -624,6 +640,16 @@ def _are_equal(one: Any, other: Any) -> bool:
     return one is other or bool(np.all(np.asarray(one == other)))
 
 
+def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any]) -> Module:
+    names, static = aux_data
+    module = object.__new__(cls)
+    # Not by `__setattr__`, which takes tensors only for parameters: the children may be anything.
+    attributes = vars(module)
+    attributes.update(static.attributes())
+    attributes.update(zip(names, children, strict=True))
+    return module
+
+
 def _is_leaf_of_module(value: Any) -> bool:
     # None stands for a parameter, in a module of gradients.
     return value is None or isinstance(value, Module)
@@ -633,13 +659,29 @@ def _is_module(value: Any) -> bool:
     return isinstance(value, Module)
 
 
+#: Types that hold nothing; most attributes of a module that are no tensors have one of them.
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
 def _holds_parts(value: Any) -> bool:
     """Tell whether an attribute is a tensor, a module, or a container of some."""
     if isinstance(value, (Tensor, Module)):
         return True
-    if value is None or container_type(type(value)) is None:
+    if type(value) in _PLAIN or container_type(type(value)) is None:
         return False
     return any(isinstance(leaf, (Tensor, Module)) for leaf in flatten(value, _is_module)[0])
+
+
+def _at_path(module: Module, path: str) -> Any:
+    """Return what is at the path of a parameter; None where there is nothing any more."""
+    value: Any = module
+    for name in path.split("."):
+        if isinstance(value, Module):
+            value = vars(value).get(name)
+        elif value is not None:
+            leaves, structure = flatten(value, lambda inner: inner is not value)  # noqa: B023  # called at once
+            value = dict(zip(map(str, structure.labels), leaves, strict=True)).get(name)
+    return value
 
 
 def _map_tensors(function: Callable[[Any], Any], value: Any) -> Any:

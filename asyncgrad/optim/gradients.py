@@ -55,7 +55,7 @@ class ParameterTree:
 
 
 def gradients_like(
-    tree: ParameterTree, params: Sequence[Tensor], grads: Any, names: Iterable[str], what: str
+    tree: ParameterTree, params: Sequence[Tensor], grads: Any, group: int, what: str
 ) -> list[tuple[Tensor, Any]]:
     """Return the parameters that have a gradient, each with the array of it, in the dtype of the parameter.
 
@@ -64,7 +64,7 @@ def gradients_like(
         params: the parameters in it.
         grads: a tree like it, or a module of gradients if it is flat, with tensors or arrays, and None where there is
             no gradient.
-        names: the names of the parameters in errors.
+        group: the number of the group, for errors.
         what: the name of `grads` in errors.
 
     Raises:
@@ -93,7 +93,7 @@ def gradients_like(
                 f"{describe(grad)}"
             )
         if array.shape != param.shape or array.dtype is not param._data.dtype:
-            where = _nth(paths(structure, what), places[index]), _nth(names, index)
+            where = _nth(paths(structure, what), places[index]), tree.names(group)[index]
             array = _fit(array, param, *where)
         found.append((param, array))
     return found

@@ -291,7 +291,7 @@ class Optimizer(ABC):
         if grads is not None:
             trees = _trees_of_groups(grads, len(self.param_groups))
             found = [
-                gradients_like(tree, group["params"], given, tree.names(index), self._grad_name(index))
+                gradients_like(tree, group["params"], given, index, self._grad_name(index))
                 for index, (tree, group, given) in enumerate(zip(self._trees, self.param_groups, trees, strict=True))
             ]
         else:

@@ -226,15 +226,19 @@ def register(
     return cls
 
 
-def register_model(cls: type, flatten: Callable[[Any], tuple[Sequence[Any], Any]]) -> None:
+def register_model(
+    cls: type,
+    flatten: Callable[[Any], tuple[Sequence[Any], Any]],
+    unflatten: Callable[[Any, Any, Sequence[Any]], Any],
+) -> None:
     """Make the instances of a class containers that transforms take as models: see `ContainerType.is_model`.
 
     Args:
         cls: the class.
-        flatten: takes an instance. Returns its children, and a pair that has their attribute names first, and then the
-            names and values of the other attributes.
+        flatten: takes an instance. Returns its children, and a tuple whose first entry has their attribute names.
+        unflatten: takes the class, such a tuple and the children. Returns an instance.
     """
-    _CONTAINER_TYPES[cls] = ContainerType(flatten, _unflatten_attributes, _attribute_names, _ATTRIBUTE, is_model=True)
+    _CONTAINER_TYPES[cls] = ContainerType(flatten, unflatten, _attribute_names, _ATTRIBUTE, is_model=True)
     _find_container_type.cache_clear()
 
 

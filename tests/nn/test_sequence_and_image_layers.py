@@ -103,6 +103,8 @@ NORMALIZATION += [
 ]
 
 POOLING = [
+    layer("MaxPool1d", 3, 2, 1, x=draw((2, 2, 7))),
+    layer("AvgPool1d", 2, ceil_mode=True, x=draw((2, 7))),
     layer("AdaptiveAvgPool1d", 3, x=draw((2, 2, 7))),
     layer("AdaptiveAvgPool2d", (3, None), x=draw((2, 2, 5, 4))),
     layer("AdaptiveMaxPool1d", 3, x=draw((2, 2, 7))),

@@ -28,6 +28,7 @@ __all__ = [
     "GRAD_MODE",
     "IN_TRANSFORM",
     "LOOP_BELOW",
+    "RECOMPUTING",
     "RECORDING",
     "SAVED_TENSORS_HOOKS",
     "COPY_ON_WRITE",
@@ -102,6 +103,8 @@ UNRECORDED: ContextVar[Any] = ContextVar("asyncgrad_unrecorded", default=False)
 ANOMALY: ContextVar[Any] = ContextVar("asyncgrad_anomaly", default=None)
 #: The hooks that pack the tensors that new nodes save; None without hooks; a message where they are disabled.
 SAVED_TENSORS_HOOKS: ContextVar[Any] = ContextVar("asyncgrad_saved_tensors_hooks", default=None)
+#: Whether a checkpointed function is called again, so that what its first call has counted must not be counted twice.
+RECOMPUTING: ContextVar[bool] = ContextVar("asyncgrad_recomputing", default=False)
 #: The CopyOnWrite that copies saved tensors before a write into them; None without one.
 COPY_ON_WRITE: ContextVar[Any] = ContextVar("asyncgrad_copy_on_write", default=None)
 #: The GraphTask whose node, hook or callback runs; None outside of a backward.

@@ -173,13 +173,42 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: sync.gradcheck(square_sum, leaf(1.0), check_undefined_grad=flag),
         lambda flag: sync.gradgradcheck(square_sum, leaf(1.0), check_undefined_grad=flag),
     ],
-    "training": [lambda flag: nn.dropout(np.ones(2), 0.5, rng=np.random.default_rng(0), training=flag)],
+    "training": [
+        lambda flag: nn.dropout(np.ones(2), 0.5, rng=np.random.default_rng(0), training=flag),
+        lambda flag: nn.batch_norm(np.ones((2, 3)), np.ones(3), np.ones(3), training=flag),
+    ],
+    "use_input_stats": [
+        lambda flag: nn.instance_norm(np.ones((2, 3, 4)), np.ones(3), np.ones(3), use_input_stats=flag)
+    ],
+    "align_corners": [lambda flag: nn.interpolate(np.ones((1, 2, 3)), 2, mode="linear", align_corners=flag)],
+    "affine": [lambda flag: nn.BatchNorm1d(2, affine=flag), lambda flag: nn.GroupNorm(1, 2, affine=flag)],
+    "track_running_stats": [lambda flag: nn.InstanceNorm1d(2, track_running_stats=flag)],
+    "elementwise_affine": [
+        lambda flag: nn.LayerNorm(2, elementwise_affine=flag),
+        lambda flag: nn.RMSNorm(2, elementwise_affine=flag),
+    ],
+    "batch_first": [
+        lambda flag: nn.GRU(2, 2, batch_first=flag),
+        lambda flag: nn.MultiheadAttention(2, 1, batch_first=flag),
+    ],
+    "bidirectional": [lambda flag: nn.LSTM(2, 2, bidirectional=flag)],
+    "norm_first": [lambda flag: nn.TransformerEncoderLayer(2, 1, 2, norm_first=flag)],
+    "add_bias_kv": [lambda flag: nn.MultiheadAttention(2, 1, add_bias_kv=flag)],
+    "add_zero_attn": [lambda flag: nn.MultiheadAttention(2, 1, add_zero_attn=flag)],
     "is_causal": [lambda flag: nn.scaled_dot_product_attention(*np.ones((3, 2, 2)), is_causal=flag)],  # type: ignore[call-overload]
     "ceil_mode": [
         lambda flag: nn.max_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),
         lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, ceil_mode=flag),
     ],
-    "bias": [lambda flag: nn.Linear(2, 2, bias=flag), lambda flag: nn.Bilinear(2, 2, 2, bias=flag)],
+    "bias": [
+        lambda flag: nn.Linear(2, 2, bias=flag),
+        lambda flag: nn.Bilinear(2, 2, 2, bias=flag),
+        lambda flag: nn.Conv1d(2, 2, 1, bias=flag),
+        lambda flag: nn.BatchNorm1d(2, bias=flag),
+        lambda flag: nn.RNN(2, 2, bias=flag),
+        lambda flag: nn.LSTMCell(2, 2, bias=flag),
+        lambda flag: nn.MultiheadAttention(2, 1, bias=flag),
+    ],
     "count_include_pad": [lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, count_include_pad=flag)],
 }
 CALLS = [pytest.param(name, call, id=f"{name} {index}") for name in FLAGS for index, call in enumerate(FLAGS[name])]

@@ -18,6 +18,7 @@ from ..context import (
     CURRENT_GRAPH_TASK,
     CURRENT_NODE,
     LOOP_BELOW,
+    RECOMPUTING,
     SAVED_TENSORS_HOOKS,
     is_kind,
     set_grad_mode,
@@ -179,6 +180,7 @@ def _enter_recomputation(of_backward: Sequence[tuple[Any, Any]], anomaly: Any, h
     if ANOMALY.get() is None:
         ANOMALY.set(anomaly)
     SAVED_TENSORS_HOOKS.set(user_hooks() if hooks is None else hooks)
+    RECOMPUTING.set(True)
     observe_nodes()
     set_grad_mode(True)
 

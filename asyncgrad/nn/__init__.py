@@ -83,7 +83,9 @@ from .pooling import avg_pool1d as avg_pool1d
 from .pooling import avg_pool2d as avg_pool2d
 from .pooling import max_pool1d as max_pool1d
 from .pooling import max_pool2d as max_pool2d
+from .pooling_layers import AvgPool1d as AvgPool1d
 from .pooling_layers import AvgPool2d as AvgPool2d
+from .pooling_layers import MaxPool1d as MaxPool1d
 from .pooling_layers import MaxPool2d as MaxPool2d
 from .recurrent import GRU as GRU
 from .recurrent import LSTM as LSTM
@@ -113,6 +115,7 @@ __all__ = [
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AvgPool1d",
     "AvgPool2d",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
@@ -144,6 +147,7 @@ __all__ = [
     "Linear",
     "LogSoftmax",
     "MSELoss",
+    "MaxPool1d",
     "MaxPool2d",
     "Module",
     "ModuleDict",

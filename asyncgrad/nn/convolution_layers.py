@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
+from ..arguments import truth
 from ..errors import ArgumentError
 from . import init
 from .arguments import array_of, pair, single
@@ -56,7 +57,7 @@ class Convolution(Module):
         self.padding_mode = padding_mode
         channels = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
         self.weight = new_parameter((channels[0], channels[1] // groups, *self.kernel_size), device, dtype)
-        self.bias = new_parameter((out_channels,), device, dtype) if bias else None
+        self.bias = new_parameter((out_channels,), device, dtype) if truth(bias, "bias") else None
         self.reset_parameters()
 
     def _each(self, name: str, value: Any, least: int) -> tuple[int, ...]:

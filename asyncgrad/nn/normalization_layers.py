@@ -6,7 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
-from ..context import no_grad
+from ..arguments import truth
+from ..context import RECOMPUTING
 from ..default_dtype import floating_dtype
 from ..errors import ArgumentError
 from ..tensor import tensor
@@ -23,8 +24,9 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "Instanc
 class Affine(Module):
     """Abstract: a layer with a weight that begins as ones, and a bias that begins as zeros; both may be None."""
 
-    def _make(self, shape: tuple[int, ...], has_weight: bool, has_bias: bool, device: Any, dtype: Any) -> None:
-        self.weight = new_parameter(shape, device, dtype) if has_weight else None
+    def _make(self, shape: tuple[int, ...], affine: bool, bias: bool, device: Any, dtype: Any) -> None:
+        has_bias = truth(bias, "bias") and affine
+        self.weight = new_parameter(shape, device, dtype) if affine else None
         self.bias = new_parameter(shape, device, dtype) if has_bias else None
         self.reset_parameters()
 
@@ -54,9 +56,10 @@ class ChannelNorm(Affine):
         bias: bool,
     ) -> None:
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.affine, self.track_running_stats = affine, track_running_stats
-        self._make((num_features,), affine, affine and bias, device, dtype)
-        if track_running_stats:
+        self.affine = truth(affine, "affine")
+        self.track_running_stats = truth(track_running_stats, "track_running_stats")
+        self._make((num_features,), self.affine, bias, device, dtype)
+        if self.track_running_stats:
             kind = floating_dtype(dtype)
             self.register_buffer("running_mean", tensor(np.zeros(num_features, kind), device=device))
             self.register_buffer("running_var", tensor(np.ones(num_features, kind), device=device))
@@ -115,9 +118,11 @@ class BatchNorm(ChannelNorm):
         """Count a batch of training, and return its weight in the running statistics."""
         if self.num_batches_tracked is None:
             return self.momentum or 0.0
-        with no_grad():
-            self.num_batches_tracked[...] = self.num_batches_tracked + 1
-        return 1 / float(array_of(self.num_batches_tracked)) if self.momentum is None else self.momentum
+        count = array_of(self.num_batches_tracked)
+        if not RECOMPUTING.get():
+            # Not by the tensor: see how the running statistics are moved.
+            count += 1
+        return 1 / float(count) if self.momentum is None else self.momentum
 
 
 @final
@@ -277,8 +282,8 @@ class LayerNorm(Affine):
         dtype: Any = None,
     ) -> None:
         self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
-        self.elementwise_affine = elementwise_affine
-        self._make(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
+        self.elementwise_affine = truth(elementwise_affine, "elementwise_affine")
+        self._make(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
     def forward(self, input: Any) -> Any:
         """Return the normalized x."""
@@ -318,8 +323,8 @@ class RMSNorm(Module):
         dtype: Any = None,
     ) -> None:
         self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
-        self.elementwise_affine = elementwise_affine
-        self.weight = new_parameter(self.normalized_shape, device, dtype) if elementwise_affine else None
+        self.elementwise_affine = truth(elementwise_affine, "elementwise_affine")
+        self.weight = new_parameter(self.normalized_shape, device, dtype) if self.elementwise_affine else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -373,8 +378,9 @@ class GroupNorm(Affine):
             raise ArgumentError(
                 f"GroupNorm needs num_groups that divides num_channels={num_channels}, not {num_groups}"
             )
-        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self._make((num_channels,), affine, affine and bias, device, dtype)
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.affine = truth(affine, "affine")
+        self._make((num_channels,), self.affine, bias, device, dtype)
 
     def forward(self, input: Any) -> Any:
         """Return the normalized x."""

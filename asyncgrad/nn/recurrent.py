@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import truth
 from ..errors import ArgumentError, ArgumentTypeError
 from . import init
 from .arguments import array_of
@@ -95,8 +96,8 @@ class RecurrentLayer(Module):
         if not 0 <= dropout <= 1:
             raise ArgumentError(f"{name} takes a probability dropout from 0 to 1, not {dropout}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
-        self.has_bias = bias
+        self.batch_first, self.dropout = truth(batch_first, "batch_first"), float(dropout)
+        self.bidirectional, self.has_bias = truth(bidirectional, "bidirectional"), truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         for layer in range(num_layers):
             entering = input_size if layer == 0 else hidden_size * len(self._suffixes())
@@ -104,7 +105,7 @@ class RecurrentLayer(Module):
                 end = f"l{layer}{suffix}"
                 setattr(self, f"weight_ih_{end}", new_parameter((rows, entering), device, dtype))
                 setattr(self, f"weight_hh_{end}", new_parameter((rows, hidden_size), device, dtype))
-                if bias:
+                if self.has_bias:
                     setattr(self, f"bias_ih_{end}", new_parameter((rows,), device, dtype))
                     setattr(self, f"bias_hh_{end}", new_parameter((rows,), device, dtype))
         self.reset_parameters()
@@ -346,12 +347,12 @@ class RecurrentCell(Module):
         """Return what is run."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool, device: Any, dtype: Any) -> None:
-        self.input_size, self.hidden_size, self.has_bias = input_size, hidden_size, bias
+        self.input_size, self.hidden_size, self.has_bias = input_size, hidden_size, truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         self.weight_ih = new_parameter((rows, input_size), device, dtype)
         self.weight_hh = new_parameter((rows, hidden_size), device, dtype)
-        self.bias_ih = new_parameter((rows,), device, dtype) if bias else None
-        self.bias_hh = new_parameter((rows,), device, dtype) if bias else None
+        self.bias_ih = new_parameter((rows,), device, dtype) if self.has_bias else None
+        self.bias_hh = new_parameter((rows,), device, dtype) if self.has_bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

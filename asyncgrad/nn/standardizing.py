@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from ..arguments import truth
-from ..context import no_grad
+from ..context import RECOMPUTING
 from ..errors import ArgumentError
 from ..graph.tensor_base import TensorBase
 from ..graph.values import ones_beside
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, check_real, real_floating
+from .arguments import array_of, check_real, constant, real_floating
 from .rows import sum_rows
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "rms_norm"]
@@ -241,10 +241,13 @@ def _update(running: Any, observed: Any, momentum: float) -> None:
         return
     if not isinstance(running, (np.ndarray, TensorBase)):
         raise ArgumentError(f"running statistics are changed in place: pass a tensor or an array, not {running!r}")
-    target: Any = running
-    with no_grad():
-        target *= 1 - momentum
-        target += (momentum * observed).astype(array_of(running).dtype, copy=False)
+    if RECOMPUTING.get():
+        return
+    # Not by the tensor, which would tell that it was changed: a checkpoint refuses functions that change their
+    # arguments, of which the module is one. No derivative depends on these numbers, of which graphs keep copies.
+    target = array_of(running)
+    target *= 1 - momentum
+    target += (momentum * observed).astype(target.dtype, copy=False)
 
 
 def batch_norm(
@@ -304,6 +307,9 @@ def batch_norm(
 def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
     if mean is None or variance is None:
         raise ArgumentError(f"{function} outside of training needs running_mean and running_var")
+    # Copies, since a training may change them before the backward of this call.
+    mean = constant(function, "running_mean", mean).copy()
+    variance = constant(function, "running_var", variance).copy()
     scale = (variance + eps) ** -0.5
     if weight is not None:
         scale = scale * weight

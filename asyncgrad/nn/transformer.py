@@ -81,10 +81,12 @@ class MultiheadAttention(Module):
             raise ArgumentError(
                 f"MultiheadAttention needs num_heads that divides embed_dim={embed_dim}, not {num_heads}"
             )
-        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, float(dropout)
+        self.batch_first = truth(batch_first, "batch_first")
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
-        self.add_zero_attn = add_zero_attn
+        self.add_zero_attn = truth(add_zero_attn, "add_zero_attn")
+        has_added = truth(add_bias_kv, "add_bias_kv")
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = new_parameter((3 * embed_dim, embed_dim), device, dtype)
@@ -92,9 +94,9 @@ class MultiheadAttention(Module):
             self.q_proj_weight = new_parameter((embed_dim, embed_dim), device, dtype)
             self.k_proj_weight = new_parameter((embed_dim, self.kdim), device, dtype)
             self.v_proj_weight = new_parameter((embed_dim, self.vdim), device, dtype)
-        self.in_proj_bias = new_parameter((3 * embed_dim,), device, dtype) if bias else None
-        self.bias_k = new_parameter((1, 1, embed_dim), device, dtype) if add_bias_kv else None
-        self.bias_v = new_parameter((1, 1, embed_dim), device, dtype) if add_bias_kv else None
+        self.in_proj_bias = new_parameter((3 * embed_dim,), device, dtype) if truth(bias, "bias") else None
+        self.bias_k = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
+        self.bias_v = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
         self.reset_parameters()
 
@@ -272,7 +274,7 @@ class TransformerLayer(Module):
     ) -> None:
         self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
         self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
-        self.norm_first, self.dropout_p = norm_first, float(dropout)
+        self.norm_first, self.dropout_p = truth(norm_first, "norm_first"), float(dropout)
         self.activation = _activation(activation)
 
     def _dropped(self, x: Any) -> Any:
@@ -433,7 +435,7 @@ class TransformerEncoder(Module):
     def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         """Return the features of the sequence after the last layer."""
         for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+            src = layer(src, mask, src_key_padding_mask, is_causal)
         return src if self.norm is None else self.norm(src)
 
 
@@ -474,5 +476,5 @@ class TransformerDecoder(Module):
         """Return the features of the sequence after the last layer."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer in self.layers:
-            tgt = layer(tgt, memory, *masks, bool(tgt_is_causal), bool(memory_is_causal))
+            tgt = layer(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
         return tgt if self.norm is None else self.norm(tgt)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import pytest
@@ -101,6 +103,8 @@ NORMALIZATION += [
 ]
 
 POOLING = [
+    layer("MaxPool1d", 3, 2, 1, x=draw((2, 2, 7))),
+    layer("AvgPool1d", 2, ceil_mode=True, x=draw((2, 7))),
     layer("AdaptiveAvgPool1d", 3, x=draw((2, 2, 7))),
     layer("AdaptiveAvgPool2d", (3, None), x=draw((2, 2, 5, 4))),
     layer("AdaptiveMaxPool1d", 3, x=draw((2, 2, 7))),
@@ -293,3 +297,140 @@ def test_a_layer_names_the_argument_that_cannot_be(run: Any, message: str) -> No
 def test_sequences_of_several_lengths_are_refused() -> None:
     with pytest.raises(ArgumentTypeError, match="pad sequences of several lengths to one"):
         nn.GRU(3, 4)([draw((5, 3)), draw((4, 3))])
+
+
+MODELS = {
+    "Conv2d, BatchNorm2d": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU()), (2, 2, 5, 5)),
+    "Conv1d, GroupNorm": (lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.GroupNorm(2, 4)), (2, 2, 7)),
+    "LSTM": (lambda: First(nn.LSTM(3, 4, 2, bidirectional=True)), (5, 2, 3)),
+    "RNN": (lambda: First(nn.RNN(3, 4)), (5, 2, 3)),
+    "GRU": (lambda: First(nn.GRU(3, 4, batch_first=True)), (2, 5, 3)),
+    "TransformerEncoder": (
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True), 2),
+        (2, 5, 4),
+    ),
+}
+
+
+@final
+class First(nn.Module):
+    """The first output of a layer."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)[0]
+
+
+EACH_MODEL = pytest.mark.parametrize(("make", "shape"), MODELS.values(), ids=MODELS)
+
+
+def loss_of(model: Any, x: Any) -> Any:
+    return np.sum(np.sin(model(x)))
+
+
+def gradients_of(model: Any, loss: Any) -> list[np.ndarray]:
+    """Return the gradients of the parameters from a backward of the loss."""
+    for parameter in model.parameters():
+        parameter.grad = None
+    sync.backward(loss)
+    return [parameter.grad.numpy() for parameter in model.parameters()]
+
+
+@EACH_MODEL
+def test_value_and_grad_of_a_model_is_a_model_of_the_gradients_of_a_backward(make: Any, shape: Any) -> None:
+    model, x = make(), draw(shape)
+    expected = gradients_of(model, loss_of(model, x))
+    value, grads = ag.run(ag.func.value_and_grad(loss_of)(model, x))
+
+    assert isinstance(grads, type(model))
+    np.testing.assert_allclose(value.item(), loss_of(model, x).item(), rtol=1e-12)
+    for (name, _), grad in zip(model.named_parameters(), expected, strict=True):
+        found: Any = grads
+        for part in name.split("."):
+            found = found[int(part)] if part.isdigit() else getattr(found, part)
+        np.testing.assert_allclose(found.numpy(), grad, rtol=1e-12, atol=1e-15)
+
+
+@EACH_MODEL
+def test_a_checkpointed_or_compiled_or_awaited_backward_has_the_same_gradients(make: Any, shape: Any) -> None:
+    model, x = make(), ag.tensor(draw(shape), requires_grad=True)
+    expected = gradients_of(model, loss_of(model, x))
+    checkpointed = gradients_of(model, ag.checkpoint(loss_of, model, x, use_reentrant=False))
+    with ag.compiled_autograd():
+        compiled = [gradients_of(model, loss_of(model, x)) for _ in range(4)][-1]
+    for parameter in model.parameters():
+        parameter.grad = None
+    ag.run(loss_of(model, x).backward())
+
+    for index, parameter in enumerate(model.parameters()):
+        for found in (checkpointed[index], compiled[index], parameter.grad.numpy()):
+            np.testing.assert_allclose(found, expected[index], rtol=1e-12, atol=1e-15)
+
+
+@EACH_MODEL
+def test_a_hessian_vector_product_is_that_of_differences(make: Any, shape: Any) -> None:
+    model, x = make(), draw(shape)
+    parameters = list(model.parameters())
+    ways = [draw(parameter.shape) for parameter in parameters]
+
+    def slope(step: float) -> list[np.ndarray]:
+        with ag.no_grad():
+            for parameter, way in zip(parameters, ways, strict=True):
+                np.add(parameter, step * way, out=parameter)
+        grads = sync.grad(loss_of(model, x), parameters)
+        with ag.no_grad():
+            for parameter, way in zip(parameters, ways, strict=True):
+                np.subtract(parameter, step * way, out=parameter)
+        return [grad.numpy() for grad in grads]
+
+    first = sync.grad(loss_of(model, x), parameters, create_graph=True)
+    inner = sum(np.sum(grad * way) for grad, way in zip(first, ways, strict=True))
+    products = sync.grad(inner, parameters, materialize_grads=True)
+
+    for product, above, below in zip(products, slope(1e-6), slope(-1e-6), strict=True):
+        np.testing.assert_allclose(product.numpy(), (above - below) / 2e-6, rtol=1e-4, atol=1e-6)
+
+
+@EACH_MODEL
+def test_copies_and_pickles_compute_the_same_and_are_trees_of_the_same_structure(make: Any, shape: Any) -> None:
+    model, x = make().eval(), draw(shape)
+
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other(x).numpy(), model(x).numpy())
+        assert ag.tree.flatten(other)[1] == ag.tree.flatten(model)[1]
+
+
+@EACH_MODEL
+def test_a_model_in_float32_computes_in_float32(make: Any, shape: Any) -> None:
+    with ag.default_dtype(np.float32):
+        model = make()
+    x = draw(shape).astype(np.float32)
+    grads = gradients_of(model, loss_of(model, x))
+
+    assert model(x).dtype == np.float32
+    assert {grad.dtype for grad in grads} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_a_checkpointed_batch_counts_once_in_running_statistics(use_reentrant: bool) -> None:
+    x = draw((4, 3))
+    once, checkpointed = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    sync.backward(loss_of(once, x))
+    leaf = ag.tensor(x, requires_grad=True)
+    sync.backward(ag.checkpoint(loss_of, checkpointed, leaf, use_reentrant=use_reentrant))
+
+    for name, value in once.state_dict().items():
+        np.testing.assert_array_equal(checkpointed.state_dict()[name].numpy(), value.numpy())
+
+
+def test_a_training_between_an_evaluation_and_its_backward_does_not_change_its_gradients() -> None:
+    model, x = nn.BatchNorm1d(3).eval(), draw((4, 3))
+    loss = loss_of(model, x)
+    expected = gradients_of(model, loss_of(model, x))
+    model.train()(x)
+    found = gradients_of(model, loss)
+
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.values import beside
-from .arguments import array_of, complex_error, floating
+from .arguments import array_of, check_real, complex_error, floating
 from .linear_maps import linear
 from .pooling import avg_pool2d, max_pool2d
 from .windows import with_height, without_height
@@ -165,6 +165,7 @@ def adaptive_max_pool1d(x: Any, output_size: Any) -> Any:
         >>> nn.adaptive_max_pool1d(np.arange(3.0).reshape(1, 1, 3), 2)
         array([[[1., 2.]]])
     """
+    check_real("adaptive_max_pool1d", x=x)
     return without_height(adaptive_max_pool2d(_sequences("adaptive_max_pool1d", x), (1, _length(output_size))))
 
 

@@ -12,7 +12,7 @@ from ..errors import ArgumentError
 from ..graph.values import beside, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, complex_error, pair, single
+from .arguments import array_of, check_real, complex_error, pair, single
 from .windows import Window, add_shifted, by_kernel, crop, pad, shifted, with_height, without_height
 
 __all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
@@ -302,6 +302,7 @@ def max_pool1d(
         >>> nn.max_pool1d(np.array([[[1.0, 4.0, 2.0, 3.0]]]), 2)
         array([[[4., 3.]]])
     """
+    check_real("max_pool1d", x=x)
     kernel, steps = _of_one_row("max_pool1d", x, kernel_size, stride)
     around, dilations = (0, single("padding", padding, 0)), (1, single("dilation", dilation, 1))
     return without_height(max_pool2d(with_height(x), kernel, steps, around, dilations, ceil_mode))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,12 @@ def load_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 
 def _import_safetensors() -> Any:
+    # Here, and not at the top, since few programs need it.
     try:
-        import safetensors
-        import safetensors.numpy
+        import_module("safetensors.numpy")
+        return import_module("safetensors")
     except ImportError as error:
         raise ImportError("files of safetensors need its package: pip install 'asyncgrad[safetensors]'") from error
-    return safetensors
 
 
 def _as_contiguous(name: str, value: Any) -> Any:

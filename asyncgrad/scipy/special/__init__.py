@@ -5,6 +5,7 @@ it is first called on a tensor.
 """
 
 from ...numpy.names import attach_names
+from . import bessel as bessel
 from . import binomials as binomials
 from . import elementary as elementary
 from . import error_functions as error_functions
@@ -13,6 +14,12 @@ from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
 from . import normal as normal
 from . import tails as tails
+from .bessel import h1vp as h1vp
+from .bessel import h2vp as h2vp
+from .bessel import ivp as ivp
+from .bessel import jvp as jvp
+from .bessel import kvp as kvp
+from .bessel import yvp as yvp
 from .binomials import comb as comb
 from .binomials import factorial as factorial
 from .binomials import perm as perm

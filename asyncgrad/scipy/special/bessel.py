@@ -1,0 +1,293 @@
+"""Bessel functions of the first, second and third kind, the modified ones, and all of them scaled."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...ops.primitive import differentiable
+from ..arguments import floating
+from .bessel_orders import by_order, i_by_order, k_by_order
+
+__all__ = [
+    "h1vp",
+    "h2vp",
+    "hankel1",
+    "hankel1e",
+    "hankel2",
+    "hankel2e",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "iv",
+    "ive",
+    "ivp",
+    "j0",
+    "j1",
+    "jv",
+    "jve",
+    "jvp",
+    "k0",
+    "k0e",
+    "k1",
+    "k1e",
+    "kn",
+    "kv",
+    "kve",
+    "kvp",
+    "y0",
+    "y1",
+    "yn",
+    "yv",
+    "yve",
+    "yvp",
+]
+
+
+def _half_difference(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
+    """Return the derivative by z of a Bessel function, J, Y or H, from the orders next to v."""
+    return 0.5 * (function(v - 1, z) - function(v + 1, z))
+
+
+def _half_sum(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
+    return 0.5 * (function(v - 1, z) + function(v + 1, z))
+
+
+def _rising_from(slope: Any, z: Any) -> Any:
+    """Return the slope of a function that comes from -inf at 0, where the terms of `slope` are of either sign."""
+    is_zero = raw(z) == 0
+    return np.where(is_zero, np.inf, slope) if np.any(is_zero) else slope
+
+
+# The order of SciPy's jn, the same ufunc as jv, may be any number.
+
+jv = differentiable(
+    special.jv,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.jv, v, z),
+    z=lambda g, v, z: g * _half_difference(special.jv, v, z),
+)
+yv = differentiable(
+    special.yv,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.yv, v, z),
+    z=lambda g, v, z: g * _rising_from(_half_difference(special.yv, v, z), z),
+)
+yn = differentiable(
+    special.yn,
+    "n x",
+    n=lambda g: None,
+    x=lambda g, n, x: g * _rising_from(_half_difference(special.yn, n, x), x),
+)
+hankel1 = differentiable(
+    special.hankel1,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.hankel1, v, z),
+    z=lambda g, v, z: g * _half_difference(special.hankel1, v, z),
+)
+hankel2 = differentiable(
+    special.hankel2,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.hankel2, v, z),
+    z=lambda g, v, z: g * _half_difference(special.hankel2, v, z),
+)
+iv = differentiable(
+    special.iv,
+    "v z",
+    v=lambda g, v, z: g * i_by_order("iv", v, z),
+    z=lambda g, v, z: g * _half_sum(special.iv, v, z),
+)
+kv = differentiable(
+    special.kv,
+    "v z",
+    v=lambda g, v, z, out: g * k_by_order("kv", v, z, out),
+    z=lambda g, v, z: -g * _half_sum(special.kv, v, z),
+)
+
+
+def _kn_slope(n: Any, x: Any) -> Any:
+    orders = np.trunc(raw(n)).astype(int)
+    return -0.5 * (special.kn(np.abs(orders - 1), x) + special.kn(orders + 1, x))
+
+
+kn = differentiable(special.kn, "n x", n=lambda g: None, x=lambda g, n, x: g * _kn_slope(n, x))
+
+# Of orders 0 and 1.
+
+j0 = differentiable(special.j0, "x", x=lambda g, x: -g * special.j1(x))
+j1 = differentiable(special.j1, "x", x=lambda g, x: g * (0.5 * (special.j0(x) - special.jv(2, x))))
+y0 = differentiable(special.y0, "x", x=lambda g, x: -g * special.y1(x))
+y1 = differentiable(
+    special.y1, "x", x=lambda g, x: g * _rising_from(0.5 * (special.y0(x) - special.yn(2, x)), x)
+)
+i0 = differentiable(special.i0, "x", x=lambda g, x: g * special.i1(x))
+i1 = differentiable(special.i1, "x", x=lambda g, x: g * (0.5 * (special.i0(x) + special.iv(2, x))))
+k0 = differentiable(special.k0, "x", x=lambda g, x: -g * special.k1(x))
+k1 = differentiable(special.k1, "x", x=lambda g, x: -g * (0.5 * (special.k0(x) + special.kn(2, x))))
+
+
+# Scaled. Far from 0 they behave like a power, and the terms of the derivative cancel.
+
+
+def _power_slope(v: Any, z: Any, turn: complex) -> Any:
+    """Return the logarithmic derivative of z**-0.5 times the asymptotic series of Bessel functions in turn / z."""
+    term: Any = 1.0
+    top: Any = 0.5
+    bottom: Any = 1.0
+    for k in range(1, 9):
+        term = term * (4 * v * v - (2 * k - 1) ** 2) / (8 * k) * (turn / z)
+        top = top + (k + 0.5) * term
+        bottom = bottom + term
+    return -top / (bottom * z)
+
+
+def _or_far(near: Callable[[Any], Any], v: Any, z: Any, out: Any, turn: complex) -> Any:
+    """Return `near(z)`, and far from 0 the derivative of the asymptotic series."""
+    size = np.abs(raw(z))
+    is_far = (size > 1e4) & (np.square(raw(v)) < 0.1 * size)
+    if not np.any(is_far):
+        return near(z)
+    return np.where(is_far, out * _power_slope(v, np.where(is_far, z, 1e5), turn), near(z))
+
+
+def _is_complex(z: Any) -> bool:
+    return bool(z.dtype.kind == "c")
+
+
+def _jve_formula(g: Any, function: Any, v: Any, z: Any, out: Any) -> Any:
+    slope = _half_difference(function, v, z)
+    if not _is_complex(z):
+        return g * slope
+    # The factor exp(-abs(z.imag)) is no function of z alone.
+    return g * slope + 1j * np.sign(raw(z).imag) * (g * out).real
+
+
+def _ive_formula(g: Any, v: Any, z: Any, out: Any) -> Any:
+    if _is_complex(z):
+        return g * _half_sum(special.ive, v, z) - np.sign(raw(z).real) * (g * out).real
+    sign = np.sign(raw(z))
+    return g * _or_far(lambda z: _half_sum(special.ive, v, z) - sign * out, v, z, out, -sign)
+
+
+def _i0e_slope(x: Any, out: Any) -> Any:
+    sign = np.sign(raw(x))
+    return _or_far(lambda x: special.i1e(x) - sign * out, 0, x, out, -sign)
+
+
+def _i1e_slope(x: Any, out: Any) -> Any:
+    sign = np.sign(raw(x))
+    return _or_far(lambda x: 0.5 * (special.i0e(x) + special.ive(2, x)) - sign * out, 1, x, out, -sign)
+
+
+jve = differentiable(
+    special.jve,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.jve, v, z),
+    z=lambda g, v, z, out: _jve_formula(g, special.jve, v, z, out),
+)
+yve = differentiable(
+    special.yve,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.yve, v, z),
+    z=lambda g, v, z, out: _rising_from(_jve_formula(g, special.yve, v, z, out), z),
+)
+hankel1e = differentiable(
+    special.hankel1e,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.hankel1e, v, z),
+    z=lambda g, v, z, out: (
+        g * _or_far(lambda z: _half_difference(special.hankel1e, v, z) - 1j * out, v, z, out, 1j)
+    ),
+)
+hankel2e = differentiable(
+    special.hankel2e,
+    "v z",
+    v=lambda g, v, z: g * by_order(special.hankel2e, v, z),
+    z=lambda g, v, z, out: (
+        g * _or_far(lambda z: _half_difference(special.hankel2e, v, z) + 1j * out, v, z, out, -1j)
+    ),
+)
+ive = differentiable(special.ive, "v z", v=lambda g, v, z: g * i_by_order("ive", v, z), z=_ive_formula)
+kve = differentiable(
+    special.kve,
+    "v z",
+    v=lambda g, v, z, out: g * k_by_order("kve", v, z, out),
+    z=lambda g, v, z, out: g * _or_far(lambda z: out - _half_sum(special.kve, v, z), v, z, out, 1),
+)
+i0e = differentiable(special.i0e, "x", x=lambda g, x, out: g * _i0e_slope(x, out))
+i1e = differentiable(special.i1e, "x", x=lambda g, x, out: g * _i1e_slope(x, out))
+k0e = differentiable(
+    special.k0e, "x", x=lambda g, x, out: g * _or_far(lambda x: out - special.k1e(x), 0, x, out, 1)
+)
+k1e = differentiable(
+    special.k1e,
+    "x",
+    x=lambda g, x, out: g * _or_far(lambda x: out - 0.5 * (special.k0e(x) + special.kve(2, x)), 1, x, out, 1),
+)
+
+
+# Derivatives of any order as functions of their own.
+
+
+def _derivative(function: np.ufunc, v: Any, z: Any, n: Any, sign: int) -> Any:
+    try:
+        times = operator.index(n)
+    except TypeError:
+        raise TypeError(f"scipy.special.{function.__name__}p takes a whole number n, not {n!r}") from None
+    if times < 0:
+        raise ValueError(f"scipy.special.{function.__name__}p takes n of at least 0, not {n}")
+    v, z = floating(v), floating(z)
+    factor, total = 1.0, function(v - times, z)
+    for index in range(1, times + 1):
+        factor *= sign * (times - index + 1) / index
+        total = total + factor * function(v - times + 2 * index, z)
+    return total / 2.0**times
+
+
+def jvp(v: Any, z: Any, n: int = 1) -> Any:
+    """Return the n-th derivative by z of the Bessel function of the first kind.
+
+    Args:
+        v: the order.
+        z: real or complex numbers; they are broadcast.
+        n: a whole number, at least 0.
+
+    Source: scipy.special.jvp.
+
+    Example:
+        >>> from asyncgrad.scipy import special
+        >>> round(special.jvp(0, 1.0).item(), 6)
+        -0.440051
+    """
+    return _derivative(special.jv, v, z, n, -1)
+
+
+def yvp(v: Any, z: Any, n: int = 1) -> Any:
+    """Return the n-th derivative by z of the Bessel function of the second kind; arguments as of `jvp`."""
+    return _derivative(special.yv, v, z, n, -1)
+
+
+def ivp(v: Any, z: Any, n: int = 1) -> Any:
+    """Return the n-th derivative by z of the modified Bessel function of the first kind; arguments as of `jvp`."""
+    return _derivative(special.iv, v, z, n, 1)
+
+
+def kvp(v: Any, z: Any, n: int = 1) -> Any:
+    """Return the n-th derivative by z of the modified Bessel function of the second kind; arguments as of `jvp`."""
+    return (-1) ** n * _derivative(special.kv, v, z, n, 1)
+
+
+def h1vp(v: Any, z: Any, n: int = 1) -> Any:
+    """Return the n-th derivative by z of the Hankel function of the first kind; arguments as of `jvp`."""
+    return _derivative(special.hankel1, v, z, n, -1)
+
+
+def h2vp(v: Any, z: Any, n: int = 1) -> Any:
+    """Return the n-th derivative by z of the Hankel function of the second kind; arguments as of `jvp`."""
+    return _derivative(special.hankel2, v, z, n, -1)

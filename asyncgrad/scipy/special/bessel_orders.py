@@ -1,0 +1,193 @@
+"""Derivatives of Bessel functions by their order.
+
+Those of I and K, for positive arguments, are integrals without cancellation along paths of steepest descent, by
+Gauss's rule. The other functions are entire in the order, and no smaller at one order than their derivative there, so
+that differences of SciPy's own function, of twelfth order, keep their digits; those of I and K would not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...errors import MissingDerivativeError
+from ...graph.tensor_base import TensorBase
+from ...graph.values import raw
+
+__all__ = ["by_order", "double", "i_by_order", "k_by_order"]
+
+
+def double(value: Any) -> Any:
+    """Return a tensor or anything else in double precision, which differences and integrals need."""
+    if not isinstance(value, TensorBase):
+        value = np.asarray(value)
+    return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+
+
+# Differences.
+
+_HALF = 6
+#: The factors of f(v + k * h) - f(v - k * h) for k = 1, 2, ...
+_FACTORS = [
+    (-1) ** (k + 1) * math.factorial(_HALF) ** 2 / (k * math.factorial(_HALF - k) * math.factorial(_HALF + k))
+    for k in range(1, _HALF + 1)
+]
+
+
+def by_order(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
+    """Return the derivative of a Bessel function, J, Y or H, by its order, for real and complex arguments."""
+    v, z = double(v), double(z)
+    orders, size = raw(v), np.abs(raw(z))
+    is_zero = size == 0
+    # The logarithmic derivative by the order is at most of this size.
+    rate = math.pi + np.log1p(2 * (np.abs(orders) + 1) / np.where(is_zero, 1.0, size))
+    # With a power of two the orders are exact.
+    step = np.exp2(np.floor(np.log2(0.25 / rate)))
+    slope: Any = 0.0
+    for k, factor in enumerate(_FACTORS, 1):
+        slope = slope + factor * (function(v + k * step, z) - function(v - k * step, z))
+    slope = slope / step
+    if not np.any(is_zero):
+        return slope
+    # The power (z / 2)**v decides.
+    at_zero = np.where(np.isfinite(raw(function(orders, raw(z)))), np.where(orders == 0, -np.inf, 0.0), np.nan)
+    return np.where(is_zero, at_zero, slope)
+
+
+# Integrals.
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+
+
+def _panel(start: Any, stop: Any) -> tuple[Any, Any]:
+    """Return the nodes and weights of Gauss's rule between two numbers, along a last axis."""
+    half = (stop - start)[..., np.newaxis] / 2
+    return start[..., np.newaxis] + half * (1 + _NODES), half * _WEIGHTS
+
+
+def _k_nodes(u: Any, x: Any) -> tuple[Any, Any]:
+    """Return nodes and weights in t for integrals of exp(u * t - x * cosh(t)) over t > 0."""
+    peak = np.arcsinh(u / x)
+    curvature = np.hypot(u, x)
+    stop = peak + np.arccosh(1 + 42 / curvature)
+    share = 42 / np.maximum(u, 1e-100)
+    start = np.maximum(0.0, peak - 0.5 * (share + np.sqrt(share * (share + 8))))
+    start = np.maximum(start, peak - np.arccosh(1 + 42 / np.maximum(curvature - u, 1e-290)))
+    # Where x is small the integrand ends in a cliff after a plateau.
+    second = np.maximum(peak, stop - 20)
+    first = np.maximum(start, second - 16)
+    panels = [_panel(start, first), _panel(first, second), _panel(second, stop)]
+    return np.concatenate([nodes for nodes, _ in panels], -1), np.concatenate([weights for _, weights in panels], -1)
+
+
+def _k_log_slope(u: Any, x: Any) -> Any:
+    """Return the derivative of log(K) by its order u >= 0, for x > 0.
+
+    K is the integral of cosh(u * t) * exp(-x * cosh(t)).
+    """
+    t, weights = _k_nodes(*np.broadcast_arrays(raw(u), raw(x)))
+    u, x = u[..., np.newaxis], x[..., np.newaxis]
+    exponent = u * t - x * np.cosh(t)
+    density = weights * np.exp(exponent - np.max(raw(exponent), -1, keepdims=True))
+    mirrored = np.expm1(-2 * u * t)
+    return -np.sum(density * t * mirrored, -1) / np.sum(density * (2 + mirrored), -1)
+
+
+def _i_log_slope_by_path(u: Any, x: Any) -> Any:
+    """Return the derivative of log(I) by its order u >= 0, for x > 0, where u is not small or x is.
+
+    I is the integral of exp(x * cosh(t) - u * t) / (pi * i) over the upper half of a path from infinity - pi * i to
+    infinity + pi * i. That of steepest descent has sinh(a) = u / x * b / sin(b) for t = a + b * i.
+    """
+    orders, points = np.broadcast_arrays(raw(u), raw(x))
+    path = np.maximum(orders, _SMALL_ORDER)
+    end = np.minimum(math.pi, 11 / np.sqrt(np.hypot(path, points)))
+    b, weights = _panel(np.zeros_like(end), end)
+    scale = (path / points)[..., np.newaxis]
+    sine = scale * b / np.sin(b)
+    a_slope = scale * (np.sin(b) - b * np.cos(b)) / np.square(np.sin(b)) / np.hypot(1, sine)
+    t = np.arcsinh(sine) + 1j * b
+    weights = weights * (a_slope + 1j)
+    exponent = x[..., np.newaxis] * np.cosh(t) - u[..., np.newaxis] * t
+    density = weights * np.exp(exponent - np.max(raw(exponent).real, -1, keepdims=True))
+    return -np.sum(density * t, -1).imag / np.sum(density, -1).imag
+
+
+_SMALL_ORDER = 2.0
+
+
+def _i_log_slope_of_small_order(u: Any, x: Any) -> Any:
+    """Return the same for small u, where x is not: by Schläfli's integral, which keeps the digits for u near 0."""
+    orders, points = np.broadcast_arrays(raw(u), raw(x))
+    b, b_weights = _panel(np.zeros_like(points), np.minimum(math.pi, 11 / np.sqrt(points)))
+    t, t_weights = _panel(np.zeros_like(points), np.arccosh(1 + 42 / points))
+    far = np.exp(-2 * x)
+    u, x = u[..., np.newaxis], x[..., np.newaxis]
+    near = b_weights * np.exp(x * (np.cos(b) - 1))
+    tail = t_weights * np.exp(-x * (np.cosh(t) - 1) - u * t)
+    turn = math.pi * u[..., 0]
+    sine, cosine = np.sin(turn), np.cos(turn)
+    tail_sum, tail_mean = np.sum(tail, -1), np.sum(tail * t, -1)
+    top = np.sum(near * b * np.sin(u * b), -1) + far * (math.pi * cosine * tail_sum - sine * tail_mean)
+    return -top / (np.sum(near * np.cos(u * b), -1) - far * sine * tail_sum)
+
+
+def _i_log_slope(u: Any, x: Any) -> Any:
+    is_small = (raw(u) < _SMALL_ORDER) & (raw(x) > 2)
+    if not np.any(is_small):
+        return _i_log_slope_by_path(u, x)
+    small = _i_log_slope_of_small_order(np.where(is_small, u, 0.0), np.where(is_small, x, 3.0))
+    if np.all(is_small):
+        return small
+    return np.where(is_small, small, _i_log_slope_by_path(np.where(is_small, 3.0, u), np.where(is_small, 1.0, x)))
+
+
+def _checked(name: str, v: Any, z: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the order, its absolute value and its sign, the argument, and which arguments are no positive numbers."""
+    v, z = double(v), double(z)
+    if z.dtype.kind == "c":
+        raise MissingDerivativeError(
+            f"scipy.special.{name} of complex z has no derivative with respect to v, only of real z; jv, yv, hankel1 "
+            "and hankel2 have it. Where none is to flow, pass v.detach()"
+        )
+    sign = np.where(raw(v) < 0, -1.0, 1.0)
+    is_outside = ~((raw(z) > 0) & (raw(z) < np.inf) & np.isfinite(raw(v)))
+    return v, np.where(is_outside, 1.0, v * sign), sign, np.where(is_outside, 1.0, z), is_outside
+
+
+def k_by_order(name: str, v: Any, z: Any, out: Any) -> Any:
+    """Return the derivative of kv or kve by the order."""
+    v, u, sign, x, is_outside = _checked(name, v, z)
+    slope = sign * _k_log_slope(u, x)
+    if not np.any(is_outside):
+        return out * slope
+    at_end = np.where(np.isfinite(raw(v)) & (raw(z) == 0), np.copysign(np.inf, raw(v)) * (raw(v) != 0), raw(out))
+    return np.where(is_outside, np.where(np.isnan(at_end), 0.0, at_end), np.where(is_outside, 0.0, out) * slope)
+
+
+def i_by_order(name: str, v: Any, z: Any) -> Any:
+    """Return the derivative of iv or ive by the order."""
+    v, u, sign, x, is_outside = _checked(name, v, z)
+    if name == "iv":
+        i, k = special.iv, special.kv
+    else:
+        i, k = special.ive, _k_scaled_as_i
+    slope = i(u, x) * _i_log_slope(u, x)
+    if np.any(sign < 0):
+        # I of order -u is I + 2 / pi * sin(pi * u) * K of order u.
+        turn = math.pi * u
+        second = k(u, x) * (2 * np.cos(turn) + 2 / math.pi * np.sin(turn) * _k_log_slope(u, x))
+        slope = np.where(sign < 0, -slope - second, slope)
+    if not np.any(is_outside):
+        return slope
+    orders = raw(v)
+    at_end = np.where((raw(z) == 0) & (orders >= 0), np.where(orders == 0, -np.inf, 0.0), np.nan)
+    return np.where(is_outside, at_end, slope)
+
+
+def _k_scaled_as_i(u: Any, x: Any) -> Any:
+    return special.kve(u, x) * np.exp(-2 * x)

@@ -123,9 +123,7 @@ kn = differentiable(special.kn, "n x", n=lambda g: None, x=lambda g, n, x: g * _
 j0 = differentiable(special.j0, "x", x=lambda g, x: -g * special.j1(x))
 j1 = differentiable(special.j1, "x", x=lambda g, x: g * (0.5 * (special.j0(x) - special.jv(2, x))))
 y0 = differentiable(special.y0, "x", x=lambda g, x: -g * special.y1(x))
-y1 = differentiable(
-    special.y1, "x", x=lambda g, x: g * _rising_from(0.5 * (special.y0(x) - special.yn(2, x)), x)
-)
+y1 = differentiable(special.y1, "x", x=lambda g, x: g * _rising_from(0.5 * (special.y0(x) - special.yn(2, x)), x))
 i0 = differentiable(special.i0, "x", x=lambda g, x: g * special.i1(x))
 i1 = differentiable(special.i1, "x", x=lambda g, x: g * (0.5 * (special.i0(x) + special.iv(2, x))))
 k0 = differentiable(special.k0, "x", x=lambda g, x: -g * special.k1(x))
@@ -201,17 +199,13 @@ hankel1e = differentiable(
     special.hankel1e,
     "v z",
     v=lambda g, v, z: g * by_order(special.hankel1e, v, z),
-    z=lambda g, v, z, out: (
-        g * _or_far(lambda z: _half_difference(special.hankel1e, v, z) - 1j * out, v, z, out, 1j)
-    ),
+    z=lambda g, v, z, out: g * _or_far(lambda z: _half_difference(special.hankel1e, v, z) - 1j * out, v, z, out, 1j),
 )
 hankel2e = differentiable(
     special.hankel2e,
     "v z",
     v=lambda g, v, z: g * by_order(special.hankel2e, v, z),
-    z=lambda g, v, z, out: (
-        g * _or_far(lambda z: _half_difference(special.hankel2e, v, z) + 1j * out, v, z, out, -1j)
-    ),
+    z=lambda g, v, z, out: g * _or_far(lambda z: _half_difference(special.hankel2e, v, z) + 1j * out, v, z, out, -1j),
 )
 ive = differentiable(special.ive, "v z", v=lambda g, v, z: g * i_by_order("ive", v, z), z=_ive_formula)
 kve = differentiable(
@@ -222,9 +216,7 @@ kve = differentiable(
 )
 i0e = differentiable(special.i0e, "x", x=lambda g, x, out: g * _i0e_slope(x, out))
 i1e = differentiable(special.i1e, "x", x=lambda g, x, out: g * _i1e_slope(x, out))
-k0e = differentiable(
-    special.k0e, "x", x=lambda g, x, out: g * _or_far(lambda x: out - special.k1e(x), 0, x, out, 1)
-)
+k0e = differentiable(special.k0e, "x", x=lambda g, x, out: g * _or_far(lambda x: out - special.k1e(x), 0, x, out, 1))
 k1e = differentiable(
     special.k1e,
     "x",

@@ -18,7 +18,7 @@ from ...errors import MissingDerivativeError
 from ...graph.tensor_base import TensorBase
 from ...graph.values import raw
 
-__all__ = ["by_order", "double", "i_by_order", "k_by_order"]
+__all__ = ["by_order", "double", "i_by_order", "k_by_order", "slope_by_differences"]
 
 
 def double(value: Any) -> Any:
@@ -38,6 +38,15 @@ _FACTORS = [
 ]
 
 
+def slope_by_differences(function: Callable[[Any], Any], x: Any, step: Any) -> Any:
+    """Return the derivative of a function by central differences of twelfth order."""
+    slope: Any = 0.0
+    with np.errstate(invalid="ignore"):
+        for k, factor in enumerate(_FACTORS, 1):
+            slope = slope + factor * (function(x + k * step) - function(x - k * step))
+        return slope / step
+
+
 def by_order(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     """Return the derivative of a Bessel function, J, Y or H, by its order, for real and complex arguments."""
     v, z = double(v), double(z)
@@ -47,15 +56,15 @@ def by_order(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     rate = math.pi + np.log1p(2 * (np.abs(orders) + 1) / np.where(is_zero, 1.0, size))
     # With a power of two the orders are exact.
     step = np.exp2(np.floor(np.log2(0.25 / rate)))
-    slope: Any = 0.0
-    for k, factor in enumerate(_FACTORS, 1):
-        slope = slope + factor * (function(v + k * step, z) - function(v - k * step, z))
-    slope = slope / step
-    if not np.any(is_zero):
+    slope = slope_by_differences(lambda order: function(order, z), v, step)
+    is_end = is_zero | ~np.isfinite(raw(slope))
+    if not np.any(is_end):
         return slope
-    # The power (z / 2)**v decides.
-    at_zero = np.where(np.isfinite(raw(function(orders, raw(z)))), np.where(orders == 0, -np.inf, 0.0), np.nan)
-    return np.where(is_zero, at_zero, slope)
+    # The power (z / 2)**v decides, or (z / 2)**-v.
+    value = raw(function(orders, raw(z)))
+    at_zero = np.where(orders > 0, 0.0, np.where(orders == 0, -np.inf, np.nan))
+    at_end = np.where(np.isinf(value), value * np.sign(orders), np.where(is_zero, at_zero, np.nan))
+    return np.where(is_end, at_end, np.where(is_end, 0.0, slope))
 
 
 # Integrals.
@@ -122,7 +131,7 @@ _SMALL_ORDER = 2.0
 
 def _i_log_slope_of_small_order(u: Any, x: Any) -> Any:
     """Return the same for small u, where x is not: by Schläfli's integral, which keeps the digits for u near 0."""
-    orders, points = np.broadcast_arrays(raw(u), raw(x))
+    points = raw(x)
     b, b_weights = _panel(np.zeros_like(points), np.minimum(math.pi, 11 / np.sqrt(points)))
     t, t_weights = _panel(np.zeros_like(points), np.arccosh(1 + 42 / points))
     far = np.exp(-2 * x)

@@ -1,0 +1,54 @@
+"""Kelvin's functions: the real and imaginary parts of Bessel functions of x * exp(3 * pi * i / 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...ops.primitive import RULES, derivative, differentiable, primitive
+
+__all__ = ["bei", "beip", "ber", "berp", "kei", "keip", "kelvin", "ker", "kerp"]
+
+
+def _over(slope: Any, x: Any, at_zero: float) -> Any:
+    """Return slope / x, with its limit at 0."""
+    is_zero = raw(x) == 0
+    if not np.any(is_zero):
+        return slope / x
+    return np.where(is_zero, at_zero, slope / np.where(is_zero, 1.0, x))
+
+
+# Both ber + i * bei and ker + i * kei solve w'' + w' / x = i * w.
+
+ber = differentiable(special.ber, "x", x=lambda g, x: g * special.berp(x))
+bei = differentiable(special.bei, "x", x=lambda g, x: g * special.beip(x))
+ker = differentiable(special.ker, "x", x=lambda g, x: g * special.kerp(x))
+kei = differentiable(special.kei, "x", x=lambda g, x: g * special.keip(x))
+berp = differentiable(special.berp, "x", x=lambda g, x, out: -g * (special.bei(x) + _over(out, x, 0.0)))
+beip = differentiable(special.beip, "x", x=lambda g, x, out: g * (special.ber(x) - _over(out, x, 0.5)))
+kerp = differentiable(special.kerp, "x", x=lambda g, x, out: -g * (special.kei(x) + _over(out, x, -np.inf)))
+keip = differentiable(special.keip, "x", x=lambda g, x, out: g * (special.ker(x) - _over(out, x, -np.inf)))
+
+
+@primitive()
+def kelvin_(x: Any, index: int) -> Any:
+    """Return one of the four results of SciPy's kelvin: ber + i * bei, ker + i * kei, and their derivatives."""
+    return special.kelvin(x)[index]
+
+
+@derivative(kelvin_, "x")
+def _(g: Any, x: Any, index: int, out: Any) -> Any:
+    if index < 2:
+        return g * kelvin_(x, index + 2)
+    return g * (1j * kelvin_(x, index - 2) - _over(out, x, 0.5j if index == 2 else -np.inf))
+
+
+def kelvin(x: Any, /) -> tuple[Any, Any, Any, Any]:
+    """Return ber + i * bei, ker + i * kei, and the derivatives of both."""
+    return kelvin_(x, 0), kelvin_(x, 1), kelvin_(x, 2), kelvin_(x, 3)
+
+
+RULES[special.kelvin] = kelvin

@@ -1,0 +1,144 @@
+"""Struve's functions, and integrals of Bessel functions and of theirs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ..missing import no_derivative
+
+__all__ = [
+    "besselpoly",
+    "it2i0k0",
+    "it2j0y0",
+    "it2struve0",
+    "iti0k0",
+    "itj0y0",
+    "itmodstruve0",
+    "itstruve0",
+    "modstruve",
+    "struve",
+]
+
+_NEAR = "jv, yv, iv and kv have one by their order"
+
+
+def _struve_slope(function: Any, sign: int, v: Any, x: Any, out: Any) -> Any:
+    """Return the derivative by x of Struve's function, or of the modified one with `sign` 1."""
+    is_near = np.abs(raw(x)) < 1
+    far = np.where(is_near, 1.0, x)
+    slope = function(v - 1, far) - v / far * np.where(is_near, 0.0, out)
+    if not np.any(is_near):
+        return slope
+    near = np.where(is_near, x, 0.5)
+    quarter = sign * np.square(near) / 4
+    series: Any = 0.0
+    for k in range(10, -1, -1):
+        factor = (v + 1 + 2 * k) * special.rgamma(v + k + 1.5) * (0.5 / math.gamma(k + 1.5))
+        series = series * quarter + factor
+    # Of order 0 the power is 1, also at 0, and has no derivative.
+    return np.where(is_near, np.where(raw(v) == 0, 1.0, near / 2) ** v * series, slope)
+
+
+struve = differentiable(
+    special.struve,
+    "v x",
+    v=no_derivative("scipy.special.struve", "v", _NEAR),
+    x=lambda g, v, x, out: g * _struve_slope(special.struve, -1, v, x, out),
+)
+modstruve = differentiable(
+    special.modstruve,
+    "v x",
+    v=no_derivative("scipy.special.modstruve", "v", _NEAR),
+    x=lambda g, v, x, out: g * _struve_slope(special.modstruve, 1, v, x, out),
+)
+
+# Integrals of order 0.
+
+itstruve0 = differentiable(special.itstruve0, "x", x=lambda g, x: g * special.struve(0, x))
+itmodstruve0 = differentiable(special.itmodstruve0, "x", x=lambda g, x: g * special.modstruve(0, x))
+
+
+def _over(top: Any, x: Any, at_zero: float) -> Any:
+    """Return top / x, with its limit at 0."""
+    is_zero = raw(x) == 0
+    if not np.any(is_zero):
+        return top / x
+    return np.where(is_zero, at_zero, top / np.where(is_zero, 1.0, x))
+
+
+it2struve0 = differentiable(special.it2struve0, "x", x=lambda g, x: -g * _over(special.struve(0, x), x, 2 / math.pi))
+
+
+def _less_one_over(function: Any, sign: int, x: Any) -> Any:
+    """Return (I0(x) - 1) / x, or (1 - J0(x)) / x with `sign` -1, also next to 0."""
+    is_near = np.abs(raw(x)) < 1
+    far = np.where(is_near, 1.0, x)
+    slope = sign * (function(far) - 1) / far
+    if not np.any(is_near):
+        return slope
+    near = np.where(is_near, x, 0.0)
+    quarter = sign * np.square(near) / 4
+    series: Any = 0.0
+    for k in range(9, 0, -1):
+        series = series * quarter + 1 / math.factorial(k) ** 2
+    return np.where(is_near, near / 4 * series, slope)
+
+
+@primitive()
+def integral(x: Any, name: str, index: int) -> Any:
+    """Return one of the two results of SciPy's itj0y0, iti0k0, it2j0y0 or it2i0k0."""
+    return getattr(special, name)(x)[index]
+
+
+@derivative(integral, "x")
+def _(g: Any, x: Any, name: str, index: int) -> Any:
+    return g * _INTEGRANDS[name][index](x)
+
+
+_INTEGRANDS: dict[str, tuple[Any, Any]] = {
+    "itj0y0": (special.j0, special.y0),
+    "iti0k0": (special.i0, special.k0),
+    "it2j0y0": (lambda x: _less_one_over(special.j0, -1, x), lambda x: -_over(special.y0(x), x, -np.inf)),
+    "it2i0k0": (lambda x: _less_one_over(special.i0, 1, x), lambda x: -_over(special.k0(x), x, np.inf)),
+}
+
+
+def itj0y0(x: Any, /) -> tuple[Any, Any]:
+    """Return the integrals of J0(t) and of Y0(t) from 0 to x."""
+    return integral(x, "itj0y0", 0), integral(x, "itj0y0", 1)
+
+
+def iti0k0(x: Any, /) -> tuple[Any, Any]:
+    """Return the integrals of I0(t) and of K0(t) from 0 to x."""
+    return integral(x, "iti0k0", 0), integral(x, "iti0k0", 1)
+
+
+def it2j0y0(x: Any, /) -> tuple[Any, Any]:
+    """Return the integrals of (1 - J0(t)) / t from 0 to x, and of Y0(t) / t from x to infinity."""
+    return integral(x, "it2j0y0", 0), integral(x, "it2j0y0", 1)
+
+
+def it2i0k0(x: Any, /) -> tuple[Any, Any]:
+    """Return the integrals of (I0(t) - 1) / t from 0 to x, and of K0(t) / t from x to infinity."""
+    return integral(x, "it2i0k0", 0), integral(x, "it2i0k0", 1)
+
+
+RULES[special.itj0y0] = itj0y0
+RULES[special.iti0k0] = iti0k0
+RULES[special.it2j0y0] = it2j0y0
+RULES[special.it2i0k0] = it2i0k0
+
+# The integral of x**lmb * Jv(2 * a * x) from 0 to 1.
+besselpoly = differentiable(
+    special.besselpoly,
+    "a lmb nu",
+    a=lambda g, a, lmb, nu: g * (special.besselpoly(a, lmb + 1, nu - 1) - special.besselpoly(a, lmb + 1, nu + 1)),
+    lmb=no_derivative("scipy.special.besselpoly", "lmb", "it has one by a"),
+    nu=no_derivative("scipy.special.besselpoly", "nu", "it has one by a"),
+)

@@ -1,0 +1,221 @@
+"""Zeta functions, Spence's function, those of Lambert, Wright and Gauss: the arithmetic-geometric mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...graph.values import raw
+from ...ops.primitive import derivative, differentiable, primitive
+from ..arguments import floating
+from ..missing import no_derivative
+from .bessel_orders import double, slope_by_differences
+
+__all__ = [
+    "agm",
+    "lambertw",
+    "log_wright_bessel",
+    "spence",
+    "wright_bessel",
+    "wrightomega",
+    "zeta",
+    "zetac",
+]
+
+# Riemann's zeta function.
+
+
+def _zeta_slope(s: Any) -> Any:
+    """Return the derivative of zeta: of its series far to the right, elsewhere of (s - 1) * zeta(s) by differences."""
+    s = double(s)
+    is_right = raw(s).real > 8
+    right = np.where(is_right, s, 20.0)[..., np.newaxis]
+    series = -np.sum(_LOGARITHMS * np.exp(-_LOGARITHMS * right), -1)
+    if np.all(is_right):
+        return series
+    left = np.where(is_right, 0.5, s)
+    size = np.abs(raw(left))
+    step = np.exp2(np.floor(np.log2(0.25 / (math.pi + np.log1p(size)))))
+    slope = slope_by_differences(lambda s: (s - 1) * riemann_zeta(s), left, step)
+    return np.where(is_right, series, (slope - riemann_zeta(left)) / (left - 1))
+
+
+_LOGARITHMS = np.log(np.arange(2, 130))
+
+
+@primitive()
+def riemann_zeta(s: Any) -> Any:
+    """Return Riemann's zeta function."""
+    return special.zeta(s)
+
+
+@derivative(riemann_zeta, "s")
+def _(g: Any, s: Any) -> Any:
+    return g * _zeta_slope(s)
+
+
+zetac = differentiable(special.zetac, "x", x=lambda g, x: g * _zeta_slope(x))
+
+# Hurwitz's.
+
+_TERMS = 24
+#: B(2 * k) / (2 * k)!
+_BERNOULLI = [float(special.bernoulli(2 * k)[-1]) / math.factorial(2 * k) for k in range(1, 11)]
+
+
+def _hurwitz_by_order(s: Any, q: Any) -> Any:
+    """Return the derivative by s, by the formula of Euler and Maclaurin."""
+    s, q = double(s), double(q)
+    is_inside = (raw(q) > 0) & (raw(s).real > 1)
+    q, s = np.where(is_inside, q, 1.0), np.where(is_inside, s, 2.0)
+    logarithms = np.log(q[..., np.newaxis] + np.arange(_TERMS))
+    head = np.sum(logarithms * np.exp(-s[..., np.newaxis] * logarithms), -1)
+    end = q + _TERMS
+    log_end = np.log(end)
+    power = np.exp(-s * log_end)
+    rest = power * end / (s - 1) * (log_end + 1 / (s - 1)) + 0.5 * log_end * power
+    # The factors of power are the products s * (s + 1) * ... , and their derivatives.
+    rising, rising_slope = s, 1.0
+    term = power / end
+    for k, factor in enumerate(_BERNOULLI, 1):
+        rest = rest + factor * term * (rising * log_end - rising_slope)
+        for shift in (2 * k - 1, 2 * k):
+            rising, rising_slope = rising * (s + shift), rising_slope * (s + shift) + rising
+        term = term / (end * end)
+    return np.where(is_inside, -(head + rest), np.nan)
+
+
+@primitive()
+def hurwitz_zeta(s: Any, q: Any) -> Any:
+    """Return Hurwitz's zeta function."""
+    return special.zeta(s, q)
+
+
+@derivative(hurwitz_zeta, "s")
+def _(g: Any, s: Any, q: Any) -> Any:
+    return g * _hurwitz_by_order(s, q)
+
+
+@derivative(hurwitz_zeta, "q")
+def _(g: Any, s: Any, q: Any) -> Any:
+    return -g * (s * hurwitz_zeta(s + 1, q))
+
+
+def zeta(x: Any, q: Any = None) -> Any:
+    """Return Riemann's zeta function of x, or Hurwitz's of x and q.
+
+    Args:
+        x: real or complex numbers.
+        q: real numbers; they are broadcast. None for Riemann's function.
+
+    Source: scipy.special.zeta.
+
+    Example:
+        >>> from asyncgrad.scipy import special
+        >>> round(special.zeta(2.0).item(), 6)
+        1.644934
+    """
+    return riemann_zeta(floating(x)) if q is None else hurwitz_zeta(floating(x), floating(q))
+
+
+# Spence's.
+
+
+def _spence_slope(z: Any) -> Any:
+    """Return log(z) / (1 - z), also next to 1."""
+    w = z - 1
+    is_near = np.abs(raw(w)) < 0.1
+    series: Any = 0.0
+    if np.any(is_near):
+        near = np.where(is_near, w, 0.0)
+        for k in range(16, -1, -1):
+            series = series * -near - 1 / (k + 1)
+        if np.all(is_near):
+            return series
+    far = np.where(is_near, 3.0, z)
+    return np.where(is_near, series, np.log(far) / (1 - far))
+
+
+spence = differentiable(special.spence, "z", z=lambda g, z: g * _spence_slope(z))
+
+
+# Lambert's and Wright's omega function, solutions of w * exp(w) = z and of w + log(w) = z.
+
+
+@primitive()
+def lambertw_(z: Any, k: Any, tol: float) -> Any:
+    """Return a branch of Lambert's function."""
+    return special.lambertw(z, k, tol)
+
+
+@derivative(lambertw_, "z")
+def _(g: Any, out: Any) -> Any:
+    return g * (np.exp(-out) / (1 + out))
+
+
+def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
+    """Return Lambert's function, the complex number w with w * exp(w) = z.
+
+    Args:
+        z: real or complex numbers.
+        k: the branch, whole numbers; they are broadcast.
+        tol: the tolerance of SciPy's iteration.
+
+    Source: scipy.special.lambertw.
+
+    Example:
+        >>> from asyncgrad.scipy import special
+        >>> round(special.lambertw(1.0).real.item(), 6)
+        0.567143
+    """
+    return lambertw_(floating(z), np.asarray(raw(k)), tol)
+
+
+wrightomega = differentiable(special.wrightomega, "z", z=lambda g, out: g * (out / (1 + out)))
+
+
+# Wright's generalized Bessel function, the sum of x**k / (k! * gamma(a * k + b)).
+
+_WRIGHT = "it has one by x"
+wright_bessel = differentiable(
+    special.wright_bessel,
+    "a b x",
+    a=no_derivative("scipy.special.wright_bessel", "a", _WRIGHT),
+    b=no_derivative("scipy.special.wright_bessel", "b", _WRIGHT),
+    x=lambda g, a, b, x: g * special.wright_bessel(a, a + b, x),
+)
+if hasattr(special, "log_wright_bessel"):
+    log_wright_bessel = differentiable(
+        special.log_wright_bessel,
+        "a b x",
+        a=no_derivative("scipy.special.log_wright_bessel", "a", _WRIGHT),
+        b=no_derivative("scipy.special.log_wright_bessel", "b", _WRIGHT),
+        x=lambda g, a, b, x, out: g * np.exp(special.log_wright_bessel(a, a + b, x) - out),
+    )
+
+
+# The arithmetic-geometric mean.
+
+
+def _agm_slope(a: Any, b: Any) -> Any:
+    """Return the derivative by a, carried along with the means; all of its terms are positive."""
+    a, b = np.abs(double(a)), np.abs(double(b))
+    scale = np.maximum(raw(a), raw(b))
+    scale = np.where((scale > 0) & (scale < np.inf), scale, 1.0)
+    a, b = a / scale, b / scale
+    a_slope, b_slope = 1.0, 0.0
+    for _ in range(16):
+        root = np.sqrt(a * b)
+        a, b, a_slope, b_slope = (a + b) / 2, root, (a_slope + b_slope) / 2, (a_slope * b + b_slope * a) / (2 * root)
+    return a_slope
+
+
+agm = differentiable(
+    special.agm,
+    "a b",
+    a=lambda g, a, b: g * _agm_slope(a, b),
+    b=lambda g, a, b: g * _agm_slope(b, a),
+)

@@ -16,7 +16,7 @@ _SPHERICAL = [
     Case((_WHOLE, _POSITIVE), {}, (1,)),
     Case((3, np.array([-2.0, 0.5])), {"derivative": True}, (1,)),
 ]
-_DERIVED = [Case((np.array([[0.5], [2.0]]), _POSITIVE, 3), {}, (0, 1)), Case((1, np.array(2.0)), {}, (1,))]
+_DERIVED = [Case((np.array([[0.5], [2.0]]), _POSITIVE, 3), {}, (0, 1)), Case((1, np.array([2.0])), {}, (1,))]
 
 CASES: dict[str, list[Case]] = {
     "spherical_jn": [*_SPHERICAL, Case((_WHOLE, np.array([0.0])), {}, (1,))],

@@ -38,7 +38,8 @@ def _zeta_slope(s: Any) -> Any:
         return series
     left = np.where(is_right, 0.5, s)
     size = np.abs(raw(left))
-    step = np.exp2(np.floor(np.log2(0.25 / (math.pi + np.log1p(size)))))
+    # A multiple of the step is not to lead from a simple number to the pole.
+    step = np.exp2(np.floor(np.log2(0.25 / (math.pi + np.log1p(size))))) * (1 - 2**-12)
     slope = slope_by_differences(lambda s: (s - 1) * riemann_zeta(s), left, step)
     return np.where(is_right, series, (slope - riemann_zeta(left)) / (left - 1))
 

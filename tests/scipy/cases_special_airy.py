@@ -31,7 +31,8 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     special.keip: [Case((_POSITIVE,))],
     special.kelvin: [Case((_POSITIVE,))],
     special.struve: [
-        Case((_ORDERS, _POSITIVE), {}, (1,)),
+        Case((_ORDERS, _POSITIVE), {}, (0, 1)),
+        Case((_ORDERS, np.array([2e3]))),
         Case((np.array([[0.0], [3.0]]), np.array([-2.0, -0.5, 0.0])), {}, (1,)),
     ],
     special.modstruve: [

@@ -18,16 +18,17 @@ _ORDERS = np.array([[0.0], [0.5], [-1.75], [4.0]])
 _WHOLE = np.array([[0], [1], [4]])
 _BOTH = (0, 1)
 _ZERO = Case((np.array([0.0, 1.0, 2.5]), np.array(0.0)), {}, (1,), smooth=False)
+_LARGE = Case((np.array([[0.5], [9.0], [30.0]]), np.array([2e3])))
 _FAR = Case((np.array([[0.0], [1.5]]), np.array([3e4, 1e8])), {}, (1,))
 
 CASES: dict[Callable[..., Any], list[Case]] = {
-    special.jv: [Case((_ORDERS, _POSITIVE), {}, _BOTH), Case((2, _REAL), {}, (1,)), _ZERO],
+    special.jv: [Case((_ORDERS, _POSITIVE), {}, _BOTH), Case((2, _REAL), {}, (1,)), _ZERO, _LARGE],
     special.jve: [Case((_ORDERS, _POSITIVE), {}, _BOTH)],
-    special.yv: [Case((_ORDERS, _POSITIVE), {}, _BOTH)],
+    special.yv: [Case((_ORDERS, _POSITIVE), {}, _BOTH), _LARGE],
     special.yve: [Case((_ORDERS, _POSITIVE), {}, _BOTH)],
     special.yn: [Case((_WHOLE, _POSITIVE), {}, (1,))],
-    special.hankel1: [Case((_ORDERS, _POSITIVE), {}, _BOTH)],
-    special.hankel2: [Case((_ORDERS, _POSITIVE), {}, _BOTH)],
+    special.hankel1: [Case((_ORDERS, _POSITIVE), {}, _BOTH), _LARGE],
+    special.hankel2: [Case((_ORDERS, _POSITIVE), {}, _BOTH), _LARGE],
     special.hankel1e: [Case((_ORDERS, _POSITIVE), {}, _BOTH), _FAR],
     special.hankel2e: [Case((_ORDERS, _POSITIVE), {}, _BOTH), _FAR],
     special.iv: [Case((_ORDERS, _POSITIVE), {}, _BOTH), Case((2, _REAL), {}, (1,)), _ZERO],

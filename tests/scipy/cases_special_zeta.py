@@ -19,8 +19,10 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     special.zetac: [Case((np.array([-2.5, 0.5, 1.25, 3.0, 7.9, 12.0]),))],
     special.spence: [Case((_POSITIVE,)), Case((np.array([0.92, 0.999, 1.05, 3.0]),))],
     special.wrightomega: [Case((_REAL,))],
-    special.wright_bessel: [Case((np.array([[0.5], [1.0]]), 0.75, _POSITIVE), {}, (2,))],
+    special.wright_bessel: [Case((np.array([[0.5], [1.0]]), np.array([0.25, 0.75, 1.5]), _POSITIVE), {}, (0, 1, 2))],
     special.agm: [Case((_POSITIVE, _POSITIVE[:, np.newaxis]), {}, (0, 1)), Case((-_POSITIVE, np.array(-2.0)))],
 }
 if hasattr(special, "log_wright_bessel"):
-    CASES[special.log_wright_bessel] = [Case((np.array([[0.5], [1.0]]), 0.75, _POSITIVE), {}, (2,))]
+    CASES[special.log_wright_bessel] = [
+        Case((np.array([[0.5], [1.0]]), np.array([0.25, 0.75, 1.5]), _POSITIVE), {}, (0, 1, 2))
+    ]

@@ -70,13 +70,13 @@ def _rising_from(slope: Any, z: Any) -> Any:
 jv = differentiable(
     special.jv,
     "v z",
-    v=lambda g, v, z: g * by_order(special.jv, v, z),
+    v=lambda g, v, z: g * by_order("jv", v, z),
     z=lambda g, v, z: g * _half_difference(special.jv, v, z),
 )
 yv = differentiable(
     special.yv,
     "v z",
-    v=lambda g, v, z: g * by_order(special.yv, v, z),
+    v=lambda g, v, z: g * by_order("yv", v, z),
     z=lambda g, v, z: g * _rising_from(_half_difference(special.yv, v, z), z),
 )
 yn = differentiable(
@@ -88,13 +88,13 @@ yn = differentiable(
 hankel1 = differentiable(
     special.hankel1,
     "v z",
-    v=lambda g, v, z: g * by_order(special.hankel1, v, z),
+    v=lambda g, v, z: g * by_order("hankel1", v, z),
     z=lambda g, v, z: g * _half_difference(special.hankel1, v, z),
 )
 hankel2 = differentiable(
     special.hankel2,
     "v z",
-    v=lambda g, v, z: g * by_order(special.hankel2, v, z),
+    v=lambda g, v, z: g * by_order("hankel2", v, z),
     z=lambda g, v, z: g * _half_difference(special.hankel2, v, z),
 )
 iv = differentiable(
@@ -151,7 +151,7 @@ def _or_far(near: Callable[[Any], Any], v: Any, z: Any, out: Any, turn: complex)
     is_far = (size > 1e4) & (np.square(raw(v)) < 0.1 * size)
     if not np.any(is_far):
         return near(z)
-    return np.where(is_far, out * _power_slope(v, np.where(is_far, z, 1e5), turn), near(z))
+    return np.where(is_far, out * _power_slope(v, np.where(is_far, z, 1e5), turn), near(np.where(is_far, 1.0, z)))
 
 
 def _is_complex(z: Any) -> bool:
@@ -186,25 +186,25 @@ def _i1e_slope(x: Any, out: Any) -> Any:
 jve = differentiable(
     special.jve,
     "v z",
-    v=lambda g, v, z: g * by_order(special.jve, v, z),
+    v=lambda g, v, z: g * by_order("jve", v, z),
     z=lambda g, v, z, out: _jve_formula(g, special.jve, v, z, out),
 )
 yve = differentiable(
     special.yve,
     "v z",
-    v=lambda g, v, z: g * by_order(special.yve, v, z),
+    v=lambda g, v, z: g * by_order("yve", v, z),
     z=lambda g, v, z, out: _rising_from(_jve_formula(g, special.yve, v, z, out), z),
 )
 hankel1e = differentiable(
     special.hankel1e,
     "v z",
-    v=lambda g, v, z: g * by_order(special.hankel1e, v, z),
+    v=lambda g, v, z: g * by_order("hankel1e", v, z),
     z=lambda g, v, z, out: g * _or_far(lambda z: _half_difference(special.hankel1e, v, z) - 1j * out, v, z, out, 1j),
 )
 hankel2e = differentiable(
     special.hankel2e,
     "v z",
-    v=lambda g, v, z: g * by_order(special.hankel2e, v, z),
+    v=lambda g, v, z: g * by_order("hankel2e", v, z),
     z=lambda g, v, z, out: g * _or_far(lambda z: _half_difference(special.hankel2e, v, z) + 1j * out, v, z, out, -1j),
 )
 ive = differentiable(special.ive, "v z", v=lambda g, v, z: g * i_by_order("ive", v, z), z=_ive_formula)

@@ -18,7 +18,7 @@ from ...errors import MissingDerivativeError
 from ...graph.tensor_base import TensorBase
 from ...graph.values import raw
 
-__all__ = ["by_order", "double", "i_by_order", "k_by_order", "slope_by_differences"]
+__all__ = ["by_differences", "by_order", "double", "i_by_order", "k_by_order", "slope_by_differences"]
 
 
 def double(value: Any) -> Any:
@@ -47,9 +47,27 @@ def slope_by_differences(function: Callable[[Any], Any], x: Any, step: Any) -> A
         return slope / step
 
 
-def by_order(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
-    """Return the derivative of a Bessel function, J, Y or H, by its order, for real and complex arguments."""
+def by_order(name: str, v: Any, z: Any) -> Any:
+    """Return the derivative of a Bessel function, J, Y or H, or of a scaled one, by its order.
+
+    Args:
+        name: that of the function.
+        v: the order.
+        z: real or complex numbers.
+    """
     v, z = double(v), double(z)
+    size = np.abs(raw(z))
+    is_far = (size > 1e3) & (size < np.inf) & (raw(z).real >= 0) & (np.square(raw(v)) < 0.1 * size)
+    if not np.any(is_far):
+        return by_differences(getattr(special, name), v, z)
+    far = _FAR[name](np.where(is_far, v, 0.0), np.where(is_far, z, 1e4))
+    if np.all(is_far):
+        return far
+    return np.where(is_far, far, by_differences(getattr(special, name), v, np.where(is_far, 1.0, z)))
+
+
+def by_differences(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
+    """Return the derivative of a function like J, or Y, by its order v."""
     orders, size = raw(v), np.abs(raw(z))
     is_zero = size == 0
     # The logarithmic derivative by the order is at most of this size.
@@ -65,6 +83,53 @@ def by_order(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     at_zero = np.where(orders > 0, 0.0, np.where(orders == 0, -np.inf, np.nan))
     at_end = np.where(np.isinf(value), value * np.sign(orders), np.where(is_zero, at_zero, np.nan))
     return np.where(is_end, at_end, np.where(is_end, 0.0, slope))
+
+
+# Far from 0 SciPy's functions lose digits of their phase, as they must, and differences would lose more.
+
+
+def _far_log_slope(v: Any, z: Any, turn: complex) -> Any:
+    """Return the derivative by v of the logarithm of a Hankel function, by its asymptotic series in turn / z."""
+    term: Any = 1.0
+    term_slope: Any = 0.0
+    top: Any = 0.0
+    bottom: Any = 1.0
+    for k in range(1, 9):
+        factor = turn / (8 * k * z)
+        difference = 4 * v * v - (2 * k - 1) ** 2
+        term, term_slope = term * difference * factor, (term_slope * difference + 8 * v * term) * factor
+        top = top + term_slope
+        bottom = bottom + term
+    return top / bottom - turn * (math.pi / 2)
+
+
+def _far_j_or_y(name: str, other: str, sign: int) -> Callable[[Any, Any], Any]:
+    """Return the derivative of J or Y far from 0: they are half the sum and half the difference of Hankel functions."""
+
+    def slope(v: Any, z: Any) -> Any:
+        first, second = _far_log_slope(v, z, 1j), _far_log_slope(v, z, -1j)
+        mean, difference = (first + second) / 2, 0.5j * (first - second)
+        if z.dtype.kind != "c":
+            mean, difference = mean.real, difference.real
+        return getattr(special, name)(v, z) * mean + sign * getattr(special, other)(v, z) * difference
+
+    return slope
+
+
+def _far_hankel(name: str, turn: complex) -> Callable[[Any, Any], Any]:
+    return lambda v, z: getattr(special, name)(v, z) * _far_log_slope(v, z, turn)
+
+
+_FAR: dict[str, Callable[[Any, Any], Any]] = {
+    "jv": _far_j_or_y("jv", "yv", 1),
+    "yv": _far_j_or_y("yv", "jv", -1),
+    "jve": _far_j_or_y("jve", "yve", 1),
+    "yve": _far_j_or_y("yve", "jve", -1),
+    "hankel1": _far_hankel("hankel1", 1j),
+    "hankel1e": _far_hankel("hankel1e", 1j),
+    "hankel2": _far_hankel("hankel2", -1j),
+    "hankel2e": _far_hankel("hankel2e", -1j),
+}
 
 
 # Integrals.

@@ -26,6 +26,7 @@ __all__ = [
     "psi",
     "psi_difference",
     "rgamma",
+    "rgamma_slope",
 ]
 
 gamma = differentiable(special.gamma, "x", x=lambda g, x, out: g * (out * special.psi(x)))
@@ -80,7 +81,7 @@ def polygamma(n: Any, x: Any) -> Any:
     return result if orders.all() else np.where(orders == 0, special.psi(x), result)
 
 
-def _rgamma_slope(x: Any) -> Any:
+def rgamma_slope(x: Any) -> Any:
     """Return the derivative of 1 / gamma, which has derivatives of every order at the poles of gamma, too."""
     if x.dtype.kind == "c":
         return -special.psi(x) * special.rgamma(x)
@@ -97,7 +98,7 @@ def _rgamma_slope(x: Any) -> Any:
     return np.where(is_low, sign * special.gamma(1 - low) * slope, regular)
 
 
-rgamma = differentiable(special.rgamma, "x", x=lambda g, x: g * _rgamma_slope(x))
+rgamma = differentiable(special.rgamma, "x", x=lambda g, x: g * rgamma_slope(x))
 
 beta = differentiable(
     special.beta,

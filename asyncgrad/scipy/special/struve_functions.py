@@ -11,6 +11,8 @@ from scipy import special
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..missing import no_derivative
+from .bessel_orders import by_differences, by_order, double
+from .gamma_functions import rgamma_slope
 
 __all__ = [
     "besselpoly",
@@ -24,8 +26,6 @@ __all__ = [
     "modstruve",
     "struve",
 ]
-
-_NEAR = "jv, yv, iv and kv have one by their order"
 
 
 def _struve_slope(function: Any, sign: int, v: Any, x: Any, out: Any) -> Any:
@@ -41,20 +41,39 @@ def _struve_slope(function: Any, sign: int, v: Any, x: Any, out: Any) -> Any:
     for k in range(10, -1, -1):
         factor = (v + 1 + 2 * k) * special.rgamma(v + k + 1.5) * (0.5 / math.gamma(k + 1.5))
         series = series * quarter + factor
-    # Of order 0 the power is 1, also at 0, and has no derivative.
-    return np.where(is_near, np.where(raw(v) == 0, 1.0, near / 2) ** v * series, slope)
+    # Of order 0 the power is 1 at 0, too, with a derivative of 0.
+    base = np.where((raw(v) == 0) & (raw(near) == 0), 1.0, near / 2)
+    return np.where(is_near, base**v * series, slope)
+
+
+def _struve_by_order(v: Any, x: Any) -> Any:
+    """Return the derivative by v: by differences, and far from 0 that of Y and of a series in powers of 2 / x."""
+    v, x = double(v), double(x)
+    is_far = (raw(x) > 1e3) & (raw(x) < np.inf) & (np.square(raw(v)) < 0.1 * raw(x))
+    if not np.any(is_far):
+        return by_differences(special.struve, v, x)
+    orders, half = np.where(is_far, v, 0.0), np.where(is_far, x, 1e4) / 2
+    series: Any = 0.0
+    for k in range(8, -1, -1):
+        shifted = orders + 0.5 - k
+        factor = special.rgamma(shifted) * np.log(half) + rgamma_slope(shifted)
+        series = series / np.square(half) + math.gamma(k + 0.5) / math.pi * factor
+    # The power may overflow where the product does not.
+    root = half ** ((orders - 1) / 2)
+    far = by_order("yv", orders, 2 * half) + root * series * root
+    return np.where(is_far, far, by_differences(special.struve, v, np.where(is_far, 1.0, x)))
 
 
 struve = differentiable(
     special.struve,
     "v x",
-    v=no_derivative("scipy.special.struve", "v", _NEAR),
+    v=lambda g, v, x: g * _struve_by_order(v, x),
     x=lambda g, v, x, out: g * _struve_slope(special.struve, -1, v, x, out),
 )
 modstruve = differentiable(
     special.modstruve,
     "v x",
-    v=no_derivative("scipy.special.modstruve", "v", _NEAR),
+    v=no_derivative("scipy.special.modstruve", "v", "iv, kv and struve have one by their order"),
     x=lambda g, v, x, out: g * _struve_slope(special.modstruve, 1, v, x, out),
 )
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from scipy import special
+from scipy.special import _ufuncs
 
 from ...graph.values import raw
-from ...ops.primitive import derivative, differentiable, primitive
+from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..arguments import floating
-from ..missing import no_derivative
 from .bessel_orders import double, slope_by_differences
 
 __all__ = [
@@ -175,25 +175,61 @@ def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
     return lambertw_(floating(z), np.asarray(raw(k)), tol)
 
 
+# What SciPy's own zeta and lambertw, which are no ufuncs, call.
+for _name, _rule in (("_riemann_zeta", riemann_zeta), ("_zeta", hurwitz_zeta), ("_lambertw", lambertw_)):
+    if hasattr(_ufuncs, _name):
+        RULES[getattr(_ufuncs, _name)] = _rule.call
+
 wrightomega = differentiable(special.wrightomega, "z", z=lambda g, out: g * (out / (1 + out)))
 
 
 # Wright's generalized Bessel function, the sum of x**k / (k! * gamma(a * k + b)).
 
-_WRIGHT = "it has one by x"
+
+def _wright_by_b(a: Any, b: Any, x: Any, scale: Any) -> Any:
+    """Return the derivative by b, divided by exp(scale), which is a constant.
+
+    Next to 0, where b must not fall, it is taken of the sum of b times the function of b + 1 and of a * x times that of
+    a + b + 1, which is the same.
+    """
+    is_low = raw(b) < 0.5
+    low, high = np.where(is_low, b, 0.0), np.where(is_low, 1.0, b)
+    slope = slope_by_differences(lambda b: _scaled_wright(a, b, x, scale), high, _WRIGHT_STEP)
+    if not np.any(is_low):
+        return slope
+    value = _scaled_wright(a, low + 1, x, scale)
+    by_first = slope_by_differences(lambda b: _scaled_wright(a, b, x, scale), low + 1, _WRIGHT_STEP)
+    by_second = slope_by_differences(lambda b: _scaled_wright(a, b, x, scale), a + low + 1, _WRIGHT_STEP)
+    return np.where(is_low, value + low * by_first + a * x * by_second, slope)
+
+
+_WRIGHT_STEP = 2.0**-6
+
+
+def _scaled_wright(a: Any, b: Any, x: Any, scale: Any) -> Any:
+    return special.wright_bessel(a, b, x) if scale is None else np.exp(special.log_wright_bessel(a, b, x) - scale)
+
+
 wright_bessel = differentiable(
     special.wright_bessel,
     "a b x",
-    a=no_derivative("scipy.special.wright_bessel", "a", _WRIGHT),
-    b=no_derivative("scipy.special.wright_bessel", "b", _WRIGHT),
+    a=lambda g, a, b, x: g * (x * _wright_by_b(*_doubles(a, a + b, x), None)),
+    b=lambda g, a, b, x: g * _wright_by_b(*_doubles(a, b, x), None),
     x=lambda g, a, b, x: g * special.wright_bessel(a, a + b, x),
 )
+
+
+def _doubles(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
+    return double(a), double(b), double(x)
+
+
+# SciPy has it from 1.14 on.
 if hasattr(special, "log_wright_bessel"):
     log_wright_bessel = differentiable(
         special.log_wright_bessel,
         "a b x",
-        a=no_derivative("scipy.special.log_wright_bessel", "a", _WRIGHT),
-        b=no_derivative("scipy.special.log_wright_bessel", "b", _WRIGHT),
+        a=lambda g, a, b, x, out: g * (x * _wright_by_b(*_doubles(a, a + b, x), out)),
+        b=lambda g, a, b, x, out: g * _wright_by_b(*_doubles(a, b, x), out),
         x=lambda g, a, b, x, out: g * np.exp(special.log_wright_bessel(a, a + b, x) - out),
     )
 

@@ -13,7 +13,7 @@ from ...ops.primitive import RULES, derivative, differentiable, primitive
 __all__ = ["bei", "beip", "ber", "berp", "kei", "keip", "kelvin", "ker", "kerp"]
 
 
-def _over(slope: Any, x: Any, at_zero: float) -> Any:
+def _over(slope: Any, x: Any, at_zero: complex) -> Any:
     """Return slope / x, with its limit at 0."""
     is_zero = raw(x) == 0
     if not np.any(is_zero):

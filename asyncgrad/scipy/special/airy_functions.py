@@ -48,7 +48,9 @@ def airye_(z: Any, index: int) -> Any:
 @derivative(airye_, "z")
 def _(g: Any, z: Any, index: int, out: Any) -> Any:
     if index < 2:
-        return g * _or_far(z, index, out, -1, lambda z: _unscaled_slope(airye_, z, index) + np.sqrt(z) * out)
+        # Of negative numbers SciPy's result is nan.
+        root = np.sqrt(z if z.dtype.kind == "c" else np.where(raw(z) < 0, np.nan, z))
+        return g * _or_far(z, index, out, -1, lambda z: _unscaled_slope(airye_, z, index) + root * out)
     if z.dtype.kind != "c":
         is_above = raw(z) > 0
         root = np.where(is_above, np.sqrt(np.where(is_above, z, 1.0)), 0.0)
@@ -68,7 +70,7 @@ def _or_far(z: Any, index: int, out: Any, turn: int, near: Any) -> Any:
     if not np.any(is_far):
         return near(z)
     far = np.where(is_far, z, 1e3)
-    share = turn * 1.5 / (far * np.sqrt(far))
+    share = turn * 1.5 / far / np.sqrt(far)
     power = 0.25 if index % 2 else -0.25
     term: Any = 1.0
     top: Any = power

@@ -59,10 +59,16 @@ def _half_sum(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     return 0.5 * (function(v - 1, z) + function(v + 1, z))
 
 
-def _rising_from(slope: Any, z: Any) -> Any:
-    """Return the slope of a function that comes from -inf at 0, where the terms of `slope` are of either sign."""
-    is_zero = raw(z) == 0
-    return np.where(is_zero, np.inf, slope) if np.any(is_zero) else slope
+def _beside_pole(slope: Callable[[Any], Any], z: Any, out: Any, at_pole: float) -> Any:
+    """Return slope(z), and a limit where the result is infinite and the terms of the slope are of either sign."""
+    is_pole = np.isinf(raw(out))
+    if not np.any(is_pole):
+        return slope(z)
+    return np.where(is_pole, at_pole, slope(np.where(is_pole, 1.0, z)))
+
+
+def _y_slope(function: Callable[[Any, Any], Any], v: Any, z: Any, out: Any) -> Any:
+    return _beside_pole(lambda z: _half_difference(function, v, z), z, out, np.inf)
 
 
 # The order of SciPy's jn, the same ufunc as jv, may be any number.
@@ -77,13 +83,13 @@ yv = differentiable(
     special.yv,
     "v z",
     v=lambda g, v, z: g * by_order("yv", v, z),
-    z=lambda g, v, z: g * _rising_from(_half_difference(special.yv, v, z), z),
+    z=lambda g, v, z, out: g * _y_slope(special.yv, v, z, out),
 )
 yn = differentiable(
     special.yn,
     "n x",
     n=lambda g: None,
-    x=lambda g, n, x: g * _rising_from(_half_difference(special.yn, n, x), x),
+    x=lambda g, n, x, out: g * _y_slope(special.yn, n, x, out),
 )
 hankel1 = differentiable(
     special.hankel1,
@@ -123,7 +129,7 @@ kn = differentiable(special.kn, "n x", n=lambda g: None, x=lambda g, n, x: g * _
 j0 = differentiable(special.j0, "x", x=lambda g, x: -g * special.j1(x))
 j1 = differentiable(special.j1, "x", x=lambda g, x: g * (0.5 * (special.j0(x) - special.jv(2, x))))
 y0 = differentiable(special.y0, "x", x=lambda g, x: -g * special.y1(x))
-y1 = differentiable(special.y1, "x", x=lambda g, x: g * _rising_from(0.5 * (special.y0(x) - special.yn(2, x)), x))
+y1 = differentiable(special.y1, "x", x=lambda g, x, out: g * _y_slope(special.yn, 1, x, out))
 i0 = differentiable(special.i0, "x", x=lambda g, x: g * special.i1(x))
 i1 = differentiable(special.i1, "x", x=lambda g, x: g * (0.5 * (special.i0(x) + special.iv(2, x))))
 k0 = differentiable(special.k0, "x", x=lambda g, x: -g * special.k1(x))
@@ -158,19 +164,34 @@ def _is_complex(z: Any) -> bool:
     return bool(z.dtype.kind == "c")
 
 
-def _jve_formula(g: Any, function: Any, v: Any, z: Any, out: Any) -> Any:
-    slope = _half_difference(function, v, z)
+def _jve_formula(g: Any, v: Any, z: Any, out: Any) -> Any:
     if not _is_complex(z):
-        return g * slope
+        return g * _half_difference(special.jv, v, z)
     # The factor exp(-abs(z.imag)) is no function of z alone.
-    return g * slope + 1j * np.sign(raw(z).imag) * (g * out).real
+    return g * _half_difference(special.jve, v, z) + 1j * np.sign(raw(z).imag) * (g * out).real
+
+
+def _yve_formula(g: Any, v: Any, z: Any, out: Any) -> Any:
+    if not _is_complex(z):
+        return g * _y_slope(special.yv, v, z, out)
+    return g * _half_difference(special.yve, v, z) + 1j * np.sign(raw(z).imag) * (g * out).real
 
 
 def _ive_formula(g: Any, v: Any, z: Any, out: Any) -> Any:
     if _is_complex(z):
         return g * _half_sum(special.ive, v, z) - np.sign(raw(z).real) * (g * out).real
     sign = np.sign(raw(z))
-    return g * _or_far(lambda z: _half_sum(special.ive, v, z) - sign * out, v, z, out, -sign)
+    return g * _or_far(lambda z: _ive_neighbours(v, z) - sign * out, v, z, out, -sign)
+
+
+def _ive_neighbours(v: Any, z: Any) -> Any:
+    """Return the mean of ive of the orders next to v, by iv next to 0, where SciPy has no ive of negative orders."""
+    is_near = np.abs(raw(z)) < 1
+    if not np.any(is_near):
+        return _half_sum(special.ive, v, z)
+    near = np.where(is_near, z, 0.5)
+    mean = _half_sum(special.iv, v, near) * np.exp(-np.abs(near))
+    return np.where(is_near, mean, _half_sum(special.ive, v, np.where(is_near, 1.0, z)))
 
 
 def _i0e_slope(x: Any, out: Any) -> Any:
@@ -183,17 +204,28 @@ def _i1e_slope(x: Any, out: Any) -> Any:
     return _or_far(lambda x: 0.5 * (special.i0e(x) + special.ive(2, x)) - sign * out, 1, x, out, -sign)
 
 
+def _kve_slope(v: Any, z: Any, out: Any, below: Callable[[Any], Any], above: Callable[[Any], Any]) -> Any:
+    """Return the derivative of kve from the functions of the orders next to v."""
+    is_pole = np.isinf(raw(out))
+    finite = np.where(is_pole, 0.0, out) if np.any(is_pole) else out
+
+    def near(z: Any) -> Any:
+        return _beside_pole(lambda z: finite - 0.5 * (below(z) + above(z)), z, out, -np.inf)
+
+    return _or_far(near, v, z, finite, 1)
+
+
 jve = differentiable(
     special.jve,
     "v z",
     v=lambda g, v, z: g * by_order("jve", v, z),
-    z=lambda g, v, z, out: _jve_formula(g, special.jve, v, z, out),
+    z=_jve_formula,
 )
 yve = differentiable(
     special.yve,
     "v z",
     v=lambda g, v, z: g * by_order("yve", v, z),
-    z=lambda g, v, z, out: _rising_from(_jve_formula(g, special.yve, v, z, out), z),
+    z=_yve_formula,
 )
 hankel1e = differentiable(
     special.hankel1e,
@@ -212,15 +244,15 @@ kve = differentiable(
     special.kve,
     "v z",
     v=lambda g, v, z, out: g * k_by_order("kve", v, z, out),
-    z=lambda g, v, z, out: g * _or_far(lambda z: out - _half_sum(special.kve, v, z), v, z, out, 1),
+    z=lambda g, v, z, out: g * _kve_slope(v, z, out, lambda z: special.kve(v - 1, z), lambda z: special.kve(v + 1, z)),
 )
 i0e = differentiable(special.i0e, "x", x=lambda g, x, out: g * _i0e_slope(x, out))
 i1e = differentiable(special.i1e, "x", x=lambda g, x, out: g * _i1e_slope(x, out))
-k0e = differentiable(special.k0e, "x", x=lambda g, x, out: g * _or_far(lambda x: out - special.k1e(x), 0, x, out, 1))
+k0e = differentiable(special.k0e, "x", x=lambda g, x, out: g * _kve_slope(0, x, out, special.k1e, special.k1e))
 k1e = differentiable(
     special.k1e,
     "x",
-    x=lambda g, x, out: g * _or_far(lambda x: out - 0.5 * (special.k0e(x) + special.kve(2, x)), 1, x, out, 1),
+    x=lambda g, x, out: g * _kve_slope(1, x, out, special.k0e, lambda x: special.kve(2, x)),
 )
 
 

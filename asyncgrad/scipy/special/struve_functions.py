@@ -32,7 +32,8 @@ def _struve_slope(function: Any, sign: int, v: Any, x: Any, out: Any) -> Any:
     """Return the derivative by x of Struve's function, or of the modified one with `sign` 1."""
     is_near = np.abs(raw(x)) < 1
     far = np.where(is_near, 1.0, x)
-    slope = function(v - 1, far) - v / far * np.where(is_near, 0.0, out)
+    with np.errstate(invalid="ignore"):
+        slope = function(v - 1, far) - v / far * np.where(is_near, 0.0, out)
     if not np.any(is_near):
         return slope
     near = np.where(is_near, x, 0.5)
@@ -41,9 +42,10 @@ def _struve_slope(function: Any, sign: int, v: Any, x: Any, out: Any) -> Any:
     for k in range(10, -1, -1):
         factor = (v + 1 + 2 * k) * special.rgamma(v + k + 1.5) * (0.5 / math.gamma(k + 1.5))
         series = series * quarter + factor
-    # Of order 0 the power is 1 at 0, too, with a derivative of 0.
-    base = np.where((raw(v) == 0) & (raw(near) == 0), 1.0, near / 2)
-    return np.where(is_near, base**v * series, slope)
+    # At 0 the power has no derivative by x if the order is 0, and no part if it is -1, since the series is 0 there.
+    base = np.where(((raw(v) == 0) | (raw(v) == -1)) & (raw(near) == 0), 1.0, near / 2)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        return np.where(is_near, base**v * series, slope)
 
 
 def _struve_by_order(v: Any, x: Any) -> Any:

@@ -37,7 +37,7 @@ def _zeta_slope(s: Any) -> Any:
     if np.all(is_right):
         return series
     left = np.where(is_right, 0.5, s)
-    size = np.abs(raw(left))
+    size = np.minimum(np.abs(raw(left)), 1e300)
     # A multiple of the step is not to lead from a simple number to the pole.
     step = np.exp2(np.floor(np.log2(0.25 / (math.pi + np.log1p(size))))) * (1 - 2**-12)
     slope = slope_by_differences(lambda s: (s - 1) * riemann_zeta(s), left, step)
@@ -136,8 +136,10 @@ def _spence_slope(z: Any) -> Any:
             series = series * -near - 1 / (k + 1)
         if np.all(is_near):
             return series
-    far = np.where(is_near, 3.0, z)
-    return np.where(is_near, series, np.log(far) / (1 - far))
+    is_end = np.isinf(raw(z))
+    far = np.where(is_near | is_end, 3.0, z)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(is_near, series, np.where(is_end, 0.0, np.log(far) / (1 - far)))
 
 
 spence = differentiable(special.spence, "z", z=lambda g, z: g * _spence_slope(z))
@@ -180,7 +182,13 @@ for _name, _rule in (("_riemann_zeta", riemann_zeta), ("_zeta", hurwitz_zeta), (
     if hasattr(_ufuncs, _name):
         RULES[getattr(_ufuncs, _name)] = _rule.call
 
-wrightomega = differentiable(special.wrightomega, "z", z=lambda g, out: g * (out / (1 + out)))
+
+def _omega_slope(out: Any) -> Any:
+    is_end = np.isinf(raw(out))
+    return np.where(is_end, 1.0, _omega_slope(np.where(is_end, 1.0, out))) if np.any(is_end) else out / (1 + out)
+
+
+wrightomega = differentiable(special.wrightomega, "z", z=lambda g, out: g * _omega_slope(out))
 
 
 # Wright's generalized Bessel function, the sum of x**k / (k! * gamma(a * k + b)).

@@ -52,7 +52,8 @@ __all__ = [
 
 def _half_difference(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     """Return the derivative by z of a Bessel function, J, Y or H, from the orders next to v."""
-    return 0.5 * (function(v - 1, z) - function(v + 1, z))
+    with np.errstate(invalid="ignore"):
+        return 0.5 * (function(v - 1, z) - function(v + 1, z))
 
 
 def _half_sum(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
@@ -180,18 +181,18 @@ def _yve_formula(g: Any, v: Any, z: Any, out: Any) -> Any:
 def _ive_formula(g: Any, v: Any, z: Any, out: Any) -> Any:
     if _is_complex(z):
         return g * _half_sum(special.ive, v, z) - np.sign(raw(z).real) * (g * out).real
+    return g * _or_far(lambda z: _ive_slope(v, z, out), v, z, out, -np.sign(raw(z)))
+
+
+def _ive_slope(v: Any, z: Any, out: Any) -> Any:
+    """Return the derivative of ive by real z, next to 0 by iv, since SciPy has no ive of negative orders there."""
     sign = np.sign(raw(z))
-    return g * _or_far(lambda z: _ive_neighbours(v, z) - sign * out, v, z, out, -sign)
-
-
-def _ive_neighbours(v: Any, z: Any) -> Any:
-    """Return the mean of ive of the orders next to v, by iv next to 0, where SciPy has no ive of negative orders."""
-    is_near = np.abs(raw(z)) < 1
+    is_near = np.abs(raw(z)) < 1e-100
     if not np.any(is_near):
-        return _half_sum(special.ive, v, z)
-    near = np.where(is_near, z, 0.5)
-    mean = _half_sum(special.iv, v, near) * np.exp(-np.abs(near))
-    return np.where(is_near, mean, _half_sum(special.ive, v, np.where(is_near, 1.0, z)))
+        return special.ive(v + 1, z) + (v / z - sign) * out
+    near, far = np.where(is_near, z, 0.0), np.where(is_near, 1.0, z)
+    slope = _half_sum(special.iv, v, near) * np.exp(-np.abs(near)) - sign * out
+    return np.where(is_near, slope, special.ive(v + 1, far) + (v / far - sign) * out)
 
 
 def _i0e_slope(x: Any, out: Any) -> Any:

@@ -68,10 +68,10 @@ def by_order(name: str, v: Any, z: Any) -> Any:
 
 def by_differences(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     """Return the derivative of a function like J, or Y, by its order v."""
-    orders, size = raw(v), np.abs(raw(z))
+    orders, size = raw(v), np.minimum(np.abs(raw(z)), 1e300)
     is_zero = size == 0
     # The logarithmic derivative by the order is at most of this size.
-    rate = math.pi + np.log1p(2 * (np.abs(orders) + 1) / np.where(is_zero, 1.0, size))
+    rate = math.pi + np.log1p((np.minimum(np.abs(orders), 1e150) + 1) * 2 / np.where(is_zero, 1.0, size))
     # With a power of two the orders are exact.
     step = np.exp2(np.floor(np.log2(0.25 / rate)))
     slope = slope_by_differences(lambda order: function(order, z), v, step)
@@ -81,7 +81,8 @@ def by_differences(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     # The power (z / 2)**v decides, or (z / 2)**-v.
     value = raw(function(orders, raw(z)))
     at_zero = np.where(orders > 0, 0.0, np.where(orders == 0, -np.inf, np.nan))
-    at_end = np.where(np.isinf(value), value * np.sign(orders), np.where(is_zero, at_zero, np.nan))
+    at_infinity = np.where(orders < 0, -value, value)
+    at_end = np.where(np.isinf(value), at_infinity, np.where(is_zero, at_zero, np.nan))
     return np.where(is_end, at_end, np.where(is_end, 0.0, slope))
 
 
@@ -239,8 +240,11 @@ def k_by_order(name: str, v: Any, z: Any, out: Any) -> Any:
     slope = sign * _k_log_slope(u, x)
     if not np.any(is_outside):
         return out * slope
-    at_end = np.where(np.isfinite(raw(v)) & (raw(z) == 0), np.copysign(np.inf, raw(v)) * (raw(v) != 0), raw(out))
-    return np.where(is_outside, np.where(np.isnan(at_end), 0.0, at_end), np.where(is_outside, 0.0, out) * slope)
+    # It rises to both sides of the order 0 at z = 0, and vanishes at infinity.
+    orders = raw(v)
+    at_zero = np.where(orders == 0, 0.0, np.copysign(np.inf, orders))
+    at_end = np.where(raw(z) == 0, at_zero, np.where(raw(z) == np.inf, 0.0, np.nan))
+    return np.where(is_outside, at_end, np.where(is_outside, 0.0, out) * slope)
 
 
 def i_by_order(name: str, v: Any, z: Any) -> Any:

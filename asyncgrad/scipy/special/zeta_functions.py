@@ -70,7 +70,8 @@ _BERNOULLI = [float(special.bernoulli(2 * k)[-1]) / math.factorial(2 * k) for k 
 def _hurwitz_by_order(s: Any, q: Any) -> Any:
     """Return the derivative by s, by the formula of Euler and Maclaurin."""
     s, q = double(s), double(q)
-    is_inside = (raw(q) > 0) & (raw(s).real > 1)
+    is_end = raw(s) == np.inf
+    is_inside = (raw(q) > 0) & (raw(s).real > 1) & ~is_end
     q, s = np.where(is_inside, q, 1.0), np.where(is_inside, s, 2.0)
     logarithms = np.log(q[..., np.newaxis] + np.arange(_TERMS))
     head = np.sum(logarithms * np.exp(-s[..., np.newaxis] * logarithms), -1)
@@ -86,7 +87,7 @@ def _hurwitz_by_order(s: Any, q: Any) -> Any:
         for shift in (2 * k - 1, 2 * k):
             rising, rising_slope = rising * (s + shift), rising_slope * (s + shift) + rising
         term = term / (end * end)
-    return np.where(is_inside, -(head + rest), np.nan)
+    return np.where(is_inside, -(head + rest), np.where(is_end, 0.0, np.nan))
 
 
 @primitive()
@@ -156,7 +157,8 @@ def lambertw_(z: Any, k: Any, tol: float) -> Any:
 
 @derivative(lambertw_, "z")
 def _(g: Any, out: Any) -> Any:
-    return g * (np.exp(-out) / (1 + out))
+    with np.errstate(invalid="ignore"):
+        return g * (np.exp(-out) / (1 + out))
 
 
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
@@ -248,14 +250,17 @@ if hasattr(special, "log_wright_bessel"):
 def _agm_slope(a: Any, b: Any) -> Any:
     """Return the derivative by a, carried along with the means; all of its terms are positive."""
     a, b = np.abs(double(a)), np.abs(double(b))
+    is_zero = raw(a) == 0
     scale = np.maximum(raw(a), raw(b))
     scale = np.where((scale > 0) & (scale < np.inf), scale, 1.0)
     a, b = a / scale, b / scale
     a_slope, b_slope = 1.0, 0.0
-    for _ in range(16):
-        root = np.sqrt(a * b)
-        a, b, a_slope, b_slope = (a + b) / 2, root, (a_slope + b_slope) / 2, (a_slope * b + b_slope * a) / (2 * root)
-    return a_slope
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(16):
+            root = np.sqrt(a * b)
+            root_slope = (a_slope * b + b_slope * a) / (2 * root)
+            a, b, a_slope, b_slope = (a + b) / 2, root, (a_slope + b_slope) / 2, root_slope
+    return np.where(is_zero, np.inf, a_slope) if np.any(is_zero) else a_slope
 
 
 agm = differentiable(

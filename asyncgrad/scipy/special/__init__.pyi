@@ -151,8 +151,8 @@ gdtrix: _Ternary
 gegenbauer: Any
 genlaguerre: Any
 geterr: Any
-h1vp: Any
-h2vp: Any
+from .bessel import h1vp as h1vp
+from .bessel import h2vp as h2vp
 h_roots: Any
 hankel1: _Binary
 hankel1e: _Binary
@@ -182,7 +182,7 @@ itmodstruve0: _Unary
 itstruve0: _Unary
 iv: _Binary
 ive: _Binary
-ivp: Any
+from .bessel import ivp as ivp
 j0: _Unary
 j1: _Unary
 j_roots: Any
@@ -195,7 +195,7 @@ jnyn_zeros: Any
 js_roots: Any
 jv: _Binary
 jve: _Binary
-jvp: Any
+from .bessel import jvp as jvp
 k0: _Unary
 k0e: _Unary
 k1: _Unary
@@ -216,11 +216,11 @@ kolmogi: _Unary
 kolmogorov: _Unary
 kv: _Binary
 kve: _Binary
-kvp: Any
+from .bessel import kvp as kvp
 l_roots: Any
 la_roots: Any
 laguerre: Any
-lambertw: Any
+from .zeta_functions import lambertw as lambertw
 legendre: Any
 legendre_p: Any
 legendre_p_all: Any
@@ -344,10 +344,10 @@ sph_harm_y: Any
 sph_harm_y_all: Any
 sph_legendre_p: Any
 sph_legendre_p_all: Any
-spherical_in: Any
-spherical_jn: Any
-spherical_kn: Any
-spherical_yn: Any
+from .spherical_bessel import spherical_in as spherical_in
+from .spherical_bessel import spherical_jn as spherical_jn
+from .spherical_bessel import spherical_kn as spherical_kn
+from .spherical_bessel import spherical_yn as spherical_yn
 stdtr: _Binary
 stdtridf: _Binary
 stdtrit: _Binary
@@ -376,6 +376,6 @@ yn_zeros: Any
 ynp_zeros: Any
 yv: _Binary
 yve: _Binary
-yvp: Any
-zeta: Any
+from .bessel import yvp as yvp
+from .zeta_functions import zeta as zeta
 zetac: _Unary

@@ -135,7 +135,7 @@ _FAR: dict[str, Callable[[Any, Any], Any]] = {
 
 # Integrals.
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
 def _panel(start: Any, stop: Any) -> tuple[Any, Any]:

@@ -10,10 +10,10 @@ from scipy import special
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 
-__all__ = ["bei", "beip", "ber", "berp", "kei", "keip", "kelvin", "ker", "kerp"]
+__all__ = ["bei", "beip", "ber", "berp", "kei", "keip", "kelvin", "ker", "kerp", "over"]
 
 
-def _over(slope: Any, x: Any, at_zero: complex) -> Any:
+def over(slope: Any, x: Any, at_zero: complex) -> Any:
     """Return slope / x, with its limit at 0."""
     is_zero = raw(x) == 0
     if not np.any(is_zero):
@@ -27,10 +27,10 @@ ber = differentiable(special.ber, "x", x=lambda g, x: g * special.berp(x))
 bei = differentiable(special.bei, "x", x=lambda g, x: g * special.beip(x))
 ker = differentiable(special.ker, "x", x=lambda g, x: g * special.kerp(x))
 kei = differentiable(special.kei, "x", x=lambda g, x: g * special.keip(x))
-berp = differentiable(special.berp, "x", x=lambda g, x, out: -g * (special.bei(x) + _over(out, x, 0.0)))
-beip = differentiable(special.beip, "x", x=lambda g, x, out: g * (special.ber(x) - _over(out, x, 0.5)))
-kerp = differentiable(special.kerp, "x", x=lambda g, x, out: -g * (special.kei(x) + _over(out, x, -np.inf)))
-keip = differentiable(special.keip, "x", x=lambda g, x, out: g * (special.ker(x) - _over(out, x, -np.inf)))
+berp = differentiable(special.berp, "x", x=lambda g, x, out: -g * (special.bei(x) + over(out, x, 0.0)))
+beip = differentiable(special.beip, "x", x=lambda g, x, out: g * (special.ber(x) - over(out, x, 0.5)))
+kerp = differentiable(special.kerp, "x", x=lambda g, x, out: -g * (special.kei(x) + over(out, x, -np.inf)))
+keip = differentiable(special.keip, "x", x=lambda g, x, out: g * (special.ker(x) - over(out, x, -np.inf)))
 
 
 @primitive()
@@ -43,7 +43,7 @@ def kelvin_(x: Any, index: int) -> Any:
 def _(g: Any, x: Any, index: int, out: Any) -> Any:
     if index < 2:
         return g * kelvin_(x, index + 2)
-    return g * (1j * kelvin_(x, index - 2) - _over(out, x, 0.5j if index == 2 else -np.inf))
+    return g * (1j * kelvin_(x, index - 2) - over(out, x, 0.5j if index == 2 else -np.inf))
 
 
 def kelvin(x: Any, /) -> tuple[Any, Any, Any, Any]:

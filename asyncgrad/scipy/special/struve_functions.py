@@ -13,6 +13,7 @@ from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..missing import no_derivative
 from .bessel_orders import by_differences, by_order, double
 from .gamma_functions import rgamma_slope
+from .kelvin_functions import over
 
 __all__ = [
     "besselpoly",
@@ -85,15 +86,7 @@ itstruve0 = differentiable(special.itstruve0, "x", x=lambda g, x: g * special.st
 itmodstruve0 = differentiable(special.itmodstruve0, "x", x=lambda g, x: g * special.modstruve(0, x))
 
 
-def _over(top: Any, x: Any, at_zero: float) -> Any:
-    """Return top / x, with its limit at 0."""
-    is_zero = raw(x) == 0
-    if not np.any(is_zero):
-        return top / x
-    return np.where(is_zero, at_zero, top / np.where(is_zero, 1.0, x))
-
-
-it2struve0 = differentiable(special.it2struve0, "x", x=lambda g, x: -g * _over(special.struve(0, x), x, 2 / math.pi))
+it2struve0 = differentiable(special.it2struve0, "x", x=lambda g, x: -g * over(special.struve(0, x), x, 2 / math.pi))
 
 
 def _less_one_over(function: Any, sign: int, x: Any) -> Any:
@@ -125,8 +118,8 @@ def _(g: Any, x: Any, name: str, index: int) -> Any:
 _INTEGRANDS: dict[str, tuple[Any, Any]] = {
     "itj0y0": (special.j0, special.y0),
     "iti0k0": (special.i0, special.k0),
-    "it2j0y0": (lambda x: _less_one_over(special.j0, -1, x), lambda x: -_over(special.y0(x), x, -np.inf)),
-    "it2i0k0": (lambda x: _less_one_over(special.i0, 1, x), lambda x: -_over(special.k0(x), x, np.inf)),
+    "it2j0y0": (lambda x: _less_one_over(special.j0, -1, x), lambda x: -over(special.y0(x), x, -np.inf)),
+    "it2i0k0": (lambda x: _less_one_over(special.i0, 1, x), lambda x: -over(special.k0(x), x, np.inf)),
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import special
 from scipy.special import _ufuncs
 
+from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.primitive import RULES, derivative, differentiable, primitive
 from ..arguments import floating
@@ -106,12 +107,16 @@ def _(g: Any, s: Any, q: Any) -> Any:
     return -g * (s * hurwitz_zeta(s + 1, q))
 
 
-def zeta(x: Any, q: Any = None) -> Any:
+def zeta(x: Any, q: Any = None, out: None = None) -> Any:
     """Return Riemann's zeta function of x, or Hurwitz's of x and q.
 
     Args:
         x: real or complex numbers.
         q: real numbers; they are broadcast. None for Riemann's function.
+        out: must be None.
+
+    Raises:
+        ArgumentTypeError: `out` is given.
 
     Source: scipy.special.zeta.
 
@@ -120,6 +125,8 @@ def zeta(x: Any, q: Any = None) -> Any:
         >>> round(special.zeta(2.0).item(), 6)
         1.644934
     """
+    if out is not None:
+        raise ArgumentTypeError("asyncgrad.scipy.special.zeta takes no out: write out[...] = zeta(x, q)")
     return riemann_zeta(floating(x)) if q is None else hurwitz_zeta(floating(x), floating(q))
 
 

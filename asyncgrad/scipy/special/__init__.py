@@ -15,6 +15,7 @@ from . import implicit_parameters as implicit_parameters
 from . import incomplete as incomplete
 from . import kelvin_functions as kelvin_functions
 from . import normal as normal
+from . import parabolic_cylinder as parabolic_cylinder
 from . import spherical_bessel as spherical_bessel
 from . import struve_functions as struve_functions
 from . import tails as tails

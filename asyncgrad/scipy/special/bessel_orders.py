@@ -1,8 +1,9 @@
 """Derivatives of Bessel functions by their order.
 
 Those of I and K, for positive arguments, are integrals without cancellation along paths of steepest descent, by
-Gauss's rule. The other functions are entire in the order, and no smaller at one order than their derivative there, so
-that differences of SciPy's own function, of twelfth order, keep their digits; those of I and K would not.
+Gauss's rule. The other functions are entire in the order, and not much larger at one order than their derivative there,
+so that differences of SciPy's own function, of twelfth order, keep their digits; so do those of I and K for complex
+arguments, once what is even in the order is taken apart.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import MissingDerivativeError
 from ...graph.tensor_base import TensorBase
 from ...graph.values import raw
 from ..ufuncs import special
@@ -66,14 +66,21 @@ def by_order(name: str, v: Any, z: Any) -> Any:
     return np.where(is_far, far, by_differences(getattr(special, name), v, np.where(is_far, 1.0, z)))
 
 
+def _step(orders: Any, size: Any) -> Any:
+    """Return a step in the order for arguments of a size, not 0.
+
+    The logarithmic derivative by the order is at most of the size of `rate`. The step is a power of two, with which the
+    orders are exact.
+    """
+    rate = math.pi + np.log1p((np.minimum(np.abs(orders), 1e150) + 1) * 2 / size)
+    return np.exp2(np.floor(np.log2(0.25 / rate)))
+
+
 def by_differences(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     """Return the derivative of a function like J, or Y, by its order v."""
     orders, size = raw(v), np.minimum(np.abs(raw(z)), 1e300)
     is_zero = size == 0
-    # The logarithmic derivative by the order is at most of this size.
-    rate = math.pi + np.log1p((np.minimum(np.abs(orders), 1e150) + 1) * 2 / np.where(is_zero, 1.0, size))
-    # With a power of two the orders are exact.
-    step = np.exp2(np.floor(np.log2(0.25 / rate)))
+    step = _step(orders, np.where(is_zero, 1.0, size))
     slope = slope_by_differences(lambda order: function(order, z), v, step)
     is_end = is_zero | ~np.isfinite(raw(slope))
     if not np.any(is_end):
@@ -82,7 +89,7 @@ def by_differences(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
     value = raw(function(orders, raw(z)))
     at_zero = np.where(orders > 0, 0.0, np.where(orders == 0, -np.inf, np.nan))
     at_infinity = np.where(orders < 0, -value, value)
-    at_end = np.where(np.isinf(value), at_infinity, np.where(is_zero, at_zero, np.nan))
+    at_end = np.where(np.isinf(value), at_infinity, np.where(is_zero & np.isfinite(value), at_zero, np.nan))
     return np.where(is_end, at_end, np.where(is_end, 0.0, slope))
 
 
@@ -221,22 +228,57 @@ def _i_log_slope(u: Any, x: Any) -> Any:
     return np.where(is_small, small, _i_log_slope_by_path(np.where(is_small, 3.0, u), np.where(is_small, 1.0, x)))
 
 
-def _checked(name: str, v: Any, z: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return the order, its absolute value and its sign, the argument, and which arguments are no positive numbers."""
-    v, z = double(v), double(z)
-    if z.dtype.kind == "c":
-        raise MissingDerivativeError(
-            f"scipy.special.{name} of complex z has no derivative with respect to v, only of real z; jv, yv, hankel1 "
-            "and hankel2 have it. Where none is to flow, pass v.detach()"
-        )
+# Of complex arguments. Next to the order 0 an even function of the order has a derivative that vanishes with it.
+
+_SECOND_FACTORS = [2 * factor / k for k, factor in enumerate(_FACTORS, 1)]
+
+
+def _even_by_order(function: Callable[[Any, Any], Any], v: Any, z: Any) -> Any:
+    """Return the derivative by its order v of an even function of it, from the second one where v is small."""
+    step = _step(raw(v), np.clip(np.abs(raw(z)), 1e-300, 1e300))
+    is_small = np.abs(raw(v)) < step / 4
+    if not np.any(is_small):
+        return by_differences(function, v, z)
+    small = np.where(is_small, v, 0.0)
+    total: Any = 0.0
+    # Gauss's rule with two nodes, from 0 to v.
+    for node in (0.5 - math.sqrt(1 / 12), 0.5 + math.sqrt(1 / 12)):
+        at = small * node
+        for k, factor in enumerate(_SECOND_FACTORS, 1):
+            total = total + factor * (function(at + k * step, z) + function(at - k * step, z) - 2 * function(at, z))
+    slope = small * total / (2 * step * step)
+    return slope if np.all(is_small) else np.where(is_small, slope, by_differences(function, v, z))
+
+
+def _complex_i_by_order(name: str, v: Any, z: Any) -> Any:
+    """Return the derivative of iv or ive: I is an even function of the order less sin(pi * v) / pi times K."""
+    i = getattr(special, name)
+    is_small = (np.abs(raw(v)) < 0.5) & (np.abs(raw(z)) > 2) & (raw(z).real > 0)
+    if not np.any(is_small):
+        return by_differences(i, v, z)
+    small, far = np.where(is_small, v, 0.0), np.where(is_small, z, 3.0)
+    # The scale of ive is constant in the order.
+    scale = np.exp(-far - far.real) if name == "ive" else np.exp(-far)
+    k, k_slope = special.kve(small, far), _even_by_order(special.kve, small, far)
+    turn = math.pi * small
+    odd = scale * (np.cos(turn) * k + np.sin(turn) / math.pi * k_slope)
+    even = _even_by_order(lambda v, z: 0.5 * (i(v, z) + i(-v, z)), small, far)
+    return np.where(is_small, even - odd, by_differences(i, v, np.where(is_small, 1.0, z)))
+
+
+def _checked(v: Any, z: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the absolute value of the order and its sign, the argument, and which are no positive numbers."""
     sign = np.where(raw(v) < 0, -1.0, 1.0)
     is_outside = ~((raw(z) > 0) & (raw(z) < np.inf) & np.isfinite(raw(v)))
-    return v, np.where(is_outside, 1.0, v * sign), sign, np.where(is_outside, 1.0, z), is_outside
+    return np.where(is_outside, 1.0, v * sign), sign, np.where(is_outside, 1.0, z), is_outside
 
 
 def k_by_order(name: str, v: Any, z: Any, out: Any) -> Any:
     """Return the derivative of kv or kve by the order."""
-    v, u, sign, x, is_outside = _checked(name, v, z)
+    v, z = double(v), double(z)
+    if z.dtype.kind == "c":
+        return _even_by_order(getattr(special, name), v, z)
+    u, sign, x, is_outside = _checked(v, z)
     slope = sign * _k_log_slope(u, x)
     if not np.any(is_outside):
         return out * slope
@@ -249,7 +291,10 @@ def k_by_order(name: str, v: Any, z: Any, out: Any) -> Any:
 
 def i_by_order(name: str, v: Any, z: Any) -> Any:
     """Return the derivative of iv or ive by the order."""
-    v, u, sign, x, is_outside = _checked(name, v, z)
+    v, z = double(v), double(z)
+    if z.dtype.kind == "c":
+        return _complex_i_by_order(name, v, z)
+    u, sign, x, is_outside = _checked(v, z)
     if name == "iv":
         i, k = special.iv, special.kv
     else:

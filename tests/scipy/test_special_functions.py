@@ -220,6 +220,24 @@ def test_derivatives_at_the_ends_are_limits(
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("function", "point", "order", "expected"),
+    [
+        # By mpmath with sixty digits.
+        (lambda a: scipy.special.hyp1f1(a, 1.5, 0.75), 0.5, 3, 0.045302854192286297),
+        (scipy.special.ellipk, 0.25, 4, 9.0254571685100075),
+    ],
+)
+def test_derivatives_of_high_order_are_right(function: Any, point: float, order: int, expected: float) -> None:
+    x = ag.tensor(point, requires_grad=True)
+
+    result = function(x)
+    for _ in range(order):
+        (result,) = sync.grad(result, [x], create_graph=True)
+
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-10)
+
+
 def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
     x = ag.tensor([-np.inf, -np.inf], requires_grad=True)
 

@@ -27,12 +27,6 @@ __all__ = [
     "second_kind_by_parameter",
 ]
 
-# The integral of the first kind is R_F(0, 1 - m, 1), that of the second minus that is -m / 3 times R_D(0, 1 - m, 1).
-
-ellipk = differentiable(special.ellipk, "m", m=lambda g, m: g * (special.elliprd(0.0, 1.0, 1 - m) / 6))
-ellipkm1 = differentiable(special.ellipkm1, "p", p=lambda g, p: g * (special.elliprd(0.0, 1.0, p) / -6))
-ellipe = differentiable(special.ellipe, "m", m=lambda g, m: g * (special.elliprd(0.0, 1 - m, 1.0) / -6))
-
 
 def _rising(start: float, count: int) -> float:
     """Return start * (start + 1) * ..., of so many factors."""
@@ -57,6 +51,32 @@ def _by_parameter(phi: Any, m: Any, integral: Callable[[Any, Any], Any], sines: 
 
 def _powers(first: Any, second: Any, powers: tuple[float, float, float]) -> Any:
     return power_integral.function(np.stack(np.broadcast_arrays(first, second, 1.0)), powers)
+
+
+@primitive()
+def complete_by_parameter(p: Any, order: int, second: bool) -> Any:
+    """Return a derivative by m of the complete integral of the first or second kind, where p is 1 - m.
+
+    Args:
+        p: numbers, of which all digits count, also where m is nearly 1.
+        order: that of the derivative, at least 1.
+        second: whether the integral is that of the second kind.
+    """
+    if order == 1:
+        return special.elliprd(0.0, p, 1.0) / -6 if second else special.elliprd(0.0, 1.0, p) / 6
+    if second:
+        return _rising(0.5, order - 1) / -4 * _powers(0.0, p, (0.5, order - 0.5, 1.5))
+    return _rising(0.5, order) / 2 * _powers(0.0, p, (0.5, 0.5 + order, 0.5))
+
+
+@derivative(complete_by_parameter, "p")
+def _(g: Any, p: Any, order: int, second: bool) -> Any:
+    return -g * complete_by_parameter.call(p, order + 1, second)
+
+
+ellipk = differentiable(special.ellipk, "m", m=lambda g, m: g * complete_by_parameter.call(1 - m, 1, False))
+ellipkm1 = differentiable(special.ellipkm1, "p", p=lambda g, p: -g * complete_by_parameter.call(p, 1, False))
+ellipe = differentiable(special.ellipe, "m", m=lambda g, m: g * complete_by_parameter.call(1 - m, 1, True))
 
 
 @primitive()

@@ -66,8 +66,9 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
             largest = np.maximum(largest, size)
             scale = np.abs(total[orders])
             is_done = (size <= 1e-17 * scale) | ~np.isfinite(scale)
-            # The factors of a parameter below 0 may grow again.
-            quiet = quiet + 1 if is_done.all() and (parameters + power + index > 0).all() else 0
+            # The factors of a parameter below 0 may grow again, and the first terms do not depend on all parameters.
+            may_end = index > sum(orders) and (parameters + power + index > 0).all()
+            quiet = quiet + 1 if may_end and is_done.all() else 0
             if quiet == 3 or (quiet and not np.any(term)):
                 break
             _advance(views, parameters + power + index, numerators)

@@ -10,10 +10,10 @@ import numpy as np
 from scipy import integrate
 
 from ...context import is_grad_enabled
-from ...errors import ArgumentError
 from ...functional.arguments import gradients, new_input, transform_scope, zeros_like
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..optimize.implicit import Zero
 from ..solutions import (
     Parameters,
     Problem,
@@ -33,21 +33,30 @@ Velocity = Callable[..., Any]
 #: Takes a plain function of time and state, the first state and time, and the times; returns the states there.
 Method = Callable[[Callable[..., Any], Any, Any, Any], Any]
 
-#: The options of odeint that also hold for the adjoint equation.
-_STEP_OPTIONS = ("h0", "hmax", "hmin", "mxstep", "mxordn", "mxords")
-
 
 def odeint(
     func: Callable[..., Any],
     y0: Any,
     t: Any,
     args: tuple[Any, ...] = (),
-    *,
+    Dfun: Any = None,
+    col_deriv: bool = False,
     full_output: bool = False,
+    ml: int | None = None,
+    mu: int | None = None,
     rtol: float | None = None,
     atol: Any = None,
+    tcrit: Any = None,
+    h0: float = 0.0,
+    hmax: float = 0.0,
+    hmin: float = 0.0,
+    ixpr: bool = False,
+    mxstep: int = 0,
+    mxhnil: int = 0,
+    mxordn: int = 12,
+    mxords: int = 5,
+    printmessg: bool = False,
     tfirst: bool = False,
-    **options: Any,
 ) -> Any:
     """Return the states at the times `t` of the equation `dy/dt = func(y, t, *args)`, of shape (times, states).
 
@@ -59,12 +68,24 @@ def odeint(
         y0: the first state.
         t: the times, in order; the first is that of `y0`.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
+        Dfun: a function like `func` that returns the Jacobian, for the forward.
+        col_deriv: as SciPy's, for the forward.
         full_output: return SciPy's dict about the forward, too.
+        ml: as SciPy's, for the forward.
+        mu: as SciPy's, for the forward.
         rtol: as SciPy's.
         atol: as SciPy's; the adjoint is solved with the least of several.
-        tfirst: `func` takes the time first.
-        **options: the others of SciPy's. Those about the steps also hold for the adjoint; `Dfun`, `col_deriv`, `ml`,
-            `mu`, `tcrit`, `ixpr`, `mxhnil` and `printmessg` do not.
+        tcrit: as SciPy's, for the forward.
+        h0: as SciPy's, for the adjoint, too.
+        hmax: as SciPy's, for the adjoint, too.
+        hmin: as SciPy's, for the adjoint, too.
+        ixpr: as SciPy's, for the forward.
+        mxstep: as SciPy's, for the adjoint, too.
+        mxhnil: as SciPy's, for the forward.
+        mxordn: as SciPy's, for the adjoint, too.
+        mxords: as SciPy's, for the adjoint, too.
+        printmessg: as SciPy's, for the forward.
+        tfirst: `func` and `Dfun` take the time first.
 
     Raises:
         RequiresGradError: `func` uses a tensor that requires grad and is not in `args`.
@@ -80,46 +101,56 @@ def odeint(
         >>> [round(one.item(), 5) for one in (y[-1, 0], gradient)]
         [0.36788, -0.73576]
     """
-    return _odeint(func, y0, t, args, full_output, rtol, atol, tfirst, options)
+    steps = {"h0": h0, "hmax": hmax, "hmin": hmin, "mxstep": mxstep, "mxordn": mxordn, "mxords": mxords, "rtol": rtol}
+    forward = {"col_deriv": col_deriv, "ml": ml, "mu": mu, "tcrit": None if tcrit is None else array_of(tcrit)}
+    forward |= {"ixpr": ixpr, "mxhnil": mxhnil, "printmessg": printmessg, "atol": atol}
+    return _odeint(func, y0, t, args, Dfun, full_output, tfirst, steps, forward)
 
 
 def _odeint(
-    func: Any, y0: Any, t: Any, args: Any, full_output: Any, rtol: Any, atol: Any, tfirst: Any, options: Any
+    func: Any,
+    y0: Any,
+    t: Any,
+    args: Any,
+    Dfun: Any,
+    full_output: Any,
+    tfirst: bool,
+    steps: dict[str, Any],
+    forward: dict[str, Any],
 ) -> Any:
-    is_async = check_user_function(func, "scipy.integrate.odeint", "func")
-    if not isinstance(args, tuple):
-        args = (args,)
-    shared = {name: options[name] for name in _STEP_OPTIONS if name in options}
-    forward: dict[str, Any] = {**options, "full_output": True, "atol": atol}
-    if options.get("Dfun") is not None:
-        forward["Dfun"] = _jacobian_of_odeint(options["Dfun"], args, tfirst)
-    info: dict[str, Any] = {}
+    name = "scipy.integrate.odeint"
+    is_async = check_user_function(func, name, "func")
+    params = Parameters(args if isinstance(args, tuple) else (args,))
+    smallest = None if forward["atol"] is None else float(np.min(forward["atol"]))
+    times, state = floating(t), np.reshape(floating(y0), -1) if np.ndim(y0) == 0 else floating(y0)
+    start, plain_times = array_of(state), array_of(times)
 
-    def solve(function: Any, y0: Any, t0: Any, times: Any) -> Any:
-        states, found = integrate.odeint(function, y0, times, tfirst=True, rtol=rtol, **forward)
-        info.update(found)
-        return states
+    def solve(ask: Any) -> Any:
+        jacobian = None if Dfun is None else lambda t, y: ask(Dfun, t, y)
+        return integrate.odeint(
+            lambda t, y: ask(None, t, y),
+            start,
+            plain_times,
+            (),
+            jacobian,
+            full_output=True,
+            tfirst=True,
+            **steps,
+            **forward,
+        )
 
     def solve_adjoint(function: Any, y0: Any, t0: Any, times: Any) -> Any:
-        smallest = None if atol is None else float(np.min(atol))
-        return integrate.odeint(function, y0, np.array([t0, *times]), tfirst=True, rtol=rtol, atol=smallest, **shared)[
-            1:
-        ]
+        return integrate.odeint(function, y0, np.array([t0, *times]), tfirst=True, atol=smallest, **steps)[1:]
 
-    params = Parameters(args)
-    times, state = floating(t), np.reshape(floating(y0), -1) if np.ndim(y0) == 0 else floating(y0)
-    velocity = _velocity(func, params, tfirst)
-    equation = _Equation(velocity, solve_adjoint, is_async, "scipy.integrate.odeint")
+    equation = _Equation(_velocity(func, params, tfirst), solve_adjoint, is_async, name)
+    evaluate = _evaluation(equation, params, tfirst)
 
     async def run() -> Any:
-        states = await _integrate(equation, solve, state, times[0], times, params.tensors)
+        found, info = await call_solver(solve, evaluate, is_async, name)
+        (states,) = record(equation, (state, times[0], times, *params.tensors), (found,))
         return (states, info) if full_output else states
 
-    return drive(run(), is_async, equation.name)
-
-
-def _jacobian_of_odeint(Dfun: Callable[..., Any], args: tuple[Any, ...], tfirst: bool) -> Callable[..., Any]:
-    return lambda t, y: array_of(Dfun(t, y, *args) if tfirst else Dfun(y, t, *args))
+    return drive(run(), is_async, name)
 
 
 def solve_ivp(
@@ -134,11 +165,12 @@ def solve_ivp(
     args: Any = None,
     **options: Any,
 ) -> Any:
-    """Solve the equation `dy/dt = fun(t, y, *args)` from `y0`; the result is SciPy's, with tensors `t` and `y`.
+    """Solve the equation `dy/dt = fun(t, y, *args)` from `y0`; the result is SciPy's, with tensors in it.
 
-    `y` is differentiable by `y0`, `t_span`, `t_eval` and the tensors in `args`, any number of times. The backward
-    solves the adjoint equation with the same method and tolerances, and keeps the states of the result alone, however
-    many steps there were. Times that the method chose are constants.
+    `y`, `sol(t)`, `t_events` and `y_events` are differentiable by `y0`, `t_span`, `t_eval` and the tensors in `args`,
+    any number of times. The backward solves the adjoint equation with the same method and tolerances, and keeps the
+    states of the result alone, however many steps there were. The time of an event is differentiated by the implicit
+    function theorem, and is the last of `t` if the event is terminal. Other times that the method chose are constants.
 
     Args:
         fun: takes the time, a state as a tensor, and `args`. If it is an `async def`, the result is to be awaited.
@@ -146,103 +178,114 @@ def solve_ivp(
         y0: the first state, a vector, real or complex.
         method: any of SciPy's.
         t_eval: the times to return states at.
-        dense_output: as SciPy's; where nothing requires grad, since they have no derivatives.
-        events: as SciPy's; where nothing requires grad, since they have no derivatives.
-        vectorized: must be False: `fun` takes one state.
+        dense_output: as SciPy's: `sol` takes a time or a vector of times, which it is differentiable by, too.
+        events: as SciPy's; where `fun` is an `async def`, they may be so, too.
+        vectorized: as SciPy's: `fun` takes states as the columns of a matrix.
         args: a tuple of trees of anything. The tensors that gradients are to flow to are leaves of it.
-        **options: `rtol`, `atol`, `max_step` and `first_step` also hold for the adjoint; others, as `jac`, do not.
+        **options: `rtol`, `atol` and `max_step` also hold for the adjoint; others, as `jac`, do not.
 
     Raises:
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
-        ArgumentError: `vectorized` is true; or events or dense output are asked for, and something requires grad.
+        ArgumentError: in the backward, an event's function does not change with the time.
 
     Source: scipy.integrate.solve_ivp.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad.scipy import integrate
+        >>> speed = ag.tensor(3.0, requires_grad=True)
+        >>> ground = lambda t, y: y[0]
+        >>> ground.terminal, ground.direction = True, -1
+        >>> fall = lambda t, y: [y[1], -9.81]
+        >>> found = integrate.solve_ivp(fall, (0, 9), np.stack([0 * speed, speed]), events=ground)
+        >>> (gradient,) = ag.sync.grad(found.t[-1], [speed])
+        >>> round(found.t[-1].item(), 4), round(gradient.item(), 4)
+        (0.6116, 0.2039)
     """
-    return _solve_ivp(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
+    plain = {**options, "method": method, "dense_output": dense_output, "vectorized": vectorized}
+    return _solve_ivp(fun, t_span, y0, t_eval, events, () if args is None else tuple(args), plain)
 
 
 def _solve_ivp(
-    fun: Any,
-    t_span: Any,
-    y0: Any,
-    method: Any,
-    t_eval: Any,
-    dense_output: Any,
-    events: Any,
-    vectorized: Any,
-    args: Any,
-    options: Any,
+    fun: Any, t_span: Any, y0: Any, t_eval: Any, events: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     name = "scipy.integrate.solve_ivp"
     is_async = check_user_function(fun, name, "fun")
-    if vectorized:
-        raise ArgumentError(f"{name}: vectorized=True is not supported: fun takes one state of shape (n,)")
-    params = Parameters(() if args is None else tuple(args))
+    params = Parameters(args)
     state, span = floating(y0), [floating(one) for one in t_span]
     times = None if t_eval is None else floating(t_eval)
-    given = [state, *span, *params.tensors, *([] if times is None else [times])]
-    if (dense_output or events is not None) and is_grad_enabled() and any(one.requires_grad for one in given):
-        raise ArgumentError(
-            f"{name}: events and dense_output have no derivatives: pass t_eval, or detach y0, t_span and args"
+    start, plain_times = array_of(state), None if times is None else array_of(times)
+    is_vectorized = options["vectorized"]
+    equation = _Equation(_velocity(fun, params, True, is_vectorized), _adjoint_method(options), is_async, name)
+    evaluate = _evaluation(equation, params, True, fun if is_vectorized else None)
+
+    def solve(ask: Any) -> Any:
+        plain = dict(options)
+        if callable(options.get("jac")):
+            plain["jac"] = lambda t, y: ask(options["jac"], t, y)
+        return integrate.solve_ivp(
+            lambda t, y: ask(None, t, y),
+            [float(one._data) for one in span],
+            start,
+            t_eval=plain_times,
+            events=_plain_events(events, ask),
+            **plain,
         )
-    results: list[Any] = []
-
-    def solve(function: Any, y0: Any, t0: Any, unused: Any) -> Any:
-        results[:] = [
-            integrate.solve_ivp(
-                function,
-                (float(t0), float(span[1]._data)),
-                y0,
-                method,
-                None if times is None else array_of(times),
-                dense_output,
-                _plain_events(events, args),
-                **_plain_options(options, args),
-            )
-        ]
-        return results[0].y.T
-
-    equation = _Equation(_velocity(fun, params, True), _adjoint_method(method, options), is_async, name)
 
     async def run() -> Any:
-        ends = _Ends(span, results)
-        states = await _integrate(equation, solve, state, span[0], ends if times is None else times, params.tensors)
-        result = results[0]
-        result.t = times if times is not None and len(result.t) == len(times) else asarray(result.t)
-        if times is None:
-            result.t = ends.times()
-        result.y = states.T
+        result = await call_solver(solve, evaluate, is_async, name)
+        solution = _Solution(equation, params, state, span)
+        t = _chosen_times(span, result.t) if times is None else times[: len(result.t)]
+        y = solution.at(t, result.y.T)
+        if result.t_events is not None:
+            functions = [events] if callable(events) else list(events)
+            last = None if times is not None or result.status != 1 else result.t[-1]
+            t, y = solution.put_events(result, functions, t, y, last)
+        result.t, result.y = t, y.T
+        if result.sol is not None:
+            result.sol = Interpolant(solution, result.sol)
         return result
 
     return drive(run(), is_async, name)
 
 
-@final
-class _Ends:
-    """The times that a method chooses between two that are given."""
+def _evaluation(equation: _Equation, params: Parameters, tfirst: bool, fun: Any = None) -> Callable[..., Any]:
+    """Return the function that gives the solver a right-hand side, for None, or another function of the user.
 
-    __slots__ = ("_results", "_span")
+    `fun` is that of a right-hand side that takes several states at once.
+    """
+    constants = [tensor.detach() for tensor in params.tensors]
 
-    def __init__(self, span: Sequence[Tensor], results: list[Any]) -> None:
-        self._span, self._results = span, results
+    async def evaluate(function: Any, t: Any, y: Any) -> Any:
+        # The solver writes into its array again.
+        state = asarray(y.copy())
+        if function is None and y.ndim == 1:
+            found = await equation.velocity(t, state, *constants)
+            return found if isinstance(found, np.ndarray) else found._data
+        found = await call_user(
+            fun if function is None else function, *((t, state) if tfirst else (state, t)), *params.fill(constants)
+        )
+        return array_of(found)
 
-    def times(self) -> Tensor:
-        """Return the times, once they have been chosen."""
-        chosen = self._results[0].t
-        first, last = self._span
-        if len(chosen) < 2 or chosen[-1] != last._data or not (first.requires_grad or last.requires_grad):
-            return asarray(chosen)
-        return np.concatenate([np.reshape(first, 1), chosen[1:-1], np.reshape(last, 1)])
+    return evaluate
 
 
-def _plain_events(events: Any, args: Any) -> Any:
+def _chosen_times(span: Sequence[Tensor], chosen: Any) -> Tensor:
+    """Return the times that a method chose between two that are given."""
+    first, last = span
+    if len(chosen) < 2 or chosen[-1] != last._data or not (first.requires_grad or last.requires_grad):
+        return asarray(chosen)
+    return np.concatenate([np.reshape(first, 1), chosen[1:-1], np.reshape(last, 1)])
+
+
+def _plain_events(events: Any, ask: Any) -> Any:
     """Return functions of events that take and return arrays."""
     if events is None:
         return None
 
     def plain(event: Any) -> Any:
         def function(t: Any, y: Any) -> Any:
-            return float(array_of(event(t, asarray(y), *(args or ()))))
+            return float(np.reshape(ask(event, t, y), ()))
 
         for attribute in ("terminal", "direction"):
             if hasattr(event, attribute):
@@ -252,20 +295,13 @@ def _plain_events(events: Any, args: Any) -> Any:
     return plain(events) if callable(events) else [plain(event) for event in events]
 
 
-def _plain_options(options: dict[str, Any], args: Any) -> dict[str, Any]:
-    jac = options.get("jac")
-    if callable(jac):
-        return {**options, "jac": lambda t, y: array_of(jac(t, asarray(y), *(args or ())))}
-    return options
-
-
-def _adjoint_method(method: Any, options: dict[str, Any]) -> Method:
-    kept = {name: options[name] for name in ("rtol", "atol", "max_step") if name in options}
+def _adjoint_method(options: dict[str, Any]) -> Method:
+    kept = {name: options[name] for name in ("method", "rtol", "atol", "max_step") if name in options}
     if np.ndim(kept.get("atol", 0.0)):
         kept["atol"] = float(np.min(kept["atol"]))
 
     def solve(function: Any, y0: Any, t0: Any, times: Any) -> Any:
-        found = integrate.solve_ivp(function, (t0, times[-1]), y0, method, times, **kept)
+        found = integrate.solve_ivp(function, (t0, times[-1]), y0, t_eval=times, **kept)
         if not found.success:
             raise ArithmeticError(f"scipy.integrate.solve_ivp: the adjoint equation was not solved: {found.message}")
         return found.y.T
@@ -273,17 +309,115 @@ def _adjoint_method(method: Any, options: dict[str, Any]) -> Method:
     return solve
 
 
-def _velocity(function: Callable[..., Any], params: Parameters, tfirst: bool) -> Velocity:
+def _velocity(function: Callable[..., Any], params: Parameters, tfirst: bool, is_vectorized: bool = False) -> Velocity:
     """Return the function of the user as one of time, state and parameters."""
 
     async def velocity(t: Any, y: Any, *tensors: Tensor) -> Any:
         args = params.fill(tensors)
-        found = await call_user(function, *((t, y) if tfirst else (y, t)), *args)
+        state = np.reshape(y, (-1, 1)) if is_vectorized else y
+        found = await call_user(function, *((t, state) if tfirst else (state, t)), *args)
         if isinstance(found, (list, tuple)):
             found = np.stack([np.reshape(asarray(one), ()) for one in found])
-        return asarray(found)
+        return np.reshape(asarray(found), -1) if is_vectorized else asarray(found)
 
     return velocity
+
+
+@final
+class _Solution:
+    """The solution of an equation as a function of the time, of the first state and of the parameters."""
+
+    __slots__ = ("_equation", "_params", "_span", "_state")
+
+    def __init__(self, equation: _Equation, params: Parameters, state: Tensor, span: Sequence[Tensor]) -> None:
+        self._equation, self._params, self._state, self._span = equation, params, state, span
+
+    def at(self, times: Tensor, states: Any) -> Tensor:
+        """Return states that a method found at times, in order, with a history."""
+        (result,) = record(self._equation, (self._state, self._span[0], times, *self._params.tensors), (states,))
+        return result
+
+    def is_backward(self) -> bool:
+        """Tell whether the last time is before the first."""
+        return bool(self._span[1]._data < self._span[0]._data)
+
+    def put_events(
+        self, result: Any, events: Sequence[Any], t: Tensor, y: Tensor, last: float | None
+    ) -> tuple[Tensor, Tensor]:
+        """Give a result's events a history; return its times and states, with those of a terminal event."""
+        has_history = is_grad_enabled() and (t.requires_grad or y.requires_grad)
+        if not has_history:
+            result.t_events = [asarray(one) for one in result.t_events]
+            result.y_events = [asarray(one) for one in result.y_events]
+            return t, y
+        for index, (event, times) in enumerate(zip(events, result.t_events, strict=True)):
+            if not len(times):
+                result.t_events[index] = asarray(times)
+                result.y_events[index] = asarray(result.y_events[index])
+                continue
+            states = self.at(asarray(times), result.y_events[index])
+            found = [self._event(event, time, state) for time, state in zip(times, states, strict=True)]
+            result.t_events[index] = np.concatenate([time for time, _ in found])
+            result.y_events[index] = np.concatenate([state for _, state in found])
+            if times[-1] == last:
+                time, state = found[-1]
+                t, y = np.concatenate([t[:-1], time]), np.concatenate([y[:-1], state])
+                last = None
+        return t, y
+
+    def _event(self, event: Any, time: float, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the time of an event, of shape (1,), and the state there, of shape (1, states), with a history.
+
+        Both depend on the state at a constant time, from which the equation is solved to the time of the event.
+        """
+        equation, params, start = self._equation, self._params, asarray(time)
+
+        def at(time: Tensor, state: Tensor, tensors: Tensors) -> Tensor:
+            (result,) = record(equation, (state, start, time, *tensors), (state._data[None],))
+            return result
+
+        async def condition(time: Tensor, state: Tensor, *tensors: Tensor) -> Tensor:
+            reached = at(time, state, tensors)[0]
+            return np.reshape(floating(await call_user(event, time[0], reached, *params.fill(tensors))), 1)
+
+        zero = Zero(condition, equation.is_async, f"{equation.name}: the time of an event")
+        (found,) = record(zero, (state, *params.tensors), (np.array([time]),))
+        return found, at(found, state, params.tensors)
+
+
+@final
+class Interpolant:
+    """The solution between the times of `solve_ivp`: SciPy's `OdeSolution`, with derivatives."""
+
+    __slots__ = ("_plain", "_solution")
+
+    def __init__(self, solution: _Solution, plain: Any) -> None:
+        self._solution, self._plain = solution, plain
+
+    def __call__(self, t: Any) -> Tensor:
+        """Return the state at a time, or a matrix with the states at a vector of times as its columns."""
+        times = floating(t)
+        order = np.argsort(np.reshape(times._data, -1))
+        if self._solution.is_backward():
+            order = order[::-1]
+        states = np.reshape(self._plain(times._data).T, (times.size, -1))
+        found = self._solution.at(np.reshape(times, -1)[order], states[order])
+        return np.reshape(found[np.argsort(order)].T, (-1, *times.shape))
+
+    @property
+    def t_min(self) -> float:
+        """The first time, or the last, whichever is less."""
+        return float(self._plain.t_min)
+
+    @property
+    def t_max(self) -> float:
+        """The first time, or the last, whichever is greater."""
+        return float(self._plain.t_max)
+
+    @property
+    def ts(self) -> Any:
+        """The times of the steps."""
+        return self._plain.ts
 
 
 @final
@@ -307,7 +441,9 @@ class _Equation(Problem):
         for index, before in itertools.pairwise([*indices, -1]):
             adjoint = adjoint + grad[index]
             start, stop = times[index], times[before] if before >= 0 else t0
-            if float(start._data) == float(stop._data):
+            has_length = float(start._data) != float(stop._data)
+            # Where a higher derivative is to come, the way between two times that meet still depends on both.
+            if not (has_length or (is_grad_enabled() and (start.requires_grad or stop.requires_grad))):
                 continue
             state = np.concatenate([states[index], adjoint, sums])
             ended = await _integrate(augmented, self.method, state, start, np.reshape(stop, 1), tensors)
@@ -373,9 +509,9 @@ def _augmented(equation: _Equation, count: int) -> Velocity:
 
 
 async def _integrate(
-    equation: _Equation, method: Method, y0: Any, t0: Tensor, times: Any, tensors: Sequence[Tensor]
+    equation: _Equation, method: Method, y0: Any, t0: Tensor, times: Tensor, tensors: Sequence[Tensor]
 ) -> Tensor:
-    """Return the states at the times, with a history."""
+    """Return the state at the one element of times, with a history."""
     constants = [tensor.detach() for tensor in tensors]
 
     async def evaluate(t: Any, y: Any) -> Any:
@@ -384,12 +520,11 @@ async def _integrate(
         return found if isinstance(found, np.ndarray) else found._data
 
     def solve(function: Callable[..., Any]) -> Any:
-        return method(function, array_of(y0), array_of(t0), array_of(times) if isinstance(times, Tensor) else None)
+        return method(function, array_of(y0), array_of(t0), array_of(times))
 
-    states = await call_solver(solve, evaluate, equation.is_async, equation.name)
-    if isinstance(times, _Ends):
-        times = times.times()
-    if len(states) < len(times):
-        times = times[: len(states)]
+    if float(t0._data) == float(times._data[0]):
+        states = array_of(y0)[None]
+    else:
+        states = await call_solver(solve, evaluate, equation.is_async, equation.name)
     (result,) = record(equation, (y0, t0, times, *tensors), (states,))
     return result

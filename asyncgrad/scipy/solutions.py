@@ -20,7 +20,18 @@ from ..function import Function
 from ..tensor import Tensor, asarray
 from ..tree.structure import flatten, unflatten
 
-__all__ = ["Parameters", "Problem", "array_of", "call_solver", "call_user", "check_user_function", "drive", "record"]
+__all__ = [
+    "Parameters",
+    "Problem",
+    "array_of",
+    "call_solver",
+    "call_user",
+    "check_user_function",
+    "drive",
+    "fit_dtype",
+    "real_product",
+    "record",
+]
 
 Tensors = tuple[Tensor, ...]
 
@@ -90,6 +101,19 @@ def array_of(value: Any) -> Any:
         if isinstance(value, Tensor) and not value.requires_grad
         else np.asarray(value.detach().numpy() if isinstance(value, Tensor) else value)
     )
+
+
+def real_product(one: Any, other: Any) -> Any:
+    """Return the real part of an inner product."""
+    found = np.sum(np.conj(one) * other)
+    return np.real(found) if found.dtype.kind == "c" else found
+
+
+def fit_dtype(gradient: Any, tensor: Tensor) -> Any:
+    """Return a gradient as one for a tensor, which may be real where the function's values are complex."""
+    if gradient.dtype.kind == "c" and tensor.dtype.kind != "c":
+        gradient = np.real(gradient)
+    return gradient.astype(tensor.dtype, copy=False)
 
 
 def drive(coroutine: Coroutine[Any, Any, Any], is_async: bool, name: str) -> Any:

@@ -237,6 +237,117 @@ def test_integrals_have_derivatives_over_infinite_ranges() -> None:
     assert error < 1e-8
 
 
+WEIGHTED = {
+    "cos": ({"weight": "cos", "wvar": 3.0}, 0.1, 0.9),
+    "sin": ({"weight": "sin", "wvar": 3.0}, 0.1, 0.9),
+    "cauchy": ({"weight": "cauchy", "wvar": 0.5}, 0.1, 0.9),
+    "points": ({"points": [0.3, 0.5]}, 0.1, 0.9),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weighted_integrals_are_scipys_with_derivatives_to_second_order(name: str) -> None:
+    options, a, b = WEIGHTED[name]
+
+    def integrand(x: Any, rates: Any) -> Any:
+        return np.exp(-rates[0] * x) + rates[1] * rates[0] * np.sin(x)
+
+    def integral(a: Any, b: Any, rates: Any) -> Any:
+        return integrate.quad(integrand, a, b, (rates,), **options)[0]
+
+    inputs = (leaf(a), leaf(b), leaf(np.array([1.3, 0.4])))
+    found = integrate.quad(integrand, a, b, (np.array([1.3, 0.4]),), **options)
+    expected = scipy.integrate.quad(integrand, a, b, (np.array([1.3, 0.4]),), **options)
+    np.testing.assert_allclose(np.array([found[0].item(), found[1]]), expected, rtol=1e-14)
+    assert sync.gradcheck(integral, inputs)
+    assert sync.gradgradcheck(integral, inputs)
+
+
+@pytest.mark.parametrize("options", [{"weight": "alg-log", "wvar": (0.5, -0.3)}, {"weight": "sin", "wvar": 2.0}])
+def test_weights_that_are_singular_or_reach_to_infinity_have_derivatives(options: Any) -> None:
+    last = np.inf if options["weight"] == "sin" else 1.0
+
+    def integral(rate: Any) -> Any:
+        return integrate.quad(lambda x, k: np.exp(-k * x), 0.0, last, (rate,), **options)[0]
+
+    assert sync.gradcheck(integral, (leaf(1.3),), rtol=1e-4)
+
+
+def test_complex_integrals_have_derivatives() -> None:
+    def integral(b: Any, z: Any, rate: Any) -> Any:
+        return integrate.quad(lambda x, z, k: np.exp((1j * k - z) * x), 0.2, b, (z, rate), complex_func=True)[0]
+
+    inputs = (leaf(0.9), leaf(np.array(0.3 - 0.5j)), leaf(1.3))
+    expected = scipy.integrate.quad(lambda x: np.exp((1.3j - 0.3 + 0.5j) * x), 0.2, 0.9, complex_func=True)[0]
+    np.testing.assert_allclose(integral(*inputs).item(), expected, rtol=1e-14)
+    assert sync.gradcheck(integral, inputs)
+    assert sync.gradgradcheck(integral, inputs)
+
+
+def test_integrals_of_arrays_have_derivatives() -> None:
+    def integral(a: Any, b: Any, rates: Any) -> Any:
+        found = integrate.quad_vec(lambda x, k: np.exp(-k * x) * np.ones((2, 1)) + x, a, b, points=[0.4], args=(rates,))
+        return found[0]
+
+    inputs = (leaf(0.1), leaf(0.9), leaf(np.array([1.3, 0.4, 2.0])))
+    assert integral(*inputs).shape == (2, 3)
+    assert sync.gradcheck(integral, inputs)
+    assert sync.gradgradcheck(integral, inputs)
+
+
+def test_nested_integrals_are_scipys_with_derivatives() -> None:
+    def double(a: Any, b: Any, top: Any, k: Any) -> Any:
+        limits = (a, b, lambda x: x / 2, top)
+        return integrate.dblquad(lambda y, x, k: np.exp(-k * x) * y * y * k, *limits, (k,))[0]
+
+    def several(a: Any, k: Any) -> Any:
+        ranges = [lambda y, k: (0, y * k), (0, a)]
+        return integrate.nquad(lambda x, y, k: np.cos(k * x * y), ranges, (k,), {"epsabs": 1e-10})[0]
+
+    found = integrate.nquad(lambda x, y: x * y, [(0, 1), (0, 2)], full_output=True)
+    theirs = scipy.integrate.nquad(lambda x, y: x * y, [(0, 1), (0, 2)], full_output=True)
+    assert (found[0].item(), *found[1:]) == theirs
+    assert sync.gradcheck(double, (leaf(0.1), leaf(0.9), leaf(1.1), leaf(0.7)))
+    assert sync.gradcheck(several, (leaf(0.8), leaf(1.3)))
+
+
+def test_integrals_over_three_variables_have_derivatives() -> None:
+    factor = leaf(1.3)
+    limits = (0, 0.8, lambda x: x - 1, 1, 0, lambda x, y: 1 + x + y)
+    options = {"epsabs": 1e-3, "epsrel": 1e-3}
+
+    value, _ = integrate.tplquad(lambda z, y, x, k: k * z, *limits, (factor,), **options)
+
+    expected, _ = scipy.integrate.tplquad(lambda z, y, x: z, *limits, **options)
+    (gradient,) = sync.grad(value, [factor])
+    np.testing.assert_allclose([value.item(), gradient.item()], [1.3 * expected, expected], rtol=1e-12)
+
+
+def test_nested_integrals_over_infinite_ranges_have_derivatives() -> None:
+    rate = leaf(2.0)
+    ranges = [(-np.inf, np.inf), (np.inf, rate / 2), (0, 1)]
+
+    value, _ = integrate.nquad(lambda x, y, z, k: np.exp(-k * (x * x + y)), ranges, (rate,), {"epsabs": 1e-6})
+
+    exact = -np.sqrt(np.pi) * 2**-1.5 * np.exp(-2.0)
+    (gradient,) = sync.grad(value, [rate])
+    np.testing.assert_allclose([value.item(), gradient.item()], [exact, exact * (-1.5 / 2 - 2.0)], rtol=1e-6)
+
+
+def test_an_awaited_integrand_of_two_variables_is_integrated() -> None:
+    async def integrand(y: Any, x: Any, k: Any) -> Any:
+        await asyncio.sleep(0)
+        return k * x * y
+
+    async def main() -> tuple[Any, Any]:
+        k = leaf(3.0)
+        value, _ = await integrate.dblquad(integrand, 0, 2, 0, 1, (k,))
+        return value, (await ag.grad(value, [k]))[0]
+
+    value, gradient = ag.run(main())
+    np.testing.assert_allclose([value.item(), gradient.item()], [3.0, 1.0], rtol=1e-9)
+
+
 def test_gauss_rules_have_derivatives() -> None:
     def integral(a: Any, b: Any, rate: Any) -> Any:
         return integrate.fixed_quad(lambda x, k: np.exp(k * x), a, b, (rate,), n=6)[0]
@@ -254,8 +365,16 @@ def test_errors_say_what_to_write_instead() -> None:
         integrate.odeint(lambda y, t: rate * y, START, TIMES)
     with pytest.raises(ArgumentTypeError, match="func must be a function, not float"):
         integrate.quad(1.0, 0, 1)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="weight is not supported: multiply func by the weight"):
-        integrate.quad(np.sin, 0, 1, weight="cos", wvar=2)
+    with pytest.raises(ArgumentError, match="no derivative by wvar: detach it, or multiply func"):
+        integrate.quad(np.sin, 0, 1, weight="cos", wvar=rate)
+    with pytest.raises(ArgumentError, match="no derivative by the limits with weight='alg'"):
+        integrate.quad(np.sin, 0, rate, weight="alg", wvar=(0, 0))
+    with pytest.raises(ArgumentError, match="weight must be one of cos, sin, cauchy, alg"):
+        integrate.quad(np.sin, 0, 1, weight="exp", wvar=1)
+    with pytest.raises(ArgumentError, match="use quad_vec"):
+        integrate.quad(lambda x: x * np.ones(2), 0, 1)
+    with pytest.raises(ArgumentError, match="workers must be 1, not 2"):
+        integrate.quad_vec(np.sin, 0, 1, workers=2)
     with pytest.raises(ArgumentError, match="1 more than a power of 2, not 4"):
         integrate.romb(np.ones(4))
     with pytest.raises(ArgumentError, match="must have as many elements along axis -1"):

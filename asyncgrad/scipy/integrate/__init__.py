@@ -5,8 +5,12 @@ A function of the user may be an `async def`; then the result is to be awaited.
 
 from .equations import odeint as odeint
 from .equations import solve_ivp as solve_ivp
+from .nested import dblquad as dblquad
+from .nested import nquad as nquad
+from .nested import tplquad as tplquad
 from .quadrature import fixed_quad as fixed_quad
 from .quadrature import quad as quad
+from .quadrature import quad_vec as quad_vec
 from .samples import cumulative_simpson as cumulative_simpson
 from .samples import cumulative_trapezoid as cumulative_trapezoid
 from .samples import romb as romb
@@ -16,12 +20,16 @@ from .samples import trapezoid as trapezoid
 __all__ = [
     "cumulative_simpson",
     "cumulative_trapezoid",
+    "dblquad",
     "fixed_quad",
+    "nquad",
     "odeint",
     "quad",
+    "quad_vec",
     "romb",
     "simpson",
     "solve_ivp",
+    "tplquad",
     "trapezoid",
 ]
 

@@ -23,6 +23,8 @@ from ..solutions import (
     call_user,
     check_user_function,
     drive,
+    fit_dtype,
+    real_product,
     record,
 )
 
@@ -122,7 +124,8 @@ def _odeint(
     is_async = check_user_function(func, name, "func")
     params = Parameters(args if isinstance(args, tuple) else (args,))
     smallest = None if forward["atol"] is None else float(np.min(forward["atol"]))
-    times, state = floating(t), np.reshape(floating(y0), -1) if np.ndim(y0) == 0 else floating(y0)
+    times: Any = floating(t)
+    state: Any = np.reshape(floating(y0), -1) if np.ndim(y0) == 0 else floating(y0)
     start, plain_times = array_of(state), array_of(times)
 
     def solve(ask: Any) -> Any:
@@ -332,7 +335,7 @@ class _Solution:
     def __init__(self, equation: _Equation, params: Parameters, state: Tensor, span: Sequence[Tensor]) -> None:
         self._equation, self._params, self._state, self._span = equation, params, state, span
 
-    def at(self, times: Tensor, states: Any) -> Tensor:
+    def at(self, times: Any, states: Any) -> Tensor:
         """Return states that a method found at times, in order, with a history."""
         (result,) = record(self._equation, (self._state, self._span[0], times, *self._params.tensors), (states,))
         return result
@@ -341,9 +344,7 @@ class _Solution:
         """Tell whether the last time is before the first."""
         return bool(self._span[1]._data < self._span[0]._data)
 
-    def put_events(
-        self, result: Any, events: Sequence[Any], t: Tensor, y: Tensor, last: float | None
-    ) -> tuple[Tensor, Tensor]:
+    def put_events(self, result: Any, events: Sequence[Any], t: Any, y: Any, last: float | None) -> tuple[Any, Any]:
         """Give a result's events a history; return its times and states, with those of a terminal event."""
         has_history = is_grad_enabled() and (t.requires_grad or y.requires_grad)
         if not has_history:
@@ -449,11 +450,11 @@ class _Equation(Problem):
             ended = await _integrate(augmented, self.method, state, start, np.reshape(stop, 1), tensors)
             adjoint, sums = ended[0, count : 2 * count], ended[0, 2 * count :]
         by_params = [
-            _like(np.reshape(sums[first:last], tensor.shape), tensor)
+            fit_dtype(np.reshape(sums[first:last], tensor.shape), tensor)
             for tensor, (first, last) in zip(tensors, itertools.pairwise(starts), strict=True)
         ]
         by_t0, by_times = await self._by_times(params, states, grad, adjoint)
-        return [_like(np.reshape(adjoint, y0.shape), y0), by_t0, by_times, *by_params]
+        return [fit_dtype(np.reshape(adjoint, y0.shape), y0), by_t0, by_times, *by_params]
 
     async def _by_times(
         self, params: Tensors, states: Tensor, grad: Tensor, adjoint: Tensor
@@ -462,12 +463,12 @@ class _Equation(Problem):
         by_t0 = by_times = None
         if times.requires_grad:
             found = [
-                _product(grad[index], await self.velocity(times[index], states[index], *tensors))
+                real_product(grad[index], await self.velocity(times[index], states[index], *tensors))
                 for index in range(len(times))
             ]
             by_times = np.stack(found) if found else zeros_like(times)
         if t0.requires_grad:
-            by_t0 = -_product(adjoint, await self.velocity(t0, np.reshape(y0, -1), *tensors))
+            by_t0 = -real_product(adjoint, await self.velocity(t0, np.reshape(y0, -1), *tensors))
         return by_t0, by_times
 
 
@@ -476,19 +477,6 @@ def _indices_with_gradient(grad: Tensor) -> list[int]:
     if is_grad_enabled():
         return list(range(len(grad) - 1, -1, -1))
     return np.flatnonzero(grad._data.any(axis=1))[::-1].tolist()
-
-
-def _product(one: Any, other: Any) -> Any:
-    """Return the real part of an inner product."""
-    found = np.sum(np.conj(one) * other)
-    return np.real(found) if found.dtype.kind == "c" else found
-
-
-def _like(gradient: Any, tensor: Tensor) -> Any:
-    """Return a gradient as one for a tensor, which may be real where the states are complex."""
-    if gradient.dtype.kind == "c" and tensor.dtype.kind != "c":
-        gradient = np.real(gradient)
-    return gradient.astype(tensor.dtype, copy=False)
 
 
 def _augmented(equation: _Equation, count: int) -> Velocity:
@@ -509,7 +497,7 @@ def _augmented(equation: _Equation, count: int) -> Velocity:
 
 
 async def _integrate(
-    equation: _Equation, method: Method, y0: Any, t0: Tensor, times: Tensor, tensors: Sequence[Tensor]
+    equation: _Equation, method: Method, y0: Any, t0: Tensor, times: Any, tensors: Sequence[Tensor]
 ) -> Tensor:
     """Return the state at the one element of times, with a history."""
     constants = [tensor.detach() for tensor in tensors]

@@ -15,20 +15,33 @@ from ...errors import ArgumentError
 from ...functional.arguments import gradients, new_input, transform_scope, zeros_like
 from ...tensor import Tensor
 from ..arguments import floating
-from ..solutions import Parameters, Problem, Tensors, call_solver, call_user, check_user_function, drive, record
+from ..solutions import (
+    Parameters,
+    Problem,
+    Tensors,
+    array_of,
+    call_solver,
+    call_user,
+    check_user_function,
+    drive,
+    fit_dtype,
+    real_product,
+    record,
+)
 
-__all__ = ["fixed_quad", "quad"]
+__all__ = ["derivative_by_parameters", "fixed_quad", "quad", "quad_vec", "split_gradient", "vector_integral"]
 
 #: Takes a number and the parameters, and returns a tensor.
 Integrand = Callable[..., Any]
 #: Takes a plain integrand and the limits; returns the integral.
 Rule = Callable[[Callable[..., Any], float, float], Any]
 
-#: By name, the parameters of SciPy's that are not supported, and what to write instead.
-_UNSUPPORTED = {
-    "points": "add the integrals of the parts of the range",
-    **dict.fromkeys(("weight", "wvar", "wopts", "maxp1", "limlst"), "multiply func by the weight"),
-    "complex_func": "integrate the real and the imaginary part",
+#: By name, what the integrand is multiplied by, of the variable and `wvar`; None where it depends on the limits.
+_WEIGHTS: dict[str, Callable[[Any, Any], Any] | None] = {
+    "cos": lambda x, frequency: np.cos(frequency * x),
+    "sin": lambda x, frequency: np.sin(frequency * x),
+    "cauchy": lambda x, pole: 1 / (x - pole),
+    **dict.fromkeys(("alg", "alg-loga", "alg-logb", "alg-log")),
 }
 
 
@@ -41,7 +54,13 @@ def quad(
     epsabs: float = 1.49e-8,
     epsrel: float = 1.49e-8,
     limit: int = 50,
-    **unsupported: Any,
+    points: Any = None,
+    weight: str | None = None,
+    wvar: Any = None,
+    wopts: Any = None,
+    maxp1: int = 50,
+    limlst: int = 50,
+    complex_func: bool = False,
 ) -> Any:
     """Return the integral of `func` from `a` to `b`, and an estimate of its error.
 
@@ -50,17 +69,24 @@ def quad(
 
     Args:
         func: takes a number and `args`, and returns a number. If it is an `async def`, the result is to be awaited.
-        a: the limits, which may be infinite.
-        b: the limits, which may be infinite.
+        a: the first limit, which may be infinite.
+        b: the last limit, which may be infinite.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
         full_output: as SciPy's.
         epsabs: as SciPy's.
         epsrel: as SciPy's.
         limit: as SciPy's.
-        **unsupported: the others of SciPy's raise unless they are None or False.
+        points: as SciPy's; the integral does not depend on them.
+        weight: as SciPy's.
+        wvar: as SciPy's, as numbers without grad.
+        wopts: as SciPy's.
+        maxp1: as SciPy's.
+        limlst: as SciPy's.
+        complex_func: as SciPy's.
 
     Raises:
-        ArgumentError: an argument that is not supported is given.
+        ArgumentError: `wvar` requires grad; or a limit does, and the weight is one of SciPy's that depend on the
+            limits.
         RequiresGradError: `func` uses a tensor that requires grad and is not in `args`.
 
     Source: scipy.integrate.quad.
@@ -74,38 +100,146 @@ def quad(
         >>> round(value.item(), 6), round(gradient.item(), 6)
         (0.5, -0.25)
     """
-    return _quad(func, a, b, args, full_output, epsabs, epsrel, limit, unsupported)
+    options = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit, "weight": weight, "wvar": wvar, "wopts": wopts}
+    options |= {"maxp1": maxp1, "limlst": limlst, "points": None if points is None else array_of(points)}
+    return _quad(func, floating(a), floating(b), args, full_output, complex_func, options)
 
 
 def _quad(
-    func: Any, a: Any, b: Any, args: Any, full_output: Any, epsabs: Any, epsrel: Any, limit: Any, unsupported: Any
+    func: Any, a: Tensor, b: Tensor, args: Any, full_output: Any, complex_func: bool, options: dict[str, Any]
 ) -> Any:
     name = "scipy.integrate.quad"
-    for parameter, value in unsupported.items():
-        if parameter not in _UNSUPPORTED:
-            raise TypeError(f"{name} has no parameter {parameter}")
-        if value is not None and value is not False:
-            raise ArgumentError(f"{name}: {parameter} is not supported: {_UNSUPPORTED[parameter]}")
     is_async = check_user_function(func, name, "func")
     params = Parameters(args if isinstance(args, tuple) else (args,))
     rest: list[Any] = []
+    factor = _weight(a, b, options, name)
 
     def forward(function: Callable[..., Any], a: float, b: float) -> Any:
-        found = integrate.quad(function, a, b, (), full_output, epsabs, epsrel, limit)
+        found = integrate.quad(function, a, b, (), full_output, complex_func=complex_func, **options)
         rest[:] = found[1:]
-        return np.asarray(found[0], float)
+        return np.asarray(found[0])
 
     def backward(function: Callable[..., Any], a: float, b: float) -> Any:
-        return integrate.quad_vec(function, a, b, epsabs, epsrel, limit=max(limit, 50))[0]
+        if options["weight"] is not None:
+            return vector_integral(function, a, b, **options)
+        tolerances = {"epsabs": options["epsabs"], "epsrel": options["epsrel"], "points": options["points"]}
+        return integrate.quad_vec(function, a, b, limit=max(options["limit"], 50), **tolerances)[0]
 
     async def integrand(x: Any, *tensors: Tensor) -> Tensor:
         value = floating(await call_user(func, x, *params.fill(tensors)))
         if value.size != 1:
-            raise ArgumentError(f"{name}: func must return one number, not an array of shape {value.shape}")
+            raise ArgumentError(
+                f"{name}: func must return one number, not an array of shape {value.shape}: use quad_vec"
+            )
         return np.reshape(value, ())
 
     async def run() -> Any:
-        problem = _Integral(integrand, backward, is_async, name)
+        problem = _Integral(integrand, backward, is_async, name, factor)
+        value = await _integrate(problem, forward, a, b, params.tensors)
+        return (value, *rest)
+
+    return drive(run(), is_async, name)
+
+
+def _weight(a: Tensor, b: Tensor, options: dict[str, Any], name: str) -> Callable[[Any], Any]:
+    """Return what the integrand is multiplied by at the limits; raise for what has no derivative."""
+    weight, wvar = options["weight"], options["wvar"]
+    if weight is None:
+        return lambda x: 1.0
+    if weight not in _WEIGHTS:
+        raise ArgumentError(f"{name}: weight must be one of {', '.join(_WEIGHTS)}, not {weight!r}")
+    if Parameters(wvar).tensors:
+        raise ArgumentError(f"{name}: there is no derivative by wvar: detach it, or multiply func by the weight")
+    options["wvar"] = wvar = tuple(map(float, wvar)) if isinstance(wvar, (tuple, list)) else float(wvar)
+    factor = _WEIGHTS[weight]
+    if factor is not None:
+        return lambda x: factor(x, wvar)
+    if is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        raise ArgumentError(f"{name}: there is no derivative by the limits with weight={weight!r}: detach them")
+    return lambda x: 1.0
+
+
+def vector_integral(function: Callable[..., Any], a: float, b: float, **options: Any) -> Any:
+    """Return the integral of a function whose values are vectors, with options of SciPy's `quad`.
+
+    All elements are integrated at the same points but for those where one needs more.
+    """
+    values: dict[float, Any] = {}
+
+    def element(x: float, index: int) -> Any:
+        if x not in values:
+            values[x] = function(x)
+        return values[x][index]
+
+    anywhere = (b - 1.0 if math.isfinite(b) else 0.0) if math.isinf(a) else a + 1.0 if math.isinf(b) else (a + b) / 2
+    first = values[anywhere] = function(anywhere)
+    options["complex_func"] = first.dtype.kind == "c"
+    return np.array([integrate.quad(element, a, b, (index,), **options)[0] for index in range(len(first))])
+
+
+def quad_vec(
+    f: Callable[..., Any],
+    a: Any,
+    b: Any,
+    epsabs: float = 1e-200,
+    epsrel: float = 1e-8,
+    norm: str = "2",
+    cache_size: float = 100e6,
+    limit: int = 10000,
+    workers: Any = 1,
+    points: Any = None,
+    quadrature: str | None = None,
+    full_output: bool = False,
+    *,
+    args: Any = (),
+) -> Any:
+    """Return the integral of `f`, whose values are arrays, from `a` to `b`, and an estimate of its error; see `quad`.
+
+    Args:
+        f: takes a number and `args`, and returns an array. If it is an `async def`, the result is to be awaited.
+        a: the first limit, which may be infinite.
+        b: the last limit, which may be infinite.
+        epsabs: as SciPy's.
+        epsrel: as SciPy's.
+        norm: as SciPy's.
+        cache_size: as SciPy's.
+        limit: as SciPy's.
+        workers: must be 1.
+        points: as SciPy's; the integral does not depend on them.
+        quadrature: as SciPy's.
+        full_output: as SciPy's.
+        args: trees of anything. The tensors that gradients are to flow to are leaves of it.
+
+    Raises:
+        ArgumentError: `workers` is not 1.
+        RequiresGradError: `f` uses a tensor that requires grad and is not in `args`.
+
+    Source: scipy.integrate.quad_vec.
+    """
+    name = "scipy.integrate.quad_vec"
+    if workers != 1:
+        raise ArgumentError(f"{name}: workers must be 1, not {workers!r}: write f as an async def to overlap its waits")
+    is_async = check_user_function(f, name, "f")
+    params = Parameters(args if isinstance(args, tuple) else (args,))
+    plain_points = None if points is None else array_of(points)
+    rest: list[Any] = []
+
+    def solve(function: Callable[..., Any], a: float, b: float, full_output: bool = False) -> Any:
+        kept = {"norm": norm, "cache_size": cache_size, "limit": limit, "points": plain_points}
+        found = integrate.quad_vec(
+            function, a, b, epsabs, epsrel, quadrature=quadrature, full_output=full_output, **kept
+        )
+        rest[:] = found[1:]
+        return np.asarray(found[0])
+
+    async def integrand(x: Any, *tensors: Tensor) -> Tensor:
+        return floating(await call_user(f, x, *params.fill(tensors)))
+
+    def forward(function: Callable[..., Any], a: float, b: float) -> Any:
+        return solve(function, a, b, full_output)
+
+    async def run() -> Any:
+        problem = _Integral(integrand, solve, is_async, name)
         value = await _integrate(problem, forward, floating(a), floating(b), params.tensors)
         return (value, *rest)
 
@@ -140,10 +274,12 @@ def fixed_quad(func: Callable[..., Any], a: Any, b: Any, args: Any = (), n: int 
 class _Integral(Problem):
     """An integral, differentiated by its limits and by parameters of the integrand."""
 
-    __slots__ = ("integrand", "is_async", "name", "rule")
+    __slots__ = ("factor", "integrand", "is_async", "name", "rule")
 
-    def __init__(self, integrand: Integrand, rule: Rule, is_async: bool, name: str) -> None:
-        self.integrand, self.rule, self.is_async, self.name = integrand, rule, is_async, name
+    def __init__(
+        self, integrand: Integrand, rule: Rule, is_async: bool, name: str, factor: Any = lambda x: 1.0
+    ) -> None:
+        self.integrand, self.rule, self.is_async, self.name, self.factor = integrand, rule, is_async, name, factor
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Return the integrand at the limits, and the integrals of its derivatives."""
@@ -156,22 +292,26 @@ class _Integral(Problem):
             elif math.isinf(float(limit._data)):
                 by_limits.append(zeros_like(limit))
             else:
-                by_limits.append(np.sum(sign * grad * await self.integrand(limit, *tensors)))
+                value = self.factor(limit) * await self.integrand(limit, *tensors)
+                by_limits.append(sign * real_product(grad, value))
         if not tensors:
             return by_limits
-        derivative = _Integral(_derivative(self, len(tensors)), self.rule, self.is_async, self.name)
+        integrand = derivative_by_parameters(self, len(tensors))
+        derivative = _Integral(integrand, self.rule, self.is_async, self.name, self.factor)
         found = await _integrate(derivative, self.rule, a, b, (*tensors, grad))
-        bounds = np.cumsum([0, *[tensor.size for tensor in tensors]]).tolist()
-        return [
-            *by_limits,
-            *[
-                np.reshape(found[first:last], tensor.shape).astype(tensor.dtype, copy=False)
-                for tensor, (first, last) in zip(tensors, itertools.pairwise(bounds), strict=True)
-            ],
-        ]
+        return [*by_limits, *split_gradient(found, tensors)]
 
 
-def _derivative(integral: _Integral, count: int) -> Integrand:
+def split_gradient(gradient: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients of tensors that a vector holds one after the other."""
+    bounds = np.cumsum([0, *[tensor.size for tensor in tensors]]).tolist()
+    return [
+        fit_dtype(np.reshape(gradient[first:last], tensor.shape), tensor)
+        for tensor, (first, last) in zip(tensors, itertools.pairwise(bounds), strict=True)
+    ]
+
+
+def derivative_by_parameters(integral: Any, count: int) -> Integrand:
     """Return the function whose integral is the gradient by the parameters."""
 
     async def integrand(x: Any, *given: Tensor) -> Any:

@@ -325,9 +325,9 @@ def test_integrals_over_three_variables_have_derivatives() -> None:
 
 def test_nested_integrals_over_infinite_ranges_have_derivatives() -> None:
     rate = leaf(2.0)
-    ranges = [(-np.inf, np.inf), (np.inf, rate / 2), (0, 1)]
+    ranges = [(-np.inf, np.inf), (np.inf, rate / 2)]
 
-    value, _ = integrate.nquad(lambda x, y, z, k: np.exp(-k * (x * x + y)), ranges, (rate,), {"epsabs": 1e-6})
+    value, _ = integrate.nquad(lambda x, y, k: np.exp(-k * (x * x + y)), ranges, (rate,), {"epsabs": 1e-6})
 
     exact = -np.sqrt(np.pi) * 2**-1.5 * np.exp(-2.0)
     (gradient,) = sync.grad(value, [rate])

@@ -37,7 +37,10 @@ def minimum(method: str, **options: Any) -> Any:
     return lambda a: optimize.minimize(valley, START, (a,), method, tol=1e-12, **options).x
 
 
-SOLUTIONS = {
+_MATRIX = np.random.default_rng(3).normal(size=(5, 3))
+_TARGET = _MATRIX @ np.array([0.5, -0.4, 0.3]) + 0.1
+
+SOLUTIONS: dict[str, Any] = {
     "Newton-CG": minimum("Newton-CG"),
     "trust-exact": minimum("trust-exact"),
     "trust-krylov": minimum("trust-krylov"),
@@ -57,6 +60,11 @@ SOLUTIONS = {
     "fsolve": lambda a: optimize.fsolve(system, [1.0, 1.0], (a,), xtol=1e-13),
     "bracketed": lambda a: optimize.root_scalar(lambda x, a: x**3 - a[0] - a[1] * x, (a,), bracket=[0, 5]).root,
     "Newton": lambda a: optimize.root_scalar(lambda x, a: x**3 - a[0] - a[1] * x, (a,), x0=2.0).root,
+    "brentq": lambda a: optimize.brentq(lambda x, a: x**3 - a[0] - a[1] * x, 0, 5, (a,)),
+    "by Newton's name": lambda a: optimize.newton(lambda x, a: x**3 - a[0] - a[1] * x, 2.0, args=(a,)),
+    "nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[0],
+    "distance of nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[1],
+    "lsq_linear": lambda a: optimize.lsq_linear(_MATRIX * a[0], _TARGET * a[1], ([-1, 0.1, -1], 1)).x,
     "fixed point": lambda a: optimize.fixed_point(lambda x, a: np.sqrt(a + x), [1.0, 1.0], (a,), xtol=1e-14),
 }
 
@@ -186,6 +194,111 @@ def test_a_solver_inside_of_another_is_differentiated_as_any_function() -> None:
 
     (gradient,) = sync.grad(rate, [target])
     np.testing.assert_allclose([rate.item(), gradient.item()], [-np.log(0.4), -2.5], rtol=1e-5)
+
+
+def test_linear_least_squares_are_scipys() -> None:
+    x, distance = optimize.nnls(_MATRIX, _TARGET)
+    theirs = scipy.optimize.nnls(_MATRIX, _TARGET)
+    np.testing.assert_array_equal(x.numpy(), theirs[0])
+    assert distance.item() == theirs[1]
+    recorded, _ = optimize.nnls(leaf(_MATRIX), _TARGET)
+    np.testing.assert_allclose(recorded.detach().numpy(), theirs[0], rtol=1e-12)
+    bounds = optimize.Bounds([-1, 0.1, -1], [1, 1, 1])
+    found = [library.lsq_linear(_MATRIX, _TARGET, bounds) for library in (optimize, scipy.optimize)]  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(found[0].x.numpy(), found[1].x)
+    assert found[0].cost.item() == found[1].cost
+
+
+@pytest.mark.parametrize("name", ["bisect", "brenth", "brentq", "ridder", "toms748"])
+def test_bracketed_zeros_are_scipys(name: str) -> None:
+    def f(x: Any, a: Any) -> Any:
+        return x**3 - a
+
+    a = leaf(2.0)
+    zero, found = getattr(optimize, name)(f, 0.0, 3.0, (a,), full_output=True)
+    theirs, info = getattr(scipy.optimize, name)(f, 0.0, 3.0, (2.0,), full_output=True)
+    assert (zero.item(), found.iterations) == (theirs, info.iterations)
+    np.testing.assert_allclose(sync.grad(zero, [a])[0].item(), zero.item() / 6, rtol=1e-8)
+    with pytest.raises(RuntimeError, match="did not converge"):
+        getattr(optimize, name)(f, 0.0, 3.0, (a,), maxiter=1)
+
+
+def test_an_awaited_zero_is_that_of_newton() -> None:
+    async def f(x: Any, a: Any) -> Any:
+        await asyncio.sleep(0)
+        return x * x - a
+
+    async def main() -> tuple[Any, Any]:
+        a = leaf(2.0)
+        zero = await optimize.newton(f, 1.0, args=(a,))
+        return zero, (await ag.grad(zero, [a]))[0]
+
+    zero, gradient = ag.run(main())
+    np.testing.assert_allclose([zero.item(), gradient.item()], [2**0.5, 0.125**0.5])
+
+
+@pytest.mark.parametrize("method", ["Newton-CG", "trust-ncg", "trust-krylov", "trust-constr"])
+def test_products_with_the_hessian_take_no_whole_hessian(method: str) -> None:
+    rows = []
+
+    @ag.extend.primitive()
+    def cube(x: Any) -> Any:
+        return x**3
+
+    @ag.extend.derivative(cube, "x")
+    def _(g: Any, x: Any) -> Any:
+        rows.append(np.size(x))
+        return g * 3 * x**2
+
+    def fun(x: Any) -> Any:
+        return cube(x).sum() + 9 * (x * x).sum()
+
+    found = optimize.minimize(fun, np.linspace(0.1, 0.2, 200), method=method)
+
+    np.testing.assert_allclose(found.x.numpy(), 0, atol=1e-3)
+    # One derivative for each gradient and each product; a Hessian would take 200 at once.
+    assert len(rows) < 100
+
+
+def test_a_callback_takes_what_the_function_takes() -> None:
+    seen: list[Any] = []
+
+    def note(intermediate_result: Any) -> None:
+        seen.append(intermediate_result.x)
+
+    def loss(tree: Any) -> Any:
+        return ((tree["w"] - 2.0) ** 2).sum()
+
+    optimize.minimize(loss, {"w": np.zeros(2)}, callback=seen.append)
+    optimize.minimize(loss, {"w": np.zeros(2)}, callback=note)
+
+    assert len(seen) > 2
+    assert all(one["w"].shape == (2,) for one in seen)
+
+
+def test_what_is_left_out_names_what_to_write_instead() -> None:
+    with pytest.raises(AttributeError, match=r"optimize has no linprog: call scipy\.optimize\.linprog on arrays"):
+        optimize.linprog
+    with pytest.raises(AttributeError, match=r"optimize has no shgo: .* as the x0 of minimize"):
+        optimize.shgo
+    with pytest.raises(AttributeError, match=r"integrate has no solve_bvp: .* optimize\.root"):
+        integrate.solve_bvp
+    with pytest.raises(AttributeError, match="has no attribute 'minimise'"):
+        optimize.minimise
+    for ours, theirs in ((integrate, scipy.integrate), (optimize, scipy.optimize)):
+        public = {name for name in theirs.__all__ if callable(getattr(theirs, name)) and name[0].islower()}
+        untold = {name for name in public if not hasattr(ours, name) and name not in ours._INSTEAD}
+        assert not untold - {
+            "newton_cotes",
+            "lebedev_rule",
+            "rosen",
+            "rosen_der",
+            "rosen_hess",
+            "rosen_hess_prod",
+            "show_options",
+        }
+    with pytest.raises(ArgumentError, match="x0 must be a number, not an array of shape \\(2,\\): use root"):
+        optimize.newton(np.sin, [1.0, 2.0])
 
 
 def test_errors_say_what_to_write_instead() -> None:

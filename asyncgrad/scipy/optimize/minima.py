@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -51,7 +52,7 @@ def minimize(
         method: as SciPy's.
         bounds: as SciPy's.
         tol: as SciPy's.
-        callback: as SciPy's.
+        callback: as SciPy's; it takes x as `fun` does.
         options: as SciPy's.
         jac: a function like `fun` that returns the gradient; None for asyncgrad's, or SciPy's names of differences.
         hess: functions as SciPy's; None for asyncgrad's, for the methods that use them.
@@ -111,7 +112,7 @@ def _minimize(
             kind,
             bounds=bounds,
             tol=tol,
-            callback=callback,
+            callback=None if callback is None else _plain_callback(callback, search.point),
             options=options,
             **_derivatives(kind, jac, hess, hessp, ask),
             **({"constraints": search.constraints_for_scipy(kind, ask)} if given else {}),
@@ -131,6 +132,21 @@ def _minimize(
         return found
 
     return drive(run(), is_async, name)
+
+
+def _plain_callback(callback: Callable[..., Any], point: Point) -> Callable[..., Any]:
+    """Return a callback of arrays for one of what the function takes."""
+    if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
+
+        def of_result(intermediate_result: Any) -> Any:
+            given = optimize.OptimizeResult(intermediate_result)
+            given.x = point.of(asarray(given.x.copy()))
+            return callback(intermediate_result=given)
+
+        # SciPy tells by the parameter's name what to pass.
+        of_result.__signature__ = inspect.signature(callback)  # type: ignore[attr-defined]
+        return of_result
+    return lambda x, *rest: callback(point.of(asarray(x.copy())), *rest)
 
 
 def _derivatives(kind: str, jac: Any, hess: Any, hessp: Any, ask: Any) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""Linear least squares with bounds, as functions of the matrix and the right-hand side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from ...context import is_grad_enabled
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+from ..solutions import array_of
+from .constraints import plain_bounds
+
+__all__ = ["lsq_linear", "nnls"]
+
+
+def nnls(A: Any, b: Any, maxiter: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the x without negative elements for which `A @ x` is nearest to `b`, and the distance.
+
+    Both are differentiable by `A` and `b`. Elements that are zero have no derivative.
+
+    Args:
+        A: a matrix.
+        b: a vector.
+        maxiter: as SciPy's.
+
+    Raises:
+        RuntimeError: there were too many iterations.
+
+    Source: scipy.optimize.nnls.
+
+    Example:
+        >>> from asyncgrad.scipy import optimize
+        >>> x, distance = optimize.nnls([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [2.0, 1.0, -1.0])
+        >>> x.tolist(), round(distance.item(), 4)
+        ([1.5, 0.0], 1.2247)
+    """
+    matrix, target = floating(A), floating(b)
+    x, distance = optimize.nnls(array_of(matrix), array_of(target), maxiter=maxiter)
+    if not (is_grad_enabled() and (matrix.requires_grad or target.requires_grad)):
+        return asarray(x), asarray(float(distance))
+    solution = _with_free(matrix, target, x, x > 0)
+    return solution, np.linalg.norm(matrix @ solution - target)
+
+
+def lsq_linear(
+    A: Any,
+    b: Any,
+    bounds: Any = (-np.inf, np.inf),
+    method: str = "trf",
+    tol: float = 1e-10,
+    lsq_solver: str | None = None,
+    lsmr_tol: Any = None,
+    max_iter: int | None = None,
+    verbose: int = 0,
+    *,
+    lsmr_maxiter: int | None = None,
+) -> Any:
+    """Return SciPy's result for the x between bounds for which `A @ x` is nearest to `b`.
+
+    `x`, `fun` and `cost` are differentiable by `A` and `b`. Elements of `x` at a bound have no derivative.
+
+    Args:
+        A: a matrix.
+        b: a vector.
+        bounds: as SciPy's.
+        method: as SciPy's.
+        tol: as SciPy's.
+        lsq_solver: as SciPy's.
+        lsmr_tol: as SciPy's.
+        max_iter: as SciPy's.
+        verbose: as SciPy's.
+        lsmr_maxiter: as SciPy's.
+
+    Raises:
+        ArgumentError: a bound requires grad.
+
+    Source: scipy.optimize.lsq_linear.
+    """
+    matrix, target = floating(A), floating(b)
+    bounds = plain_bounds(bounds, "scipy.optimize.lsq_linear")
+    options = {"lsq_solver": lsq_solver, "lsmr_tol": lsmr_tol, "max_iter": max_iter, "verbose": verbose}
+    found = optimize.lsq_linear(
+        array_of(matrix), array_of(target), bounds, method, tol, lsmr_maxiter=lsmr_maxiter, **options
+    )
+    if is_grad_enabled() and (matrix.requires_grad or target.requires_grad):
+        found.x = _with_free(matrix, target, found.x, found.active_mask == 0)
+        found.fun = matrix @ found.x - target
+        found.cost = np.sum(found.fun**2) / 2
+    else:
+        found.x, found.fun, found.cost = asarray(found.x), asarray(found.fun), asarray(float(found.cost))
+    return found
+
+
+def _with_free(matrix: Any, target: Any, x: Any, is_free: Any) -> Any:
+    """Return x as the function of a matrix and a right-hand side that its free elements are."""
+    (free,) = np.nonzero(is_free)
+    fixed = np.where(is_free, 0.0, x)
+    if not free.size:
+        return asarray(fixed)
+    found, *_ = np.linalg.lstsq(matrix[:, free], target - matrix @ fixed)
+    return np.eye(x.size)[:, free] @ found + fixed

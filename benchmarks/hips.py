@@ -1,7 +1,7 @@
 """`python -m benchmarks.hips`: gradients by asyncgrad's transforms beside those of HIPS autograd, in one process.
 
-Each function of NumPy and each small program is written once, for the namespace and the transforms of either library.
-The two take turns, and their gradients are compared before they are timed.
+Each function of NumPy and SciPy and each small program is written once, for the namespace and the transforms of either
+library. The two take turns, and their gradients are compared before they are timed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncgrad import scipy
 from asyncgrad.sync import func
 
 try:
     import autograd as hips
     import autograd.numpy as hips_numpy
+    import autograd.scipy.linalg  # noqa: F401 - `autograd.scipy` does not import it
+    from autograd.builtins import tuple as hips_tuple
     from autograd.misc.fixed_points import fixed_point as hips_fixed_point
+    from autograd.scipy.integrate import odeint as hips_odeint
 except ImportError:
     hips = None
 
-__all__ = ["FUNCTIONS", "PROGRAMS", "Library", "Times", "libraries", "main", "measure", "same", "table"]
+__all__ = ["FUNCTIONS", "PROGRAMS", "SCIPY", "Library", "Times", "libraries", "main", "measure", "same", "table"]
 
 
 class Library(NamedTuple):
@@ -36,6 +40,9 @@ class Library(NamedTuple):
     elementwise_grad: Callable[..., Any]
     value_and_grad: Callable[..., Any]
     fixed_point: Callable[..., Any]
+    #: The namespace of SciPy's modules.
+    scipy: Any
+    odeint: Callable[..., Any]
 
 
 #: A case makes a function without arguments, which returns gradients.
@@ -45,9 +52,24 @@ Case = Callable[[Library], Callable[[], Any]]
 def libraries() -> list[Library]:
     """Return asyncgrad and HIPS autograd."""
     return [
-        Library(np, func.grad, func.elementwise_grad, func.value_and_grad, func.fixed_point),
-        Library(hips_numpy, hips.grad, hips.elementwise_grad, hips.value_and_grad, hips_fixed_point),
+        Library(
+            np, func.grad, func.elementwise_grad, func.value_and_grad, func.fixed_point, scipy, scipy.integrate.odeint
+        ),
+        Library(
+            hips_numpy,
+            hips.grad,
+            hips.elementwise_grad,
+            hips.value_and_grad,
+            hips_fixed_point,
+            hips.scipy,
+            _odeint_of_hips,
+        ),
     ]
+
+
+def _odeint_of_hips(func: Any, y0: Any, t: Any, args: Any, **options: Any) -> Any:
+    # Without its own kind of tuple, HIPS autograd sees no arguments in it.
+    return hips_odeint(func, y0, t, hips_tuple(args), **options)
 
 
 def _draw(*shape: int) -> Any:
@@ -85,6 +107,73 @@ FUNCTIONS: dict[str, Case] = {
     "gradient": _function(lambda xp, x: xp.sum(xp.gradient(x) ** 2), _draw(64)),
     "angle": _function(lambda xp, x: xp.sum(xp.angle(x + 1j * x[::-1]) ** 2), _draw(64)),
     "linspace": _function(lambda xp, x: xp.sum(xp.linspace(x[0], x[1], 64) ** 2), _draw(2)),
+}
+
+
+def _scipy(loss: Callable[[Any, Any], Any], argument: Any) -> Case:
+    """Return the case of the gradient of the sum of `loss(modules of SciPy, x)`."""
+
+    def case(library: Library) -> Callable[[], Any]:
+        gradient = library.grad(lambda x: library.np.sum(loss(library.scipy, x)))
+        return lambda: gradient(argument)
+
+    return case
+
+
+_POINTS = np.linspace(0.2, 0.8, 40)
+_PROBABILITIES = np.array([0.2, 0.3, 0.5])
+
+
+def odeint(library: Library) -> Callable[[], Any]:
+    """Return the gradient of the solution of an equation for the parameters of its right-hand side."""
+    times = np.linspace(0, 3, 10)
+
+    def velocity(y: Any, t: Any, rate: Any) -> Any:
+        return rate * y * (1 - y)
+
+    def loss(rate: Any) -> Any:
+        states = library.odeint(velocity, 0.2 * np.ones(2), times, (rate,), rtol=1e-9, atol=1e-9)
+        return library.np.sum(states**2)
+
+    gradient = library.grad(loss)
+    return lambda: gradient(np.array([0.7, 1.3]))
+
+
+SCIPY: dict[str, Case] = {
+    "special.gammaln": _scipy(lambda sp, x: sp.special.gammaln(x), _POINTS),
+    "special.beta": _scipy(lambda sp, x: sp.special.beta(x, 1.5), _POINTS),
+    "special.gammainc": _scipy(lambda sp, x: sp.special.gammainc(2.5, x), _POINTS),
+    "special.betainc": _scipy(lambda sp, x: sp.special.betainc(1.5, 2.5, x), _POINTS),
+    "special.erf": _scipy(lambda sp, x: sp.special.erf(x), _POINTS),
+    "special.erfinv": _scipy(lambda sp, x: sp.special.erfinv(x), _POINTS),
+    "special.logit": _scipy(lambda sp, x: sp.special.logit(x), _POINTS),
+    "special.expit": _scipy(lambda sp, x: sp.special.expit(x), _POINTS),
+    "special.polygamma": _scipy(lambda sp, x: sp.special.polygamma(2, x), _POINTS),
+    "special.logsumexp": _scipy(lambda sp, x: sp.special.logsumexp(x), _POINTS),
+    "stats.norm.logpdf": _scipy(lambda sp, x: sp.stats.norm.logpdf(x, 0.2, 1.5), _POINTS),
+    "stats.norm.cdf": _scipy(lambda sp, x: sp.stats.norm.cdf(x, 0.2, 1.5), _POINTS),
+    "stats.norm.logcdf": _scipy(lambda sp, x: sp.stats.norm.logcdf(x, 0.2, 1.5), _POINTS),
+    "stats.norm.sf": _scipy(lambda sp, x: sp.stats.norm.sf(x, 0.2, 1.5), _POINTS),
+    "stats.t.logpdf": _scipy(lambda sp, x: sp.stats.t.logpdf(x, 4.5, 0.2, 1.5), _POINTS),
+    "stats.t.cdf": _scipy(lambda sp, x: sp.stats.t.cdf(x, 4.5, 0.2, 1.5), _POINTS),
+    "stats.gamma.logpdf": _scipy(lambda sp, x: sp.stats.gamma.logpdf(x, 2.5), _POINTS),
+    "stats.gamma.cdf": _scipy(lambda sp, x: sp.stats.gamma.cdf(x, 2.5), _POINTS),
+    "stats.beta.logpdf": _scipy(lambda sp, x: sp.stats.beta.logpdf(x, 1.5, 2.5), _POINTS),
+    "stats.beta.cdf": _scipy(lambda sp, x: sp.stats.beta.cdf(x, 1.5, 2.5), _POINTS),
+    "stats.chi2.logpdf": _scipy(lambda sp, x: sp.stats.chi2.logpdf(x, 3), _POINTS),
+    "stats.chi2.cdf": _scipy(lambda sp, x: sp.stats.chi2.cdf(x, 3), _POINTS),
+    "stats.poisson.logpmf": _scipy(lambda sp, x: sp.stats.poisson.logpmf(3, x), _POINTS),
+    "stats.poisson.pmf": _scipy(lambda sp, x: sp.stats.poisson.pmf(3, x), _POINTS),
+    "stats.dirichlet.logpdf": _scipy(lambda sp, x: sp.stats.dirichlet.logpdf(_PROBABILITIES, x), _POINTS[:3]),
+    "stats.dirichlet.pdf": _scipy(lambda sp, x: sp.stats.dirichlet.pdf(_PROBABILITIES, x), _POINTS[:3]),
+    "stats.multivariate_normal.logpdf": _scipy(
+        lambda sp, x: sp.stats.multivariate_normal.logpdf(x, np.zeros(4), np.eye(4) + 0.2), _draw(10, 4)
+    ),
+    "linalg.sqrtm": _scipy(lambda sp, x: sp.linalg.sqrtm(x), _symmetric(6)),
+    "linalg.solve_triangular": _scipy(lambda sp, x: sp.linalg.solve_triangular(x, np.ones(6)), _symmetric(6)),
+    "linalg.solve_sylvester": _scipy(lambda sp, x: sp.linalg.solve_sylvester(x, x.T, np.eye(6)), _symmetric(6)),
+    "signal.convolve": _scipy(lambda sp, x: sp.signal.convolve(x, np.ones(5)), _POINTS),
+    "integrate.odeint": odeint,
 }
 
 
@@ -310,7 +399,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hips is None:
         print("HIPS autograd is not installed: pip install -e '.[bench]'")
         return 1
-    for title, cases in (("function", FUNCTIONS), ("program", PROGRAMS)):
+    for title, cases in (("function", FUNCTIONS), ("function of SciPy", SCIPY), ("program", PROGRAMS)):
         print(table(title, {name: measure(case, rounds) for name, case in cases.items()}), end="\n\n")
     return 0
 

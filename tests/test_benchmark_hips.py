@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("autograd")
 
-from benchmarks.hips import FUNCTIONS, PROGRAMS, Times, libraries, measure, same, table
+from benchmarks.hips import FUNCTIONS, PROGRAMS, SCIPY, Times, libraries, measure, same, table
 
-CASES = FUNCTIONS | PROGRAMS
+CASES = FUNCTIONS | SCIPY | PROGRAMS
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -3,7 +3,7 @@
 A function of the user may be an `async def`; then the result is to be awaited.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .equations import odeint as odeint
 from .equations import solve_ivp as solve_ivp
@@ -36,23 +36,11 @@ __all__ = [
 ]
 
 
-#: What to write instead of functions of SciPy's that have no derivative.
-_INSTEAD = {
-    "solve_bvp": "solve for the first state with optimize.root, whose function calls solve_ivp",
-    "qmc_quad": "take the mean of the integrand at points of scipy.stats.qmc",
-    "cubature": "use nquad, or quad_vec",
-    "tanhsinh": "use quad",
-    "nsum": "sum the terms, or use quad for the remainder",
-    "ode": "use solve_ivp",
-    "complex_ode": "use solve_ivp",
-    **dict.fromkeys(("BDF", "DOP853", "LSODA", "RK23", "RK45", "Radau"), "pass the method's name to solve_ivp"),
-}
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
 
-
-def __getattr__(name: str) -> Any:
-    if name in _INSTEAD:
-        raise AttributeError(f"asyncgrad.scipy.integrate has no {name}: {_INSTEAD[name]}", name=name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    __getattr__ = refuse("integrate")
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,7 @@ Velocity = Callable[..., Any]
 Method = Callable[[Callable[..., Any], Any, Any, Any], Any]
 
 
-def odeint(
+def odeint(  # noqa: D417 - all others are as SciPy's
     func: Callable[..., Any],
     y0: Any,
     t: Any,
@@ -62,31 +62,17 @@ def odeint(
 ) -> Any:
     """Return the states at the times `t` of the equation `dy/dt = func(y, t, *args)`, of shape (times, states).
 
-    The result is differentiable by `y0`, `t` and the tensors in `args`, any number of times. The backward solves the
-    adjoint equation with the same tolerances, and keeps the states at `t` alone, however many steps there were.
+    It is differentiable by `y0`, `t` and the tensors in `args`, any number of times. The backward solves the adjoint
+    equation with the same tolerances and steps, and keeps the states at `t` alone, however many steps there were.
 
     Args:
         func: takes a state as a tensor, the time, and `args`. If it is an `async def`, the result is to be awaited.
         y0: the first state.
         t: the times, in order; the first is that of `y0`.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
-        Dfun: a function like `func` that returns the Jacobian, for the forward.
-        col_deriv: as SciPy's, for the forward.
-        full_output: return SciPy's dict about the forward, too.
-        ml: as SciPy's, for the forward.
-        mu: as SciPy's, for the forward.
-        rtol: as SciPy's.
-        atol: as SciPy's; the adjoint is solved with the least of several.
+        Dfun: a function like `func` that returns the Jacobian. The adjoint uses neither it nor what describes it.
+        atol: as SciPy's, as all that is not named here; the adjoint is solved with the least of several.
         tcrit: as SciPy's, for the forward.
-        h0: as SciPy's, for the adjoint, too.
-        hmax: as SciPy's, for the adjoint, too.
-        hmin: as SciPy's, for the adjoint, too.
-        ixpr: as SciPy's, for the forward.
-        mxstep: as SciPy's, for the adjoint, too.
-        mxhnil: as SciPy's, for the forward.
-        mxordn: as SciPy's, for the adjoint, too.
-        mxords: as SciPy's, for the adjoint, too.
-        printmessg: as SciPy's, for the forward.
         tfirst: `func` and `Dfun` take the time first.
 
     Raises:
@@ -104,8 +90,8 @@ def odeint(
         [0.36788, -0.73576]
     """
     steps = {"h0": h0, "hmax": hmax, "hmin": hmin, "mxstep": mxstep, "mxordn": mxordn, "mxords": mxords, "rtol": rtol}
-    forward = {"col_deriv": col_deriv, "ml": ml, "mu": mu, "tcrit": None if tcrit is None else array_of(tcrit)}
-    forward |= {"ixpr": ixpr, "mxhnil": mxhnil, "printmessg": printmessg, "atol": atol}
+    forward = {"col_deriv": col_deriv, "ml": ml, "mu": mu, "tcrit": tcrit, "atol": atol}
+    forward |= {"ixpr": ixpr, "mxhnil": mxhnil, "printmessg": printmessg}
     return _odeint(func, y0, t, args, Dfun, full_output, tfirst, steps, forward)
 
 
@@ -127,6 +113,8 @@ def _odeint(
     times: Any = floating(t)
     state: Any = np.reshape(floating(y0), -1) if np.ndim(y0) == 0 else floating(y0)
     start, plain_times = array_of(state), array_of(times)
+    if forward["tcrit"] is not None:
+        forward["tcrit"] = array_of(forward["tcrit"])
 
     def solve(ask: Any) -> Any:
         jacobian = None if Dfun is None else lambda t, y: ask(Dfun, t, y)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
-from scipy import integrate
+from scipy import integrate, special
 
 from ...context import is_grad_enabled
 from ...errors import ArgumentError
@@ -28,7 +28,6 @@ from ..solutions import (
     real_product,
     record,
 )
-from ..ufuncs import special
 
 __all__ = ["derivative_by_parameters", "fixed_quad", "quad", "quad_vec", "split_gradient", "vector_integral"]
 
@@ -46,7 +45,7 @@ _WEIGHTS: dict[str, Callable[[Any, Any], Any] | None] = {
 }
 
 
-def quad(
+def quad(  # noqa: D417 - all others are as SciPy's
     func: Callable[..., Any],
     a: Any,
     b: Any,
@@ -73,17 +72,9 @@ def quad(
         a: the first limit, which may be infinite.
         b: the last limit, which may be infinite.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
-        full_output: as SciPy's.
-        epsabs: as SciPy's.
-        epsrel: as SciPy's.
-        limit: as SciPy's.
         points: as SciPy's; the integral does not depend on them.
-        weight: as SciPy's.
+        weight: as SciPy's, as all that is not named here.
         wvar: as SciPy's, as numbers without grad.
-        wopts: as SciPy's.
-        maxp1: as SciPy's.
-        limlst: as SciPy's.
-        complex_func: as SciPy's.
 
     Raises:
         ArgumentError: `wvar` requires grad; or a limit does, and the weight is one of SciPy's that depend on the
@@ -178,7 +169,7 @@ def vector_integral(function: Callable[..., Any], a: float, b: float, **options:
     return np.array([integrate.quad(element, a, b, (index,), **options)[0] for index in range(len(first))])
 
 
-def quad_vec(
+def quad_vec(  # noqa: D417 - all others are as SciPy's
     f: Callable[..., Any],
     a: Any,
     b: Any,
@@ -200,15 +191,8 @@ def quad_vec(
         f: takes a number and `args`, and returns an array. If it is an `async def`, the result is to be awaited.
         a: the first limit, which may be infinite.
         b: the last limit, which may be infinite.
-        epsabs: as SciPy's.
-        epsrel: as SciPy's.
-        norm: as SciPy's.
-        cache_size: as SciPy's.
-        limit: as SciPy's.
-        workers: must be 1.
+        workers: must be 1. All that is not named here is as SciPy's.
         points: as SciPy's; the integral does not depend on them.
-        quadrature: as SciPy's.
-        full_output: as SciPy's.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
 
     Raises:

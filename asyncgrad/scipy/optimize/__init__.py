@@ -4,7 +4,7 @@ A function of the user may be an `async def`; then the result is to be awaited. 
 function, asyncgrad gives. No `.grad` changes.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from scipy.optimize import Bounds as Bounds
 from scipy.optimize import LinearConstraint as LinearConstraint
@@ -51,26 +51,11 @@ __all__ = [
     "toms748",
 ]
 
-#: What to write instead of functions of SciPy's that have no derivative.
-_POLISHED = "call scipy.optimize.{name} on arrays, and pass its x as the x0 of minimize, whose x is differentiable"
-_VERTEX = "call scipy.optimize.{name} on arrays: its solution jumps from one vertex to another, and has no derivative"
-_INSTEAD = {
-    **dict.fromkeys(("basinhopping", "brute", "differential_evolution", "direct", "dual_annealing", "shgo"), _POLISHED),
-    **dict.fromkeys(("linear_sum_assignment", "linprog", "milp", "quadratic_assignment"), _VERTEX),
-    **dict.fromkeys(("bracket", "brent", "fminbound", "golden"), "use minimize_scalar"),
-    **dict.fromkeys(("fmin", "fmin_bfgs", "fmin_cg", "fmin_cobyla", "fmin_l_bfgs_b", "fmin_ncg"), "use minimize"),
-    **dict.fromkeys(("fmin_powell", "fmin_slsqp", "fmin_tnc", "line_search"), "use minimize"),
-    **dict.fromkeys(("anderson", "broyden1", "broyden2", "diagbroyden", "excitingmixing", "linearmixing"), "use root"),
-    **dict.fromkeys(("newton_krylov", "leastsq"), "use root, or least_squares"),
-    **dict.fromkeys(("approx_fprime", "check_grad"), "use asyncgrad.grad, and asyncgrad.gradcheck"),
-}
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
 
-
-def __getattr__(name: str) -> Any:
-    if name in _INSTEAD:
-        advice = _INSTEAD[name].format(name=name)
-        raise AttributeError(f"asyncgrad.scipy.optimize has no {name}: {advice}", name=name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    __getattr__ = refuse("optimize")
 
 
 def __dir__() -> list[str]:

@@ -110,8 +110,10 @@ def _qualified(frame: FrameType) -> str:
     A constructor goes by its class, and an object that has a name of its own by that, as in norm.logpdf.
     """
     owner, _, method = frame.f_code.co_qualname.rpartition(".")
-    own = getattr(frame.f_locals.get("self"), "__name__" if method == "__call__" else "name", None)
-    if owner and isinstance(own, str) and own.isidentifier():
+    # An object of another library's may be half made, and look for its names in itself.
+    known = owner and _root(frame) == "scipy"
+    own = getattr(frame.f_locals.get("self"), "__name__" if method == "__call__" else "name", None) if known else None
+    if isinstance(own, str) and own.isidentifier():
         return own if method == "__call__" else f"{own}.{method}"
     return owner if owner and method in ("__call__", "__init__") else frame.f_code.co_qualname
 

@@ -242,15 +242,21 @@ def make_interp_spline(
         )
     if k == 0:
         return BSpline(knots, np.moveaxis(values, 0, axis), k, True, axis)
-    matrix, right = design_matrix(knots, k, points), values.reshape((points.size, -1))
-    rows, given = [], []
-    for conditions, end_point in ((start, points[:1]), (end, points[-1:])):
-        basis = BSpline(knots, np.eye(count), k)
-        rows.append([basis(end_point, order) for order, _ in conditions])
-        given.append([np.broadcast_to(floating(value), values.shape[1:]).reshape((1, -1)) for _, value in conditions])
-    matrix = np.concatenate([*rows[0], matrix, *rows[1]])
-    c = np.linalg.solve(matrix, np.concatenate([*given[0], right, *given[1]])).reshape((count, *values.shape[1:]))
+    c = _solved(knots, k, points, values, (start, end))
     return BSpline(knots, np.moveaxis(c, 0, axis) if axis else c, k, True, axis)
+
+
+def _solved(knots: Any, k: int, points: Any, values: Any, conditions: tuple[list[Any], list[Any]]) -> Any:
+    """Return the coefficients of the spline through points that meets conditions at both ends."""
+    count, trailing = knots.shape[0] - k - 1, values.shape[1:]
+    rows, given = [], []
+    basis = BSpline(knots, np.eye(count), k)
+    for at_end, end_point in zip(conditions, (points[:1], points[-1:]), strict=True):
+        rows.append([basis(end_point, order) for order, _ in at_end])
+        given.append([np.broadcast_to(floating(value), trailing).reshape((1, -1)) for _, value in at_end])
+    matrix = np.concatenate([*rows[0], design_matrix(knots, k, points), *rows[1]])
+    right = np.concatenate([*given[0], values.reshape((points.size, -1)), *given[1]])
+    return np.linalg.solve(matrix, right).reshape((count, *trailing))
 
 
 def _conditions(name: str, bc_type: Any) -> tuple[list[Any], list[Any]]:

@@ -718,7 +718,7 @@ class Gamma(_Positive):
         return gamma_logpdf_.call(y, a)
 
     def _pdf(self, y: Any, a: Any) -> Any:
-        return self._pdf_with_end(y, y, a - 1, np.exp(-special.gammaln(a)), a)
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, a - 1, np.exp(-special.gammaln(a))), a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return special.gammainc(a, y)
@@ -762,7 +762,11 @@ class ChiSquared(_Positive):
         return chi_squared_logpdf_.call(y, df)
 
     def _pdf(self, y: Any, df: Any) -> Any:
-        return self._pdf_with_end(y, y, df / 2 - 1, np.exp(-special.gammaln(df / 2) - math.log(2) * df / 2), df)
+        def power() -> tuple[Any, Any, Any]:
+            half = df / 2
+            return y, half - 1, np.exp(-special.gammaln(half) - math.log(2) * half)
+
+        return self._pdf_with_end(y, raw(y) == 0, power, df)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.chdtr(df, y)
@@ -860,9 +864,12 @@ class Beta(ContinuousDistribution):
         return beta_logpdf_.call(y, a, b)
 
     def _pdf(self, y: Any, a: Any, b: Any) -> Any:
-        is_right = raw(y) > 0.5
-        distance, exponent = np.where(is_right, 1 - y, y), np.where(is_right, b, a) - 1
-        return self._pdf_with_end(y, distance, exponent, np.exp(-special.betaln(a, b)), a, b)
+        def power() -> tuple[Any, Any, Any]:
+            is_right = raw(y) > 0.5
+            distance, exponent = np.where(is_right, 1 - y, y), np.where(is_right, b, a) - 1
+            return distance, exponent, np.exp(-special.betaln(a, b))
+
+        return self._pdf_with_end(y, (raw(y) == 0) | (raw(y) == 1), power, a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
         return special.betainc(a, b, y)
@@ -914,9 +921,11 @@ class FRatio(_Positive):
         return value - (half + other) * np.log(dfd + dfn * y) - special.betaln(half, other)
 
     def _pdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
-        half = dfn / 2
-        front = np.exp(half * np.log(dfn / dfd) - special.betaln(half, dfd / 2))
-        return self._pdf_with_end(y, y, half - 1, front, dfn, dfd)
+        def power() -> tuple[Any, Any, Any]:
+            half = dfn / 2
+            return y, half - 1, np.exp(half * np.log(dfn / dfd) - special.betaln(half, dfd / 2))
+
+        return self._pdf_with_end(y, raw(y) == 0, power, dfn, dfd)
 
     def _cdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtr(dfn, dfd, y)
@@ -1047,7 +1056,7 @@ class WeibullMinimum(_Weibull):
         return _weibull_logpdf(y, c)
 
     def _pdf(self, y: Any, c: Any) -> Any:
-        return self._pdf_with_end(y, y, c - 1, c, c)
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, c - 1, c), c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return one_minus_exp_.call(y**c)
@@ -1088,7 +1097,7 @@ class WeibullMaximum(_Weibull):
         return _weibull_logpdf(-y, c)
 
     def _pdf(self, y: Any, c: Any) -> Any:
-        return self._pdf_with_end(y, -y, c - 1, c, c)
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (-y, c - 1, c), c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return np.exp(-((-y) ** c))
@@ -1177,7 +1186,7 @@ class PowerLaw(ContinuousDistribution):
         return np.log(a) + special.xlogy(a - 1, y)
 
     def _pdf(self, y: Any, a: Any) -> Any:
-        return self._pdf_with_end(y, y, a - 1, a, a)
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, a - 1, a), a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return y**a

@@ -328,14 +328,22 @@ class ContinuousDistribution(UnivariateDistribution):
         # Where the density underflows so does its derivative, and not to 0 times infinity.
         return np.where(is_nothing, 0.0, np.exp(self._logpdf(np.where(is_nothing, self._inner, y), *shapes)))
 
-    def _pdf_with_end(self, y: Any, distance: Any, exponent: Any, front: Any, *shapes: Any) -> Any:
-        """Return the density of a family for which it is next to `front * distance**exponent` at an end."""
-        is_end = (raw(distance) == 0) & (raw(exponent) > 0)
-        if not np.any(is_end):
+    def _pdf_with_end(self, y: Any, at_end: Any, power: Callable[[], tuple[Any, Any, Any]], *shapes: Any) -> Any:
+        """Return the density of a family for which it is next to a power of the distance from an end.
+
+        Args:
+            y: the standard variable.
+            at_end: where it is at that end.
+            power: returns the distance, the exponent, and the factor before the power.
+            *shapes: the shape parameters.
+        """
+        if not np.any(at_end):
             return ContinuousDistribution._pdf(self, y, *shapes)
+        distance, exponent, front = power()
+        is_end = at_end & (raw(exponent) > 0)
         inside = ContinuousDistribution._pdf(self, np.where(is_end, self._inner, y), *shapes)
-        power = np.where(is_end, distance, 1.0) ** np.where(is_end, exponent, 1.0)
-        return np.where(is_end, front * power, inside)
+        found = np.where(is_end, distance, 1.0) ** np.where(is_end, exponent, 1.0)
+        return np.where(is_end, front * found, inside)
 
     def _with_ends(self, method: str, y: Any, shapes: Sequence[Any]) -> Any:
         """Return a function that is made of the distribution function, also where the density is infinite at an end."""

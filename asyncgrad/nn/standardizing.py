@@ -23,7 +23,7 @@ from ..arguments import truth
 from ..context import RECOMPUTING
 from ..errors import ArgumentError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import ones_beside
+from ..graph.values import beside, ones_beside
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, constant, real_floating
 from .rows import sum_rows
@@ -308,8 +308,8 @@ def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weig
     if mean is None or variance is None:
         raise ArgumentError(f"{function} outside of training needs running_mean and running_var")
     # Copies, since a training may change them before the backward of this call.
-    mean = constant(function, "running_mean", mean).copy()
-    variance = constant(function, "running_var", variance).copy()
+    mean = beside(constant(function, "running_mean", mean).copy(), array_of(x))
+    variance = beside(constant(function, "running_var", variance).copy(), array_of(x))
     scale = (variance + eps) ** -0.5
     if weight is not None:
         scale = scale * weight

@@ -14,6 +14,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
+from tests.device_arrays import DEVICES
 
 _rng = np.random.default_rng(11)
 draw = _rng.standard_normal
@@ -411,6 +412,20 @@ def test_a_model_in_float32_computes_in_float32(make: Any, shape: Any) -> None:
 
     assert model(x).dtype == np.float32
     assert {grad.dtype for grad in grads} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@EACH_MODEL
+def test_a_model_on_a_device_has_the_same_gradients(make: Any, shape: Any, device: str) -> None:
+    model, x = make(), draw(shape)
+    expected = gradients_of(model, loss_of(model, x))
+    with DEVICES[device]() as place:
+        model.to(place)
+        grads = sync.grad(loss_of(model, ag.tensor(x, device=place)), list(model.parameters()))
+        found = [grad.to("cpu").numpy() for grad in grads]
+
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])

@@ -268,9 +268,7 @@ def _call_check_numbers(name: str, signature: inspect.Signature, is_operator: bo
     ]
 
 
-def _make_node(
-    name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_operator: bool
-) -> list[str]:
+def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_operator: bool) -> list[str]:
     """Make the node and save the values that its plan lists."""
     count = len(tensor_names)
     nodes = "".join(f"_node_{tensor}, " for tensor in tensor_names)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from . import ndimage as ndimage
     from . import optimize as optimize
     from . import signal as signal
+    from . import sparse as sparse
     from . import spatial as spatial
     from . import special as special
     from . import stats as stats
@@ -36,6 +37,7 @@ __all__ = [
     "ndimage",
     "optimize",
     "signal",
+    "sparse",
     "spatial",
     "special",
     "stats",
@@ -44,5 +46,5 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
-        {"": ["integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "spatial", "special", "stats"]},
+        {"": ["integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial", "special", "stats"]},
     )

@@ -50,7 +50,6 @@ def matmul(x: Any, y: Any) -> Any:
         )
     matrix, dense = (x, y) if sparse.issparse(x) else (y, x)
     dense = floating(dense)
-    inner = (x.shape[-1:], y.shape[:1]) if matrix is x and sparse.issparse(y) else None
     left = matrix is x
     inner = (matrix.shape[-1] if left else matrix.shape[0], dense.shape[0 if left else -1] if dense.ndim else None)
     if dense.ndim not in (1, 2) or inner[0] != inner[1]:

@@ -46,5 +46,10 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
-        {"": ["integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial", "special", "stats"]},
+        {
+            "": [
+                *("integrate", "interpolate", "linalg", "ndimage", "optimize"),
+                *("signal", "sparse", "spatial", "special", "stats"),
+            ]
+        },
     )

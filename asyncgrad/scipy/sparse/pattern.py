@@ -63,9 +63,6 @@ def sample_product(x: Any, y: Any, pattern: Any) -> Any:
     return result
 
 
-multiply, sample = multiply_dense.call, sample_product.call
-
-
 @derivative(multiply_dense, "data")
 def _(g: Any, x: Any, pattern: Any) -> Any:
     return sample(g, x, pattern)
@@ -84,3 +81,6 @@ def _(g: Any, y: Any, pattern: Any) -> Any:
 @derivative(sample_product, "y")
 def _(g: Any, x: Any, pattern: Any) -> Any:
     return multiply(g, x, pattern.transpose())
+
+
+multiply, sample = multiply_dense.call, sample_product.call

@@ -41,9 +41,7 @@ class Solver:
             self._factors = linalg.splu(self._pattern.matrix(data).tocsc())
         kind = np.result_type(data, b)
         if kind.kind == "c" and data.dtype.kind != "c":
-            parts = [
-                self._factors.solve(np.ascontiguousarray(part), "T" if transposed else "N") for part in (b.real, b.imag)
-            ]
+            parts = [self.solve(data, np.ascontiguousarray(part), transposed) for part in (b.real, b.imag)]
             return parts[0] + 1j * parts[1]
         return self._factors.solve(np.ascontiguousarray(b, kind), "T" if transposed else "N")
 
@@ -52,9 +50,6 @@ class Solver:
 def sparse_solution(data: Any, b: Any, pattern: Any, solver: Any, transposed: bool) -> Any:
     """Return x with `A @ x == b`, for the sparse matrix A of the pattern; of the transpose if `transposed`."""
     return solver.solve(data, b, transposed)
-
-
-_solution = sparse_solution.call
 
 
 @derivative(sparse_solution, "data")
@@ -68,11 +63,14 @@ def _(g: Any, data: Any, pattern: Any, solver: Any, transposed: bool) -> Any:
     return _solution(data, g, pattern, solver, not transposed)
 
 
+_solution = sparse_solution.call
+
+
 def _system(name: str, a: Any, b: Any) -> tuple[SparseArray, Any]:
     if not isinstance(a, SparseArray):
         if not sparse.issparse(a):
             raise ArgumentTypeError(
-                f"scipy.sparse.linalg.{name} takes a sparse array of asyncgrad.scipy.sparse or SciPy's sparse matrix, not "
+                f"scipy.sparse.linalg.{name} takes a sparse array of asyncgrad.scipy.sparse or SciPy's, not "
                 f"{type(a).__name__}: write asyncgrad.scipy.sparse.csr_array((data, indices, indptr))"
             )
         a = csr_array(a)
@@ -119,8 +117,8 @@ def _iterative(name: str, A: Any, b: Any, x0: Any, M: Any, options: dict[str, An
         found, code = getattr(linalg, name)(matrix, column, guess, M=conditioner, **options)
         if codes and code:
             raise RuntimeError(
-                f"scipy.sparse.linalg.{name} has not converged for the gradient after {code} iterations: raise maxiter or rtol, "
-                "or pass a preconditioner M"
+                f"scipy.sparse.linalg.{name} has not converged for the gradient after {code} iterations: raise "
+                "maxiter or rtol, or pass a preconditioner M"
             )
         codes.append(code)
         return found

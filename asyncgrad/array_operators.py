@@ -50,7 +50,7 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, 
 
 def _apply_sparse(name: str, tensor: Any, other: Any, reflected: bool) -> Any:
     # By name: it stands above this module, and it needs SciPy, which is there if the operand is.
-    return importlib.import_module("asyncgrad.scipy.sparse").apply_operator(name, tensor, other, reflected)
+    return importlib.import_module("asyncgrad.scipy.sparse.constants").apply_operator(name, tensor, other, reflected)
 
 
 def check_operands(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -77,6 +77,15 @@ def test_float32_stays() -> None:
     assert (result.dtype, tensor.grad.dtype) == (np.float32, np.float32)
 
 
+def test_a_system_of_two_precisions_is_solved_in_the_higher_one() -> None:
+    data = leaf(3, dtype=np.float32)
+    result = sparse.linalg.spsolve(sparse.diags_array(data), np.ones(3))
+    sync.backward(result.sum())
+
+    assert (result.dtype, data.grad.dtype) == (np.float64, np.float32)
+    assert sparse.linalg.spsolve(sparse.diags_array(data), np.ones(3, np.float32)).dtype == np.float32
+
+
 def test_the_method_multiply_names_the_function_to_write() -> None:
     with pytest.raises(RequiresGradError, match=r"asyncgrad\.scipy\.sparse\.multiply"):
         scipy_sparse.csr_array(DENSE).multiply(leaf(4))

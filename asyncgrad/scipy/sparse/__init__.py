@@ -8,7 +8,6 @@ from .arrays import csr_array as csr_array
 from .arrays import diags_array as diags_array
 from .arrays import eye_array as eye_array
 from .constants import add as add
-from .constants import apply_operator as apply_operator
 from .constants import matmul as matmul
 from .constants import multiply as multiply
 

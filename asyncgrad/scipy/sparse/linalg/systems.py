@@ -80,7 +80,15 @@ def _system(name: str, a: Any, b: Any) -> tuple[SparseArray, Any]:
             f"scipy.sparse.linalg.{name} takes a square matrix and a vector or matrix with as many rows, not shapes "
             f"{a.shape} and {b.shape}"
         )
-    return a, b
+    # SuperLU solves in the precision of the factors.
+    precision = np.finfo(np.result_type(a.dtype, b.dtype)).dtype
+    data = _with_precision(a.data, precision)
+    return SparseArray(data, a.pattern), _with_precision(b, precision)
+
+
+def _with_precision(value: Any, precision: Any) -> Any:
+    kind = np.result_type(precision, np.complex64) if value.dtype.kind == "c" else precision
+    return value if value.dtype == kind else value.astype(kind)
 
 
 def spsolve(A: Any, b: Any) -> Tensor:

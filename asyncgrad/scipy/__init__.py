@@ -48,8 +48,16 @@ if not TYPE_CHECKING:
         __name__,
         {
             "": [
-                *("integrate", "interpolate", "linalg", "ndimage", "optimize"),
-                *("signal", "sparse", "spatial", "special", "stats"),
+                "integrate",
+                "interpolate",
+                "linalg",
+                "ndimage",
+                "optimize",
+                "signal",
+                "sparse",
+                "spatial",
+                "special",
+                "stats",
             ]
         },
     )

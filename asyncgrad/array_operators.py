@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -26,8 +27,10 @@ __all__ = [
 T = TypeVar("T", bound=TensorBase)
 
 
-def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None) -> Any:
+def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, reflected: bool = False) -> Any:
     """Return NotImplemented for an operand whose class sets `__array_ufunc__` to None; raise the error for any other.
+
+    The operators of SciPy's sparse matrices and arrays are computed by `asyncgrad.scipy.sparse`.
 
     The error names the shapes of both operands where they do not fit.
 
@@ -35,10 +38,19 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None) 
     """
     if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
         return NotImplemented
+    if tensor is not None and type(other).__module__.startswith("scipy.sparse."):
+        result = _apply_sparse(name, tensor, other, reflected)
+        if result is not NotImplemented:
+            return result
     refuse_sparse(name, (other,), error)
     explain_refusal(name, (other,), error)
     name_shapes(name, (tensor, other), error)
     raise error
+
+
+def _apply_sparse(name: str, tensor: Any, other: Any, reflected: bool) -> Any:
+    # By name: it stands above this module, and it needs SciPy, which is there if the operand is.
+    return importlib.import_module("asyncgrad.scipy.sparse.constants").apply_operator(name, tensor, other, reflected)
 
 
 def check_operands(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +87,7 @@ def make_reflected_operator(function: Callable[..., Any]) -> Callable[[T, Any], 
         try:
             return function(other, self)  # type: ignore[no-any-return]
         except Exception as error:
-            return defer_or_raise(other, error, function.__name__, self)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, function.__name__, self, True)  # type: ignore[no-any-return]
 
     return operator
 

@@ -37,7 +37,7 @@ from .errors import (
 )
 from .graph.callers import shorten_traceback
 from .graph.hooks import HookList, RemovableHandle
-from .graph.naming import conversion_advice
+from .graph.naming import conversion_advice, is_asked_by_sparse_operator
 from .graph.saved import version_of
 from .graph.tensor_base import TensorBase, ViewMeta
 from .graph.values import (
@@ -435,6 +435,10 @@ class Tensor(TensorBase):
             raise
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if is_asked_by_sparse_operator():
+            one = np.empty((), object)
+            one[()] = self
+            return one
         if self._requires_grad():
             others, function = conversion_advice()
             self._needs_no_grad("an ndarray", "t.numpy()", others, function)

@@ -16,6 +16,7 @@ __all__ = [
     "calling_function",
     "close_names",
     "conversion_advice",
+    "is_asked_by_sparse_operator",
     "identify",
     "name_hook",
     "number_of",
@@ -145,6 +146,26 @@ def conversion_advice() -> tuple[str, str | None]:
         near = "".join(f", such as {one}," for one in close_names(wanted, names)[:1])
         return f"what {module} has{near} to keep it", function
     return "the functions of asyncgrad.scipy to keep it", function
+
+
+def is_asked_by_sparse_operator() -> bool:
+    """Return whether SciPy converts a tensor for an operator of a sparse matrix on its left.
+
+    Such an operator gives way to the operand on the right if that becomes an array of one object. It is called by the
+    method that is asked for the conversion.
+    """
+    if "scipy.sparse" not in sys.modules:
+        return False
+    frame = sys._getframe(2)
+    if not str(frame.f_globals.get("__name__", "")).startswith("scipy.sparse."):
+        return False
+    name = frame.f_code.co_name
+    if name != "_multiply_2d_with_broadcasting":
+        return name in ("_matmul_dispatch", "_divide")
+    # The method `multiply` would return NotImplemented to the user; the operator gives way.
+    while frame.f_back is not None and frame.f_code.co_name in ("_multiply_2d_with_broadcasting", "multiply"):
+        frame = frame.f_back
+    return frame.f_code.co_name == "__mul__"
 
 
 def close_names(name: str, names: Iterable[str]) -> list[str]:

@@ -462,7 +462,10 @@ def _is_sparse(operand: Any) -> bool:
 def _instead(cause: Any) -> str:
     """Return what to write instead of passing `cause`, for an error message."""
     if _is_sparse(cause):
-        return f"sparse matrices are not supported beside tensors, so write {type(cause).__name__}.toarray() for it"
+        return (
+            "sparse matrices are supported beside tensors by @, *, + and - and by asyncgrad.scipy.sparse, so write "
+            f"{type(cause).__name__}.toarray() for it"
+        )
     if isinstance(cause, Number) and not isinstance(cause, np.generic):  # a Fraction or a Decimal, and no timedelta64
         return f"write float(...) of the {type(cause).__name__}"
     if getattr(getattr(cause, "dtype", None), "kind", "O") == "O":

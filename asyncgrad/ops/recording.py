@@ -96,7 +96,7 @@ def generate_call(
             "    _mode = _grad_mode()",
             *(_share_memory(signature, tensor_names) if views else ()),
             *_find_edges(name, signature, tensor_names, always_floating, is_operator),
-            *_make_node(name, signature, tensor_names),
+            *_make_node(name, signature, tensor_names, is_operator),
         ]
         exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
         # The function that callers already have gets the code, so later calls run it directly.
@@ -206,7 +206,7 @@ def _find_edges(
 ) -> list[str]:
     """Find the nodes that gradients flow to; the high bits of `_key` tell which tensors require grad."""
     floating = "" if always_floating else " and _data.dtype.kind in 'fc'"
-    check = _check_unrecorded(name, signature, tensor_names, always_floating)
+    check = _check_unrecorded(name, signature, tensor_names, always_floating, is_operator)
     lines = [
         f"    if not (_mode{floating}):",
         *check,
@@ -243,21 +243,32 @@ def _find_edges(
 
 
 def _check_unrecorded(
-    name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool
+    name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_ufunc: bool, is_operator: bool
 ) -> list[str]:
     """Raise if an unrecorded result does not contain numbers; a ufunc of tensors only always returns numbers."""
     every = (1 << len(tensor_names)) - 1
     if is_ufunc and every == 1:
         return []
     others = f"_key != {every << 1} and " if is_ufunc else ""
-    return [f"        if {others}_data.dtype.kind not in 'biufc': {_call_check_numbers(name, signature)}"]
+    return [
+        f"        if {others}_data.dtype.kind not in 'biufc':",
+        *_call_check_numbers(name, signature, is_operator),
+    ]
 
 
-def _call_check_numbers(name: str, signature: inspect.Signature) -> str:
-    return f"_check_numbers({name!r}, _data.dtype, ({''.join(f'{parameter}, ' for parameter in signature.parameters)}))"
+def _call_check_numbers(name: str, signature: inspect.Signature, is_operator: bool) -> list[str]:
+    """Raise for a result without numbers; an operator may still be computed for the operand that is the cause."""
+    parameters = list(signature.parameters)
+    call = f"_check_numbers({name!r}, _data.dtype, ({''.join(f'{parameter}, ' for parameter in parameters)}))"
+    if not is_operator:
+        return [f"            {call}"]
+    return [
+        f"            try: {call}",
+        f"            except Exception as error: return _deferred({parameters[1]}, error, {name!r}, {parameters[0]})",
+    ]
 
 
-def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[str]) -> list[str]:
+def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[str], is_operator: bool) -> list[str]:
     """Make the node and save the values that its plan lists."""
     count = len(tensor_names)
     nodes = "".join(f"_node_{tensor}, " for tensor in tensor_names)
@@ -266,7 +277,8 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
         "    _dtype = _data.dtype",
         # The first two tests are for speed only: they spare most results the third.
         "    if _dtype is not _float64 and _dtype.kind != 'f':",
-        f"        if _dtype.kind != 'c': {_call_check_numbers(name, signature)}",
+        "        if _dtype.kind != 'c':",
+        *_call_check_numbers(name, signature, is_operator),
         f"        _key += {2 << 2 * count}",
         "    try:",
         "        _plan = _plans[_key]",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from . import ndimage as ndimage
     from . import optimize as optimize
     from . import signal as signal
+    from . import sparse as sparse
     from . import spatial as spatial
     from . import special as special
     from . import stats as stats
@@ -38,6 +39,7 @@ __all__ = [
     "ndimage",
     "optimize",
     "signal",
+    "sparse",
     "spatial",
     "special",
     "stats",
@@ -55,6 +57,7 @@ if not TYPE_CHECKING:
                 "ndimage",
                 "optimize",
                 "signal",
+                "sparse",
                 "spatial",
                 "special",
                 "stats",

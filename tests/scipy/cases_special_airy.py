@@ -46,8 +46,5 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     special.iti0k0: [Case((_POSITIVE,))],
     special.it2j0y0: [Case((_POSITIVE,))],
     special.it2i0k0: [Case((_POSITIVE,))],
-    special.pbdv: [Case((np.array([[0.5], [-1.25], [3.0]]), _REAL[0]), {}, (1,))],
-    special.pbvv: [Case((np.array([[0.5], [-1.25], [3.0]]), _POSITIVE), {}, (1,))],
-    special.pbwa: [Case((np.array([[0.5], [-1.25]]), _REAL), {}, (1,))],
     special.besselpoly: [Case((_POSITIVE, np.array([[0.5], [2.0]]), np.array([[0.0], [1.5]])))],
 }

@@ -22,7 +22,6 @@ from . import legendre_functions as legendre_functions
 from . import noncentral as noncentral
 from . import normal as normal
 from . import orthogonal_polynomials as orthogonal_polynomials
-from . import parabolic_cylinder as parabolic_cylinder
 from . import spherical_bessel as spherical_bessel
 from . import struve_functions as struve_functions
 from . import tails as tails

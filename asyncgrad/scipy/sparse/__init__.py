@@ -1,0 +1,29 @@
+"""Sparse matrices whose elements are a Tensor, and SciPy's sparse matrices as constants beside tensors."""
+
+from . import linalg as linalg
+from .arrays import SparseArray as SparseArray
+from .arrays import coo_array as coo_array
+from .arrays import csc_array as csc_array
+from .arrays import csr_array as csr_array
+from .arrays import diags_array as diags_array
+from .arrays import eye_array as eye_array
+from .constants import add as add
+from .constants import matmul as matmul
+from .constants import multiply as multiply
+
+__all__ = [
+    "SparseArray",
+    "add",
+    "coo_array",
+    "csc_array",
+    "csr_array",
+    "diags_array",
+    "eye_array",
+    "linalg",
+    "matmul",
+    "multiply",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,190 @@
+"""Systems of sparse matrices: their solutions have the derivatives that the equations imply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import linalg
+
+from ....errors import ArgumentTypeError
+from ....ops.primitive import derivative, primitive
+from ....tensor import Tensor
+from ...arguments import floating
+from ..arrays import SparseArray, csr_array
+from ..pattern import Pattern, sample_product
+
+__all__ = ["bicgstab", "cg", "gmres", "spsolve"]
+
+
+@final
+class Solver:
+    """How the systems of one matrix, and of its transpose, are solved: by factors, which are kept, or iterations."""
+
+    __slots__ = ("_factors", "_iterate", "_pattern")
+
+    def __init__(self, pattern: Pattern, iterate: Callable[..., Any] | None) -> None:
+        self._pattern, self._iterate = pattern, iterate
+        self._factors: Any = None
+
+    def solve(self, data: Any, b: Any, transposed: bool) -> Any:
+        """Return the solution of the system of the elements `data`, which are the same in each call."""
+        if self._iterate is not None:
+            matrix = (self._pattern.transpose() if transposed else self._pattern).matrix(data)
+            iterate = self._iterate
+            if b.ndim == 1:
+                return iterate(matrix, b, transposed).astype(np.result_type(data, b), copy=False)
+            return np.stack([iterate(matrix, column, transposed) for column in b.T], -1)
+        if self._factors is None:
+            self._factors = linalg.splu(self._pattern.matrix(data).tocsc())
+        kind = np.result_type(data, b)
+        if kind.kind == "c" and data.dtype.kind != "c":
+            parts = [self.solve(data, np.ascontiguousarray(part), transposed) for part in (b.real, b.imag)]
+            return parts[0] + 1j * parts[1]
+        return self._factors.solve(np.ascontiguousarray(b, kind), "T" if transposed else "N")
+
+
+@primitive(superlinear=True)
+def sparse_solution(data: Any, b: Any, pattern: Any, solver: Any, transposed: bool) -> Any:
+    """Return x with `A @ x == b`, for the sparse matrix A of the pattern; of the transpose if `transposed`."""
+    return solver.solve(data, b, transposed)
+
+
+@derivative(sparse_solution, "data")
+def _(g: Any, data: Any, out: Any, pattern: Any, solver: Any, transposed: bool) -> Any:
+    adjoint = _solution(data, g, pattern, solver, not transposed)
+    return -(sample_product.call(out, adjoint, pattern) if transposed else sample_product.call(adjoint, out, pattern))
+
+
+@derivative(sparse_solution, "b")
+def _(g: Any, data: Any, pattern: Any, solver: Any, transposed: bool) -> Any:
+    return _solution(data, g, pattern, solver, not transposed)
+
+
+_solution = sparse_solution.call
+
+
+def _system(name: str, a: Any, b: Any) -> tuple[SparseArray, Any]:
+    if not isinstance(a, SparseArray):
+        if not sparse.issparse(a):
+            raise ArgumentTypeError(
+                f"scipy.sparse.linalg.{name} takes a sparse array of asyncgrad.scipy.sparse or SciPy's, not "
+                f"{type(a).__name__}: write asyncgrad.scipy.sparse.csr_array((data, indices, indptr))"
+            )
+        a = csr_array(a)
+    b = floating(b)
+    if a.shape[0] != a.shape[1] or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
+        raise ValueError(
+            f"scipy.sparse.linalg.{name} takes a square matrix and a vector or matrix with as many rows, not shapes "
+            f"{a.shape} and {b.shape}"
+        )
+    # SuperLU solves in the precision of the factors.
+    precision = np.finfo(np.result_type(a.dtype, b.dtype)).dtype
+    data = _with_precision(a.data, precision)
+    return SparseArray(data, a.pattern), _with_precision(b, precision)
+
+
+def _with_precision(value: Any, precision: Any) -> Any:
+    kind = np.result_type(precision, np.complex64) if value.dtype.kind == "c" else precision
+    return value if value.dtype == kind else value.astype(kind)
+
+
+def spsolve(A: Any, b: Any) -> Tensor:
+    """Return x with `A @ x == b`; the matrix is factored once, for the gradients, too.
+
+    Args:
+        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's.
+        b: a vector or matrix, dense.
+
+    Raises:
+        RuntimeError: the matrix is singular.
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> from asyncgrad.scipy import sparse
+        >>> spsolve(sparse.diags_array([2.0, 4.0]), [2.0, 2.0]).tolist()
+        [1.0, 0.5]
+    """
+    a, b = _system("spsolve", A, b)
+    result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, None), False)
+    return result
+
+
+def _iterative(name: str, A: Any, b: Any, x0: Any, M: Any, options: dict[str, Any]) -> tuple[Tensor, int]:
+    a, b = _system(name, A, b)
+    if b.ndim != 1:
+        raise ValueError(f"scipy.sparse.linalg.{name} takes a vector b, not shape {b.shape}: write spsolve")
+    codes: list[int] = []
+
+    def iterate(matrix: Any, column: Any, transposed: bool) -> Any:
+        conditioner = linalg.aslinearoperator(M).T if M is not None and transposed else M
+        # Of the transposed systems, of the gradients, no guess is known.
+        guess = x0 if not codes else None
+        found, code = getattr(linalg, name)(matrix, column, guess, M=conditioner, **options)
+        if codes and code:
+            raise RuntimeError(
+                f"scipy.sparse.linalg.{name} has not converged for the gradient after {code} iterations: raise "
+                "maxiter or rtol, or pass a preconditioner M"
+            )
+        codes.append(code)
+        return found
+
+    result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, iterate), False)
+    return result, codes[0]
+
+
+def cg(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+) -> tuple[Tensor, int]:
+    """Return x with `A @ x == b`, found by conjugate gradients, and SciPy's code; the matrix is positive definite.
+
+    The gradients are those of the exact solution, and are found by the same method, with the same tolerances.
+
+    Args:
+        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's.
+        b: a vector.
+        x0: where to start, a constant.
+        rtol: the norm of the residual relative to that of `b`.
+        atol: the norm of the residual.
+        maxiter: the limit of iterations.
+        M: a preconditioner, a constant.
+    """
+    return _iterative("cg", A, b, x0, M, {"rtol": rtol, "atol": atol, "maxiter": maxiter})
+
+
+def bicgstab(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+) -> tuple[Tensor, int]:
+    """Return x with `A @ x == b`, found by the stabilised biconjugate gradient method, and SciPy's code: see `cg`."""
+    return _iterative("bicgstab", A, b, x0, M, {"rtol": rtol, "atol": atol, "maxiter": maxiter})
+
+
+def gmres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    restart: int | None = None,
+    maxiter: int | None = None,
+    M: Any = None,
+) -> tuple[Tensor, int]:
+    """Return x with `A @ x == b`, found by the generalised minimal residual method, and SciPy's code: see `cg`."""
+    return _iterative("gmres", A, b, x0, M, {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter})

@@ -1,0 +1,179 @@
+"""Sparse matrices beside tensors, and with tensors as elements: values as SciPy's, and derivatives."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.errors import RequiresGradError
+
+sparse = pytest.importorskip("asyncgrad.scipy.sparse")
+scipy_sparse = pytest.importorskip("scipy.sparse")
+
+RNG = np.random.default_rng(5)
+DENSE = RNG.normal(size=(3, 4)) * (RNG.random((3, 4)) < 0.6)
+SQUARE = np.diag([4.0, 5.0, 6.0]) + np.diag([1.0, 2.0], 1) + np.diag([1.0, 2.0], -1)
+FORMATS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
+KINDS = [f"{name}_{kind}" for name in FORMATS for kind in ("array", "matrix")]
+
+
+def leaf(*shape: int, dtype: Any = float) -> Any:
+    return ag.tensor(RNG.normal(size=shape).astype(dtype), requires_grad=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_operators_of_every_format_beside_a_tensor_are_those_of_the_dense_matrix(kind: str) -> None:
+    matrix = getattr(scipy_sparse, kind)(DENSE)
+    whole, right, columns, left, rows = leaf(3, 4), leaf(4), leaf(4, 2), leaf(3), leaf(2, 3)
+
+    found = [
+        *(matrix @ right, matrix @ columns, left @ matrix, rows @ matrix),
+        *(matrix + whole, whole + matrix, matrix - whole, whole - matrix),
+        *((matrix * right, right * matrix) if kind.endswith("array") else (matrix * right, left * matrix)),
+    ]
+
+    expected = [
+        *(DENSE @ right, DENSE @ columns, left @ DENSE, rows @ DENSE),
+        *(DENSE + whole, whole + DENSE, DENSE - whole, whole - DENSE),
+        *((DENSE * right, right * DENSE) if kind.endswith("array") else (DENSE @ right, left @ DENSE)),
+    ]
+    for one, other in zip(found, expected, strict=True):
+        assert one.requires_grad
+        np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), rtol=1e-12, atol=1e-12)
+
+
+MATRIX: Any = scipy_sparse.csr_array(DENSE * (1 + 0.5j))
+CONSTANT: list[Callable[[Any], Any]] = [lambda t: MATRIX @ t, lambda t: t @ MATRIX.T, lambda t: MATRIX * t]
+
+
+@pytest.mark.parametrize("function", CONSTANT)
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_derivatives_beside_a_complex_constant(function: Callable[[Any], Any], dtype: Any) -> None:
+    tensor = leaf(4, dtype=dtype)
+
+    assert sync.gradcheck(function, [tensor])
+    assert sync.gradgradcheck(function, [tensor])
+
+
+def test_a_one_dimensional_array_is_multiplied_by_a_vector_and_a_matrix() -> None:
+    vector, right, columns = scipy_sparse.coo_array(DENSE[0]), leaf(4), leaf(4, 2)
+
+    assert (vector @ right).detach().numpy() == pytest.approx(DENSE[0] @ right.detach().numpy())
+    np.testing.assert_allclose((vector @ columns).detach().numpy(), DENSE[0] @ columns.detach().numpy())
+    np.testing.assert_allclose((columns.T @ vector).detach().numpy(), columns.detach().numpy().T @ DENSE[0])
+
+
+def test_float32_stays() -> None:
+    tensor = leaf(4, dtype=np.float32)
+    result = scipy_sparse.csr_array(DENSE.astype(np.float32)) @ tensor
+    sync.backward(result.sum())
+
+    assert (result.dtype, tensor.grad.dtype) == (np.float32, np.float32)
+
+
+def test_a_system_of_two_precisions_is_solved_in_the_higher_one() -> None:
+    data = leaf(3, dtype=np.float32)
+    result = sparse.linalg.spsolve(sparse.diags_array(data), np.ones(3))
+    sync.backward(result.sum())
+
+    assert (result.dtype, data.grad.dtype) == (np.float64, np.float32)
+    assert sparse.linalg.spsolve(sparse.diags_array(data), np.ones(3, np.float32)).dtype == np.float32
+
+
+def test_the_method_multiply_names_the_function_to_write() -> None:
+    with pytest.raises(RequiresGradError, match=r"asyncgrad\.scipy\.sparse\.multiply"):
+        scipy_sparse.csr_array(DENSE).multiply(leaf(4))
+
+
+def test_shapes_that_do_not_fit_are_named() -> None:
+    with pytest.raises(ValueError, match=r"\(3, 4\) and \(3,\)"):
+        scipy_sparse.csr_array(DENSE) @ leaf(3)
+
+
+def array(data: Any, kind: str = "csr") -> Any:
+    constant = getattr(scipy_sparse, f"{kind}_array")(SQUARE)
+    return getattr(sparse, f"{kind}_array")((data, constant.indices, constant.indptr), (3, 3))
+
+
+B = RNG.normal(size=(3, 2))
+OF_DATA: dict[str, Callable[..., Any]] = {
+    "matvec": lambda a, b: a @ b[:, 0],
+    "matmat": lambda a, b: a @ b,
+    "rmatmul": lambda a, b: b.T @ a,
+    "multiply": lambda a, b: (a * b[:, :1]).toarray(),
+    "sum": lambda a, b: a.sum(0) * a.sum(1) + a.sum(),
+    "diagonal": lambda a, b: a.diagonal(),
+    "transpose": lambda a, b: a.T.toarray() @ b,
+    "spsolve": sparse.linalg.spsolve,
+    "spsolve of a vector": lambda a, b: sparse.linalg.spsolve(a, b[:, 0]),
+    "cg": lambda a, b: sparse.linalg.cg(a, b[:, 0], rtol=1e-13)[0],
+    "gmres": lambda a, b: sparse.linalg.gmres(a, b[:, 0], rtol=1e-13)[0],
+    "bicgstab": lambda a, b: sparse.linalg.bicgstab(a, b[:, 0], rtol=1e-13)[0],
+}
+
+
+@pytest.mark.parametrize("name", OF_DATA)
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_derivatives_with_respect_to_elements(name: str, kind: str) -> None:
+    # Conjugate gradients need a symmetric matrix, and finite differences change one element at a time.
+    symmetric = scipy_sparse.csr_array(SQUARE).T.tocsr()
+    half = ag.tensor(symmetric.data / 2, requires_grad=True)
+    dense = ag.tensor(B, requires_grad=True)
+    order = np.argsort(np.lexsort((symmetric.tocoo().row, symmetric.tocoo().col)))
+
+    def function(data: Any, b: Any) -> Any:
+        return OF_DATA[name](array(data + data[order] if name == "cg" else data * 2, kind), b)
+
+    assert sync.gradcheck(function, [half, dense])
+    assert sync.gradgradcheck(function, [half, dense])
+
+
+def test_a_complex_system_has_derivatives() -> None:
+    data = ag.tensor(scipy_sparse.csr_array(SQUARE).data * (1 + 0.3j), requires_grad=True)
+
+    assert sync.gradcheck(lambda data: sparse.linalg.spsolve(array(data), B), [data])
+    assert sync.gradcheck(lambda b: sparse.linalg.spsolve(scipy_sparse.csr_array(SQUARE), b * 1j), [leaf(3)])
+
+
+def test_repeated_elements_of_coo_are_added_and_each_has_a_gradient() -> None:
+    data = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    matrix = sparse.coo_array((data, ([1, 0, 1], [0, 1, 0])), (2, 2))
+    sync.backward((matrix @ np.array([1.0, 10.0])).sum())
+
+    assert matrix.toarray().tolist() == [[0.0, 2.0], [4.0, 0.0]]
+    assert data.grad.tolist() == [1.0, 10.0, 1.0]
+
+
+def test_diagonals_are_laid_as_scipys() -> None:
+    found = sparse.diags_array([[1.0, 2.0], [3.0, 4.0, 5.0]], offsets=[1, 0]).toarray().tolist()
+
+    assert found == scipy_sparse.diags_array([[1.0, 2.0], [3.0, 4.0, 5.0]], offsets=[1, 0]).toarray().tolist()
+    assert sparse.eye_array(2, 3, k=1).toarray().tolist() == np.eye(2, 3, 1).tolist()
+
+
+def test_the_elements_are_the_leaf_of_a_tree() -> None:
+    data = leaf(7)
+    matrix = array(data)
+
+    assert ag.tree.leaves(matrix) == [data]
+    assert ag.tree.map(lambda one: one * 2, matrix).toarray().tolist() == (matrix.toarray() * 2).tolist()
+
+
+def test_no_dense_matrix_is_made() -> None:
+    size = 20_000
+    data = leaf(size)
+    tracemalloc.start()
+    try:
+        matrix = sparse.csr_array((data, np.arange(size), np.arange(size + 1)), (size, size))
+        sync.backward((sparse.linalg.spsolve(matrix, matrix @ np.ones(size)) ** 2).sum())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < size * size / 10

@@ -91,6 +91,15 @@ def test_the_method_multiply_names_the_function_to_write() -> None:
         scipy_sparse.csr_array(DENSE).multiply(leaf(4))
 
 
+def test_the_functions_of_a_constant_are_those_of_the_dense_matrix() -> None:
+    constant, tensor = scipy_sparse.csr_array(DENSE), leaf(4)
+    plain = tensor.detach().numpy()
+
+    np.testing.assert_array_equal(sparse.multiply(constant, tensor).detach().numpy(), DENSE * plain)
+    np.testing.assert_array_equal(sparse.add(tensor, constant).detach().numpy(), DENSE + plain)
+    np.testing.assert_array_equal((constant / tensor).detach().numpy(), DENSE / plain)
+
+
 def test_shapes_that_do_not_fit_are_named() -> None:
     with pytest.raises(ValueError, match=r"\(3, 4\) and \(3,\)"):
         scipy_sparse.csr_array(DENSE) @ leaf(3)

@@ -141,8 +141,10 @@ def conversion_advice() -> tuple[str, str | None]:
         # Names that are made when they are asked for are SciPy's own functions.
         names = set(dir(found)) & set(vars(found))
         wanted = name.partition(".")[0]
-        if wanted in names:
-            return f"{module}.{wanted} to keep it", function
+        # The class of a method may be SciPy's own affair, as _spbase is that of sparse arrays.
+        for known in (wanted, name.rpartition(".")[2]):
+            if known in names:
+                return f"{module}.{known} to keep it", function
         near = "".join(f", such as {one}," for one in close_names(wanted, names)[:1])
         return f"what {module} has{near} to keep it", function
     return "the functions of asyncgrad.scipy to keep it", function

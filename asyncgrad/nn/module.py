@@ -119,7 +119,8 @@ class Module:
 
     A module is a tree (`ag.tree`), whose leaves are its tensors and those of the modules in it; all other attributes
     are part of the structure. So `ag.func.value_and_grad(loss)(model, batch)` gives a module of gradients, in which
-    buffers and frozen parameters are None, and `ag.tree.map` gives a new module.
+    buffers and frozen parameters are None, and `ag.tree.map` gives a new module. A tensor that is in two places of a
+    module is one parameter: transforms give its gradient at both, and `ag.tree.map` maps it once.
 
     Attributes:
         training: whether layers such as Dropout behave as in a training; see `train` and `eval`.
@@ -678,9 +679,10 @@ def _at_path(module: Module, path: str) -> Any:
     for name in path.split("."):
         if isinstance(value, Module):
             value = vars(value).get(name)
-        elif value is not None:
-            leaves, structure = flatten(value, lambda inner: inner is not value)  # noqa: B023  # called at once
-            value = dict(zip(map(str, structure.labels), leaves, strict=True)).get(name)
+        elif value is not None and (kind := container_type(type(value))) is not None:
+            children, aux_data = kind.flatten(value)
+            labels = map(str, kind.labels(type(value), aux_data, len(children)))
+            value = dict(zip(labels, children, strict=True)).get(name)
     return value
 
 

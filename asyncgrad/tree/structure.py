@@ -175,7 +175,15 @@ def map(  # noqa: A001
     columns = [
         leaves_like(structure, other, f"ag.tree.map: tree {index}", "tree 0") for index, other in enumerate(others, 1)
     ]
-    return _unflatten(structure, iter([function(*entries) for entries in zip(first, *columns, strict=True)]))
+    rows = zip(first, *columns, strict=True)
+    if structure.kind is None or in_models(structure) is None:
+        return _unflatten(structure, iter([function(*entries) for entries in rows]))
+    # A parameter that is in several places of a model stays one.
+    results: dict[int, Any] = {}
+    for entries in rows:
+        if id(entries[0]) not in results:
+            results[id(entries[0])] = function(*entries)
+    return _unflatten(structure, iter([results[id(leaf)] for leaf in first]))
 
 
 def paths(structure: TreeStructure, root: str) -> Iterator[str]:

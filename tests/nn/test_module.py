@@ -196,6 +196,28 @@ def test_a_mapped_module_is_a_new_module_of_the_same_structure() -> None:
     assert ag.tree.flatten(doubled)[1] != ag.tree.flatten(model)[1]
 
 
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        self.first, self.second = Layer(3, 3), Layer(3, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Any) -> Any:
+        return self.second(np.tanh(self.first(x)))
+
+
+def test_a_mapped_module_keeps_its_ties_so_that_a_step_by_trees_is_that_of_an_optimizer() -> None:
+    model, other = Tied(), Tied()
+    optimizer = optim.SGD(other.parameters(), lr=0.01)
+    for _ in range(3):
+        grads = sync.func.grad(loss)(model, X)
+        model = ag.tree.map(lambda param, grad: (param - 0.01 * grad).detach().requires_grad_(), model, grads)
+        optimizer.step(sync.func.grad(loss)(other, X))
+
+    assert model.second.weight is model.first.weight
+    for param, expected in zip(model.parameters(), other.parameters(), strict=True):
+        np.testing.assert_allclose(param.detach().numpy(), expected.detach().numpy())
+
+
 def test_train_and_eval_reach_all_modules() -> None:
     model = Net()
     model.eval()

@@ -282,11 +282,30 @@ CALLED = {
     *("cross_entropy_grad g", "cross_entropy_grad logits", "cumprod a", "delete arr", "det a", "dirichlet alpha"),
     *("ediff1d ary", "ediff1d to_begin", "ediff1d to_end", "eigvals a", "eigvalsh a", "euclidean_norm x", "f dfnum"),
     *("fft_c2r a", "fft_r2c a", "float_power x", "float_power y", "gelu_grad x", "gelu_tanh_grad x", "insert values"),
-    *("inv a", "inverse_deviation x", "least_squares a", "matmul x", "matmul y", "max a", "min a", "nan_to_num x"),
+    *(
+        "inv a",
+        "inverse_deviation x",
+        "inverse_deviations x",
+        "least_squares a",
+        "matmul x",
+        "matmul y",
+        "max a",
+        "min a",
+        "nan_to_num x",
+    ),
     *("pad_constant array", "pad_elements array", "pinv a", "power x", "power y", "power_norm x", "prod a"),
     *("qr_triangle a", "recurrence a", "resize a", "rows_added g", "sigmoid x", "silu_grad x", "singular_values a"),
-    *("squared_residuals a", "squared_residuals b", "standardize_grad x", "std a", "take a", "tensordot a"),
-    *("tensordot b", "tile A", "vander x", "var a", "vonmises kappa"),
+    *("squared_residuals a", "squared_residuals b", "standardize_grad x", "std a", "take a", "taken_along x"),
+    *(
+        "standardized_grad x",
+        "standardized_scale_grad g",
+        "tensordot a",
+        "tensordot b",
+        "tile A",
+        "vander x",
+        "var a",
+        "vonmises kappa",
+    ),
 }
 
 

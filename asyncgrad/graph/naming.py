@@ -142,7 +142,7 @@ def conversion_advice() -> tuple[str, str | None]:
         names = set(dir(found)) & set(vars(found))
         wanted = name.partition(".")[0]
         # The class of a method may be SciPy's own affair, as _spbase is that of sparse arrays.
-        for known in (wanted, name.rpartition(".")[2]):
+        for known in (wanted, path.rpartition(".")[2]):
             if known in names:
                 return f"{module}.{known} to keep it", function
         near = "".join(f", such as {one}," for one in close_names(wanted, names)[:1])

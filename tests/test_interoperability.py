@@ -175,6 +175,12 @@ def test_a_torch_tensor_that_requires_grad_is_refused() -> None:
 # --- pandas and xarray ---------------------------------------------------------------------------
 
 
+def test_a_conversion_in_a_library_without_histories_says_so() -> None:
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(RequiresGradError, match="NumPy's functions to compute with it, since pandas keeps no history"):
+        pd.Series(ag.tensor([1.0, 2.0], requires_grad=True))
+
+
 def test_a_column_becomes_a_tensor_and_multiplies_one() -> None:
     pd = pytest.importorskip("pandas")
     column = pd.DataFrame({"a": [1.0, 2.0, 3.0]})["a"]

@@ -126,6 +126,8 @@ def conversion_advice() -> tuple[str, str | None]:
     """
     function = calling_function(2)
     library, _, path = (function or "").partition(".")
+    if function is not None and library not in ("numpy", "scipy"):
+        return f"NumPy's functions to compute with it, since {library} keeps no history", function
     if library != "scipy":
         joined = "np.stack to join tensors, or asyncgrad.numpy.random.default_rng(seed) to draw random numbers"
         return joined, function

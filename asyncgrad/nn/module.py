@@ -248,8 +248,12 @@ class Module:
             self._own_record().persistent.add(name)
         object.__setattr__(self, name, tensor)
 
-    def register_module(self, name: str, module: Module | None) -> None:
-        """Set a submodule: the same as `setattr(self, name, module)`."""
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Set a submodule: the same as `setattr(self, name, module)`.
+
+        Raises:
+            ArgumentTypeError: `module` is no Module.
+        """
         if module is not None and not isinstance(module, Module):
             raise ArgumentTypeError(f"module must be a Module, not {describe(module)}")
         setattr(self, name, module)
@@ -340,6 +344,17 @@ class Module:
             if path == target:
                 return param
         raise ArgumentError(f"{type(self).__name__} has no parameter {target!r}: {_known(self.named_parameters())}")
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer at a path, such as "layers.1.running_mean".
+
+        Raises:
+            ArgumentError: there is none.
+        """
+        for path, buffer in self.named_buffers(remove_duplicate=False):
+            if path == target:
+                return buffer
+        raise ArgumentError(f"{type(self).__name__} has no buffer {target!r}: {_known(self.named_buffers())}")
 
     # State.
 

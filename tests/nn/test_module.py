@@ -82,6 +82,10 @@ def test_parameters_and_buffers_have_paths_and_come_once() -> None:
     assert [name for name, _ in model.named_children()] == ["layers", "heads.0"]
     assert model.get_submodule("layers.1") is model.layers[1]
     assert model.get_parameter("layers.0.weight") is model.tied
+    assert model.get_buffer("layers.1.mean") is model.layers[1].mean
+    model.add_module("more", Layer(1, 1))
+    assert model.get_submodule("more") is model.more
+    del model.more
     assert [name for name, _ in model.named_parameters(recurse=False)] == ["heads.1.scale", "tied"]
 
 
@@ -382,6 +386,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Layer(1, 1).register_buffer("mean", np.ones(1)), ArgumentTypeError, "mean must be a Tensor or None"),
     (lambda: Layer(1, 1).register_buffer("inputs", None), ArgumentError, "has an attribute 'inputs' already"),
     (lambda: Net().get_submodule("layers.9"), ArgumentError, "Net has no module 'layers.9': there are layers"),
+    (lambda: Net().get_buffer("layers.0.weight"), ArgumentError, "Net has no buffer 'layers.0.weight': there are"),
+    (lambda: Net().add_module("x", np.tanh), ArgumentTypeError, "module must be a Module, not ufunc"),  # type: ignore[arg-type]
     (lambda: Net().get_parameter("x"), ArgumentError, "Net has no parameter 'x'"),
     (lambda: Net().load_state_dict([]), ArgumentTypeError, "state_dict must be a dict of tensors"),  # type: ignore[arg-type]
     (lambda: nn.Parameter(1.0, requires_grad=False), ArgumentError, "write self.register_parameter(name, ag.tensor"),

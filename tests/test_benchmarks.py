@@ -71,8 +71,8 @@ def test_peers_agree_on_every_gradient_and_are_timed_in_every_round(topic: str):
 def test_every_topic_is_a_file():
     files = {path.stem for path in Path(command.__file__).parent.glob("*.py")}
 
-    machinery = {"__init__", "__main__", "chart", "command", "machine", "peers", "record", "report", "runner"}
-    commands_of_their_own = {"count", "counted", "hips", "imports", "memory"}
+    machinery = {"__init__", "__main__", "chart", "command", "machine", "pairs", "peers", "record", "report", "runner"}
+    commands_of_their_own = {"count", "counted", "hips", "imports", "memory", "training"}
     assert set(command.TOPICS) == files - machinery - commands_of_their_own
 
 

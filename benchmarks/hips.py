@@ -7,16 +7,16 @@ library. The two take turns, and their gradients are compared before they are ti
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 from collections.abc import Callable, Sequence
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from asyncgrad import scipy
 from asyncgrad.sync import func
+
+from .pairs import Times, measure_pair, table
 
 try:
     import autograd as hips
@@ -28,7 +28,7 @@ try:
 except ImportError:
     hips = None
 
-__all__ = ["FUNCTIONS", "PROGRAMS", "SCIPY", "Library", "Times", "libraries", "main", "measure", "same", "table"]
+__all__ = ["FUNCTIONS", "PROGRAMS", "SCIPY", "Library", "libraries", "main", "measure", "same"]
 
 
 class Library(NamedTuple):
@@ -355,40 +355,12 @@ def same(ours: Any, theirs: Any) -> bool:
     return np.allclose(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
-class Times(NamedTuple):
-    """The medians of the seconds that a gradient takes, and of the ratios of both libraries in one round."""
-
-    ours: float
-    theirs: float
-    ratio: float
-
-
 def measure(case: Case, rounds: int, seconds: float = 0.02) -> Times:
     """Return the times of a gradient over `rounds`, in each of which both libraries take turns for some `seconds`."""
     calls = [case(library) for library in libraries()]
     if not same(*[call() for call in calls]):
         raise ValueError("asyncgrad and HIPS autograd do not agree")
-    repeats = [max(1, int(seconds / max(_time(call, 3), 1e-9))) for call in calls]
-    found = [[_time(call, count) for call, count in zip(calls, repeats, strict=True)] for _ in range(rounds)]
-    ours, theirs = (statistics.median(times) for times in zip(*found, strict=True))
-    return Times(ours, theirs, statistics.median([mine / other for mine, other in found]))
-
-
-def _time(call: Callable[[], Any], count: int) -> float:
-    began = perf_counter()
-    for _ in range(count):
-        call()
-    return (perf_counter() - began) / count
-
-
-def table(title: str, found: dict[str, Times]) -> str:
-    """Return a table of microseconds and ratios, with the geometric mean of the ratios."""
-    lines = [f"| {title} | asyncgrad, µs | HIPS autograd, µs | ratio |", "| --- | ---: | ---: | ---: |"]
-    for name, times in found.items():
-        lines.append(f"| {name} | {times.ours * 1e6:.0f} | {times.theirs * 1e6:.0f} | {times.ratio:.2f} |")
-    mean = statistics.geometric_mean([times.ratio for times in found.values()])
-    lines.append(f"| geometric mean | | | {mean:.2f} |")
-    return "\n".join(lines)
+    return measure_pair(calls, rounds, seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -400,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("HIPS autograd is not installed: pip install -e '.[bench]'")
         return 1
     for title, cases in (("function", FUNCTIONS), ("function of SciPy", SCIPY), ("program", PROGRAMS)):
-        print(table(title, {name: measure(case, rounds) for name, case in cases.items()}), end="\n\n")
+        print(table(title, "HIPS autograd", {name: measure(case, rounds) for name, case in cases.items()}), end="\n\n")
     return 0
 
 

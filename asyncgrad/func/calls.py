@@ -77,11 +77,10 @@ class TransformCall:
             self._given += found
             self._structures.append(structure)
         self._model_leaves: _ModelLeaves | None = None
-        for structure in self._structures:
-            if structure.kind is not None and in_models(structure) is not None:
-                self._model_leaves = _ModelLeaves(self._structures, self._given)
-                self._given = self._model_leaves.points(self._given)
-                break
+        flags = [in_models(structure) for structure in self._structures]
+        if any(flags):
+            self._model_leaves = _ModelLeaves(self._structures, flags, self._given)
+            self._given = self._model_leaves.points(self._given)
         self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
@@ -333,14 +332,21 @@ class _ModelLeaves:
 
     Args:
         structures: the structures of the arguments.
+        in_model: for each argument, whether each of its leaves is in a model; None where none is.
         leaves: their leaves.
     """
 
     __slots__ = ("_leaves", "_numbers", "kept")
 
-    def __init__(self, structures: Sequence[TreeStructure], leaves: Sequence[Any]) -> None:
+    def __init__(
+        self, structures: Sequence[TreeStructure], in_model: Sequence[list[bool] | None], leaves: Sequence[Any]
+    ) -> None:
         self._leaves = leaves
-        flags = [flag for each in structures for flag in in_models(each) or [False] * each.count]
+        flags = [
+            flag
+            for structure, each in zip(structures, in_model, strict=True)
+            for flag in each or [False] * structure.count
+        ]
         #: For each leaf the number of its point; None for a constant.
         self._numbers: list[int | None] = []
         #: The leaves that are points.

@@ -7,10 +7,9 @@ from typing import Any, final
 
 from ..arguments import truth
 from ..errors import ArgumentError
-from . import init
 from .arguments import array_of, pair, single
 from .convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
-from .linear_layers import new_parameter
+from .linear_layers import draw_by_inputs, new_parameter
 from .module import Module
 from .resizing import pad
 
@@ -32,14 +31,14 @@ class Convolution(Module):
         in_channels: int,
         out_channels: int,
         kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: Any,
-        dtype: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         name = type(self).__name__
         if groups < 1 or in_channels % groups or out_channels % groups:
@@ -65,10 +64,7 @@ class Convolution(Module):
 
     def reset_parameters(self) -> None:
         """Draw the weight and the bias uniformly from `±1 / sqrt(channels * kernel)`, those that a filter reads."""
-        bound = 1 / math.sqrt(max(1, self.weight.shape[1] * math.prod(self.kernel_size)))
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        draw_by_inputs(self.weight, self.bias, max(1, self.weight.shape[1] * math.prod(self.kernel_size)))
 
     def extra_repr(self) -> str:
         """Return the options that the layer shows in its repr."""
@@ -126,34 +122,6 @@ class Conv1d(Convolution):
 
     axes = 1
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
     def forward(self, input: Any) -> Any:
         """Return sequences of shape `(n, out_channels, positions)`."""
         x, padding = self._padded(input)
@@ -187,34 +155,6 @@ class Conv2d(Convolution):
     """
 
     axes = 2
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
 
     def forward(self, input: Any) -> Any:
         """Return images of shape `(n, out_channels, rows, columns)`."""

@@ -16,7 +16,7 @@ from . import init
 from .linear_maps import embedding, linear
 from .module import Module
 
-__all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten", "new_parameter"]
+__all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten", "draw_by_inputs", "new_parameter"]
 
 Place = str | Device | None
 
@@ -27,6 +27,14 @@ def new_parameter(shape: tuple[int, ...], device: Place = None, dtype: Any = Non
     if kind.kind not in "fc":
         raise ArgumentError(f"the dtype of a parameter is floating or complex, not {kind}")
     return tensor(np.zeros(shape, kind), device=device, requires_grad=True)
+
+
+def draw_by_inputs(weight: Tensor, bias: Tensor | None, inputs: int) -> None:
+    """Draw a weight and a bias uniformly between ±1 / sqrt(inputs), the number of inputs that an output depends on."""
+    bound = 1 / math.sqrt(inputs) if inputs else 0.0
+    init.uniform_(weight, -bound, bound)
+    if bias is not None:
+        init.uniform_(bias, -bound, bound)
 
 
 def size(value: Any, name: str) -> int:
@@ -92,10 +100,7 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
-        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        draw_by_inputs(self.weight, self.bias, self.in_features)
 
     def forward(self, input: Any) -> Any:
         """Return the output, shape `(..., out_features)`.
@@ -136,10 +141,7 @@ class Bilinear(Module):
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
-        bound = 1 / math.sqrt(self.in1_features) if self.in1_features else 0.0
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        draw_by_inputs(self.weight, self.bias, self.in1_features)
 
     def forward(self, input1: Any, input2: Any) -> Any:
         """Return the output, shape `(..., out_features)`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
@@ -13,7 +13,8 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.hooks import HookList, RemovableHandle
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type, register_model
-from ..tree.structure import TreeStructure, flatten, unflatten
+from ..tree.structure import TreeStructure, are_equal, flatten
+from ..tree.structure import map as map_tree
 
 __all__ = ["IncompatibleKeys", "Module", "Parameter"]
 
@@ -329,10 +330,7 @@ class Module:
         Raises:
             ArgumentError: there is none.
         """
-        for path, module in self.named_modules(remove_duplicate=False):
-            if path == target:
-                return module
-        raise ArgumentError(f"{type(self).__name__} has no module {target!r}: {_known(self.named_modules())}")
+        return self._at(target, "module", self.named_modules(remove_duplicate=False))  # type: ignore[no-any-return]
 
     def get_parameter(self, target: str) -> Tensor:
         """Return the parameter at a path, such as "layers.0.weight".
@@ -340,10 +338,7 @@ class Module:
         Raises:
             ArgumentError: there is none.
         """
-        for path, param in self.named_parameters(remove_duplicate=False):
-            if path == target:
-                return param
-        raise ArgumentError(f"{type(self).__name__} has no parameter {target!r}: {_known(self.named_parameters())}")
+        return self._at(target, "parameter", self.named_parameters(remove_duplicate=False))  # type: ignore[no-any-return]
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer at a path, such as "layers.1.running_mean".
@@ -351,20 +346,13 @@ class Module:
         Raises:
             ArgumentError: there is none.
         """
-        for path, buffer in self.named_buffers(remove_duplicate=False):
-            if path == target:
-                return buffer
-        raise ArgumentError(f"{type(self).__name__} has no buffer {target!r}: {_known(self.named_buffers())}")
+        return self._at(target, "buffer", self.named_buffers(remove_duplicate=False))  # type: ignore[no-any-return]
 
     # State.
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of the parameters and persistent buffers by their paths, with PyTorch's names and order."""
-        return {
-            path: value.detach().copy()
-            for path, value, is_parameter, is_persistent in self._entries("", True, False)
-            if value is not None and (is_parameter or is_persistent)
-        }
+        return {path: tensor.detach().copy() for path, tensor in self._state().items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Write the values of a state dict into the parameters and persistent buffers, all or none of them.
@@ -385,11 +373,7 @@ class Module:
             raise ArgumentTypeError(
                 f"state_dict must be a dict of tensors, as model.state_dict() returns it, not {describe(state_dict)}"
             )
-        own = {
-            path: value
-            for path, value, is_parameter, is_persistent in self._entries("", True, False)
-            if value is not None and (is_parameter or is_persistent)
-        }
+        own = self._state()
         found = IncompatibleKeys([path for path in own if path not in state_dict], [*(set(state_dict) - set(own))])
         found.unexpected_keys.sort(key=list(state_dict).index)
         arrays, problems = _fitting_arrays(own, state_dict)
@@ -459,7 +443,7 @@ class Module:
         for module in self.modules():
             for name, value in vars(module).items():
                 if name != _RECORD and not isinstance(value, Module) and _holds_parts(value):
-                    object.__setattr__(module, name, _map_tensors(move, value))
+                    object.__setattr__(module, name, map_tree(move, value, is_leaf=_is_module))
         return self
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
@@ -505,6 +489,21 @@ class Module:
         return output
 
     # Walks.
+
+    def _at(self, target: str, what: str, named: Iterator[tuple[str, Any]]) -> Any:
+        """Return what is called `target` among named parts."""
+        found = dict(named)
+        if target not in found:
+            raise ArgumentError(f"{type(self).__name__} has no {what} {target!r}: {_known(found)}")
+        return found[target]
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the parameters and persistent buffers themselves, by their paths."""
+        return {
+            entry.path: entry.value
+            for entry in self._entries("", True, False)
+            if entry.value is not None and (entry.is_parameter or entry.is_persistent)
+        }
 
     def _own_parts(self) -> Iterator[tuple[str, Any]]:
         """Yield the tensors and modules of this module itself, also those in containers, by their paths from it."""
@@ -583,12 +582,6 @@ class Module:
             lines += [f"  ({name}): {first}", *[f"  {line}" for line in others]]
         return [*lines, ")"]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-
-
-register_model(Module, lambda module: _flatten_module(module), lambda *parts: _unflatten_module(*parts))
-
 
 async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
     """Go on with a call from its first awaitable."""
@@ -646,14 +639,10 @@ class _Static:
         if not isinstance(other, _Static):
             return NotImplemented
         mine, theirs = dict(self._entries), dict(other._entries)
-        return mine.keys() == theirs.keys() and all(_are_equal(value, theirs[name]) for name, value in mine.items())
+        return mine.keys() == theirs.keys() and all(are_equal(value, theirs[name]) for name, value in mine.items())
 
     def __hash__(self) -> int:
         return hash(tuple([name for name, _ in self._entries]))
-
-
-def _are_equal(one: Any, other: Any) -> bool:
-    return one is other or bool(np.all(np.asarray(one == other)))
 
 
 def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any]) -> Module:
@@ -664,6 +653,9 @@ def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any])
     attributes.update(static.attributes())
     attributes.update(zip(names, children, strict=True))
     return module
+
+
+register_model(Module, _flatten_module, _unflatten_module)
 
 
 def _is_leaf_of_module(value: Any) -> bool:
@@ -699,13 +691,6 @@ def _at_path(module: Module, path: str) -> Any:
             labels = map(str, kind.labels(type(value), aux_data, len(children)))
             value = dict(zip(labels, children, strict=True)).get(name)
     return value
-
-
-def _map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return function(value)
-    leaves, structure = flatten(value, _is_module)
-    return unflatten(structure, [function(leaf) for leaf in leaves])
 
 
 def _dotted_paths(structure: TreeStructure, root: str) -> Iterator[str]:
@@ -776,6 +761,6 @@ def _is_dtype(value: Any) -> bool:
     return isinstance(value, (np.dtype, type))
 
 
-def _known(named: Iterator[tuple[str, Any]]) -> str:
-    names = [name for name, _ in named if name]
+def _known(paths: Iterable[str]) -> str:
+    names = [path for path in paths if path]
     return "there are " + ", ".join(names[:20]) + (", ..." if len(names) > 20 else "") if names else "there are none"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, ClassVar, final
 
 from .module import Module
 from .pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
@@ -10,9 +11,23 @@ from .pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 __all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
 
 
-@final
-class MaxPool1d(Module):
-    """Computes `nn.max_pool1d`, whose options are this class's. Source: torch.nn.MaxPool1d."""
+class _Pool(Module):
+    """Abstract base of layers that pool windows."""
+
+    kernel_size: Any
+    stride: Any
+    padding: Any
+
+    def extra_repr(self) -> str:
+        """Return the window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _MaxPool(_Pool):
+    """Abstract base of layers that return the maximum of each window."""
+
+    #: The function that does it.
+    _pool: ClassVar[Callable[..., Any]]
 
     def __init__(
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
@@ -22,15 +37,26 @@ class MaxPool1d(Module):
 
     def forward(self, input: Any) -> Any:
         """Return the maximum of each window."""
-        return max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        """Return the window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        pool = type(self)._pool
+        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 @final
-class AvgPool1d(Module):
+class MaxPool1d(_MaxPool):
+    """Computes `nn.max_pool1d`, whose options are this class's. Source: torch.nn.MaxPool1d."""
+
+    _pool = max_pool1d
+
+
+@final
+class MaxPool2d(_MaxPool):
+    """Computes `nn.max_pool2d`, whose options are this class's. Source: torch.nn.MaxPool2d."""
+
+    _pool = max_pool2d
+
+
+@final
+class AvgPool1d(_Pool):
     """Computes `nn.avg_pool1d`, whose options are this class's. Source: torch.nn.AvgPool1d."""
 
     def __init__(
@@ -42,46 +68,15 @@ class AvgPool1d(Module):
         count_include_pad: bool = True,
     ) -> None:
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.ceil_mode = padding, ceil_mode
-        self.count_include_pad = count_include_pad
+        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
 
     def forward(self, input: Any) -> Any:
         """Return the mean of each window."""
-        return avg_pool1d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-        )
-
-    def extra_repr(self) -> str:
-        """Return the window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 @final
-class MaxPool2d(Module):
-    """Computes `nn.max_pool2d`, whose options are this class's. Source: torch.nn.MaxPool2d."""
-
-    def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> None:
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
-
-    def forward(self, input: Any) -> Any:
-        """Return the maximum of each window."""
-        return max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        """Return the window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
-@final
-class AvgPool2d(Module):
+class AvgPool2d(_Pool):
     """Computes `nn.avg_pool2d`, whose options are this class's. Source: torch.nn.AvgPool2d."""
 
     def __init__(
@@ -94,8 +89,8 @@ class AvgPool2d(Module):
         divisor_override: float | None = None,
     ) -> None:
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.ceil_mode = padding, ceil_mode
-        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
+        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
+        self.divisor_override = divisor_override
 
     def forward(self, input: Any) -> Any:
         """Return the mean of each window."""
@@ -108,7 +103,3 @@ class AvgPool2d(Module):
             self.count_include_pad,
             self.divisor_override,
         )
-
-    def extra_repr(self) -> str:
-        """Return the window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

@@ -10,11 +10,10 @@ from typing import Any, final
 import numpy as np
 
 from ..arguments import truth
-from ..errors import ArgumentError
 from ..graph.values import zeros_beside
 from .elementwise import as_scalars, real_view
 from .fused import FusedUpdate
-from .optimizer import Group, Optimizer, Update, check_range
+from .optimizer import Group, Optimizer, Update, check_betas, check_range
 
 __all__ = ["Adam", "AdamW"]
 
@@ -48,9 +47,7 @@ class _AdamFamily(Optimizer):
     def _check(group: Group) -> None:
         for name in ("lr", "eps", "weight_decay"):
             check_range(group, name)
-        if not isinstance(group["betas"], (tuple, list)) or len(group["betas"]) != 2:
-            raise ArgumentError(f"betas must be two numbers, such as (0.9, 0.999), not {group['betas']!r}")
-        check_range({"betas": tuple(group["betas"])}, "betas", below=1)
+        check_betas(group, "(0.9, 0.999)")
         for name in ("amsgrad", "decoupled_weight_decay"):
             truth(group[name], name)
 

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, final
 
-import numpy as np
-
 from ..arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.saved_hooks import copy_saved_before_write
-from ..graph.values import is_foreign
 from ..tensor import Tensor
 from ..tree.structure import TreeStructure, flatten, leaves_like, paths, unflatten
+from .gradients import check_array
 
 __all__ = ["ExponentialMovingAverage", "GradientAccumulator"]
 
@@ -162,14 +160,14 @@ class GradientAccumulator:
         if self._structure is None:
             found, structure = flatten(grads)
             for name, leaf in zip(paths(structure, "grads"), found, strict=True):
-                _check_gradient(name, leaf)
+                check_array(name, leaf)
             self._sums, self._structure, self.count = found, structure, 1
             return
         entries = leaves_like(self._structure, grads, "grads", "the gradients so far", allows_none=True)
         for name, total, entry in zip(paths(self._structure, "grads"), self._sums, entries, strict=True):
             if entry is None:
                 continue
-            _check_gradient(name, entry)
+            check_array(name, entry)
             if entry.shape != total.shape:
                 raise ArgumentError(
                     f"{name} has shape {entry.shape}, but that of the gradients so far is {total.shape}"
@@ -223,11 +221,6 @@ def _write(params: list[Tensor], arrays: list[Any]) -> None:
         copy_saved_before_write(param)
         param._data[...] = array
         param._bump_version()
-
-
-def _check_gradient(name: str, leaf: Any) -> None:
-    if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_foreign(leaf):
-        raise ArgumentTypeError(f"{name} must be a tensor or an array, not {describe(leaf)}")
 
 
 def _sum(total: Any, entry: Any) -> Any:

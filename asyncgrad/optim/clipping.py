@@ -9,12 +9,13 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe, number, truth
-from ..errors import ArgumentError, ArgumentTypeError, InvalidGradientError
+from ..arguments import number, truth
+from ..errors import ArgumentError, InvalidGradientError
 from ..graph.values import is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, flatten, paths, unflatten
+from .gradients import check_array
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]
 
@@ -119,11 +120,8 @@ class _Gradients:
     def __init__(self, given: Any) -> None:
         tree = given if isinstance(given, Tensor) or container_type(type(given)) is not None else _as_list(given)
         self._leaves, self._structure = flatten(tree)
-        for index, leaf in enumerate(self._leaves):
-            if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_foreign(leaf):
-                raise ArgumentTypeError(
-                    f"{_nth(self._structure, 'parameters', index)} must be a tensor or an array, not {describe(leaf)}"
-                )
+        for name, leaf in zip(paths(self._structure, "parameters"), self._leaves, strict=True):
+            check_array(name, leaf)
         #: Whether these are parameters, whose `.grad` is meant.
         self._of_parameters = any(
             isinstance(leaf, Tensor) and leaf.is_leaf and leaf.requires_grad for leaf in self._leaves

@@ -15,7 +15,17 @@ from ..tensor import Tensor
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, in_models, leaves_like, paths
 
-__all__ = ["ParameterTree", "gradients_like"]
+__all__ = ["ParameterTree", "check_array", "gradients_like"]
+
+
+def check_array(name: str, leaf: Any) -> None:
+    """Raise unless a gradient or a parameter is a tensor or an array.
+
+    Raises:
+        ArgumentTypeError: it is neither.
+    """
+    if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_foreign(leaf):
+        raise ArgumentTypeError(f"{name} must be a tensor or an array, not {describe(leaf)}")
 
 
 @final

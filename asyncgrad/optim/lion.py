@@ -8,11 +8,10 @@ from typing import Any, final
 
 import numpy as np
 
-from ..errors import ArgumentError
 from ..graph.values import zeros_beside
 from .elementwise import as_scalars, real_view
 from .fused import FusedUpdate
-from .optimizer import Group, Optimizer, Update, check_range
+from .optimizer import Group, Optimizer, Update, check_betas, check_range
 
 __all__ = ["Lion"]
 
@@ -61,9 +60,7 @@ class Lion(Optimizer):
     def _check(group: Group) -> None:
         for name in ("lr", "weight_decay"):
             check_range(group, name)
-        if not isinstance(group["betas"], (tuple, list)) or len(group["betas"]) != 2:
-            raise ArgumentError(f"betas must be two numbers, such as (0.9, 0.99), not {group['betas']!r}")
-        check_range({"betas": tuple(group["betas"])}, "betas", below=1)
+        check_betas(group, "(0.9, 0.99)")
 
     def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
         return {"exp_avg": zeros_beside(param.shape, param)}

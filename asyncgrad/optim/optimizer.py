@@ -26,7 +26,7 @@ from .elementwise import Scratch
 from .fused import FusedSteps, FusedUpdate
 from .gradients import ParameterTree, gradients_like
 
-__all__ = ["Group", "Optimizer", "Update", "check_range"]
+__all__ = ["Group", "Optimizer", "Update", "check_betas", "check_range"]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
@@ -51,6 +51,13 @@ def check_range(group: Group, name: str, *, below: float | None = None) -> None:
         if not 0 <= number(one, name) < (math.inf if below is None else below):
             allowed = "at least 0" if below is None else f"at least 0 and below {below:g}"
             raise ArgumentError(f"{name} must be {allowed}, not {value}")
+
+
+def check_betas(group: Group, example: str) -> None:
+    """Raise unless the option "betas" is two numbers of at least 0 and below 1; `example` shows them in the error."""
+    if not isinstance(group["betas"], (tuple, list)) or len(group["betas"]) != 2:
+        raise ArgumentError(f"betas must be two numbers, such as {example}, not {group['betas']!r}")
+    check_range({"betas": tuple(group["betas"])}, "betas", below=1)
 
 
 class Optimizer(ABC):

@@ -13,6 +13,7 @@ from .registry import ContainerType, container_type
 __all__ = [
     "LEAF",
     "TreeStructure",
+    "are_equal",
     "flatten",
     "flatten_each",
     "in_models",
@@ -64,7 +65,7 @@ class TreeStructure:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TreeStructure):
             return NotImplemented
-        return self.cls is other.cls and self.children == other.children and _are_equal(self.aux_data, other.aux_data)
+        return self.cls is other.cls and self.children == other.children and are_equal(self.aux_data, other.aux_data)
 
     def __hash__(self) -> int:
         return hash((self.cls, tuple(self.labels), self.children))
@@ -319,12 +320,12 @@ def _raise_for_children(
     raise ArgumentError(f"{what} has {accessor.format(extra[0])}, which {like} does not have there")
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
     """Compare the data of two containers, which may hold arrays."""
     if one is other:
         return True
     if type(one) is tuple and type(other) is tuple:
-        return len(one) == len(other) and all(_are_equal(*pair) for pair in zip(one, other, strict=True))
+        return len(one) == len(other) and all(are_equal(*pair) for pair in zip(one, other, strict=True))
     if getattr(one, "shape", None) != getattr(other, "shape", None):
         return False
     same: Any = one == other

@@ -174,10 +174,12 @@ async def capture(
 
     The same as `grad`, for tensors that are known to be tensors.
     """
-    if len(outputs) == 1 and _is_number(outputs[0]) and grad_outputs[0] is None:
-        (root,) = outputs
-        ones = values.ones_beside((), root._data)
-        edge = gradient_edge(root)
+    root = outputs[0]
+    data = root._data
+    # One real number.
+    if len(outputs) == 1 and grad_outputs[0] is None and not data.shape and data.dtype.kind == "f":
+        ones = values.ones_beside((), data)
+        edge = Edge(root._grad_fn, root._output_nr) if root._view is None else gradient_edge(root)
         assert edge is not None
         edges, grads = [edge], [values.wrap(ones, root._device) if create_graph else ones]
     else:
@@ -191,15 +193,8 @@ async def capture(
         inputs=_input_edges(inputs, None),
     )
     return [
-        None if value is None else _make_result(index, tensor, value, None, True, False, create_graph, ())
-        for index, (tensor, value) in enumerate(zip(inputs, captured, strict=True))
+        None if value is None else _gradient_of(tensor, value) for tensor, value in zip(inputs, captured, strict=True)
     ]
-
-
-def _is_number(output: TensorBase) -> bool:
-    """Tell whether this is a real number."""
-    shape, kind = output._data.shape, output._data.dtype.kind
-    return not len(shape) and kind in "f"
 
 
 def _check_flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:
@@ -272,9 +267,7 @@ def _make_result(
     if value is not None:
         if isinstance(tensor, GradientEdge):
             return values.wrap(value, tensor.node.device)
-        result, dtype = values.wrap(value, tensor._device), tensor._data.dtype
-        # A sum has the byte order of the machine, which the input need not have.
-        return result if result._data.dtype is dtype else result.astype(dtype, copy=False)
+        return _gradient_of(tensor, value)
     if not allow_unused:
         raise UnusedInputError(
             f"{_input_name(index, structure)} ({_label(tensor)}) was not used to compute the outputs, or no gradient "
@@ -290,6 +283,13 @@ def _make_result(
     if create_graph:
         zeros.requires_grad_()
     return zeros
+
+
+def _gradient_of(tensor: TensorBase, value: Any) -> Any:
+    """Return a captured gradient as a tensor like the one that it is for."""
+    result, dtype = values.wrap(value, tensor._device), tensor._data.dtype
+    # A sum has the byte order of the machine, which the input need not have.
+    return result if result._data.dtype is dtype else result.astype(dtype, copy=False)
 
 
 def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
@@ -523,17 +523,17 @@ def _input_edges(inputs: Sequence[Root], structure: TreeStructure | None) -> lis
         if isinstance(tensor, GradientEdge):
             edges.append(Edge(*tensor))
             continue
-        if not tensor._requires_grad():
+        node = tensor._grad_fn if tensor._view is None else tensor._history()
+        if node is not None:
+            edges.append(Edge(node, tensor._output_nr))
+            continue
+        meta = tensor._meta
+        if meta is None or not meta.requires_grad:
             raise RequiresGradError(
                 f"{_input_name(index, structure)} ({_label(tensor)}) does not require grad: call .requires_grad_() on "
                 "it before use"
             )
-        meta = tensor._meta
-        if tensor._history() is None and (meta is None or meta.accumulator is None or meta.accumulator() is None):
-            # No graph holds this leaf. A new accumulator would be freed at once, and a later call would create another.
-            edges.append(Edge(Identity(), 0))
-            continue
-        edge = gradient_edge(tensor)
-        assert edge is not None
-        edges.append(edge)
+        accumulate = None if meta.accumulator is None else meta.accumulator()
+        # Where no graph holds this leaf, a new accumulator would be freed at once, and a later call would make another.
+        edges.append(Edge(Identity() if accumulate is None else accumulate, 0))
     return edges

@@ -22,6 +22,7 @@ from .array_operators import (
     wrap_comparison,
 )
 from .backward import backward
+from .context import DEFAULT_DEVICE
 from .default_dtype import in_default_dtype
 from .einops_backend import register_with_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
@@ -39,7 +40,7 @@ from .graph.callers import shorten_traceback
 from .graph.hooks import HookList, RemovableHandle
 from .graph.naming import conversion_advice, is_asked_by_sparse_operator
 from .graph.saved import version_of
-from .graph.tensor_base import TensorBase, ViewMeta
+from .graph.tensor_base import AutogradMeta, TensorBase, ViewMeta
 from .graph.values import (
     is_foreign,
     is_number_dtype,
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 
     Operator = Callable[["Tensor", Any], "Tensor"]
 
-__all__ = ["Tensor", "asarray", "tensor"]
+__all__ = ["Tensor", "asarray", "leaf_on", "tensor"]
 
 _equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.divmod]
 _invert = RULES[np.invert]
@@ -1041,6 +1042,16 @@ def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
 
 #: Named here, since an attribute of a module takes twice as long to look up.
 _ndarray = np.ndarray
+
+
+def leaf_on(array: np.ndarray) -> Tensor:
+    """Return a leaf that requires grad on an array of floating or complex numbers: `asarray` for transforms."""
+    if DEFAULT_DEVICE.get() is not None:
+        return asarray(array, requires_grad=True)
+    leaf = Tensor(array, None, 0, _CPU)
+    leaf._meta = meta = AutogradMeta()
+    meta.requires_grad = True
+    return leaf
 
 
 def _leaf_from_host(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:

@@ -18,7 +18,7 @@ from .compiled.api import COMPILED_AFTER, find_compiled
 from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
 from .driver import drive, drive_blocking
-from .exec_info import ExecInfos, init_stepwise
+from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .fast_path import FastPath
 from .graph_task import GraphTask
 from .loops import Pace
@@ -73,7 +73,10 @@ class Engine:
                 leaf's `.grad`, which the new sum then replaces.
         """
         start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
-        limits = await _find_limits(start[0], inputs, accumulate) if inputs else None
+        limits = None
+        if inputs:
+            assert start[0] is not None
+            limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
         captures = 0 if accumulate else len(inputs)
         graph_task = _make_graph_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
         try:
@@ -116,12 +119,10 @@ async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list
     return captured
 
 
-async def _find_limits(root: Node | None, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
+async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
     """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, since there may be many."""
-    assert root is not None
     exec_info, pace = ExecInfos(), None
     for _ in init_stepwise(exec_info, root, inputs, accumulate):
-        # Most graphs are small, and never get here.
         pace = pace or Pace()
         await pace.keep()
     return exec_info

@@ -21,6 +21,7 @@ __all__ = [
     "as_tensors",
     "count_edges",
     "execution_order",
+    "init_if_whole",
     "init_to_execute",
     "is_past_horizon",
     "nodes_below",
@@ -69,7 +70,6 @@ class ExecInfos(dict["Node", ExecInfo]):
     __slots__ = ("executed", "handed_out", "horizon", "whole")
 
     def __init__(self) -> None:
-        super().__init__()
         #: The `order` of the oldest of the inputs' nodes: no path leads to an input from an older node (see
         #: `is_past_horizon`). None where that is unknown.
         self.horizon: int | None = None
@@ -137,6 +137,40 @@ def init_to_execute(root: Node, inputs: Sequence[Edge], accumulate: bool) -> Exe
     exec_info = ExecInfos()
     for _ in init_stepwise(exec_info, root, inputs, accumulate):
         pass
+    return exec_info
+
+
+def init_if_whole(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos | None:
+    """Return what `init_to_execute` does if the graph is small and all paths in it end at `inputs`, else None.
+
+    So it is in most transforms, whose inputs are new leaves. Then all nodes below the root run, and one walk, in any
+    order, finds them.
+    """
+    exec_info = ExecInfos()
+    for index, (node, input_nr) in enumerate(inputs):
+        if node is None or node.next_nodes:
+            return None
+        info = exec_info.get(node)
+        if info is None:
+            info = exec_info[node] = ExecInfo(accumulate)
+        if not accumulate:
+            info.captures.append(Capture(input_nr, index))
+    whole, stack = {root}, [root]
+    while stack:
+        leads_on = False
+        for target in stack.pop().next_nodes:
+            if target is None:
+                continue
+            leads_on = True
+            if target not in whole and target not in exec_info:
+                whole.add(target)
+                stack.append(target)
+        # A leaf that is not wanted, or a root that is an input.
+        if not leads_on or len(whole) > STEP:
+            return None
+    exec_info.executed = len(whole) + len(exec_info)
+    exec_info[root] = ExecInfo(True)
+    exec_info.whole = whole
     return exec_info
 
 

@@ -191,8 +191,14 @@ class GraphTask:
         if self.limits is None and self.sums is None:
             accumulate_all(leaves, grads, self.changes, self._is_seen())
             return
+        limits = self.limits
         for leaf in leaves:
-            self.run_leaf(leaf, [grads.pop()])
+            if limits is not None and self.streams is None and not limits[leaf].needed:
+                grad = grads.pop()
+                for _, result_nr in limits[leaf].captures:
+                    self.captured[result_nr] = grad
+            else:
+                self.run_leaf(leaf, [grads.pop()])
 
     def run_leaf(self, leaf: Any, grads: list[Any]) -> None:
         """Run an AccumulateGrad without hooks."""

@@ -10,16 +10,23 @@ from typing import Any, final
 import numpy as np
 
 from ..arguments import describe
-from ..context import IN_TRANSFORM, is_grad_enabled
+from ..context import GRAD_MODE, IN_TRANSFORM
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..functional.arguments import new_input, transform_scope
 from ..graph.values import is_foreign
-from ..tensor import Tensor, asarray
+from ..tensor import Tensor, asarray, leaf_on
 from ..tree.structure import LEAF, TreeStructure, flatten, in_models, leaves, leaves_like, paths, unflatten
 
 __all__ = ["TransformCall"]
 
 Tensors = tuple[Tensor, ...]
+
+#: Named here, since an attribute of a module takes twice as long to look up.
+_ndarray = np.ndarray
+
+#: Arguments of these types are leaves that are constants; with tensors, the commonest leaves.
+_CONSTANTS = frozenset({np.ndarray, float})
+_LEAVES = _CONSTANTS | {Tensor}
 
 
 @final
@@ -45,6 +52,7 @@ class TransformCall:
         "_function",
         "_given",
         "_has_aux",
+        "_is_flat",
         "_kwargs",
         "_model_leaves",
         "_output_structure",
@@ -72,31 +80,47 @@ class TransformCall:
         self._has_aux = has_aux
         self._given: list[Any] = []
         self._structures: list[TreeStructure] = []
+        self._model_leaves: _ModelLeaves | None = None
+        self._returns_tensors = False
+        #: Whether each argument to differentiate with respect to is a leaf.
+        self._is_flat = True
         for position in positions:
-            found, structure = flatten(args[position])
+            tree = args[position]
+            if type(tree) in _LEAVES:
+                self._given.append(tree)
+                self._structures.append(LEAF)
+                self._returns_tensors |= type(tree) is Tensor
+                continue
+            self._is_flat = False
+            found, structure = flatten(tree)
             self._given += found
             self._structures.append(structure)
-        self._model_leaves: _ModelLeaves | None = None
-        flags = [in_models(structure) for structure in self._structures]
-        if any(flags):
-            self._model_leaves = _ModelLeaves(self._structures, flags, self._given)
-            self._given = self._model_leaves.points(self._given)
-        self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
+        if not self._is_flat:
+            flags = [in_models(structure) for structure in self._structures]
+            if any(flags):
+                self._model_leaves = _ModelLeaves(self._structures, flags, self._given)
+                self._given = self._model_leaves.points(self._given)
+            self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
         #: What the function must return, for errors.
         self._expected = "Tensors"
         #: The leaves of the arguments to differentiate with respect to.
-        self.points = tuple([self._as_point(index, leaf) for index, leaf in enumerate(self._given)])
+        self.points = tuple(
+            [
+                leaf_on(leaf) if type(leaf) is _ndarray and leaf.dtype.kind in "fc" else self._as_point(index, leaf)
+                for index, leaf in enumerate(self._given)
+            ]
+        )
 
     def recording(self, *vectors: Any) -> transform_scope:
         """Return the scope in which the transform runs; `vectors` are trees that the transform has been given too."""
-        if not is_grad_enabled():
+        if not GRAD_MODE.get():
             return transform_scope(False)
         if IN_TRANSFORM.get():
             return transform_scope(True)
         for tree in (*self._args, *self._kwargs.values(), *vectors):
-            if type(tree) is np.ndarray:
+            if type(tree) in _CONSTANTS:
                 continue
             for leaf in leaves(tree):
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
@@ -106,6 +130,8 @@ class TransformCall:
     def new_points(self, create_graph: bool) -> tuple[Tensor, ...]:
         """Return a new tensor for each of `points` that shares its array and requires grad."""
         # A point that was made of an array or a number is new already.
+        if not self._returns_tensors:
+            return self.points
         return tuple(
             [
                 new_input(point, create_graph, self._where) if isinstance(given, Tensor) else point
@@ -116,7 +142,8 @@ class TransformCall:
     async def __call__(self, *points: Tensor) -> tuple[Tensor, ...]:
         """Return the leaves of the function's result for new `points`."""
         arguments = list(self._args)
-        for position, tree in zip(self._positions, self.arguments_of_points(points), strict=True):
+        trees = points if self._is_flat else self.arguments_of_points(points)
+        for position, tree in zip(self._positions, trees, strict=True):
             arguments[position] = tree
         result = self._function(*arguments, **self._kwargs)
         if not isinstance(result, Tensor) and inspect.isawaitable(result):
@@ -147,6 +174,8 @@ class TransformCall:
         """
         self._expected = "one Tensor"
         outputs = await self(*points)
+        if self._output_structure is LEAF:
+            return outputs[0]
         if self._output_structure is None or self._output_structure.kind is not None:
             found = self.result(outputs, True)
             raise GradientTypeError(
@@ -204,11 +233,9 @@ class TransformCall:
 
     def like_points(self, tensors: Iterable[Tensor], keeps_history: bool) -> tuple[Any, ...]:
         """Return a tree for each argument at `positions`, with `tensors` as results in place of `points`."""
-        if keeps_history:
-            return self.containers_like_points(tensors)
-        return self.containers_like_points(
-            [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
-        )
+        if not keeps_history:
+            tensors = [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
+        return tuple(tensors) if self._is_flat else self.containers_like_points(tensors)
 
     def arguments_of_points(self, points: Sequence[Any]) -> tuple[Any, ...]:
         """Return the arguments at `positions` with others in place of `points`."""
@@ -257,9 +284,7 @@ class TransformCall:
         """Return a leaf as a tensor: itself, or a new one that requires grad."""
         kind = type(leaf)
         if kind is float or kind is int:
-            return asarray(np.float64(leaf), requires_grad=True)
-        if kind is np.ndarray and leaf.dtype.kind in "fc":
-            return asarray(leaf, requires_grad=True)
+            return leaf_on(np.array(leaf, np.float64))
         is_array = isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_foreign(leaf)
         if leaf.dtype.kind not in "iufc" if is_array else not isinstance(leaf, (float, complex)):
             raise self._leaf_error(index, leaf)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import check_function, describe, truth
 from ..backward import capture
-from ..context import IN_TRANSFORM, is_grad_enabled, set_grad_mode
+from ..context import GRAD_MODE, IN_TRANSFORM, set_grad_mode
 from ..engine.loops import Pace
 from ..errors import (
     ArgumentError,
@@ -69,10 +69,10 @@ class transform_scope:
     __slots__ = ("_create_graph", "_in_transform", "_was_enabled")
 
     def __init__(self, create_graph: bool | None, *given: Any) -> None:
-        self._was_enabled = is_grad_enabled()
+        self._was_enabled = bool(GRAD_MODE.get())
         if create_graph is None:
             create_graph = self._was_enabled and (IN_TRANSFORM.get() or _any_requires_grad(given))
-        self._create_graph = create_graph
+        self._create_graph: bool = create_graph
 
     def __enter__(self) -> bool:
         self._in_transform = IN_TRANSFORM.set(True)
@@ -88,7 +88,7 @@ class transform_scope:
         except ValueError:
             # The coroutine of the transform was closed in another context, whose modes must not change.
             return
-        if is_grad_enabled() is not self._was_enabled:
+        if bool(GRAD_MODE.get()) is not self._was_enabled:
             set_grad_mode(self._was_enabled)
 
 
@@ -169,12 +169,13 @@ def as_scalar(returned: Any, where: str) -> Tensor:
     """
     if not isinstance(returned, Tensor):
         raise GradientTypeError(f"{where}: the function must return one number as a Tensor, not {_kind(returned)}")
-    if returned.size != 1:
+    data = returned._data
+    if data.size != 1:
         raise InvalidRootError(
             f"{where}: the function must return one number, not a tensor of shape {returned.shape}: "
             "take its .sum() or .mean()"
         )
-    if returned.dtype.kind == "c":
+    if data.dtype.kind == "c":
         raise GradientTypeError(
             f"{where}: the function must return a real number, not one of dtype {returned.dtype}: "
             "take its .real or .imag"
@@ -259,16 +260,16 @@ async def gradients(
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients for `inputs`, with None for undefined ones; ignore outputs that do not require grad."""
     grad_outputs = grad_outputs or (None,) * len(outputs)
-    roots, given = list[Tensor](), list[Tensor | None]()
+    roots: list[Tensor] = []
+    given: list[Tensor | None] = []
     for output, grad_output in zip(outputs, grad_outputs, strict=True):
-        if output is not None and output.requires_grad:
+        if output is not None and (output._grad_fn is not None or output._requires_grad()):
             roots.append(output)
             given.append(grad_output)
     if not roots:
         return (None,) * len(inputs)
     keep_graph = create_graph if retain_graph is None else retain_graph
-    found: list[Tensor | None] = await capture(roots, given, inputs, keep_graph, create_graph)
-    return tuple(found)
+    return tuple(await capture(roots, given, inputs, keep_graph, create_graph))
 
 
 async def gradient_rows(

@@ -74,12 +74,12 @@ def wrap(value: Any, device: Any) -> Any:
 
     A `device` of None means the default device: a Function applied to no tensor has no device.
     """
-    if not isinstance(value, (np.ndarray, np.generic)) and not is_foreign(value):
+    if value.__class__ is not np.ndarray and not isinstance(value, (np.ndarray, np.generic)) and not is_foreign(value):
         return value
     tensor_class, default_device = _registered
     if device is None:
         device = DEFAULT_DEVICE.get() or default_device
-    return tensor_class(as_array(value), None, 0, device)
+    return tensor_class(value if value.__class__ is np.ndarray else as_array(value), None, 0, device)
 
 
 def move(value: Any, source: Any, target: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad.engine.engine import _make_uncompiled
-from asyncgrad.engine.exec_info import init_to_execute
+from asyncgrad.engine.exec_info import STEP, init_if_whole, init_to_execute
 from asyncgrad.engine.executor import NodeTurn, Stop
 from asyncgrad.engine.graph_task import GraphTask
 from asyncgrad.engine.queues import InputBuffer, ReadyQueue
@@ -150,6 +150,37 @@ def test_just_the_nodes_on_a_path_to_an_input_are_needed(nodes, data, accumulate
         assert ([] if info is None else info.captures) == captures
         assert exec_info.executes(node) == (needed or bool(captures))
     assert root in exec_info
+
+
+@given(graphs(), st.data(), st.booleans())
+def test_one_walk_finds_the_same_where_all_paths_end_at_the_inputs(nodes, data, accumulate):
+    root = nodes[-1]
+    ends = [node for node in nodes if not node.next_nodes]
+    chosen = data.draw(st.lists(st.sampled_from(ends), max_size=2)) if ends else []
+    inputs = [Edge(node, index % 2) for index, node in enumerate(ends + chosen)]
+
+    found = init_if_whole(root, inputs, accumulate)
+
+    ends_only_there = all(any(node.next_nodes) or node in ends for node in reachable(root))
+    assert (found is not None) == (root not in ends and ends_only_there)
+    if found is not None:
+        expected = init_to_execute(root, inputs, accumulate)
+        assert (found.whole, found.executed) == (expected.whole, expected.executed)
+        for info in (found, expected):
+            info.hand_out()
+        assert {node: (info.needed, info.captures) for node, info in found.items()} == {
+            node: (info.needed, info.captures) for node, info in expected.items()
+        }
+
+
+def test_one_walk_does_not_look_at_more_nodes_than_a_step():
+    end = IdleNode()
+    nodes = [end]
+    for _ in range(STEP + 1):
+        nodes.append(IdleNode(nodes[-1]))
+
+    assert init_if_whole(nodes[-2], [Edge(end, 0)], False) is not None
+    assert init_if_whole(nodes[-1], [Edge(end, 0)], False) is None
 
 
 # GraphTask.

@@ -195,7 +195,7 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: nn.GaussianNLLLoss(full=flag),
     ],
     "swap": [
-        lambda flag: nn.triplet_margin_loss(*np.ones((3, 2)), swap=flag),
+        lambda flag: nn.triplet_margin_loss(np.ones(2), np.ones(2), np.ones(2), swap=flag),
         lambda flag: nn.TripletMarginLoss(swap=flag),
     ],
     "keepdim": [lambda flag: nn.PairwiseDistance(keepdim=flag)],

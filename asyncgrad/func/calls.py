@@ -15,7 +15,17 @@ from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..functional.arguments import new_input, transform_scope
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray
-from ..tree.structure import LEAF, TreeStructure, flatten, in_models, leaves, leaves_like, paths, unflatten
+from ..tree.structure import (
+    LEAF,
+    TreeStructure,
+    differentiated,
+    flatten,
+    in_models,
+    leaves,
+    leaves_like,
+    paths,
+    unflatten,
+)
 
 __all__ = ["TransformCall"]
 
@@ -328,7 +338,8 @@ class TransformCall:
 class _ModelLeaves:
     """Which leaves of arguments that are models, or have some in them, a transform differentiates with respect to.
 
-    In a model, tensors that do not require grad are constants, and a tensor that is in several places is one.
+    In a model, what does not require grad is a constant, unless a tree function has put it in the place of a parameter
+    that does; and a tensor that is in several places is one.
 
     Args:
         structures: the structures of the arguments.
@@ -336,12 +347,14 @@ class _ModelLeaves:
         leaves: their leaves.
     """
 
-    __slots__ = ("_leaves", "_numbers", "kept")
+    __slots__ = ("_differentiated", "_leaves", "_numbers", "kept")
 
     def __init__(
         self, structures: Sequence[TreeStructure], in_model: Sequence[list[bool] | None], leaves: Sequence[Any]
     ) -> None:
         self._leaves = leaves
+        #: For each leaf, whether it is differentiated although it does not require grad; None until that matters.
+        self._differentiated: list[bool] | None = None
         flags = [
             flag
             for structure, each in zip(structures, in_model, strict=True)
@@ -353,16 +366,24 @@ class _ModelLeaves:
         self.kept: list[int] = []
         known: dict[int, int] = {}
         for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
-            if is_in_model and isinstance(leaf, Tensor):
-                if not leaf.requires_grad:
+            if is_in_model:
+                if not (isinstance(leaf, Tensor) and leaf.requires_grad) and not self._is_point(index, structures):
                     self._numbers.append(None)
                     continue
-                if id(leaf) in known:
+                if id(leaf) in known and hasattr(leaf, "dtype"):
                     self._numbers.append(known[id(leaf)])
                     continue
                 known[id(leaf)] = len(self.kept)
             self._numbers.append(len(self.kept))
             self.kept.append(index)
+
+    def _is_point(self, index: int, structures: Sequence[TreeStructure]) -> bool:
+        """Return whether a leaf of a model that does not require grad is a point nevertheless."""
+        if self._differentiated is None:
+            self._differentiated = [flag for structure in structures for flag in differentiated(structure)]
+        leaf = self._leaves[index]
+        # Tree functions may turn numbers into truth values, say.
+        return self._differentiated[index] and not (isinstance(leaf, Tensor) and leaf.dtype.kind not in "fc")
 
     def points(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the leaves that are points."""

@@ -14,6 +14,7 @@ __all__ = [
     "LEAF",
     "TreeStructure",
     "are_equal",
+    "differentiated",
     "flatten",
     "flatten_each",
     "in_models",
@@ -210,6 +211,24 @@ def in_models(structure: TreeStructure) -> list[bool] | None:
         for child, each in zip(structure.children, found, strict=True)
         for is_in_model in ([False] * child.count if each is None else each)
     ]
+
+
+def differentiated(structure: TreeStructure, paths: frozenset[str] = frozenset(), path: str = "") -> Iterator[bool]:
+    """Yield for each leaf whether the model that it is in has it differentiated although it does not require grad.
+
+    Args:
+        structure: the structure of a tree.
+        paths: the paths of such leaves from the innermost model that the tree is in.
+        path: the path of the tree from that model.
+    """
+    kind = structure.kind
+    if kind is None:
+        yield path in paths
+        return
+    if kind.is_model:
+        paths, path = kind.differentiated(structure.aux_data), ""
+    for label, child in zip(structure.labels, structure.children, strict=True):
+        yield from differentiated(child, paths, f"{path}.{label}" if path else str(label))
 
 
 def flatten_each(

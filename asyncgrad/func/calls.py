@@ -215,7 +215,7 @@ class TransformCall:
     def like_points(self, tensors: Iterable[Tensor], keeps_history: bool) -> tuple[Any, ...]:
         """Return a tree for each argument at `positions`, with `tensors` as results in place of `points`."""
         if keeps_history:
-            return self.containers_like_points(tensors)
+            return self.containers_like_points(tensors if self._model_leaves is None else _distinct(tensors))
         return self.containers_like_points(
             [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
         )
@@ -410,6 +410,19 @@ def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
         return None
     is_complex = array.dtype.kind == "c" and like.dtype.kind != "c"
     return asarray(array if is_complex else array.astype(like.dtype), device=like.device)
+
+
+def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return tensors with an alias in place of each that was there before.
+
+    In a model, one tensor in two places would be the gradient of one parameter that is in both.
+    """
+    seen: set[int] = set()
+    found = []
+    for tensor in tensors:
+        found.append(tensor.reshape(tensor.shape) if id(tensor) in seen else tensor)
+        seen.add(id(tensor))
+    return found
 
 
 def _as_result(tensor: Tensor, given: Any) -> Any:

@@ -141,6 +141,9 @@ class MultiheadAttention(Module):
             average_attn_weights: return the mean of the weights over the heads, shape `(n, targets, sources)`, not
                 `(n, num_heads, targets, sources)`.
             is_causal: let target i attend to the sources 0 to i only; PyTorch asks for the same attn_mask, too.
+
+        A target that may attend to no source has weights of zeros. (PyTorch's are NaNs if `need_weights`, and zeros
+        otherwise.)
         """
         is_single = self._check(query, key, value)
         if is_single:

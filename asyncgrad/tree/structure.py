@@ -16,6 +16,7 @@ __all__ = [
     "are_equal",
     "differentiated",
     "flatten",
+    "first_places",
     "flatten_each",
     "in_models",
     "leaves",
@@ -211,6 +212,18 @@ def in_models(structure: TreeStructure) -> list[bool] | None:
         for child, each in zip(structure.children, found, strict=True)
         for is_in_model in ([False] * child.count if each is None else each)
     ]
+
+
+def first_places(structure: TreeStructure, leaves: Sequence[Any]) -> list[int]:
+    """Return for each leaf its number, or that of the leaf before that is the same object, if both are in models."""
+    places = list(range(len(leaves)))
+    flags = in_models(structure)
+    if flags is not None:
+        known: dict[int, int] = {}
+        for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
+            if is_in_model:
+                places[index] = known.setdefault(id(leaf), index)
+    return places
 
 
 def differentiated(structure: TreeStructure, paths: frozenset[str] = frozenset(), path: str = "") -> Iterator[bool]:

@@ -12,6 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
+from asyncgrad.testing import SimulatedAccelerator
 
 
 def normal(*shape: int) -> Any:
@@ -233,6 +234,16 @@ def test_channels_are_dropped_whole(layer: Any, shape: tuple[int, ...]) -> None:
     assert 0.4 < (output == 0).mean() < 0.6
     assert layer.eval()(np.ones(shape)).all()
     layer.train()
+
+
+@pytest.mark.parametrize(("layer", "shape"), [(nn.Dropout1d(0.5), (5, 4, 3)), (nn.Dropout2d(0.5), (4, 2, 3))])
+def test_a_mask_of_channels_is_on_the_device_of_the_input(layer: Any, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape)
+    ag.random.seed(0)
+    expected = layer(x)
+    ag.random.seed(0)
+
+    np.testing.assert_array_equal(layer(ag.tensor(x, device=SimulatedAccelerator())).to("cpu").numpy(), expected)
 
 
 def test_a_recomputed_dropout_draws_the_same_mask() -> None:

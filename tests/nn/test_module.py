@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import pickle
 import re
 from collections.abc import Callable
@@ -168,6 +169,46 @@ def test_a_parameter_in_two_places_has_the_gradient_of_both_at_both() -> None:
     grads = sync.func.grad(loss)(Net(), X)
 
     assert grads.tied is grads.layers[0].weight
+
+
+class TwoBiases(nn.Module):
+    """Has two parameters that always have the same gradient."""
+
+    def __init__(self) -> None:
+        self.first, self.second = nn.Parameter(np.ones(3)), nn.Parameter(np.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.first + self.second
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_two_parameters_of_the_same_gradient_are_two_in_a_module_of_gradients(recorded: bool) -> None:
+    with ag.set_grad_enabled(recorded):
+        grads = sync.func.grad(loss)(TwoBiases(), X)
+
+    assert [name for name, _ in grads.named_parameters()] == ["first", "second"]
+    np.testing.assert_array_equal(grads.first.detach().numpy(), grads.second.detach().numpy())
+
+
+def test_a_parameter_in_two_places_counts_once_in_a_norm_in_sums_and_in_averages() -> None:
+    model = Tied()
+    accumulator, average = optim.GradientAccumulator(), optim.ExponentialMovingAverage(model)
+    for _ in range(2):
+        accumulator.add(sync.func.grad(loss)(model, X))
+    sync.backward(loss(model, X))
+    grads = accumulator.mean()
+    expected = optim.clip_grad_norm(model.parameters(), 1.0)
+    clipped, norm = optim.clip_grad_norm(grads, 1.0)
+
+    assert norm == pytest.approx(expected)
+    assert optim.clip_grad_norm(model, math.inf) == pytest.approx(1.0, rel=1e-5)
+    assert optim.clip_grad_norm(clipped, math.inf)[1] == pytest.approx(1.0, rel=1e-5)
+    for param, grad in zip(model.parameters(), clipped.parameters(), strict=True):
+        np.testing.assert_allclose(grad.numpy(), param.grad.numpy())
+    average.update()
+    averaged = average.averages()
+    assert averaged.second.weight is averaged.first.weight
+    assert len(average.state_dict()["averages"]) == 3
 
 
 @pytest.mark.parametrize("how", ["parameters", "module"])

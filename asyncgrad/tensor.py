@@ -162,6 +162,8 @@ class Tensor(TensorBase):
                     f"a gradient on '{value._device}' does not fit a tensor on '{self._device}': "
                     f"write t.grad = value.to('{self._device}')"
                 )
+        elif self._meta is None:
+            return
         self._autograd_meta().grad = value
 
     @grad.deleter

@@ -175,11 +175,30 @@ FLAGS: dict[str, list[Any]] = {
     ],
     "training": [
         lambda flag: nn.dropout(np.ones(2), 0.5, rng=np.random.default_rng(0), training=flag),
+        lambda flag: nn.rrelu(np.ones(2), training=flag),
         lambda flag: nn.batch_norm(np.ones((2, 3)), np.ones(3), np.ones(3), training=flag),
     ],
     "use_input_stats": [
         lambda flag: nn.instance_norm(np.ones((2, 3, 4)), np.ones(3), np.ones(3), use_input_stats=flag)
     ],
+    "log_target": [
+        lambda flag: nn.kl_div(np.ones(2), np.ones(2), log_target=flag),
+        lambda flag: nn.KLDivLoss(log_target=flag),
+    ],
+    "log_input": [
+        lambda flag: nn.poisson_nll_loss(np.ones(2), np.ones(2), log_input=flag),
+        lambda flag: nn.PoissonNLLLoss(log_input=flag),
+    ],
+    "full": [
+        lambda flag: nn.poisson_nll_loss(np.ones(2), np.ones(2), full=flag),
+        lambda flag: nn.gaussian_nll_loss(np.ones(2), np.ones(2), 1.0, full=flag),
+        lambda flag: nn.GaussianNLLLoss(full=flag),
+    ],
+    "swap": [
+        lambda flag: nn.triplet_margin_loss(np.ones(2), np.ones(2), np.ones(2), swap=flag),
+        lambda flag: nn.TripletMarginLoss(swap=flag),
+    ],
+    "keepdim": [lambda flag: nn.PairwiseDistance(keepdim=flag)],
     "align_corners": [lambda flag: nn.interpolate(np.ones((1, 2, 3)), 2, mode="linear", align_corners=flag)],
     "affine": [lambda flag: nn.BatchNorm1d(2, affine=flag), lambda flag: nn.GroupNorm(1, 2, affine=flag)],
     "track_running_stats": [lambda flag: nn.InstanceNorm1d(2, track_running_stats=flag)],

@@ -46,6 +46,12 @@ REFUSING = {
     *("nn.leaky_relu", "nn.max_pool2d", "nn.mse_loss", "nn.nll_loss", "nn.relu", "nn.softplus"),
     *("nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d", "nn.batch_norm", "nn.group_norm", "nn.instance_norm"),
     *("nn.max_pool1d", "nn.rms_norm"),
+    *("nn.relu6", "nn.hardtanh", "nn.hardsigmoid", "nn.hardswish", "nn.hardshrink", "nn.softshrink", "nn.threshold"),
+    *("nn.prelu", "nn.rrelu", "nn.mish", "nn.selu", "nn.celu", "nn.logsigmoid", "nn.softsign"),
+    *("nn.huber_loss", "nn.smooth_l1_loss", "nn.binary_cross_entropy", "nn.soft_margin_loss", "nn.kl_div"),
+    *("nn.poisson_nll_loss", "nn.gaussian_nll_loss", "nn.hinge_embedding_loss", "nn.margin_ranking_loss"),
+    *("nn.cosine_embedding_loss", "nn.triplet_margin_loss", "nn.multi_margin_loss", "nn.multilabel_margin_loss"),
+    *("nn.multilabel_soft_margin_loss", "nn.cosine_similarity"),
 }
 #: Those that refuse them in some places only: coordinates, weights, what is put into real numbers.
 PARTLY_REFUSING = {"cov", "ediff1d", "gradient", "insert", "interp", "polyfit"}

@@ -18,7 +18,7 @@ STUB = pathlib.Path(__file__).parent.parent / "asyncgrad" / "nn" / "__init__.pyi
 
 _ARRAYS = {
     *("attn_mask", "bias", "indices", "input", "key", "labels", "logits", "pos_weight", "query", "target", "value"),
-    *("weight", "x", "x1", "x2"),
+    *("anchor", "input1", "input2", "negative", "positive", "var", "weight", "x", "x1", "x2"),
 }
 #: The types of parameters that the functions themselves take as Any.
 _PARAMETERS = {

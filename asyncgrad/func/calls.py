@@ -15,7 +15,17 @@ from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..functional.arguments import new_input, transform_scope
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray, leaf_on
-from ..tree.structure import LEAF, TreeStructure, flatten, in_models, leaves, leaves_like, paths, unflatten
+from ..tree.structure import (
+    LEAF,
+    TreeStructure,
+    differentiated,
+    flatten,
+    in_models,
+    leaves,
+    leaves_like,
+    paths,
+    unflatten,
+)
 
 __all__ = ["TransformCall"]
 
@@ -235,7 +245,10 @@ class TransformCall:
         """Return a tree for each argument at `positions`, with `tensors` as results in place of `points`."""
         if not keeps_history:
             tensors = [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
-        return tuple(tensors) if self._is_flat else self.containers_like_points(tensors)
+        if self._is_flat:
+            return tuple(tensors)
+        is_distinct = not keeps_history or self._model_leaves is None
+        return self.containers_like_points(tensors if is_distinct else _distinct(tensors))
 
     def arguments_of_points(self, points: Sequence[Any]) -> tuple[Any, ...]:
         """Return the arguments at `positions` with others in place of `points`."""
@@ -353,7 +366,8 @@ class TransformCall:
 class _ModelLeaves:
     """Which leaves of arguments that are models, or have some in them, a transform differentiates with respect to.
 
-    In a model, tensors that do not require grad are constants, and a tensor that is in several places is one.
+    In a model, what does not require grad is a constant, unless a tree function has put it in the place of a parameter
+    that does; and a tensor that is in several places is one.
 
     Args:
         structures: the structures of the arguments.
@@ -361,12 +375,14 @@ class _ModelLeaves:
         leaves: their leaves.
     """
 
-    __slots__ = ("_leaves", "_numbers", "kept")
+    __slots__ = ("_differentiated", "_leaves", "_numbers", "kept")
 
     def __init__(
         self, structures: Sequence[TreeStructure], in_model: Sequence[list[bool] | None], leaves: Sequence[Any]
     ) -> None:
         self._leaves = leaves
+        #: For each leaf, whether it is differentiated although it does not require grad; None until that matters.
+        self._differentiated: list[bool] | None = None
         flags = [
             flag
             for structure, each in zip(structures, in_model, strict=True)
@@ -378,16 +394,24 @@ class _ModelLeaves:
         self.kept: list[int] = []
         known: dict[int, int] = {}
         for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
-            if is_in_model and isinstance(leaf, Tensor):
-                if not leaf.requires_grad:
+            if is_in_model:
+                if not (isinstance(leaf, Tensor) and leaf.requires_grad) and not self._is_point(index, structures):
                     self._numbers.append(None)
                     continue
-                if id(leaf) in known:
+                if id(leaf) in known and hasattr(leaf, "dtype"):
                     self._numbers.append(known[id(leaf)])
                     continue
                 known[id(leaf)] = len(self.kept)
             self._numbers.append(len(self.kept))
             self.kept.append(index)
+
+    def _is_point(self, index: int, structures: Sequence[TreeStructure]) -> bool:
+        """Return whether a leaf of a model that does not require grad is a point nevertheless."""
+        if self._differentiated is None:
+            self._differentiated = [flag for structure in structures for flag in differentiated(structure)]
+        leaf = self._leaves[index]
+        # Tree functions may turn numbers into truth values, say.
+        return self._differentiated[index] and not (isinstance(leaf, Tensor) and leaf.dtype.kind not in "fc")
 
     def points(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the leaves that are points."""
@@ -414,6 +438,19 @@ def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
         return None
     is_complex = array.dtype.kind == "c" and like.dtype.kind != "c"
     return asarray(array if is_complex else array.astype(like.dtype), device=like.device)
+
+
+def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return tensors with an alias in place of each that was there before.
+
+    In a model, one tensor in two places would be the gradient of one parameter that is in both.
+    """
+    seen: set[int] = set()
+    found = []
+    for tensor in tensors:
+        found.append(tensor.reshape(tensor.shape) if id(tensor) in seen else tensor)
+        seen.add(id(tensor))
+    return found
 
 
 def _as_result(tensor: Tensor, given: Any) -> Any:

@@ -4,12 +4,59 @@ from __future__ import annotations
 
 from typing import Any, final
 
+import numpy as np
+
+from ..arguments import number
+from ..errors import ArgumentError
+from . import init
 from .activations import elu, leaky_relu, relu, sigmoid, silu, softplus, tanh
 from .gaussian_units import gelu
+from .linear_layers import Place, new_parameter, size
 from .module import Module
-from .softmaxes import log_softmax, softmax
+from .piecewise_activations import (
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    prelu,
+    relu6,
+    rrelu,
+    softshrink,
+    threshold,
+)
+from .smooth_activations import celu, glu, logsigmoid, mish, selu, softsign, tanhshrink
+from .softmaxes import log_softmax, softmax, softmin
 
-__all__ = ["ELU", "GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"]
+__all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "RReLU",
+    "ReLU",
+    "ReLU6",
+    "SELU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+]
 
 
 @final
@@ -142,3 +189,255 @@ class LogSoftmax(Module):
     def extra_repr(self) -> str:
         """Return the axis."""
         return f"dim={self.dim}"
+
+
+@final
+class ReLU6(Module):
+    """Computes `nn.relu6`. Source: torch.nn.ReLU6."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.relu6(input)`."""
+        return relu6(input)
+
+
+@final
+class Hardtanh(Module):
+    """Computes `nn.hardtanh`. Source: torch.nn.Hardtanh."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardtanh(input, min_val, max_val)`."""
+        return hardtanh(input, self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+@final
+class Hardsigmoid(Module):
+    """Computes `nn.hardsigmoid`. Source: torch.nn.Hardsigmoid."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardsigmoid(input)`."""
+        return hardsigmoid(input)
+
+
+@final
+class Hardswish(Module):
+    """Computes `nn.hardswish`. Source: torch.nn.Hardswish."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardswish(input)`."""
+        return hardswish(input)
+
+
+@final
+class Hardshrink(Module):
+    """Computes `nn.hardshrink`. Source: torch.nn.Hardshrink."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardshrink(input, lambd)`."""
+        return hardshrink(input, self.lambd)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"lambd={self.lambd}"
+
+
+@final
+class Softshrink(Module):
+    """Computes `nn.softshrink`. Source: torch.nn.Softshrink."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softshrink(input, lambd)`."""
+        return softshrink(input, self.lambd)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"lambd={self.lambd}"
+
+
+@final
+class Threshold(Module):
+    """Computes `nn.threshold`. Source: torch.nn.Threshold."""
+
+    def __init__(self, threshold: float, value: float) -> None:
+        self.threshold, self.value = threshold, value
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.threshold(input, threshold, value)`."""
+        return threshold(input, self.threshold, self.value)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"threshold={self.threshold}, value={self.value}"
+
+
+@final
+class Mish(Module):
+    """Computes `nn.mish`. Source: torch.nn.Mish."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.mish(input)`."""
+        return mish(input)
+
+
+@final
+class SELU(Module):
+    """Computes `nn.selu`. Source: torch.nn.SELU."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.selu(input)`."""
+        return selu(input)
+
+
+@final
+class CELU(Module):
+    """Computes `nn.celu`. Source: torch.nn.CELU."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.celu(input, alpha)`."""
+        return celu(input, self.alpha)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"alpha={self.alpha}"
+
+
+@final
+class LogSigmoid(Module):
+    """Computes `nn.logsigmoid`. Source: torch.nn.LogSigmoid."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.logsigmoid(input)`."""
+        return logsigmoid(input)
+
+
+@final
+class Softsign(Module):
+    """Computes `nn.softsign`. Source: torch.nn.Softsign."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softsign(input)`."""
+        return softsign(input)
+
+
+@final
+class Tanhshrink(Module):
+    """Computes `nn.tanhshrink`. Source: torch.nn.Tanhshrink."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.tanhshrink(input)`."""
+        return tanhshrink(input)
+
+
+@final
+class GLU(Module):
+    """Computes `nn.glu` along the axis `dim`. Source: torch.nn.GLU."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.glu(input, dim)`."""
+        return glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"dim={self.dim}"
+
+
+@final
+class Softmin(Module):
+    """Computes `nn.softmin` along the axis `dim`. Source: torch.nn.Softmin."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softmin(input, dim)`."""
+        return softmin(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"dim={self.dim}"
+
+
+@final
+class Softmax2d(Module):
+    """Computes `nn.softmax` along the axis of the channels of images. Source: torch.nn.Softmax2d."""
+
+    def forward(self, input: Any) -> Any:
+        """Return the output, in the shape of the input.
+
+        Args:
+            input: shape `(n, channels, height, width)` or `(channels, height, width)`.
+        """
+        if np.ndim(input) not in (3, 4):
+            raise ArgumentError(
+                "Softmax2d takes an input of shape (n, channels, height, width) or (channels, height, width), not "
+                f"{np.shape(input)}"
+            )
+        return softmax(input, -3)
+
+
+@final
+class RReLU(Module):
+    """Computes `nn.rrelu`, with random slopes in a training and their mean after `eval()`. Source: torch.nn.RReLU."""
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3) -> None:
+        self.lower, self.upper = lower, upper
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.rrelu(input, lower, upper, training)`."""
+        return rrelu(input, self.lower, self.upper, self.training)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"lower={self.lower}, upper={self.upper}"
+
+
+@final
+class PReLU(Module):
+    """Computes `nn.prelu`, the slope of which for negative numbers is learned.
+
+    Args:
+        num_parameters: 1, or the number of channels, which are on axis 1 of the input.
+        init: the slope at first.
+        device: where the slopes live.
+        dtype: their dtype; None for the default one.
+
+    Attributes:
+        weight: the slopes, shape `(num_parameters,)`.
+
+    Source: torch.nn.PReLU.
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Place = None, dtype: Any = None) -> None:
+        self.num_parameters, self.init = size(num_parameters, "num_parameters"), number(init, "init")
+        self.weight = new_parameter((self.num_parameters,), device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the slopes to `init`."""
+        init.constant_(self.weight, self.init)
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.prelu(input, weight)`."""
+        return prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        """Return the number of slopes."""
+        return f"num_parameters={self.num_parameters}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, ClassVar, final
 
 from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_max_pool1d, adaptive_max_pool2d
 from .module import Module
@@ -13,8 +14,16 @@ __all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "Adapt
 class AdaptivePool(Module):
     """Abstract: a layer that pools into a given number of windows."""
 
+    #: The function that does it.
+    _pool: ClassVar[Callable[..., Any]]
+
     def __init__(self, output_size: Any) -> None:
         self.output_size = output_size
+
+    def forward(self, input: Any) -> Any:
+        """Return the means or the maxima of the windows."""
+        pool = type(self)._pool
+        return pool(input, self.output_size)
 
     def extra_repr(self) -> str:
         """Return the options that the layer shows in its repr."""
@@ -37,9 +46,7 @@ class AdaptiveAvgPool1d(AdaptivePool):
         (2, 3, 5)
     """
 
-    def forward(self, input: Any) -> Any:
-        """Return the means."""
-        return adaptive_avg_pool1d(input, self.output_size)
+    _pool = staticmethod(adaptive_avg_pool1d)
 
 
 @final
@@ -58,9 +65,7 @@ class AdaptiveAvgPool2d(AdaptivePool):
         (2, 3, 5, 5)
     """
 
-    def forward(self, input: Any) -> Any:
-        """Return the means."""
-        return adaptive_avg_pool2d(input, self.output_size)
+    _pool = staticmethod(adaptive_avg_pool2d)
 
 
 @final
@@ -79,9 +84,7 @@ class AdaptiveMaxPool1d(AdaptivePool):
         (2, 3, 5)
     """
 
-    def forward(self, input: Any) -> Any:
-        """Return the maxima."""
-        return adaptive_max_pool1d(input, self.output_size)
+    _pool = staticmethod(adaptive_max_pool1d)
 
 
 @final
@@ -100,6 +103,4 @@ class AdaptiveMaxPool2d(AdaptivePool):
         (2, 3, 5, 5)
     """
 
-    def forward(self, input: Any) -> Any:
-        """Return the maxima."""
-        return adaptive_max_pool2d(input, self.output_size)
+    _pool = staticmethod(adaptive_max_pool2d)

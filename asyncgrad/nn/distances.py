@@ -1,12 +1,15 @@
-"""Vectors of length 1, and distances between vectors."""
+"""Vectors of length 1, and distances and angles between vectors."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-__all__ = ["normalize", "pairwise_distance"]
+from .arguments import array_of, check_real
+
+__all__ = ["cosine_similarity", "normalize", "pairwise_distance"]
 
 
 def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
@@ -51,6 +54,36 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
         array([5.])
     """
     return _norm(x1 - x2 + eps, p, -1, keepdims)
+
+
+def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
+    """Return the cosine of the angle between vectors along an axis.
+
+    Args:
+        x1: any shape.
+        x2: any shape; both are broadcast.
+        axis: the axis of the vectors' elements.
+        eps: the least length to divide by.
+
+    Raises:
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.cosine_similarity.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.cosine_similarity(np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]))
+        array([0.6])
+    """
+    check_real("cosine_similarity", x1=x1, x2=x2)
+    first, second = array_of(x1), array_of(x2)
+    if first.ndim != second.ndim or first.shape[axis] != second.shape[axis]:
+        # One shape for both, so that an axis is the same in both.
+        shape = np.broadcast_shapes(first.shape, second.shape)
+        x1, x2 = np.broadcast_to(x1, shape), np.broadcast_to(x2, shape)
+    lengths = (np.maximum(_norm(x, 2.0, axis, False), eps) for x in (x1, x2))
+    return np.sum(x1 * x2, axis=axis) / math.prod(lengths)
 
 
 def _norm(x: Any, p: float, axis: Any, keepdims: bool) -> Any:

@@ -8,7 +8,9 @@ import numpy as np
 
 from ..arguments import number
 from ..errors import ArgumentError
+from ..graph.values import beside, raw
 from ..random import generator
+from .arguments import array_of
 from .module import Module
 from .regularization import dropout
 
@@ -76,7 +78,9 @@ class _ChannelDropout(_Dropout):
             return input
         kept = generator().random((*shape[: -self._axes], *[1] * self._axes), np.float32) >= self.p
         scale = 1 / (1 - self.p) if self.p < 1 else 0.0
-        return input * (kept * scale).astype(input.dtype)
+        data = array_of(input)
+        kind = data.dtype if data.dtype.kind in "fc" else np.dtype(np.float64)
+        return input * beside(raw((kept * scale).astype(kind)), data)
 
 
 @final

@@ -8,16 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import own_function
-from ..ops.kernels import FusedFormula, device_variant
+from ..arguments import truth
+from ..errors import ArgumentError
+from ..graph.values import as_array, own_function
+from ..ops.kernels import FusedFormula, device_variant, fused
 from ..ops.primitive import derivative, primitive
 from .activations import softplus
-from .arguments import array_of, check_real, check_reduction
+from .arguments import array_of, check_real, check_reduction, real_floating
+from .piecewise_activations import hardtanh
 
-__all__ = ["binary_cross_entropy_with_logits", "l1_loss", "mse_loss"]
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "gaussian_nll_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "poisson_nll_loss",
+    "reduce_losses",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "warn_if_broadcast",
+]
 
 
-def _warn_if_broadcast(function: str, input: Any, target: Any) -> None:
+def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
     """Warn if the shapes of two arrays differ: (n,) with (n, 1), for example, gives n * n differences."""
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
@@ -28,10 +44,28 @@ def _warn_if_broadcast(function: str, input: Any, target: Any) -> None:
         )
 
 
-def _reduce(losses: Any, reduction: str) -> Any:
+def reduce_losses(losses: Any, reduction: str) -> Any:
+    """Return the mean or the sum of losses, or the losses themselves for "none"."""
     if reduction == "none":
         return losses
     return np.mean(losses) if reduction == "mean" else np.sum(losses)
+
+
+def _weigh(losses: Any, weight: Any, input: Any, reduction: str) -> Any:
+    """Return losses times weights, reduced; for a mean, divided by the sum of the weights.
+
+    Raises:
+        ArgumentError: the shapes of the weights and the input differ.
+    """
+    losses = losses * _checked_weight(weight, input)
+    return np.sum(losses) / np.sum(weight) if reduction == "mean" else reduce_losses(losses, reduction)
+
+
+def _checked_weight(weight: Any, input: Any) -> Any:
+    needed, found = array_of(input).shape, array_of(weight).shape
+    if needed != found:
+        raise ArgumentError(f"an input of shape {needed} takes a weight of that shape, not {found}")
+    return weight
 
 
 def _squares(input: Any, target: Any) -> Any:
@@ -77,15 +111,17 @@ def _(g: Any, input: Any, target: Any, factor: float | None) -> Any:
 _squared_error = squared_error_.call
 
 
-def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """Return the mean of the squared differences.
 
     Args:
         input: any shape.
         target: the same shape; another one is broadcast, with a warning.
         reduction: "mean", "sum" or "none".
+        weight: the weight of each element, in the shape of the input, by whose sum a mean is divided; None for 1.
 
     Raises:
+        ArgumentError: the weight has another shape.
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.mse_loss.
@@ -97,7 +133,9 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
         2.0
     """
     check_reduction(reduction)
-    _warn_if_broadcast("mse_loss", input, target)
+    warn_if_broadcast("mse_loss", input, target)
+    if weight is not None:
+        return _weigh(_squared_error(input, target, None), weight, input, reduction)
     factor = None if reduction == "none" else 1.0
     if reduction == "mean":
         count = math.prod(np.broadcast_shapes(array_of(input).shape, array_of(target).shape))
@@ -105,13 +143,14 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     return _squared_error(input, target, factor)
 
 
-def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """Return the mean of the absolute differences; its derivative at a difference of 0 is 0.
 
     Args:
         input: any shape.
         target: the same shape; another one is broadcast, with a warning.
         reduction: "mean", "sum" or "none".
+        weight: the weight of each element, in the shape of the input, by whose sum a mean is divided; None for 1.
 
     Source: torch.nn.functional.l1_loss.
 
@@ -122,8 +161,88 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
         1.0
     """
     check_reduction(reduction)
-    _warn_if_broadcast("l1_loss", input, target)
-    return _reduce(np.abs(input - target), reduction)
+    warn_if_broadcast("l1_loss", input, target)
+    losses = np.abs(input - target)
+    return reduce_losses(losses, reduction) if weight is None else _weigh(losses, weight, input, reduction)
+
+
+# huber_loss, smooth_l1_loss
+
+
+@primitive()
+@fused(lambda x, delta: np.where(np.abs(x) <= delta, 0.5 * x * x, delta * (np.abs(x) - 0.5 * delta)))
+def huber_(x: Any, delta: float) -> Any:
+    """Return x^2 / 2 where x is from -delta to delta, and delta (|x| - delta / 2) elsewhere."""
+    x = real_floating("huber_loss", "input", as_array(x))
+    return np.where(np.abs(x) <= delta, 0.5 * x * x, delta * (np.abs(x) - 0.5 * delta)).astype(x.dtype, copy=False)
+
+
+@derivative(huber_, "x")
+def _(g: Any, x: Any, delta: float) -> Any:
+    return g * hardtanh(x, -delta, delta)
+
+
+_huber = huber_.call
+
+
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
+    """Return the mean of half of the squared differences up to `delta`, and of a straight line for larger ones.
+
+    Args:
+        input: any shape.
+        target: the same shape; another one is broadcast, with a warning.
+        reduction: "mean", "sum" or "none".
+        delta: the difference from which on the loss is `delta * (abs(difference) - delta / 2)`; positive.
+        weight: the weight of each element, in the shape of the input; None for 1.
+
+    Raises:
+        ArgumentError: delta is not positive, or the weight has another shape.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.huber_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.huber_loss(np.array([1.0, 2.0]), np.array([0.0, 5.0]), reduction="none", delta=2.0)
+        array([0.5, 4. ])
+    """
+    check_reduction(reduction)
+    if not delta > 0:
+        raise ArgumentError(f"huber_loss needs a positive delta, not {delta}")
+    warn_if_broadcast("huber_loss", input, target)
+    losses = _huber(input - target, delta)
+    return reduce_losses(losses if weight is None else losses * _checked_weight(weight, input), reduction)
+
+
+def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
+    """Return the mean of the absolute differences minus `beta / 2`, and of a parabola for those below `beta`.
+
+    Args:
+        input: any shape.
+        target: the same shape; another one is broadcast, with a warning.
+        reduction: "mean", "sum" or "none".
+        beta: the difference up to which the loss is `difference ** 2 / (2 * beta)`; with 0, this is `l1_loss`.
+
+    Raises:
+        ArgumentError: beta is negative.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.smooth_l1_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.smooth_l1_loss(np.array([1.0, 2.0]), np.array([0.0, 5.0]), reduction="none", beta=2.0)
+        array([0.25, 2.  ])
+    """
+    check_reduction(reduction)
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss needs a beta that is not negative, not {beta}")
+    warn_if_broadcast("smooth_l1_loss", input, target)
+    difference = input - target
+    check_real("smooth_l1_loss", input=input, target=target)
+    return reduce_losses(_huber(difference, beta) / beta if beta else np.abs(difference), reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -152,11 +271,241 @@ def binary_cross_entropy_with_logits(
     check_reduction(reduction)
     name = "binary_cross_entropy_with_logits"
     check_real(name, input=input, target=target, weight=weight, pos_weight=pos_weight)
-    _warn_if_broadcast(name, input, target)
+    warn_if_broadcast(name, input, target)
     surprise = softplus(-input, 1.0, math.inf)
     losses = (1 - target) * input
     if pos_weight is None:
         losses = losses + surprise
     else:
         losses = losses + surprise * (1 + (pos_weight - 1) * target)
-    return _reduce(losses if weight is None else losses * weight, reduction)
+    return reduce_losses(losses if weight is None else losses * weight, reduction)
+
+
+# binary_cross_entropy
+
+#: The least logarithm of a probability, as in PyTorch: so the loss of an impossible result is finite.
+LEAST_LOGARITHM = -100.0
+
+
+@primitive()
+def binary_cross_entropy_(input: Any, target: Any) -> Any:
+    """Return -t log(p) - (1 - t) log(1 - p), whose logarithms are at least LEAST_LOGARITHM."""
+    with np.errstate(divide="ignore"):
+        of_one, of_zero = np.log(input), np.log1p(np.negative(input))
+    return -target * np.maximum(of_one, LEAST_LOGARITHM) - (1 - target) * np.maximum(of_zero, LEAST_LOGARITHM)
+
+
+@derivative(binary_cross_entropy_, "input")
+def _(g: Any, input: Any, target: Any) -> Any:
+    # At least 1e-12, as in PyTorch, where a probability is 0 or 1.
+    return g * (input - target) / np.maximum(input * (1 - input), 1e-12)
+
+
+@derivative(binary_cross_entropy_, "target")
+def _(g: Any, input: Any) -> Any:
+    return g * log_odds(input)
+
+
+@primitive()
+def log_odds_(p: Any) -> Any:
+    """Return log(1 - p) - log(p), both at least LEAST_LOGARITHM."""
+    with np.errstate(divide="ignore"):
+        of_one, of_zero = np.log(p), np.log1p(np.negative(p))
+    return np.maximum(of_zero, LEAST_LOGARITHM) - np.maximum(of_one, LEAST_LOGARITHM)
+
+
+@derivative(log_odds_, "p")
+def _(h: Any, p: Any) -> Any:
+    return -h / np.maximum(p * (1 - p), 1e-12)
+
+
+_binary_cross_entropy = binary_cross_entropy_.call
+log_odds = log_odds_.call
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+    """Return the binary cross entropy of probabilities p: -t log(p) - (1 - t) log(1 - p).
+
+    No logarithm is taken as less than -100. Of scores, `binary_cross_entropy_with_logits` is more accurate.
+
+    Args:
+        input: probabilities p, any shape.
+        target: probabilities t, the same shape.
+        weight: the weight of each element, of a shape that broadcasts; None for equal weights.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentError: the shapes differ, or an element of the input is not from 0 to 1. (An input on a device with
+            arrays of its own is not waited for: the loss is then NaN.)
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.binary_cross_entropy.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.binary_cross_entropy(np.array([0.5, 1.0, 0.0]), np.array([1.0, 1.0, 1.0]), reduction="none")
+        array([  0.69314718,  -0.        , 100.        ])
+    """
+    check_reduction(reduction)
+    check_real("binary_cross_entropy", input=input, target=target, weight=weight)
+    data, shape = array_of(input), array_of(target).shape
+    if data.shape != shape:
+        raise ArgumentError(f"binary_cross_entropy of an input of shape {data.shape} takes a target of it, not {shape}")
+    if data.__class__ is np.ndarray and data.size and not (data.min() >= 0 and data.max() <= 1):
+        raise ArgumentError(
+            f"binary_cross_entropy takes probabilities from 0 to 1, not from {data.min()} to {data.max()}: "
+            "take nn.binary_cross_entropy_with_logits for scores"
+        )
+    losses = _binary_cross_entropy(input, target)
+    return reduce_losses(losses if weight is None else losses * weight, reduction)
+
+
+def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+    """Return the mean of `log(1 + exp(-target * input))`, without overflow.
+
+    Args:
+        input: scores, any shape.
+        target: 1 or -1 for each, the same shape; another one is broadcast, with a warning.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.soft_margin_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.soft_margin_loss(np.array([0.0, 1000.0]), np.array([1.0, -1.0]), reduction="none")
+        array([6.93147181e-01, 1.00000000e+03])
+    """
+    check_reduction(reduction)
+    check_real("soft_margin_loss", input=input, target=target)
+    warn_if_broadcast("soft_margin_loss", input, target)
+    return reduce_losses(softplus(-target * input, 1.0, math.inf), reduction)
+
+
+# Likelihoods.
+
+
+def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
+    """Return the divergence of distributions, `target * (log(target) - input)`, where `input` holds logarithms.
+
+    Args:
+        input: logarithms of probabilities, any shape.
+        target: probabilities, the same shape; another one is broadcast, with a warning.
+        reduction: "batchmean" (the sum divided by the length of the first axis, which is the divergence), "mean" (over
+            all elements), "sum" or "none".
+        log_target: whether `target` holds logarithms, too.
+
+    Raises:
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.kl_div.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.kl_div(np.log([[0.5, 0.5]]), np.array([[0.0, 1.0]]), reduction="batchmean")
+        np.float64(0.6931471805599453)
+    """
+    if reduction != "batchmean":
+        check_reduction(reduction)
+    check_real("kl_div", input=input, target=target)
+    warn_if_broadcast("kl_div", input, target)
+    if truth(log_target, "log_target"):
+        losses = np.exp(target) * (target - input)
+    else:
+        # What is impossible adds nothing, though its logarithm is infinite.
+        losses = target * (np.log(np.where(array_of(target) == 0, 1, target)) - input)
+    if reduction != "batchmean":
+        return reduce_losses(losses, reduction)
+    shape = array_of(input).shape
+    return np.sum(losses) / shape[0] if shape else np.sum(losses)
+
+
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+) -> Any:
+    """Return minus the logarithms of the probabilities that Poisson distributions give to counts.
+
+    Args:
+        input: the logarithms of the expected counts, any shape.
+        target: the counts, the same shape; another one is broadcast, with a warning.
+        log_input: False if `input` holds the expected counts themselves.
+        full: whether to add Stirling's approximation of `log(target!)` for counts above 1, which no input changes.
+        eps: added to expected counts, whose logarithm is taken.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.poisson_nll_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.poisson_nll_loss(np.array([0.0, 1.0]), np.array([2.0, 1.0]), reduction="none")
+        array([1.        , 1.71828183])
+    """
+    check_reduction(reduction)
+    check_real("poisson_nll_loss", input=input, target=target)
+    warn_if_broadcast("poisson_nll_loss", input, target)
+    if truth(log_input, "log_input"):
+        losses = np.exp(input) - target * input
+    else:
+        losses = input - target * np.log(input + eps)
+    if truth(full, "full"):
+        counts = np.where(array_of(target) > 1, target, 1)
+        stirling = counts * np.log(counts) - counts + 0.5 * np.log(2 * math.pi * counts)
+        losses = losses + np.where(array_of(target) > 1, stirling, 0)
+    return reduce_losses(losses, reduction)
+
+
+def gaussian_nll_loss(
+    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """Return minus the logarithms of the densities that normal distributions give to a target.
+
+    Args:
+        input: the means, any shape.
+        target: the same shape; another one is broadcast, with a warning.
+        var: the variances: a number, or the shape of the input, of which one axis may have length 1 and the last one
+            may be missing. Those below `eps` are taken as `eps`, and have the derivative there.
+        full: whether to add the constant `log(2 pi) / 2`.
+        eps: the least variance.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentError: a variance is negative (one on a device with arrays of its own is not waited for), or the shape
+            of the variances does not fit.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.gaussian_nll_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.gaussian_nll_loss(np.array([0.0, 1.0]), np.array([0.0, 3.0]), np.array([1.0, 1.0]), reduction="none")
+        array([0., 2.])
+    """
+    check_reduction(reduction)
+    check_real("gaussian_nll_loss", input=input, target=target, var=var)
+    warn_if_broadcast("gaussian_nll_loss", input, target)
+    shape, variances = array_of(input).shape, array_of(var)
+    if variances.__class__ is np.ndarray and variances.size and variances.min() < 0:
+        raise ArgumentError(f"gaussian_nll_loss takes variances, which are not negative, as {variances.min()} is")
+    if variances.shape not in ((), shape):
+        if variances.shape == shape[:-1]:
+            var, variances = np.expand_dims(var, -1), np.expand_dims(variances, -1)
+        differing = [found for found, needed in zip(variances.shape, shape, strict=False) if found != needed]
+        if len(variances.shape) != len(shape) or differing not in ([], [1]):
+            raise ArgumentError(
+                f"gaussian_nll_loss of an input of shape {shape} takes variances of that shape, of which one axis may "
+                f"have length 1 and the last one may be missing, not {variances.shape}"
+            )
+    # A variance that is raised to eps has the derivative of eps.
+    var = var + (np.maximum(variances, eps) - variances)
+    losses = 0.5 * (np.log(var) + _squared_error(input, target, None) / var)
+    return reduce_losses(losses + 0.5 * math.log(2 * math.pi) if truth(full, "full") else losses, reduction)

@@ -23,26 +23,24 @@ _RECORD = "_record"
 
 
 def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802
-    """Return a new leaf that requires grad: assigned to an attribute of a Module, it is a parameter of it.
+    """Return a new leaf that is a parameter of the Module to which it is assigned, alone or in a list or a dict.
 
-    Any leaf that requires grad is one. For a parameter that is frozen from the start, write
-    `self.register_parameter(name, tensor)`.
+    Any leaf that requires grad is one.
 
     Args:
         data: a tensor, an array or numbers. An array is shared, not copied.
-        requires_grad: True.
-
-    Raises:
-        ArgumentError: `requires_grad` is False.
+        requires_grad: False for a parameter that is frozen.
 
     Source: torch.nn.Parameter.
     """
-    if not truth(requires_grad, "requires_grad"):
-        raise ArgumentError(
-            "a frozen parameter is known by its name only: write self.register_parameter(name, ag.tensor(...))"
-        )
-    tensor = asarray(data)
-    return tensor.detach().requires_grad_()
+    tensor = asarray(data).detach().requires_grad_()
+    return tensor if truth(requires_grad, "requires_grad") else tensor.requires_grad_(False)
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    """Return whether a tensor is a leaf that requires grad, or has required it before it was frozen."""
+    # No other leaf has anything to note for the backward.
+    return tensor._grad_fn is None and tensor._meta is not None and tensor.is_leaf
 
 
 class IncompatibleKeys(NamedTuple):
@@ -58,6 +56,7 @@ class _Record:
 
     __slots__ = (
         "children",
+        "differentiated",
         "forward_hooks",
         "forward_pre_hooks",
         "in_containers",
@@ -76,6 +75,9 @@ class _Record:
         self.children: frozenset[str] = frozenset()
         #: The paths of parameters in lists, dicts and the like, which they are also when they are frozen.
         self.in_containers: set[str] = set()
+        #: The paths of parameters that transforms differentiate with respect to although they do not require grad: in a
+        #: module that a tree function has made, those that are in the place of one that does.
+        self.differentiated: frozenset[str] = frozenset()
         #: The module whose structure this one has, if a tree function has made it.
         self.origin: Module | None = None
         #: Whether several modules have this record.
@@ -88,16 +90,17 @@ class _Record:
         record = _Record()
         record.parameters, record.persistent = dict(self.parameters), set(self.persistent)
         record.children, record.in_containers, record.origin = self.children, set(self.in_containers), self.origin
+        record.differentiated = self.differentiated
         # What a transform calls is a module like this one, with the hooks that this one has.
         record.forward_pre_hooks, record.forward_hooks = self.forward_pre_hooks, self.forward_hooks
         return record
 
     # The copies of a module that `copy.deepcopy` and `pickle` make have no hooks.
     def __getstate__(self) -> Any:
-        return self.parameters, self.persistent, self.children, self.in_containers
+        return self.parameters, self.persistent, self.children, self.in_containers, self.differentiated
 
     def __setstate__(self, state: Any) -> None:
-        self.parameters, self.persistent, self.children, self.in_containers = state
+        self.parameters, self.persistent, self.children, self.in_containers, self.differentiated = state
         self.origin = self.forward_pre_hooks = self.forward_hooks = None
         self.is_shared = False
 
@@ -114,14 +117,17 @@ class _Entry(NamedTuple):
 class Module:
     """Abstract base of models and their layers: a plain class whose tensors and modules are attributes.
 
-    A leaf that requires grad when it is assigned is a parameter, and stays one when it is frozen. Any other tensor is a
-    buffer; those made by `register_buffer` are in the state dict. Lists, tuples, dicts and dataclasses of tensors and
-    modules are walked, too. A subclass defines `forward`, which may be an `async def`; then its calls are awaited.
+    A leaf that requires grad when it is assigned, or did before it was frozen, is a parameter, and stays one. Any other
+    tensor is a buffer; those made by `register_buffer` are in the state dict. Lists, tuples, dicts and dataclasses of
+    tensors and modules are walked, too. A subclass defines `forward`, which may be an `async def`; then its calls are
+    awaited.
 
     A module is a tree (`ag.tree`), whose leaves are its tensors and those of the modules in it; all other attributes
     are part of the structure. So `ag.func.value_and_grad(loss)(model, batch)` gives a module of gradients, in which
-    buffers and frozen parameters are None, and `ag.tree.map` gives a new module. A tensor that is in two places of a
-    module is one parameter: transforms give its gradient at both, and `ag.tree.map` maps it once.
+    buffers and frozen parameters are None, and `ag.tree.map` gives a new module. Its tensors, such as those that are
+    made in `ag.no_grad()`, need not require grad: transforms differentiate with respect to those in the place of
+    parameters that do. (An optimizer takes it after `requires_grad_()`.) A tensor that is in two places of a module is
+    one parameter: transforms give its gradient at both, and `ag.tree.map` maps it once.
 
     Attributes:
         training: whether layers such as Dropout behave as in a training; see `train` and `eval`.
@@ -157,7 +163,7 @@ class Module:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        register_model(cls, _flatten_module, _unflatten_module)
+        register_model(cls, _flatten_module, _unflatten_module, _differentiated)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the module's output; called by `module(...)`.
@@ -195,7 +201,7 @@ class Module:
                         f"{value.grad_fn.name if value.grad_fn else ''}: assign nn.Parameter(value), or keep what is "
                         "computed in a variable"
                     )
-            elif value.requires_grad and value.is_leaf and name not in record.persistent:
+            elif name not in record.persistent and _is_parameter(value):
                 self._own_record().parameters[name] = None
         elif value is not None and name in record.parameters:
             raise ArgumentTypeError(
@@ -404,6 +410,9 @@ class Module:
         """Freeze all parameters, or make them require grad again; return this module."""
         for param in self.parameters():
             param.requires_grad_(requires_grad)
+        for module in self.modules():
+            if module._record.differentiated:
+                module._own_record().differentiated = frozenset()
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -514,7 +523,7 @@ class Module:
             elif name != _RECORD and (name in record.children or _holds_parts(value)):
                 leaves, structure = flatten(value, _is_leaf_of_module)
                 for path, leaf in zip(_dotted_paths(structure, name), leaves, strict=True):
-                    if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    if isinstance(leaf, Tensor) and (leaf.requires_grad or _is_parameter(leaf)):
                         record.in_containers.add(path)
                     if isinstance(leaf, (Tensor, Module)) or name in record.children:
                         yield path, leaf
@@ -553,9 +562,25 @@ class Module:
             if isinstance(value, Module):
                 yield from value._named_modules(f"{path}.{name}" if path else name, seen)
 
+    def _trained_paths(self) -> frozenset[str]:
+        """Return the paths of this module's own parameters that transforms differentiate with respect to."""
+        record: _Record = self._record
+        own = [(name, vars(self).get(name)) for name in record.parameters]
+        if record.in_containers:
+            own += [(path, value) for path, value in self._own_parts() if path in record.in_containers]
+        return record.differentiated | {
+            path for path, value in own if isinstance(value, Tensor) and value.requires_grad
+        }
+
     def _parameter_values(self) -> list[Any]:
         """Return what stands for each parameter of the model: in a module of gradients, a gradient or None."""
         return [_at_path(self, path) for path, _ in (self._record.origin or self).named_parameters()]
+
+    def __copy__(self) -> Self:
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        vars(copied)[_RECORD] = self._record.copy()
+        return copied
 
     # Text.
 
@@ -617,11 +642,12 @@ def _flatten_module(module: Module) -> tuple[Sequence[Any], Any]:
 class _Static:
     """The attributes of a module that are no children, with its record: part of the structure of a tree."""
 
-    __slots__ = ("_attributes", "_entries", "_names", "_origin", "_record")
+    __slots__ = ("_attributes", "_entries", "_module", "_names", "_origin", "_record")
 
     def __init__(self, entries: list[tuple[str, Any]], module: Module, names: list[str]) -> None:
         self._entries = entries
         self._names = names
+        self._module = module
         self._record = module._record
         self._origin = self._record.origin or module
         self._attributes: dict[str, Any] | None = None
@@ -632,8 +658,14 @@ class _Static:
             record = self._record.copy()
             # A new module may have anything in place of the tensors, and its children are the same nevertheless.
             record.children, record.origin, record.is_shared = frozenset(self._names), self._origin, True
+            record.differentiated = self._module._trained_paths()
             self._attributes = {_RECORD: record, **dict(self._entries)}
         return self._attributes
+
+    @property
+    def differentiated(self) -> frozenset[str]:
+        """The paths of parameters that transforms differentiate with respect to although they do not require grad."""
+        return self._record.differentiated
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Static):
@@ -655,7 +687,12 @@ def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any])
     return module
 
 
-register_model(Module, _flatten_module, _unflatten_module)
+def _differentiated(aux_data: Any) -> frozenset[str]:
+    found: frozenset[str] = aux_data[1].differentiated
+    return found
+
+
+register_model(Module, _flatten_module, _unflatten_module, _differentiated)
 
 
 def _is_leaf_of_module(value: Any) -> bool:

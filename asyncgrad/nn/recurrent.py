@@ -8,11 +8,11 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import truth
+from ..arguments import number, truth, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from . import init
 from .arguments import array_of
-from .linear_layers import new_parameter
+from .linear_layers import new_parameter, size
 from .linear_maps import linear
 from .module import Module
 from .recurrences import ELMAN_RELU, ELMAN_TANH, Cell, recur
@@ -77,23 +77,22 @@ class RecurrentLayer(Module):
         self,
         input_size: int,
         hidden_size: int,
-        num_layers: int,
-        bias: bool,
-        batch_first: bool,
-        dropout: float,
-        bidirectional: bool,
-        proj_size: int,
-        device: Any,
-        dtype: Any,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         name = type(self).__name__
-        if proj_size:
-            raise ArgumentError(f"{name} has no projections: proj_size must be 0, not {proj_size}")
-        if hidden_size < 1 or num_layers < 1:
+        input_size, hidden_size = size(input_size, "input_size"), size(hidden_size, "hidden_size")
+        num_layers = size(num_layers, "num_layers")
+        if not hidden_size or not num_layers:
             raise ArgumentError(
                 f"{name} takes hidden_size and num_layers of at least 1, not {hidden_size} and {num_layers}"
             )
-        if not 0 <= dropout <= 1:
+        if not 0 <= number(dropout, "dropout") <= 1:
             raise ArgumentError(f"{name} takes a probability dropout from 0 to 1, not {dropout}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.dropout = truth(batch_first, "batch_first"), float(dropout)
@@ -178,8 +177,22 @@ class RecurrentLayer(Module):
         return (np.swapaxes(x, 0, 1) if self.batch_first else x), ends
 
 
+class _HiddenStateLayer(RecurrentLayer):
+    """Abstract: a layer whose state is one vector, the hidden state."""
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        """Return the hidden states of the last layer, and the last hidden state of each layer and direction.
+
+        Args:
+            input: shape `(length, n, input_size)`, or without n.
+            hx: the initial hidden states, shape `(num_layers * directions, n, hidden_size)`; None for zeros.
+        """
+        output, (last,) = self._forward(input, ("hx",), (hx,))
+        return output, last
+
+
 @final
-class RNN(RecurrentLayer):
+class RNN(_HiddenStateLayer):
     """An Elman network over sequences: `h' = tanh(x W_ih + b_ih + h W_hh + b_hh)`, or relu in the place of tanh.
 
     Args:
@@ -218,26 +231,14 @@ class RNN(RecurrentLayer):
         dtype: Any = None,
     ) -> None:
         self.nonlinearity = nonlinearity
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
-        )
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """Return the hidden states of the last layer, and the last hidden state of each layer and direction.
-
-        Args:
-            input: shape `(length, n, input_size)`, or without n.
-            hx: the initial hidden states, shape `(num_layers * directions, n, hidden_size)`; None for zeros.
-        """
-        output, (last,) = self._forward(input, ("hx",), (hx,))
-        return output, last
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
 
     def _cell(self) -> Cell:
         return _elman(self.nonlinearity)
 
 
 @final
-class GRU(RecurrentLayer):
+class GRU(_HiddenStateLayer):
     """A gated recurrent unit over sequences, with PyTorch's order of gates: reset, update, new.
 
     Its arguments are those of RNN, without `nonlinearity`.
@@ -254,32 +255,6 @@ class GRU(RecurrentLayer):
 
     def _cell(self) -> Cell:
         return GRU_CELL
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
-        )
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """Return the hidden states of the last layer, and the last hidden state of each layer and direction.
-
-        Args:
-            input: shape `(length, n, input_size)`, or without n.
-            hx: the initial hidden states, shape `(num_layers * directions, n, hidden_size)`; None for zeros.
-        """
-        output, (last,) = self._forward(input, ("hx",), (hx,))
-        return output, last
 
 
 @final
@@ -314,9 +289,9 @@ class LSTM(RecurrentLayer):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype
-        )
+        if whole_number(proj_size, "proj_size"):
+            raise ArgumentError(f"LSTM has no projections: proj_size must be 0, not {proj_size}")
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Any, Any]]:
         """Return the hidden states of the last layer, and the last hidden and cell states of each layer and direction.
@@ -346,7 +321,10 @@ class RecurrentCell(Module):
     def _cell(self) -> Cell:
         """Return what is run."""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool, device: Any, dtype: Any) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        input_size, hidden_size = size(input_size, "input_size"), size(hidden_size, "hidden_size")
         self.input_size, self.hidden_size, self.has_bias = input_size, hidden_size, truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         self.weight_ih = new_parameter((rows, input_size), device, dtype)
@@ -442,11 +420,6 @@ class GRUCell(RecurrentCell):
     def _cell(self) -> Cell:
         return GRU_CELL
 
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-
     def forward(self, input: Any, hx: Any = None) -> Any:
         """Return the next hidden state; `hx` is the one before, None for zeros."""
         return self._step(input, (hx,))[0]
@@ -468,11 +441,6 @@ class LSTMCell(RecurrentCell):
 
     def _cell(self) -> Cell:
         return LSTM_CELL
-
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """Return the next hidden and cell states; `hx` is the pair before, None for zeros."""

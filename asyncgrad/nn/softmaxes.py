@@ -12,7 +12,7 @@ from ..ops.primitive import derivative, primitive
 from .arguments import floating
 from .rows import maximum_along, sum_along
 
-__all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad"]
+__all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad", "softmin"]
 
 #: By dtype: an input up to which exponentials, and sums of many, are finite; and a sum from which on no exponential
 #: that matters has underflowed.
@@ -121,6 +121,24 @@ def softmax(x: Any, axis: int = -1) -> Any:
         array([0.5, 0.5, 0. ])
     """
     return _softmax(x, axis)
+
+
+def softmin(x: Any, axis: int = -1) -> Any:
+    """Return `softmax(-x, axis)`.
+
+    Args:
+        x: any shape with at least one axis.
+        axis: the axis along which the results sum to 1.
+
+    Source: torch.nn.functional.softmin.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.softmin(np.array([1000.0, 1000.0, np.inf]))
+        array([0.5, 0.5, 0. ])
+    """
+    return softmax(-x, axis)
 
 
 def _log_softmax_on_device(x: Any, axis: int) -> Any:

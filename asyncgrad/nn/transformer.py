@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -141,6 +141,9 @@ class MultiheadAttention(Module):
             average_attn_weights: return the mean of the weights over the heads, shape `(n, targets, sources)`, not
                 `(n, num_heads, targets, sources)`.
             is_causal: let target i attend to the sources 0 to i only; PyTorch asks for the same attn_mask, too.
+
+        A target that may attend to no source has weights of zeros. (PyTorch's are NaNs if `need_weights`, and zeros
+        otherwise.)
         """
         is_single = self._check(query, key, value)
         if is_single:
@@ -261,21 +264,38 @@ def _activation(activation: Any) -> Callable[[Any], Any]:
 class TransformerLayer(Module):
     """Abstract: what the layers of encoders and decoders share."""
 
-    def _make(
+    #: The names of the layers of attention.
+    _attentions: ClassVar[tuple[str, ...]]
+
+    self_attn: MultiheadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+
+    def __init__(
         self,
         d_model: int,
-        dim_feedforward: int,
-        dropout: float,
-        activation: Any,
-        norm_first: bool,
-        bias: bool,
-        device: Any,
-        dtype: Any,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
-        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        for name in self._attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
         self.norm_first, self.dropout_p = truth(norm_first, "norm_first"), float(dropout)
         self.activation = _activation(activation)
+        # One after each attention, and one after the network.
+        for number in range(1, len(self._attentions) + 2):
+            setattr(self, f"norm{number}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
 
     def _dropped(self, x: Any) -> Any:
         return dropout(x, self.dropout_p, training=self.training) if self.dropout_p else x
@@ -314,26 +334,7 @@ class TransformerEncoderLayer(TransformerLayer):
         (3, 5, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
-        )
-        self._make(d_model, dim_feedforward, dropout, activation, norm_first, bias, device, dtype)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+    _attentions = ("self_attn",)
 
     def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         """Return the features of the sequence; the masks are those of MultiheadAttention."""
@@ -362,27 +363,10 @@ class TransformerDecoderLayer(TransformerLayer):
         (3, 5, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        options: dict[str, Any] = {"batch_first": batch_first, "device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, **options)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, **options)
-        self._make(d_model, dim_feedforward, dropout, activation, norm_first, bias, device, dtype)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+    _attentions = ("self_attn", "multihead_attn")
+
+    multihead_attn: MultiheadAttention
+    norm3: LayerNorm
 
     def forward(
         self,

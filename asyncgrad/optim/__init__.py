@@ -8,6 +8,7 @@ from .averages import ExponentialMovingAverage as ExponentialMovingAverage
 from .averages import GradientAccumulator as GradientAccumulator
 from .clipping import clip_grad_norm as clip_grad_norm
 from .clipping import clip_grad_value as clip_grad_value
+from .elementwise import ElementwiseOptimizer as ElementwiseOptimizer
 from .lbfgs import LBFGS as LBFGS
 from .lion import Lion as Lion
 from .optimizer import Optimizer as Optimizer
@@ -18,6 +19,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "ElementwiseOptimizer",
     "ExponentialMovingAverage",
     "GradientAccumulator",
     "LBFGS",

@@ -9,15 +9,15 @@ from typing import Any, final
 import numpy as np
 
 from ..graph.values import empty_beside
-from .elementwise import as_scalars, real_view
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
-from .optimizer import Group, Optimizer, Update, check_range
+from .optimizer import Group, check_range
 
 __all__ = ["Adagrad"]
 
 
 @final
-class Adagrad(Optimizer):
+class Adagrad(ElementwiseOptimizer):
     """Adagrad: each element moves by its gradient over the root of the sum of all its squared gradients.
 
     Args:

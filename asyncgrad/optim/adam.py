@@ -11,14 +11,14 @@ import numpy as np
 
 from ..arguments import truth
 from ..graph.values import zeros_beside
-from .elementwise import as_scalars, real_view
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
-from .optimizer import Group, Optimizer, Update, check_betas, check_range
+from .optimizer import Group, check_betas, check_range
 
 __all__ = ["Adam", "AdamW"]
 
 
-class _AdamFamily(Optimizer):
+class _AdamFamily(ElementwiseOptimizer):
     """Abstract base of Adam and AdamW, which differ in their defaults only."""
 
     def __init__(

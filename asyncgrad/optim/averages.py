@@ -10,7 +10,7 @@ from ..arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.saved_hooks import copy_saved_before_write
 from ..tensor import Tensor
-from ..tree.structure import TreeStructure, flatten, leaves_like, paths, unflatten
+from ..tree.structure import TreeStructure, first_places, flatten, leaves_like, paths, unflatten
 from .gradients import check_array
 
 __all__ = ["ExponentialMovingAverage", "GradientAccumulator"]
@@ -57,7 +57,10 @@ class ExponentialMovingAverage:
             raise ArgumentError(f"decay must be at least 0 and below 1, not {decay}")
         self.decay = float(decay)
         self.num_updates = 0
-        self._params, self._structure = _tensors(params)
+        found, self._structure = _tensors(params)
+        #: For each leaf its number, or that of the same one in another place of a model.
+        self._places = first_places(self._structure, found)
+        self._params = [param for index, param in enumerate(found) if self._places[index] == index]
         self._averages = [param._data.copy() for param in self._params]
 
     def update(self) -> None:
@@ -74,10 +77,12 @@ class ExponentialMovingAverage:
 
     def averages(self) -> Any:
         """Return the averages, a tree like the parameters, of tensors that do not require grad and never change."""
-        return unflatten(
-            self._structure,
-            [Tensor(array, None, 0, param._device) for array, param in zip(self._averages, self._params, strict=True)],
-        )
+        pairs = zip(self._averages, self._params, strict=True)
+        tensors = iter([Tensor(array, None, 0, param._device) for array, param in pairs])
+        found: list[Tensor] = []
+        for index, place in enumerate(self._places):
+            found.append(next(tensors) if place == index else found[place])
+        return unflatten(self._structure, found)
 
     @contextmanager
     def average_parameters(self) -> Iterator[None]:
@@ -114,7 +119,8 @@ class ExponentialMovingAverage:
             raise ArgumentError(
                 f"state_dict has averages of {len(arrays)} parameters, but there are {len(self._params)}"
             )
-        names = paths(self._structure, "params")
+        places = zip(self._places, paths(self._structure, "params"), strict=True)
+        names = [name for index, (place, name) in enumerate(places) if place == index]
         for name, array, param in zip(names, arrays, self._params, strict=True):
             if array.shape != param.shape:
                 raise ArgumentError(
@@ -172,8 +178,10 @@ class GradientAccumulator:
                 raise ArgumentError(
                     f"{name} has shape {entry.shape}, but that of the gradients so far is {total.shape}"
                 )
-        # New arrays: the first ones belong to the caller.
-        self._sums = [_sum(total, entry) for total, entry in zip(self._sums, entries, strict=True)]
+        # New arrays: the first ones belong to the caller. One gradient in two places of a model stays one.
+        pairs = list(zip(self._sums, entries, strict=True))
+        sums = {(id(total), id(entry)): _sum(total, entry) for total, entry in pairs}
+        self._sums = [sums[id(total), id(entry)] for total, entry in pairs]
         self.count += 1
 
     def sum(self) -> Any:
@@ -193,7 +201,8 @@ class GradientAccumulator:
             ArgumentError: none was added.
         """
         structure, share = self._require_structure(), 1.0 / max(self.count, 1)
-        found = unflatten(structure, [_scaled(total, share) for total in self._sums])
+        means = {id(total): _scaled(total, share) for total in self._sums}
+        found = unflatten(structure, [means[id(total)] for total in self._sums])
         self.reset()
         return found
 

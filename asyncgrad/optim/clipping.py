@@ -14,7 +14,7 @@ from ..errors import ArgumentError, InvalidGradientError
 from ..graph.values import is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type
-from ..tree.structure import TreeStructure, flatten, paths, unflatten
+from ..tree.structure import TreeStructure, first_places, flatten, paths, unflatten
 from .gradients import check_array
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]
@@ -28,7 +28,7 @@ def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, err
     Args:
         parameters: tensors that require grad, as an iterable or a tree: their `.grad` are clipped. Or a tree of
             gradients, such as `ag.func.grad` returns, with None where there is none.
-        max_norm: the largest norm.
+        max_norm: the largest norm; `math.inf` to know the norm and clip nothing.
         norm_type: the p of the p-norm; `math.inf` for the largest absolute value.
         error_if_nonfinite: raise if the norm is infinite or NaN. Otherwise the gradients become NaN or 0.
 
@@ -55,7 +55,8 @@ def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, err
         >>> optim.clip_grad_norm({"w": np.array([3.0, 4.0])}, 10.0)
         ({'w': array([3., 4.])}, 5.0)
     """
-    most, order = number(max_norm, "max_norm", 0), _norm_type(norm_type)
+    most = math.inf if max_norm == math.inf else number(max_norm, "max_norm", 0)
+    order = _norm_type(norm_type)
     gradients = _Gradients(parameters)
     # What is infinite or NaN is told by the error below.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -126,7 +127,9 @@ class _Gradients:
         self._of_parameters = any(
             isinstance(leaf, Tensor) and leaf.is_leaf and leaf.requires_grad for leaf in self._leaves
         )
-        found = [(index, leaf) for index, leaf in enumerate(self._leaves)]
+        #: For each leaf its number, or that of the same one in another place of a model, which counts once.
+        self._places = first_places(self._structure, self._leaves)
+        found = [(index, leaf) for index, leaf in enumerate(self._leaves) if self._places[index] == index]
         if self._of_parameters:
             found = [(index, leaf.grad) for index, leaf in found if getattr(leaf, "grad", None) is not None]
         self._indices = [index for index, _ in found]
@@ -171,11 +174,11 @@ class _Gradients:
             return None
         if self._changed is None:
             return unflatten(self._structure, self._leaves)
-        pairs = zip(self._leaves, self._changed, strict=True)
-        return unflatten(
-            self._structure,
-            [Tensor(array, None, 0, leaf._device) if isinstance(leaf, Tensor) else array for leaf, array in pairs],
-        )
+        clipped = {}
+        for index, array in zip(self._indices, self._changed, strict=True):
+            leaf = self._leaves[index]
+            clipped[index] = Tensor(array, None, 0, leaf._device) if isinstance(leaf, Tensor) else array
+        return unflatten(self._structure, [clipped[place] for place in self._places])
 
 
 def _as_list(given: Any) -> Any:

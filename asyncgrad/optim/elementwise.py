@@ -1,14 +1,25 @@
-"""What the updates of elementwise optimizers share: scratch arrays, numbers as arrays, and views of complex arrays."""
+"""ElementwiseOptimizer: the base of optimizers that update each parameter by itself, and what their updates share."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
 
+from ..engine.device import Device
+from ..graph.current_streams import follow_streams
+from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.values import empty_beside
+from ..ops.kernels import COMPILERS
+from .fused import FusedSteps, FusedUpdate
+from .optimizer import Entries, Group, Optimizer
 
-__all__ = ["Scratch", "as_scalars", "real_view"]
+__all__ = ["ElementwiseOptimizer", "Scratch", "Update", "as_scalars", "real_view"]
+
+#: Updates one parameter in place: takes its array, its gradient, which it must not write into, and its state by name.
+Update = Callable[[Any, Any, dict[str, Any]], None]
 
 
 @final
@@ -47,3 +58,113 @@ def as_scalars(like: Any, *numbers: float) -> tuple[Any, ...]:
 def real_view(array: Any) -> Any:
     """Return a real array as it is, and a complex one as a view of its real and imaginary parts, on a last axis."""
     return array if array.dtype.kind != "c" else array[..., None].view(array.real.dtype)
+
+
+class ElementwiseOptimizer(Optimizer):
+    """Abstract base of optimizers that update each parameter by itself.
+
+    A subclass defines `_check`, which checks the options of a group, and `_updater`, which returns the function that
+    updates one parameter. The arguments and attributes are those of Optimizer.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> class SignDescent(optim.ElementwiseOptimizer):
+        ...     def __init__(self, params, lr=0.25):
+        ...         super().__init__(params, {"lr": lr})
+        ...     @staticmethod
+        ...     def _check(group):
+        ...         assert group["lr"] >= 0
+        ...     def _updater(self, like, group):
+        ...         def update(param, grad, state):
+        ...             param -= group["lr"] * np.sign(grad)
+        ...         return update
+        >>> w = ag.tensor([1.0, -1.0], requires_grad=True)
+        >>> w.grad = ag.tensor([3.0, -7.0])
+        >>> SignDescent([w]).step()
+        >>> w.numpy()
+        array([ 0.75, -0.75])
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: Group) -> None:
+        # Shared by all parameters of a type of array, dtype and device.
+        self._scratches: dict[Any, Scratch] = {}
+        # The device of the parameter that is updated.
+        self._device: Device | None = None
+        self._fused_steps = FusedSteps()
+        super().__init__(params, defaults)
+
+    @abstractmethod
+    def _updater(self, like: Any, group: Group) -> Update:
+        """Return the function that updates the parameters of a group in one step.
+
+        Args:
+            like: an array of the type, dtype and device of those parameters.
+            group: the options.
+        """
+
+    def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
+        """Return the state of a parameter before its first step.
+
+        Args:
+            param: its array.
+            group: the options.
+        """
+        return {}
+
+    def _steps(self, grads: Any, has_closure: bool) -> Generator[None, Any, Any]:
+        loss = (yield) if has_closure else None
+        self._apply(self._gradients(grads))
+        return loss
+
+    def _apply(self, found: list[Entries]) -> None:
+        """Update parameters by their gradients, which fit."""
+        follow_streams()
+        states = self.state
+        for group, given in zip(self.param_groups, found, strict=True):
+            maximize = group.get("maximize", False)
+            entries = self._apply_fused(group, given, maximize) if COMPILERS else given
+            # All states first: where memory ends, no parameter has been updated.
+            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
+            states.update(fresh)
+            kind, dtype, device = None, None, None
+            for param, grad in entries:
+                data = param._data
+                if data.dtype is not dtype or param._device is not device or type(data) is not kind:
+                    kind, dtype, device = type(data), data.dtype, param._device
+                    self._device = device
+                    update = self._updater(data, group)
+                    negated = self._scratch(data, 1, "negated") if maximize else None
+                copy_saved_before_write(param)
+                update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), states[param])
+                param._bump_version()
+
+    def _apply_fused(self, group: Group, entries: Entries, maximize: bool) -> Entries:
+        """Update what can be updated by kernels; return the other entries."""
+
+        def fused_update(param: Any, grad: Any, state: Mapping[str, Any]) -> FusedUpdate | None:
+            return self._fused_update(param, -grad if maximize else grad, state, group)
+
+        return self._fused_steps.step(entries, self.state, fused_update)
+
+    def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
+        """Return what the update of a parameter does as a formula of elementwise operations; None if it cannot be that.
+
+        It writes into none of its arguments. `step` applies the formula to many parameters in one launch where there is
+        a KernelCompiler for their arrays.
+
+        Args:
+            param: the array to update.
+            grad: its gradient, of the same shape and dtype.
+            state: the parameter's state by name; empty in the first step.
+            group: the options.
+        """
+        return None
+
+    def _scratch(self, like: Any, count: int, use: str = "update") -> Scratch:
+        """Return scratch arrays of the type and dtype of `like`, on the device of the parameter that is updated."""
+        key = (type(like), like.dtype, self._device, count, use)
+        found = self._scratches.get(key)
+        if found is None:
+            found = self._scratches[key] = Scratch(like, count)
+        return found

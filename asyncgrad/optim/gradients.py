@@ -46,7 +46,7 @@ class ParameterTree:
             seen: set[int] = set()
             self.kept = []
             for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
-                if not is_in_model or id(leaf) not in seen:
+                if not is_in_model or (isinstance(leaf, Tensor) and id(leaf) not in seen):
                     self.kept.append(index)
                 seen.add(id(leaf))
 

@@ -15,7 +15,7 @@ from ..graph.saved_hooks import copy_saved_before_write
 from ..tensor import Tensor
 from .elementwise import real_view
 from .line_search import Point, strong_wolfe
-from .optimizer import Group, Optimizer, Update, check_range
+from .optimizer import Group, Optimizer, check_range
 
 __all__ = ["LBFGS"]
 
@@ -107,9 +107,6 @@ class LBFGS(Optimizer):
                 raise ArgumentError(f"{name} must be at least 1, not {group[name]}")
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise ArgumentError(f"line_search_fn must be 'strong_wolfe' or None, not {group['line_search_fn']!r}")
-
-    def _updater(self, like: Any, group: Group) -> Update:
-        raise NotImplementedError  # Parameters are not updated one by one: `_steps` has no use for it.
 
     def _steps(self, grads: Any, has_closure: bool) -> Steps:
         (group,) = self.param_groups

@@ -9,15 +9,15 @@ from typing import Any, final
 import numpy as np
 
 from ..graph.values import zeros_beside
-from .elementwise import as_scalars, real_view
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
-from .optimizer import Group, Optimizer, Update, check_betas, check_range
+from .optimizer import Group, check_betas, check_range
 
 __all__ = ["Lion"]
 
 
 @final
-class Lion(Optimizer):
+class Lion(ElementwiseOptimizer):
     """Lion: each element moves by `lr`, in the direction of the sign of a mean of its gradients.
 
     Weight decay is decoupled: parameters shrink by `lr * weight_decay` of themselves in each step. For a complex

@@ -13,26 +13,18 @@ import numpy as np
 
 from ..arguments import describe, number, truth
 from ..context import enable_grad
-from ..engine.device import Device, moved_to
+from ..engine.device import moved_to
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.current_streams import follow_streams
-from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.values import is_foreign, is_writeable
-from ..ops.kernels import COMPILERS
 from ..tensor import Tensor
 from ..tree.registry import container_type
 from ..tree.structure import flatten, leaves
-from .elementwise import Scratch
-from .fused import FusedSteps, FusedUpdate
 from .gradients import ParameterTree, gradients_like
 
-__all__ = ["Group", "Optimizer", "Update", "check_betas", "check_range"]
+__all__ = ["Entries", "Group", "Optimizer", "check_betas", "check_range"]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
-
-#: Updates one parameter in place: takes its array, its gradient, which it must not write into, and its state by name.
-Update = Callable[[Any, Any, dict[str, Any]], None]
 
 #: The parameters of a group that have a gradient, each with the array of it.
 Entries = list[tuple[Tensor, Any]]
@@ -63,8 +55,8 @@ def check_betas(group: Group, example: str) -> None:
 class Optimizer(ABC):
     """Abstract base of optimizers, which update parameters in place from their gradients.
 
-    A subclass defines `_check`, which checks the options of a group, and `_updater`, which returns the function that
-    updates one parameter.
+    A subclass defines `_check`, which checks the options of a group, and `_steps`, which does what a step does. Those
+    that update each parameter by itself are subclasses of ElementwiseOptimizer.
 
     Args:
         params: tensors, as an iterable or a tree (`ag.tree`), or a list of groups: dicts with tensors under "params"
@@ -80,36 +72,12 @@ class Optimizer(ABC):
         ArgumentTypeError: a parameter is not a tensor.
 
     Source: torch.optim.Optimizer.
-
-    Example:
-        >>> import numpy as np, asyncgrad as ag
-        >>> from asyncgrad import optim
-        >>> class SignDescent(optim.Optimizer):
-        ...     def __init__(self, params, lr=0.25):
-        ...         super().__init__(params, {"lr": lr})
-        ...     @staticmethod
-        ...     def _check(group):
-        ...         assert group["lr"] >= 0
-        ...     def _updater(self, like, group):
-        ...         def update(param, grad, state):
-        ...             param -= group["lr"] * np.sign(grad)
-        ...         return update
-        >>> w = ag.tensor([1.0, -1.0], requires_grad=True)
-        >>> w.grad = ag.tensor([3.0, -7.0])
-        >>> SignDescent([w]).step()
-        >>> w.numpy()
-        array([ 0.75, -0.75])
     """
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
-        # Shared by all parameters of a type of array, dtype and device.
-        self._scratches: dict[Any, Scratch] = {}
-        # The device of the parameter that is updated.
-        self._device: Device | None = None
-        self._fused_steps = FusedSteps()
         # The tree that each group was given.
         self._trees: list[ParameterTree] = []
         self._check_options(defaults)
@@ -137,24 +105,6 @@ class Optimizer(ABC):
     @abstractmethod
     def _check(group: Group) -> None:
         """Raise if an option of a group is invalid."""
-
-    @abstractmethod
-    def _updater(self, like: Any, group: Group) -> Update:
-        """Return the function that updates the parameters of a group in one step.
-
-        Args:
-            like: an array of the type, dtype and device of those parameters.
-            group: the options.
-        """
-
-    def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
-        """Return the state of a parameter before its first step.
-
-        Args:
-            param: its array.
-            group: the options.
-        """
-        return {}
 
     def add_param_group(self, group: Group) -> None:
         """Add a group: a dict with a tensor or a tree under "params", and options that differ from the defaults.
@@ -284,14 +234,19 @@ class Optimizer(ABC):
         finally:
             steps.close()
 
+    @abstractmethod
     def _steps(self, grads: Any, has_closure: bool) -> Generator[None, Any, Any]:
         """Do what one call of `step` does; a generator that yields where it needs the closure's loss, and is sent it.
 
         It changes nothing before it ends, or takes it back if it is closed.
+
+        Args:
+            grads: what `step` was given; None for those in `.grad`.
+            has_closure: whether there is a closure.
+
+        Returns:
+            What `step` returns.
         """
-        loss = (yield) if has_closure else None
-        self._apply(self._gradients(grads))
-        return loss
 
     def _gradients(self, grads: Any) -> list[Entries]:
         """Return for each group the parameters that have a gradient, in `grads` or else in `.grad`, and its array."""
@@ -323,50 +278,6 @@ class Optimizer(ABC):
 
     def _grad_name(self, index: int) -> str:
         return "grads" if len(self.param_groups) == 1 else f"grads[{index}]"
-
-    def _apply(self, found: list[Entries]) -> None:
-        """Update parameters by their gradients, which fit."""
-        follow_streams()
-        states = self.state
-        for group, given in zip(self.param_groups, found, strict=True):
-            maximize = group.get("maximize", False)
-            entries = self._apply_fused(group, given, maximize) if COMPILERS else given
-            # All states first: where memory ends, no parameter has been updated.
-            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
-            states.update(fresh)
-            kind, dtype, device = None, None, None
-            for param, grad in entries:
-                data = param._data
-                if data.dtype is not dtype or param._device is not device or type(data) is not kind:
-                    kind, dtype, device = type(data), data.dtype, param._device
-                    self._device = device
-                    update = self._updater(data, group)
-                    negated = self._scratch(data, 1, "negated") if maximize else None
-                copy_saved_before_write(param)
-                update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), states[param])
-                param._bump_version()
-
-    def _apply_fused(self, group: Group, entries: Entries, maximize: bool) -> Entries:
-        """Update what can be updated by kernels; return the other entries."""
-
-        def fused_update(param: Any, grad: Any, state: Mapping[str, Any]) -> FusedUpdate | None:
-            return self._fused_update(param, -grad if maximize else grad, state, group)
-
-        return self._fused_steps.step(entries, self.state, fused_update)
-
-    def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
-        """Return what the update of a parameter does as a formula of elementwise operations; None if it cannot be that.
-
-        It writes into none of its arguments. `step` applies the formula to many parameters in one launch where there is
-        a KernelCompiler for their arrays.
-
-        Args:
-            param: the array to update.
-            grad: its gradient, of the same shape and dtype.
-            state: the parameter's state by name; empty in the first step.
-            group: the options.
-        """
-        return None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters.
@@ -455,14 +366,6 @@ class Optimizer(ABC):
 
     def _params(self) -> Sequence[Tensor]:
         return [param for group in self.param_groups for param in group["params"]]
-
-    def _scratch(self, like: Any, count: int, use: str = "update") -> Scratch:
-        """Return scratch arrays of the type and dtype of `like`, on the device of the parameter that is updated."""
-        key = (type(like), like.dtype, self._device, count, use)
-        found = self._scratches.get(key)
-        if found is None:
-            found = self._scratches[key] = Scratch(like, count)
-        return found
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.defaults.items())

@@ -10,15 +10,15 @@ import numpy as np
 
 from ..arguments import truth
 from ..graph.values import zeros_beside
-from .elementwise import as_scalars, real_view
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
-from .optimizer import Group, Optimizer, Update, check_range
+from .optimizer import Group, check_range
 
 __all__ = ["RMSprop"]
 
 
 @final
-class RMSprop(Optimizer):
+class RMSprop(ElementwiseOptimizer):
     """RMSprop: each element moves by its gradient over the root of a decaying mean of the squared gradients.
 
     Args:

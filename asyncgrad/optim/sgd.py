@@ -10,15 +10,15 @@ import numpy as np
 
 from ..arguments import number, truth
 from ..errors import ArgumentError
-from .elementwise import as_scalars
+from .elementwise import ElementwiseOptimizer, Update, as_scalars
 from .fused import FusedUpdate
-from .optimizer import Group, Optimizer, Update, check_range
+from .optimizer import Group, check_range
 
 __all__ = ["SGD"]
 
 
 @final
-class SGD(Optimizer):
+class SGD(ElementwiseOptimizer):
     """Stochastic gradient descent, optionally with momentum: `v = momentum * v + g`, then `p -= lr * v`.
 
     Args:

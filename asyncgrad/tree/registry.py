@@ -32,9 +32,12 @@ class ContainerType(NamedTuple):
     labels: Callable[[type, Any, int], Sequence[Any]]
     #: The source that accesses a child, after the name of the container, as a format of its label.
     accessor: str
-    #: Whether transforms take the tensors in it that do not require grad as constants, and one that is in it several
+    #: Whether transforms take what is in it and does not require grad as a constant, and a tensor that is in it several
     #: times as one.
     is_model: bool = False
+    #: Takes the data of a model. Returns the paths of leaves, such as "weight" and "weights.0", which transforms
+    #: differentiate with respect to although they do not require grad.
+    differentiated: Callable[[Any], frozenset[str]] = lambda aux_data: frozenset()
 
 
 _INDEX, _ATTRIBUTE = "[{!r}]", ".{}"
@@ -230,6 +233,7 @@ def register_model(
     cls: type,
     flatten: Callable[[Any], tuple[Sequence[Any], Any]],
     unflatten: Callable[[Any, Any, Sequence[Any]], Any],
+    differentiated: Callable[[Any], frozenset[str]],
 ) -> None:
     """Make the instances of a class containers that transforms take as models: see `ContainerType.is_model`.
 
@@ -237,8 +241,9 @@ def register_model(
         cls: the class.
         flatten: takes an instance. Returns its children, and a tuple whose first entry has their attribute names.
         unflatten: takes the class, such a tuple and the children. Returns an instance.
+        differentiated: takes such a tuple; see `ContainerType.differentiated`.
     """
-    _CONTAINER_TYPES[cls] = ContainerType(flatten, unflatten, _attribute_names, _ATTRIBUTE, is_model=True)
+    _CONTAINER_TYPES[cls] = ContainerType(flatten, unflatten, _attribute_names, _ATTRIBUTE, True, differentiated)
     _find_container_type.cache_clear()
 
 

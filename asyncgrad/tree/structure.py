@@ -14,7 +14,9 @@ __all__ = [
     "LEAF",
     "TreeStructure",
     "are_equal",
+    "differentiated",
     "flatten",
+    "first_places",
     "flatten_each",
     "in_models",
     "leaves",
@@ -210,6 +212,36 @@ def in_models(structure: TreeStructure) -> list[bool] | None:
         for child, each in zip(structure.children, found, strict=True)
         for is_in_model in ([False] * child.count if each is None else each)
     ]
+
+
+def first_places(structure: TreeStructure, leaves: Sequence[Any]) -> list[int]:
+    """Return for each leaf its number, or that of the leaf before that is the same object, if both are in models."""
+    places = list(range(len(leaves)))
+    flags = in_models(structure)
+    if flags is not None:
+        known: dict[int, int] = {}
+        for index, (leaf, is_in_model) in enumerate(zip(leaves, flags, strict=True)):
+            if is_in_model:
+                places[index] = known.setdefault(id(leaf), index)
+    return places
+
+
+def differentiated(structure: TreeStructure, paths: frozenset[str] = frozenset(), path: str = "") -> Iterator[bool]:
+    """Yield for each leaf whether the model that it is in has it differentiated although it does not require grad.
+
+    Args:
+        structure: the structure of a tree.
+        paths: the paths of such leaves from the innermost model that the tree is in.
+        path: the path of the tree from that model.
+    """
+    kind = structure.kind
+    if kind is None:
+        yield path in paths
+        return
+    if kind.is_model:
+        paths, path = kind.differentiated(structure.aux_data), ""
+    for label, child in zip(structure.labels, structure.children, strict=True):
+        yield from differentiated(child, paths, f"{path}.{label}" if path else str(label))
 
 
 def flatten_each(

@@ -78,9 +78,36 @@ ELEMENTWISE = [
     call_of(nn.elu, away_from_zero(3, 4), 1.7),
 ]
 
+_around_joints = np.array([-4.0, -2.0, -0.7, -0.2, 0.3, 0.8, 2.5, 5.0, 7.0])
+ELEMENTWISE += [
+    call_of(nn.relu6, _around_joints),
+    call_of(nn.hardtanh, _around_joints),
+    call_of(nn.hardtanh, _around_joints, -0.5, 2.7),
+    call_of(nn.hardsigmoid, _around_joints),
+    call_of(nn.hardswish, _around_joints),
+    call_of(nn.hardshrink, _around_joints),
+    call_of(nn.hardshrink, _around_joints, 0.75),
+    call_of(nn.softshrink, _around_joints),
+    call_of(nn.softshrink, _around_joints, 0.75),
+    call_of(nn.threshold, _around_joints, 0.5, -3.0),
+    call_of(nn.rrelu, _around_joints),
+    call_of(nn.prelu, away_from_zero(2, 3, 2), away_from_zero(3), by=(0, 1)),
+    call_of(nn.prelu, away_from_zero(2, 3), away_from_zero(1), by=(0, 1)),
+    call_of(nn.prelu, away_from_zero(4), away_from_zero(1), by=(0, 1)),
+    call_of(nn.mish, 3 * away_from_zero(3, 4)),
+    call_of(nn.selu, away_from_zero(3, 4)),
+    call_of(nn.celu, away_from_zero(3, 4)),
+    call_of(nn.celu, away_from_zero(3, 4), 0.5),
+    call_of(nn.logsigmoid, away_from_zero(3, 4)),
+    call_of(nn.softsign, away_from_zero(3, 4)),
+    call_of(nn.tanhshrink, away_from_zero(3, 4)),
+    call_of(nn.glu, away_from_zero(3, 4)),
+    call_of(nn.glu, away_from_zero(2, 4, 3), 1),
+]
+
 SOFTMAXES = [
     call_of(function, away_from_zero(*shape), axis=axis, torch_kwargs={"dim": axis})
-    for function in (nn.softmax, nn.log_softmax)
+    for function in (nn.softmax, nn.log_softmax, nn.softmin)
     for shape, axis in (((3, 4), -1), ((3, 4), 0), ((2, 3, 2), 1), ((5,), 0))
 ]
 
@@ -145,6 +172,103 @@ REGRESSION += [
         by=(0, 1),
         weight=_rng.uniform(0.5, 1.5, 4),
         pos_weight=_rng.uniform(0.5, 1.5, 4),
+    ),
+]
+
+_signs = np.array([[1.0, -1.0, 1.0, -1.0], [-1.0, 1.0, 1.0, 1.0], [1.0, -1.0, -1.0, 1.0]])
+REGRESSION += [
+    *(
+        call_of(function, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1), weight=_rng.uniform(0.5, 1.5, (3, 4)))
+        for function in (nn.mse_loss, nn.l1_loss, nn.huber_loss)
+    ),
+    call_of(nn.huber_loss, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1), reduction="none", delta=0.7),
+    call_of(nn.smooth_l1_loss, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1)),
+    call_of(nn.smooth_l1_loss, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1), reduction="none", beta=0.7),
+    call_of(nn.smooth_l1_loss, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1), reduction="sum", beta=0.0),
+    call_of(
+        nn.binary_cross_entropy,
+        _rng.uniform(0.1, 0.9, (3, 4)),
+        _rng.uniform(0.1, 0.9, (3, 4)),
+        _rng.uniform(0.5, 1.5, 4),
+        by=(0, 1),
+    ),
+    call_of(nn.binary_cross_entropy, _rng.uniform(0.1, 0.9, (3, 4)), np.array(_signs > 0, float), reduction="none"),
+    call_of(nn.soft_margin_loss, away_from_zero(3, 4), _signs),
+]
+
+LIKELIHOODS = [
+    call_of(nn.kl_div, away_from_zero(3, 4), probabilities(3, 4), by=(0, 1), reduction="batchmean"),
+    call_of(nn.kl_div, away_from_zero(3, 4), np.array([0.0, 0.2, 0.8, 0.0]) * np.ones((3, 1))),
+    call_of(nn.kl_div, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1), reduction="sum", log_target=True),
+    call_of(nn.poisson_nll_loss, away_from_zero(3, 4), _rng.uniform(0.2, 3.0, (3, 4)), by=(0, 1)),
+    call_of(
+        nn.poisson_nll_loss,
+        _rng.uniform(0.2, 3.0, (3, 4)),
+        np.array([0.0, 1.0, 2.0, 5.0]) * np.ones((3, 1)),
+        log_input=False,
+        full=True,
+        eps=0.1,
+        reduction="sum",
+    ),
+    *(
+        call_of(
+            nn.gaussian_nll_loss,
+            away_from_zero(3, 4),
+            away_from_zero(3, 4),
+            _rng.uniform(0.2, 3.0, shape),
+            by=(0, 1, 2),
+            full=full,
+            reduction=reduction,
+        )
+        for shape, full, reduction in (((3, 4), False, "mean"), ((3, 1), True, "none"), ((3,), False, "sum"))
+    ),
+    # The derivative of a variance that is raised to the least one is PyTorch's, and no slope.
+    call_of(
+        nn.gaussian_nll_loss,
+        away_from_zero(2),
+        away_from_zero(2),
+        np.array([0.1, 0.9]),
+        by=(0, 2),
+        eps=0.5,
+        smooth=False,
+    ),
+]
+
+MARGINS = [
+    call_of(nn.hinge_embedding_loss, away_from_zero(3, 4), _signs),
+    call_of(nn.hinge_embedding_loss, away_from_zero(3, 4), _signs, margin=0.3, reduction="none"),
+    call_of(nn.margin_ranking_loss, away_from_zero(3, 4), away_from_zero(3, 4), _signs, by=(0, 1)),
+    call_of(nn.margin_ranking_loss, away_from_zero(4), away_from_zero(4), _signs[0], 0.3, by=(0, 1), reduction="none"),
+    call_of(nn.cosine_embedding_loss, away_from_zero(3, 4), away_from_zero(3, 4), np.array([1, -1, -1]), by=(0, 1)),
+    call_of(
+        nn.cosine_embedding_loss,
+        away_from_zero(3, 4),
+        away_from_zero(3, 4),
+        np.array([1, -1, -1]),
+        -0.9,
+        by=(0, 1),
+        reduction="none",
+    ),
+    call_of(nn.cosine_embedding_loss, away_from_zero(4), away_from_zero(4), np.array(1), by=(0, 1)),
+    call_of(nn.triplet_margin_loss, *(away_from_zero(3, 4) for _ in range(3)), by=(0, 1, 2)),
+    call_of(
+        nn.triplet_margin_loss,
+        *(away_from_zero(3, 4) for _ in range(3)),
+        2.0,
+        p=3.0,
+        by=(0, 1, 2),
+        swap=True,
+        reduction="none",
+    ),
+    call_of(nn.multi_margin_loss, away_from_zero(3, 4), np.array([2, 0, 3])),
+    call_of(nn.multi_margin_loss, away_from_zero(3, 4), np.array([2, 0, 3]), 2, 0.7, _weight, reduction="none"),
+    call_of(nn.multi_margin_loss, away_from_zero(4), np.array(1), weight=_weight, reduction="sum"),
+    call_of(nn.multilabel_margin_loss, away_from_zero(2, 4), np.array([[3, 0, -1, 1], [-1, 2, 2, 2]])),
+    call_of(nn.multilabel_margin_loss, away_from_zero(2, 3), np.array([[0, 2, 1], [1, 1, -1]]), reduction="none"),
+    call_of(nn.multilabel_margin_loss, away_from_zero(3), np.array([1, -1, 0])),
+    call_of(nn.multilabel_soft_margin_loss, away_from_zero(3, 4), _rng.uniform(0.1, 0.9, (3, 4)), by=(0,)),
+    call_of(
+        nn.multilabel_soft_margin_loss, away_from_zero(3, 4), np.array(_signs > 0, float), _weight, reduction="none"
     ),
 ]
 
@@ -278,6 +402,15 @@ DISTANCES = [
     call_of(nn.normalize, away_from_zero(3, 4), torch_kwargs={}),
     call_of(nn.normalize, away_from_zero(3, 4), 3.0, axis=0, torch_kwargs={"dim": 0}),
     call_of(nn.normalize, away_from_zero(2, 3, 4), axis=(1, 2), torch_kwargs={"dim": (1, 2)}),
+    call_of(nn.cosine_similarity, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1)),
+    call_of(
+        nn.cosine_similarity,
+        away_from_zero(2, 3, 4),
+        away_from_zero(3, 1),
+        by=(0, 1),
+        axis=-1,
+        torch_kwargs={"dim": -1},
+    ),
     call_of(nn.pairwise_distance, away_from_zero(3, 4), away_from_zero(3, 4), by=(0, 1)),
     call_of(
         nn.pairwise_distance,
@@ -320,6 +453,8 @@ CALLS = [
     *LINEAR,
     *CLASSIFICATION,
     *REGRESSION,
+    *LIKELIHOODS,
+    *MARGINS,
     *NORMALIZATION,
     *CONVOLUTION,
     *POOLING,

@@ -96,6 +96,30 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.one_hot(ones(2)), "one_hot takes integer labels, not float64"),
     (lambda: nn.one_hot(np.zeros(0, int)), "needs num_classes"),
     (lambda: nn.one_hot(np.array([0]), 0), "num_classes of at least 1"),
+    (lambda: nn.hardtanh(ones(2), 1.0, -1.0), "a min_val of at most max_val, not 1.0 and -1.0"),
+    (lambda: nn.softshrink(ones(2), -0.5), "a lambd that is not negative, not -0.5"),
+    (lambda: nn.celu(ones(2), 0.0), "alpha, which must not be 0"),
+    (lambda: nn.rrelu(ones(2), 0.5, 0.3), "a lower of at most upper, not 0.5 and 0.3"),
+    (lambda: nn.prelu(ones((2, 3)), ones(2)), "takes a weight of shape (1,) or (3,), not (2,)"),
+    (lambda: nn.glu(ones((2, 3))), "axis -1 of the shape (2, 3) is none"),
+    (lambda: nn.glu(ones(4), 1), "axis 1 of the shape (4,) is none"),
+    (lambda: nn.Softmax2d()(ones((2, 3))), "of shape (n, channels, height, width) or (channels, height, width), not"),
+    (lambda: nn.mse_loss(ones((2, 3)), ones((2, 3)), weight=ones(3)), "takes a weight of that shape, not (3,)"),
+    (lambda: nn.huber_loss(ones(2), ones(2), delta=0.0), "a positive delta, not 0.0"),
+    (lambda: nn.smooth_l1_loss(ones(2), ones(2), beta=-1.0), "a beta that is not negative, not -1.0"),
+    (lambda: nn.binary_cross_entropy(ones(2), ones(3)), "an input of shape (2,) takes a target of it, not (3,)"),
+    (lambda: nn.binary_cross_entropy(2 * ones(2), ones(2)), "probabilities from 0 to 1, not from 2.0 to 2.0"),
+    (lambda: nn.kl_div(ones(2), ones(2), "avg"), "one of none, mean, sum, not 'avg'"),
+    (lambda: nn.gaussian_nll_loss(ones(2), ones(2), -ones(2)), "variances, which are not negative, as -1.0 is"),
+    (lambda: nn.gaussian_nll_loss(ones((2, 3)), ones((2, 3)), ones((1, 1))), "may be missing, not (1, 1)"),
+    (lambda: nn.margin_ranking_loss(ones(2), ones((2, 1)), ones(2)), "of the shapes (2,), (2, 1) and (2,)"),
+    (lambda: nn.cosine_embedding_loss(ones((2, 3)), ones((2, 3)), ones(())), "(2, 3), (2, 3) and ()"),
+    (lambda: nn.triplet_margin_loss(ones((2, 3)), ones(3), ones((2, 3))), "not of the shapes (2, 3), (3,) and (2, 3)"),
+    (lambda: nn.triplet_margin_loss(ones(3), ones(3), ones(3), 0.0), "a positive margin, not 0.0"),
+    (lambda: nn.multi_margin_loss(ones((2, 3)), np.array([0])), "not (2, 3) and (1,)"),
+    (lambda: nn.multi_margin_loss(ones(3), np.array(0), p=3), "takes p of 1 or 2, not 3"),
+    (lambda: nn.multi_margin_loss(ones(3), np.array(0), weight=ones(2)), "a weight of shape (3,), not (2,)"),
+    (lambda: nn.multilabel_margin_loss(ones((2, 3)), np.array([0, 1])), "not (2, 3) and (2,)"),
 ]
 
 OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
@@ -108,6 +132,8 @@ OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: nn.cross_entropy(ones((2, 3)), np.array([-1, 0])), "got label -1"),
     (lambda: nn.nll_loss(ones((2, 3)), np.array([-100, 7])), "nll_loss got label 7"),
+    (lambda: nn.multi_margin_loss(ones((1, 3)), np.array([3])), "multi_margin_loss got label 3, but there are 3"),
+    (lambda: nn.multilabel_margin_loss(ones(3), np.array([3, -1, 7])), "multilabel_margin_loss got label 3, but"),
     (lambda: nn.one_hot(np.array([0, 3]), 3), "one_hot got label 3, but there are 3 classes: 0 to 2"),
 ]
 
@@ -171,6 +197,17 @@ def test_attention_drops_weights_with_the_generator_it_is_given() -> None:
 
     np.testing.assert_array_equal(first, second)
     assert set(np.unique(first)) == {0.0, 0.5}
+
+
+def test_rrelu_draws_a_slope_for_each_element_in_a_training_and_keeps_it_for_the_backward() -> None:
+    x = ag.tensor(-ones(1000, np.float32), requires_grad=True)
+    y = nn.rrelu(x, 0.2, 0.4, True, rng=np.random.default_rng(0))
+    (grad,) = sync.grad(y.sum(), [x])
+
+    assert y.dtype == np.float32
+    assert 0.2 <= grad.numpy().min() < 0.21 < 0.39 < grad.numpy().max() <= 0.4
+    np.testing.assert_array_equal(y.numpy(), -grad.numpy())
+    assert nn.RReLU()(ones(2)).tolist() == [1.0, 1.0]
 
 
 def test_labels_may_be_tensors() -> None:

@@ -122,5 +122,7 @@ def test_values_and_gradients_are_those_of_pytorch(one: Call) -> None:
     expected_grads = torch.autograd.grad(expected, peers, torch.tensor(cotangent))
 
     np.testing.assert_allclose(output.numpy(), expected.detach().numpy(), rtol=1e-10, atol=1e-12)
+    # The sixth that is hardsigmoid's slope has single precision in PyTorch.
+    rtol = 1e-7 if one.function is nn.hardsigmoid else 1e-9
     for grad, expected_grad in zip(grads, expected_grads, strict=True):
-        np.testing.assert_allclose(grad.numpy(), expected_grad.numpy(), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(grad.numpy(), expected_grad.numpy(), rtol=rtol, atol=1e-12)

@@ -14,6 +14,13 @@ from asyncgrad import nn, sync
 from asyncgrad.nn.error_function import erf
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+ACTIVATIONS = [
+    *("relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "gelu", "silu"),
+    *("relu6", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "rrelu"),
+    *("mish", "selu", "celu", "logsigmoid", "softsign", "tanhshrink"),
+]
+#: PyTorch too makes 0 * inf, or inf / inf, of these at minus infinity.
+NAN_AT_INFINITY = {"gelu", "silu", "hardswish", "mish", "softsign"}
 HUGE = [-np.inf, -1e30, -1000.0, -100.0, -1.0, 0.0, 1.0, 100.0, 1000.0, 1e30]
 
 
@@ -25,11 +32,10 @@ def gradient(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
 
 
 @DTYPES
-@pytest.mark.parametrize("name", ["relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "gelu", "silu"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_of_huge_numbers_are_those_of_pytorch(name: str, dtype: Any) -> None:
     torch = pytest.importorskip("torch")
-    # PyTorch too makes 0 * inf of gelu(-inf) and silu(-inf).
-    values = np.array(HUGE[1:] if name in ("gelu", "silu") else HUGE, dtype)
+    values = np.array(HUGE[1:] if name in NAN_AT_INFINITY else HUGE, dtype)
     peer = torch.tensor(values, requires_grad=True)
     expected = getattr(torch.nn.functional, name)(peer)
 
@@ -37,7 +43,7 @@ def test_activations_of_huge_numbers_are_those_of_pytorch(name: str, dtype: Any)
 
 
 @DTYPES
-@pytest.mark.parametrize("name", ["relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "gelu", "silu"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_gradients_of_activations_of_large_numbers_are_those_of_pytorch(name: str, dtype: Any) -> None:
     torch = pytest.importorskip("torch")
     values = np.array([-1000.0, -80.0, -8.0, -0.0, 0.0, 8.0, 80.0, 1000.0], dtype)
@@ -45,6 +51,46 @@ def test_gradients_of_activations_of_large_numbers_are_those_of_pytorch(name: st
     (expected,) = torch.autograd.grad(getattr(torch.nn.functional, name)(peer).sum(), [peer])
 
     np.testing.assert_allclose(gradient(getattr(nn, name), values), expected.numpy(), rtol=2e-6, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", [name for name in ACTIVATIONS if name.startswith(("hard", "soft", "relu", "rrelu"))])
+def test_slopes_at_the_joints_of_lines_are_those_of_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    joints = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0])
+    peer = torch.tensor(joints, requires_grad=True)
+    (expected,) = torch.autograd.grad(getattr(torch.nn.functional, name)(peer).sum(), [peer])
+
+    np.testing.assert_allclose(gradient(getattr(nn, name), joints), expected.numpy(), rtol=1e-7)
+
+
+#: By name: calls a loss of PyTorch's where its slope has two sides, or is cut off.
+AT_JOINTS: dict[str, Callable[..., Any]] = {
+    "margin_ranking_loss": lambda loss, x: loss(x, 1 - x, np.ones(3), margin=1.0),
+    "hinge_embedding_loss": lambda loss, x: loss(x, -np.ones(3), margin=0.5),
+    "multi_margin_loss": lambda loss, x: loss(x, np.array(0)),
+    "multilabel_margin_loss": lambda loss, x: loss(x, np.array([1, -1, 0])),
+    "binary_cross_entropy": lambda loss, x: loss(x, np.array([1.0, 1.0, 0.0])),
+    "huber_loss": lambda loss, x: loss(x, np.zeros(3), delta=0.5),
+    "smooth_l1_loss": lambda loss, x: loss(x, np.zeros(3), beta=0.5),
+    "l1_loss": lambda loss, x: loss(x, np.zeros(3)),
+    "cosine_similarity": lambda loss, x: loss(0 * x, np.ones(3), 0),
+}
+
+
+@pytest.mark.parametrize("name", AT_JOINTS)
+def test_slopes_of_losses_at_their_joints_are_those_of_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    joints = np.array([0.0, 0.5, 1.0])
+    peer = torch.tensor(joints, requires_grad=True)
+
+    def call_pytorch(*args: Any, **kwargs: Any) -> Any:
+        tensors = (torch.tensor(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
+        return getattr(torch.nn.functional, name)(*tensors, **kwargs)
+
+    (expected,) = torch.autograd.grad(AT_JOINTS[name](call_pytorch, peer).sum(), [peer])
+
+    found = gradient(lambda x: AT_JOINTS[name](getattr(nn, name), x), joints)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-8)
 
 
 def test_a_nan_goes_through_relu_forward_and_backward() -> None:
@@ -84,7 +130,7 @@ def test_gelu_in_half_precision_stays_there() -> None:
     assert {nn.gelu(x).dtype, grad.dtype} == {np.dtype(np.float16)}
 
 
-@pytest.mark.parametrize("function", [nn.relu, nn.gelu, nn.silu, nn.sigmoid, nn.softplus, nn.elu, nn.leaky_relu])
+@pytest.mark.parametrize("function", [getattr(nn, name) for name in ACTIVATIONS])
 def test_integers_are_taken_as_the_numbers_they_are(function: Callable[[Any], Any]) -> None:
     integers = np.arange(-3, 4)
 

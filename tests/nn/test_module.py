@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import pickle
 import re
 from collections.abc import Callable
@@ -170,6 +171,46 @@ def test_a_parameter_in_two_places_has_the_gradient_of_both_at_both() -> None:
     assert grads.tied is grads.layers[0].weight
 
 
+class TwoBiases(nn.Module):
+    """Has two parameters that always have the same gradient."""
+
+    def __init__(self) -> None:
+        self.first, self.second = nn.Parameter(np.ones(3)), nn.Parameter(np.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.first + self.second
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_two_parameters_of_the_same_gradient_are_two_in_a_module_of_gradients(recorded: bool) -> None:
+    with ag.set_grad_enabled(recorded):
+        grads = sync.func.grad(loss)(TwoBiases(), X)
+
+    assert [name for name, _ in grads.named_parameters()] == ["first", "second"]
+    np.testing.assert_array_equal(grads.first.detach().numpy(), grads.second.detach().numpy())
+
+
+def test_a_parameter_in_two_places_counts_once_in_a_norm_in_sums_and_in_averages() -> None:
+    model = Tied()
+    accumulator, average = optim.GradientAccumulator(), optim.ExponentialMovingAverage(model)
+    for _ in range(2):
+        accumulator.add(sync.func.grad(loss)(model, X))
+    sync.backward(loss(model, X))
+    grads = accumulator.mean()
+    expected = optim.clip_grad_norm(model.parameters(), 1.0)
+    clipped, norm = optim.clip_grad_norm(grads, 1.0)
+
+    assert norm == pytest.approx(expected)
+    assert optim.clip_grad_norm(model, math.inf) == pytest.approx(1.0, rel=1e-5)
+    assert optim.clip_grad_norm(clipped, math.inf)[1] == pytest.approx(1.0, rel=1e-5)
+    for param, grad in zip(model.parameters(), clipped.parameters(), strict=True):
+        np.testing.assert_allclose(grad.numpy(), param.grad.numpy())
+    average.update()
+    averaged = average.averages()
+    assert averaged.second.weight is averaged.first.weight
+    assert len(average.state_dict()["averages"]) == 3
+
+
 @pytest.mark.parametrize("how", ["parameters", "module"])
 def test_an_optimizer_steps_by_a_module_of_gradients(how: str) -> None:
     model, other = Net(), Net()
@@ -222,6 +263,69 @@ def test_a_mapped_module_keeps_its_ties_so_that_a_step_by_trees_is_that_of_an_op
         np.testing.assert_allclose(param.detach().numpy(), expected.detach().numpy())
 
 
+class Mixed(nn.Module):
+    """Has parameters and buffers that are frozen, by attribute and in a list, from the start and later."""
+
+    def __init__(self) -> None:
+        self.layer, self.frozen = Layer(3, 3), nn.Parameter(np.ones(3), requires_grad=False)
+        self.listed = [nn.Parameter(np.ones(3)), nn.Parameter(np.ones(3), False), ag.tensor(np.ones(3)), np.arange(3)]
+        self.layer.bias.requires_grad_(False)
+        self.constant = ag.tensor(np.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) * self.frozen * self.listed[0] * self.listed[1] * self.listed[2] * self.constant
+
+
+def test_a_parameter_that_was_frozen_before_it_was_assigned_is_one() -> None:
+    model = Mixed()
+
+    names = {"frozen", "listed.0", "listed.1", "layer.weight", "layer.bias"}
+    assert {name for name, _ in model.named_parameters()} == names
+    assert {name for name, _ in model.named_buffers()} == {"listed.2", "constant"}
+    assert not model.frozen.requires_grad
+    assert "constant" not in model.state_dict()
+
+
+def descend(model: Any, grads: Any) -> Any:
+    with ag.no_grad():
+        return ag.tree.map(lambda param, grad: param if grad is None else param - 0.01 * grad, model, grads)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_model_of_tensors_that_do_not_require_grad_is_trained_on_as_the_one_that_it_was_made_from(
+    copied: Callable[[Any], Any],
+) -> None:
+    model, trained = Mixed(), Mixed()
+    optimizer = optim.SGD(trained, lr=0.01)
+    for _ in range(3):
+        grads = sync.func.grad(loss)(model, X)
+        assert {name for name, _ in grads.named_parameters()} == {"listed.0", "layer.weight"}
+        model = copied(descend(model, grads))
+        optimizer.step(sync.func.grad(loss)(trained, X))
+
+    assert not any(param.requires_grad for param in model.parameters())
+    for (name, param), (path, expected) in zip(model.named_parameters(), trained.named_parameters(), strict=True):
+        assert name == path
+        np.testing.assert_allclose(param.numpy(), expected.detach().numpy())
+
+
+def test_a_model_of_arrays_is_differentiated_by_its_parameters() -> None:
+    grads = sync.func.grad(loss)(ag.tree.map(lambda leaf: np.array(leaf.tolist()), Mixed()), X)
+    expected = sync.func.grad(loss)(Mixed(), X)
+
+    assert isinstance(grads.layer.weight, np.ndarray)
+    np.testing.assert_allclose(grads.layer.weight, expected.layer.weight.detach().numpy())
+    assert grads.constant is grads.frozen is grads.layer.bias is grads.listed[1] is None
+
+
+def test_a_model_that_a_tree_function_made_is_frozen_as_any_other() -> None:
+    model = ag.tree.map(lambda leaf: leaf.detach() if isinstance(leaf, ag.Tensor) else leaf, Mixed())
+    model.layer.requires_grad_(False)
+    grads = sync.func.grad(loss)(model, X)
+
+    assert {name for name, _ in grads.named_parameters()} == {"listed.0"}
+
+
 def test_train_and_eval_reach_all_modules() -> None:
     model = Net()
     model.eval()
@@ -259,6 +363,19 @@ def test_a_copy_is_whole_and_has_its_own_tensors(copied: Callable[[Any], Any]) -
     assert other.tied is other.layers[0].weight
     assert other.tied is not model.tied
     assert [name for name, _ in other.named_parameters()] == [name for name, _ in model.named_parameters()]
+
+
+def test_a_shallow_copy_has_the_same_tensors_and_its_own_attributes() -> None:
+    model = Layer(3, 2)
+    other = copy.copy(model)
+    other.more = nn.Parameter(np.ones(1))
+
+    assert other.weight is model.weight
+    assert [name for name, _ in other.named_parameters()] == ["weight", "bias", "more"]
+    assert [name for name, _ in model.named_parameters()] == ["weight", "bias"]
+    assert model._record is not other._record
+    other.register_forward_hook(lambda module, args, output: output * 0)
+    assert model(X).any()
 
 
 def test_apply_calls_the_innermost_modules_first() -> None:
@@ -390,7 +507,6 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Net().add_module("x", np.tanh), ArgumentTypeError, "module must be a Module, not ufunc"),  # type: ignore[arg-type]
     (lambda: Net().get_parameter("x"), ArgumentError, "Net has no parameter 'x'"),
     (lambda: Net().load_state_dict([]), ArgumentTypeError, "state_dict must be a dict of tensors"),  # type: ignore[arg-type]
-    (lambda: nn.Parameter(1.0, requires_grad=False), ArgumentError, "write self.register_parameter(name, ag.tensor"),
     (lambda: Layer(1, 1).train("yes"), ArgumentTypeError, "mode is True or False"),  # type: ignore[arg-type]
 ]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .arguments import describe, truth
 from .batched import execute_batched
+from .context import TRAINING_STEPS, TrainingStepLike
 from .engine.completion import warn
 from .engine.engine import Engine
 from .errors import (
@@ -91,7 +92,7 @@ async def backward(
                 tensor.retain_grad()  # type: ignore[attr-defined]
     if create_graph:
         warn(_CYCLE_WARNING)
-    await Engine.execute(
+    run = Engine.execute(
         edges,
         grads,
         keep_graph=create_graph if retain_graph is None else retain_graph,
@@ -99,6 +100,21 @@ async def backward(
         accumulate=True,
         inputs=() if wanted is None else _input_edges(wanted, structure),
     )
+    training_steps = TRAINING_STEPS.get()
+    await (_in_training_steps(training_steps, run) if training_steps else run)
+
+
+async def _in_training_steps(steps: Sequence[TrainingStepLike], run: Coroutine[Any, Any, Any]) -> None:
+    """Run a backward that belongs to training steps, and tell them of its begin and its end."""
+    for step in steps:
+        step.backward_begins()
+    has_gradients = False
+    try:
+        await run
+        has_gradients = True
+    finally:
+        for step in steps:
+            step.backward_ends(has_gradients)
 
 
 async def grad(

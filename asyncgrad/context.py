@@ -32,6 +32,8 @@ __all__ = [
     "RECORDING",
     "SAVED_TENSORS_HOOKS",
     "COPY_ON_WRITE",
+    "TRAINING_STEPS",
+    "TrainingStepLike",
     "UNRECORDED",
     "LoopBelow",
     "Mode",
@@ -92,6 +94,20 @@ class RunningBackward(Protocol):
         """Return the Completion of the backward; make it on the first call."""
 
 
+class TrainingStepLike(Protocol):
+    """The part of a training step of an optimizer that a backward uses."""
+
+    @property
+    def tracker(self) -> Any:
+        """What knows the open steps of the optimizer; None if the optimizer is gone."""
+
+    def backward_begins(self) -> None:
+        """Note that a backward of this step has begun."""
+
+    def backward_ends(self, has_gradients: bool) -> None:
+        """Note that it has ended, with gradients or by an error."""
+
+
 #: Whether operations record nodes: the value of RECORDING if they do, else that of UNRECORDED, which is false. So an
 #: operation reads only one variable; without an observer, it only tests whether the value is True.
 GRAD_MODE: ContextVar[Any] = ContextVar("asyncgrad_grad_mode", default=True)
@@ -124,6 +140,8 @@ GENERATOR: ContextVar[Any] = ContextVar("asyncgrad_generator", default=None)
 BLOCKING: ContextVar[bool] = ContextVar("asyncgrad_blocking", default=False)
 #: Whether a transform differentiates the function that runs.
 IN_TRANSFORM: ContextVar[bool] = ContextVar("asyncgrad_in_transform", default=False)
+#: The training steps, one of an optimizer, that a backward called from this context belongs to.
+TRAINING_STEPS: ContextVar[tuple[TrainingStepLike, ...]] = ContextVar("asyncgrad_training_steps", default=())
 #: Set in a thread that continues, on a stack of its own, the work of a thread that runs an event loop.
 LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", default=None)
 

@@ -56,6 +56,7 @@ __all__ = [
     "InvalidRootError",
     "MissingDerivativeError",
     "ReleasedGraphError",
+    "OverlappingStepsError",
     "RequiresGradError",
     "StoreError",
     "StoreWarning",
@@ -121,6 +122,10 @@ class GradcheckError(AsyncgradError, RuntimeError):
 
 class InPlaceError(AsyncgradError, RuntimeError):
     """An in-place write into an array was refused, because the array's history forbids it."""
+
+
+class OverlappingStepsError(AsyncgradError, RuntimeError):
+    """Two training steps of one optimizer would read or change its gradients or parameters at the same time."""
 
 
 class RequiresGradError(AsyncgradError, RuntimeError):

@@ -20,6 +20,7 @@ from ..tensor import Tensor
 from ..tree.registry import container_type
 from ..tree.structure import flatten, leaves
 from .gradients import ParameterTree, gradients_like
+from .overlaps import StepTracker
 
 __all__ = ["Entries", "Group", "Optimizer", "check_betas", "check_range"]
 
@@ -80,6 +81,7 @@ class Optimizer(ABC):
         self.state: dict[Tensor, dict[str, Any]] = {}
         # The tree that each group was given.
         self._trees: list[ParameterTree] = []
+        self._tracker = StepTracker(type(self).__name__)
         self._check_options(defaults)
         given = _as_tree(params)
         if isinstance(params, Tensor) or given is None:
@@ -257,6 +259,7 @@ class Optimizer(ABC):
                 for index, (tree, group, given) in enumerate(zip(self._trees, self.param_groups, trees, strict=True))
             ]
         else:
+            self._tracker.end()
             found = [
                 [(param, grad._data) for param in group["params"] if (grad := param.grad) is not None]
                 for group in self.param_groups
@@ -287,6 +290,7 @@ class Optimizer(ABC):
                 gradient must not see it change.
         """
         set_to_none = truth(set_to_none, "set_to_none")
+        self._tracker.begin()
         for group in self.param_groups:
             for param in group["params"]:
                 if set_to_none or param.grad is None:

@@ -128,7 +128,8 @@ class StepTracker:
         """Return the step that the context belongs to."""
         for step in TRAINING_STEPS.get():
             if step.tracker is self:
-                return step  # type: ignore[no-any-return]
+                assert isinstance(step, _TrainingStep)
+                return step
         return None
 
     def _new(self) -> _TrainingStep:

@@ -72,11 +72,20 @@ class TreeStructure:
     def __hash__(self) -> int:
         return hash((self.cls, tuple(self.labels), self.children))
 
+    def __reduce__(self) -> Any:
+        # The functions of a ContainerType cannot be pickled, and there is only one LEAF.
+        return "LEAF" if self.cls is None else (_restored, (self.cls, self.children, self.aux_data, self.count))
+
     def __repr__(self) -> str:
         if self.cls is None:
             return "*"
         inner = ", ".join(f"{accessor}: {child}" for accessor, child in zip(self.accessors, self.children, strict=True))
         return f"{self.cls.__name__}({inner})"
+
+
+def _restored(cls: type, children: tuple[TreeStructure, ...], aux_data: Any, count: int) -> TreeStructure:
+    """Return a structure that was pickled."""
+    return TreeStructure(cls, container_type(cls), children, aux_data, count)
 
 
 #: The structure of a tree that is one leaf.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
+import pickle
 from collections import OrderedDict, defaultdict
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Self
@@ -252,3 +254,13 @@ def test_bad_use_of_register_is_told():
         tree.register(Plain, attributes=["x"], flatten=tree.flatten, unflatten=tree.unflatten)  # type: ignore[call-overload]
     with pytest.raises(ArgumentTypeError, match=r"write \['x'\]"):
         tree.register(Plain, attributes="x")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_structure_is_pickled_and_copied(copied):
+    leaves, structure = ag.tree.flatten({"a": [1, (2, None)], "b": 3})
+    again = copied(structure)
+
+    assert again == structure
+    assert ag.tree.unflatten(again, leaves) == {"a": [1, (2, None)], "b": 3}
+    assert copied(ag.tree.flatten(1)[1]) is ag.tree.flatten(2)[1]

@@ -195,7 +195,8 @@ async def capture(
     # One real number.
     if len(outputs) == 1 and grad_outputs[0] is None and not data.shape and data.dtype.kind == "f":
         ones = values.ones_beside((), data)
-        edge = Edge(root._grad_fn, root._output_nr) if root._view is None else gradient_edge(root)
+        node = root._grad_fn
+        edge = gradient_edge(root) if node is None or root._view is not None else Edge(node, root._output_nr)
         assert edge is not None
         edges, grads = [edge], [values.wrap(ones, root._device) if create_graph else ones]
     else:

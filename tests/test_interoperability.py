@@ -199,6 +199,18 @@ def test_a_column_times_a_tensor_without_grad_is_a_column() -> None:
     assert (column * ag.tensor([3.0, 4.0])).tolist() == [3.0, 8.0]
 
 
+def test_an_operator_beside_an_xarray_object_keeps_its_labels_and_the_history() -> None:
+    xr = pytest.importorskip("xarray")
+    data = xr.DataArray(np.array([1.0, 2.0, 4.0]), dims="a")
+    t = ag.tensor(2.0, requires_grad=True)
+    result = t * (t * data) + t
+    assert isinstance(result, xr.DataArray)
+    assert result.dims == ("a",)
+    sync.backward(result.data.sum())
+    assert t.grad is not None
+    assert t.grad.item() == 2 * 2.0 * 7.0 + 3
+
+
 def test_xarray_computes_with_tensors_and_keeps_their_history() -> None:
     xr = pytest.importorskip("xarray")
     t = matrix(requires_grad=True)

@@ -221,8 +221,8 @@ ARGUMENTS = {
 #: What a function returns depends on these arguments: whole signatures, by the function.
 OVERLOADS = {
     "where": (
-        "(condition: TensorLike, /) -> tuple[Tensor, ...]",
-        "(condition: TensorLike, x: TensorLike, y: TensorLike, /) -> Tensor",
+        "(condition: TensorLike) -> tuple[Tensor, ...]",
+        "(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor",
     ),
     **dict.fromkeys(
         ("atleast_1d", "atleast_2d", "atleast_3d"),

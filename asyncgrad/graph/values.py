@@ -37,6 +37,7 @@ __all__ = [
     "array_interface",
     "is_foreign",
     "kernel_of",
+    "is_labelled",
     "is_number_dtype",
     "is_writeable",
     "memory_owner",
@@ -387,6 +388,11 @@ def raw(value: Any) -> Any:
 def counted(number: int, what: str) -> str:
     """Return a number with a noun, in the plural unless the number is 1, for an error message."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def is_labelled(value: Any) -> bool:
+    """Tell whether this is an object of xarray, which computes with the array that it holds, a tensor too."""
+    return type(value).__module__.startswith("xarray.")
 
 
 def is_number_dtype(dtype: Any) -> bool:

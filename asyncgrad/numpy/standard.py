@@ -41,6 +41,20 @@ def argsort(
     return as_tensors(np.shape(values)[along] - 1 - np.flip(indices, along))  # type: ignore[no-any-return]
 
 
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Return the elements of `x` where `condition` holds, and those of `y` elsewhere; without both, its indices.
+
+    Example:
+        >>> import asyncgrad.numpy as np
+        >>> np.where([True, False], x=np.array([1.0, 2.0]), y=0.0).tolist()
+        [1.0, 0.0]
+    """
+    if (x is None) is not (y is None):
+        raise ArgumentError("where takes both x and y, or neither: write np.where(condition, x, y)")
+    given = [stacked_where_needed(one) for one in (x, y) if one is not None]
+    return as_tensors(np.where(stacked_where_needed(condition), *given))
+
+
 def sort(
     a: Any,
     axis: int | None = -1,
@@ -119,4 +133,5 @@ STANDARD: dict[str, Callable[..., Any]] = {
     "fft.fftfreq": fftfreq,
     "fft.rfftfreq": rfftfreq,
     "sort": sort,
+    "where": where,
 }

@@ -36,7 +36,7 @@ import numpy as np
 from ..graph.callers import show_warnings_at_the_caller
 from ..graph.current_streams import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
-from ..graph.values import check_numbers
+from ..graph.values import check_numbers, is_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +53,7 @@ _NAMES: dict[str, Any] = {
     "_asarray": np.asarray,
     "_check_numbers": check_numbers,
     "_float64": np.dtype(np.float64),
+    "_is_labelled": is_labelled,
     "_may_share_memory": np.may_share_memory,
     "_ndarray": np.ndarray,
     "_new": object.__new__,
@@ -161,11 +162,14 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
         ]
     else:
         lines = ["    if _template is None:", f"        return _function({plain})", f"    _data = _function({raw})"]
+    # The operator of an xarray object then computes with the tensor, and keeps its labels and the history.
+    labelled = [f"        elif _is_labelled({tensor_names[1]}): return NotImplemented"] if is_operator else []
     return [
         *lines,
         "    if type(_data) is not _ndarray:",
         "        if isinstance(_data, _scalar): _data = _asarray(_data)",
         "        elif type(_data) in _compilers: _key += 1",
+        *labelled,
         "        else: _data = _as_array(_data)",
         "    _out = _new(_type)",
         "    _out._data, _out._output_nr, _out._device = _data, 0, _device",

@@ -69,6 +69,15 @@ def test_gradients_agree_with_finite_differences():
     np.testing.assert_array_equal(func.grad(energy)(POINT), gradient)
 
 
+def test_a_function_may_return_its_argument():
+    assert func.grad(lambda x: x)(2.0) == 1.0
+    assert func.value_and_grad(lambda p: p["x"])({"x": np.array(3.0), "y": np.array(1.0)}) == (
+        3.0,
+        {"x": 1.0, "y": 0.0},
+    )
+    assert func.grad(func.grad(lambda x: x))(2.0) == 0.0
+
+
 def test_elementwise_gradients_nest():
     tanh = np.tanh(POINT)
 

@@ -13,6 +13,7 @@ import pytest
 import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import sync
+from asyncgrad.errors import ArgumentError
 from tests.ops.numpy_rules import rules_of_numpy
 
 #: The functions and constants of the array API standard 2024.12, after its table of contents.
@@ -256,3 +257,12 @@ def test_every_rule_has_a_name_in_the_namespace() -> None:
         for name in dir(module)
     }
     assert [function for function in rules_of_numpy() if id(function) not in named] == []
+
+
+def test_where_takes_keywords_and_both_or_neither():
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+
+    assert anp.where(condition=[True, False], x=x, y=0.0).tolist() == [1.0, 0.0]
+    assert anp.where([False, True])[0].tolist() == [1]
+    with pytest.raises(ArgumentError, match=r"write np\.where\(condition, x, y\)"):
+        anp.where([True, False], x)  # type: ignore[call-overload]

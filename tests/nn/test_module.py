@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import math
 import pickle
 import re
@@ -211,6 +212,65 @@ def test_a_parameter_in_two_places_counts_once_in_a_norm_in_sums_and_in_averages
     assert len(average.state_dict()["averages"]) == 3
 
 
+@dataclasses.dataclass
+class Changing:
+    """A dataclass whose fields are children."""
+
+    layer: Layer
+    factor: float
+
+
+@dataclasses.dataclass
+class Scaled(nn.Module):
+    """A module that is a dataclass, and has another dataclass in it."""
+
+    layer: Layer
+    inner: Changing
+    power: int = 2
+
+    def forward(self, x: Any) -> Any:
+        return self.inner.layer(self.layer(x)) * self.inner.factor**self.power
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed(nn.Module):
+    """A module whose attributes cannot be assigned."""
+
+    layer: Layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("make", [lambda: Scaled(Layer(3, 2), Changing(Layer(2, 2), 3.0)), lambda: Fixed(Layer(3, 2))])
+def test_a_module_may_be_a_dataclass(make: Callable[[], Any]) -> None:
+    model = make()
+    optimizer = optim.SGD(model, lr=1e-6)
+    grads = sync.func.grad(loss)(model, X)
+    sync.backward(loss(model, X))
+    first = loss(model, X).item()
+    for path, param in model.named_parameters():
+        np.testing.assert_allclose(grads.get_parameter(path).detach().numpy(), param.grad.numpy())
+    assert loss(copy.deepcopy(model), X).item() == loss(pickle.loads(pickle.dumps(model)), X).item() == first
+    optimizer.step(grads)
+
+    assert loss(model, X).item() < first
+    assert not any(module.training for module in model.eval().modules())
+    assert loss(model.to(np.float32), X.astype(np.float32)).dtype == np.float32
+
+
+def test_an_optimizer_can_be_pickled_with_its_model() -> None:
+    model = Net()
+    optimizer = optim.Adam(model, lr=0.01)
+    optimizer.step(sync.func.grad(loss)(model, X))
+    other, resumed = pickle.loads(pickle.dumps((model, optimizer)))
+    for one, stepping in ((model, optimizer), (other, resumed)):
+        stepping.step(sync.func.grad(loss)(one, X))
+
+    for param, expected in zip(other.parameters(), model.parameters(), strict=True):
+        np.testing.assert_array_equal(param.detach().numpy(), expected.detach().numpy())
+
+
 @pytest.mark.parametrize("how", ["parameters", "module"])
 def test_an_optimizer_steps_by_a_module_of_gradients(how: str) -> None:
     model, other = Net(), Net()
@@ -227,6 +287,17 @@ def test_an_optimizer_steps_by_a_module_of_gradients(how: str) -> None:
     for (path, param), expected in zip(model.named_parameters(), other.parameters(), strict=True):
         np.testing.assert_allclose(param.numpy(), expected.numpy(), rtol=1e-9, err_msg=path)
     assert model.tied is model.layers[0].weight
+
+
+def test_gradients_of_another_model_are_named_by_their_path() -> None:
+    model, other = nn.Sequential(Layer(3, 2), Layer(2, 2)), nn.Sequential(Layer(3, 4), Layer(4, 2))
+    optimizer, before = optim.SGD(model.parameters(), lr=0.1), model.state_dict()
+    with pytest.raises(ArgumentError, match=re.escape("grads.0.weight has shape (4, 3), but parameter 0 of")):
+        optimizer.step(sync.func.grad(loss)(other, X))
+    with pytest.raises(ArgumentError, match="of a model of 2 parameters, but there are 4 to update"):
+        optimizer.step(sync.func.grad(loss)(other[0], X))
+
+    assert all(np.array_equal(before[path].numpy(), tensor.numpy()) for path, tensor in model.state_dict().items())
 
 
 def test_a_mapped_module_is_a_new_module_of_the_same_structure() -> None:
@@ -479,6 +550,11 @@ def test_lists_and_dicts_of_modules_are_those_of_python() -> None:
     assert list(named.items()) == [("b", second)]
     assert [name for name, _ in nn.Sequential({"x": first, "y": second}).named_children()] == ["x", "y"]
     assert isinstance(nn.Sequential(first, second)[:1], nn.Sequential)
+    joined = modules + nn.ModuleList([first])
+    assert list(joined) == [*modules, first]
+    joined += [first]
+    assert len(joined) == len(modules) + 2
+    assert len(nn.Sequential(first) + nn.Sequential(second)) == 2
     parameters = nn.ParameterList([np.ones(2), ag.tensor([1.0])])
     assert [name for name, _ in parameters.named_parameters()] == ["0", "1"]
     assert parameters[0].requires_grad

@@ -442,8 +442,7 @@ class Tensor(TensorBase):
             one = np.empty((), object)
             one[()] = self
             return one
-        # Whole numbers have no derivative, so their conversion loses nothing: `np.int64(t)`.
-        if self._requires_grad() and not (dtype is not None and np.dtype(dtype).kind in "biu"):
+        if self._requires_grad():
             others, function = conversion_advice()
             self._needs_no_grad("an ndarray", "t.numpy()", others, function)
         if self._data.__class__ is not np.ndarray and is_foreign(self._data):

@@ -280,11 +280,3 @@ def test_what_was_computed_is_not_copied_with_its_graph(duplicate, done):
 )
 def test_repr_shows_data_dtype_device_and_history(made, printed):
     assert printed.removesuffix("...)") == repr(made())[: len(printed.removesuffix("...)"))]
-
-
-def test_whole_numbers_of_a_tensor_that_requires_grad_are_converted_since_they_have_no_derivative():
-    t = ag.tensor([1.0, 2.7], requires_grad=True)
-
-    assert np.int64(t).tolist() == np.asarray(t, int).tolist() == [1, 2]
-    with pytest.raises(RequiresGradError):
-        np.float32(t)

@@ -291,6 +291,7 @@ CALLED = {
         "matmul y",
         "max a",
         "min a",
+        "mish_slope x",
         "nan_to_num x",
     ),
     *("pad_constant array", "pad_elements array", "pinv a", "power x", "power y", "power_norm x", "prod a"),

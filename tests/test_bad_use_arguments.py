@@ -181,6 +181,11 @@ FLAGS: dict[str, list[Any]] = {
     "use_input_stats": [
         lambda flag: nn.instance_norm(np.ones((2, 3, 4)), np.ones(3), np.ones(3), use_input_stats=flag)
     ],
+    "inplace": [
+        lambda flag: nn.ReLU(inplace=flag),
+        lambda flag: nn.LeakyReLU(inplace=flag),
+        lambda flag: nn.Dropout(inplace=flag),
+    ],
     "log_target": [
         lambda flag: nn.kl_div(np.ones(2), np.ones(2), log_target=flag),
         lambda flag: nn.KLDivLoss(log_target=flag),

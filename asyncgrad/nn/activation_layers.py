@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import number
+from ..arguments import number, truth
 from ..errors import ArgumentError
 from . import init
 from .activations import elu, leaky_relu, relu, sigmoid, silu, softplus, tanh
@@ -59,8 +59,15 @@ __all__ = [
 ]
 
 
+class _Pointwise(Module):
+    """Abstract: a function of each element. PyTorch's `inplace` is taken, but no input is ever written into."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        truth(inplace, "inplace")
+
+
 @final
-class ReLU(Module):
+class ReLU(_Pointwise):
     """Computes `nn.relu`. Source: torch.nn.ReLU."""
 
     def forward(self, input: Any) -> Any:
@@ -69,10 +76,11 @@ class ReLU(Module):
 
 
 @final
-class LeakyReLU(Module):
+class LeakyReLU(_Pointwise):
     """Computes `nn.leaky_relu`. Source: torch.nn.LeakyReLU."""
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.negative_slope = negative_slope
 
     def forward(self, input: Any) -> Any:
@@ -85,10 +93,11 @@ class LeakyReLU(Module):
 
 
 @final
-class ELU(Module):
+class ELU(_Pointwise):
     """Computes `nn.elu`. Source: torch.nn.ELU."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.alpha = alpha
 
     def forward(self, input: Any) -> Any:
@@ -117,7 +126,7 @@ class GELU(Module):
 
 
 @final
-class SiLU(Module):
+class SiLU(_Pointwise):
     """Computes `nn.silu`. Source: torch.nn.SiLU."""
 
     def forward(self, input: Any) -> Any:
@@ -192,7 +201,7 @@ class LogSoftmax(Module):
 
 
 @final
-class ReLU6(Module):
+class ReLU6(_Pointwise):
     """Computes `nn.relu6`. Source: torch.nn.ReLU6."""
 
     def forward(self, input: Any) -> Any:
@@ -201,10 +210,11 @@ class ReLU6(Module):
 
 
 @final
-class Hardtanh(Module):
+class Hardtanh(_Pointwise):
     """Computes `nn.hardtanh`. Source: torch.nn.Hardtanh."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.min_val, self.max_val = min_val, max_val
 
     def forward(self, input: Any) -> Any:
@@ -217,7 +227,7 @@ class Hardtanh(Module):
 
 
 @final
-class Hardsigmoid(Module):
+class Hardsigmoid(_Pointwise):
     """Computes `nn.hardsigmoid`. Source: torch.nn.Hardsigmoid."""
 
     def forward(self, input: Any) -> Any:
@@ -226,7 +236,7 @@ class Hardsigmoid(Module):
 
 
 @final
-class Hardswish(Module):
+class Hardswish(_Pointwise):
     """Computes `nn.hardswish`. Source: torch.nn.Hardswish."""
 
     def forward(self, input: Any) -> Any:
@@ -267,10 +277,11 @@ class Softshrink(Module):
 
 
 @final
-class Threshold(Module):
+class Threshold(_Pointwise):
     """Computes `nn.threshold`. Source: torch.nn.Threshold."""
 
-    def __init__(self, threshold: float, value: float) -> None:
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.threshold, self.value = threshold, value
 
     def forward(self, input: Any) -> Any:
@@ -283,7 +294,7 @@ class Threshold(Module):
 
 
 @final
-class Mish(Module):
+class Mish(_Pointwise):
     """Computes `nn.mish`. Source: torch.nn.Mish."""
 
     def forward(self, input: Any) -> Any:
@@ -292,7 +303,7 @@ class Mish(Module):
 
 
 @final
-class SELU(Module):
+class SELU(_Pointwise):
     """Computes `nn.selu`. Source: torch.nn.SELU."""
 
     def forward(self, input: Any) -> Any:
@@ -301,10 +312,11 @@ class SELU(Module):
 
 
 @final
-class CELU(Module):
+class CELU(_Pointwise):
     """Computes `nn.celu`. Source: torch.nn.CELU."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.alpha = alpha
 
     def forward(self, input: Any) -> Any:
@@ -394,10 +406,11 @@ class Softmax2d(Module):
 
 
 @final
-class RReLU(Module):
+class RReLU(_Pointwise):
     """Computes `nn.rrelu`, with random slopes in a training and their mean after `eval()`. Source: torch.nn.RReLU."""
 
-    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3) -> None:
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.lower, self.upper = lower, upper
 
     def forward(self, input: Any) -> Any:

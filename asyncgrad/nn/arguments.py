@@ -138,11 +138,11 @@ def single(name: str, value: Any, least: int) -> int:
     return int(only)
 
 
-def check_reduction(reduction: str) -> None:
+def check_reduction(reduction: str, allowed: tuple[str, ...] = REDUCTIONS) -> None:
     """Raise unless `reduction` is valid for a loss.
 
     Raises:
-        ArgumentError: it is not one of REDUCTIONS.
+        ArgumentError: it is not one of those allowed.
     """
-    if reduction not in REDUCTIONS:
-        raise ArgumentError(f"reduction must be one of {', '.join(REDUCTIONS)}, not {reduction!r}")
+    if reduction not in allowed:
+        raise ArgumentError(f"reduction must be one of {', '.join(allowed)}, not {reduction!r}")

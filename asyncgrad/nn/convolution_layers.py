@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
-from ..arguments import truth
+from ..arguments import truth, whole_number
 from ..errors import ArgumentError
 from .arguments import array_of, pair, single
 from .convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
-from .linear_layers import draw_by_inputs, new_parameter
+from .linear_layers import draw_by_inputs, new_parameter, size
 from .module import Module
 from .resizing import pad
 
@@ -41,6 +41,8 @@ class Convolution(Module):
         dtype: Any = None,
     ) -> None:
         name = type(self).__name__
+        in_channels, out_channels = size(in_channels, "in_channels"), size(out_channels, "out_channels")
+        groups = whole_number(groups, "groups")
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(
                 f"{name} needs a number of groups that divides in_channels={in_channels} and "

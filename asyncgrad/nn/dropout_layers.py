@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import number
+from ..arguments import number, truth
 from ..errors import ArgumentError
 from ..graph.values import beside, raw
 from ..random import generator
@@ -18,9 +18,13 @@ __all__ = ["Dropout", "Dropout1d", "Dropout2d"]
 
 
 class _Dropout(Module):
-    """Abstract base of layers that set random elements to 0."""
+    """Abstract base of layers that set random elements to 0.
 
-    def __init__(self, p: float = 0.5) -> None:
+    PyTorch's `inplace` is taken, but no input is ever written into.
+    """
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        truth(inplace, "inplace")
         if not 0 <= number(p, "p") <= 1:
             raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
         self.p = p

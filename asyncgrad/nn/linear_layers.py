@@ -150,6 +150,12 @@ class Bilinear(Module):
             input1: shape `(..., in1_features)`.
             input2: shape `(..., in2_features)`.
         """
+        shapes, features = [np.shape(one) for one in (input1, input2)], [self.in1_features, self.in2_features]
+        if [shape[-1:] for shape in shapes] != [(size,) for size in features] or shapes[0][:-1] != shapes[1][:-1]:
+            raise ArgumentError(
+                f"Bilinear takes inputs of shape (..., {features[0]}) and (..., {features[1]}), not {shapes[0]} and "
+                f"{shapes[1]}"
+            )
         output = np.einsum("...i,kij,...j->...k", input1, self.weight, input2)
         return output if self.bias is None else output + self.bias
 

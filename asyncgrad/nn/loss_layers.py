@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from ..arguments import truth
 from ..tensor import Tensor, asarray
+from .arguments import REDUCTIONS, check_reduction
 from .distances import cosine_similarity, pairwise_distance
 from .entropy import cross_entropy, nll_loss
 from .losses import (
+    KL_REDUCTIONS,
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     gaussian_nll_loss,
@@ -59,7 +61,10 @@ __all__ = [
 class _Loss(Module):
     """Abstract base of losses, which reduce the losses of all elements by "mean", "sum" or "none"."""
 
+    _reductions: ClassVar[tuple[str, ...]] = REDUCTIONS
+
     def __init__(self, reduction: str = "mean") -> None:
+        check_reduction(reduction, self._reductions)
         self.reduction = reduction
 
     def extra_repr(self) -> str:
@@ -183,6 +188,8 @@ class HuberLoss(_Loss):
 @final
 class KLDivLoss(_Loss):
     """Computes `nn.kl_div`, whose options are this class's. Source: torch.nn.KLDivLoss."""
+
+    _reductions = KL_REDUCTIONS
 
     def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction)

@@ -14,10 +14,11 @@ from ..graph.values import as_array, own_function
 from ..ops.kernels import FusedFormula, device_variant, fused
 from ..ops.primitive import derivative, primitive
 from .activations import softplus
-from .arguments import array_of, check_real, check_reduction, real_floating
+from .arguments import REDUCTIONS, array_of, check_real, check_reduction, real_floating
 from .piecewise_activations import hardtanh
 
 __all__ = [
+    "KL_REDUCTIONS",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "gaussian_nll_loss",
@@ -389,6 +390,10 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 # Likelihoods.
 
 
+#: What `kl_div` may do with the losses of all elements.
+KL_REDUCTIONS = (*REDUCTIONS, "batchmean")
+
+
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
     """Return the divergence of distributions, `target * (log(target) - input)`, where `input` holds logarithms.
 
@@ -410,8 +415,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
         >>> nn.kl_div(np.log([[0.5, 0.5]]), np.array([[0.0, 1.0]]), reduction="batchmean")
         np.float64(0.6931471805599453)
     """
-    if reduction != "batchmean":
-        check_reduction(reduction)
+    check_reduction(reduction, KL_REDUCTIONS)
     check_real("kl_div", input=input, target=target)
     warn_if_broadcast("kl_div", input, target)
     if truth(log_target, "log_target"):

@@ -572,9 +572,9 @@ class Module:
             path for path, value in own if isinstance(value, Tensor) and value.requires_grad
         }
 
-    def _parameter_values(self) -> list[Any]:
-        """Return what stands for each parameter of the model: in a module of gradients, a gradient or None."""
-        return [_at_path(self, path) for path, _ in (self._record.origin or self).named_parameters()]
+    def _parameter_values(self) -> list[tuple[str, Any]]:
+        """Return what stands for each parameter of the model, by path: in a module of gradients, a gradient or None."""
+        return [(path, _at_path(self, path)) for path, _ in (self._record.origin or self).named_parameters()]
 
     def __copy__(self) -> Self:
         copied = object.__new__(type(self))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, final
 
 import numpy as np
 
-from ..arguments import truth
+from ..arguments import number, truth, whole_number
 from ..context import RECOMPUTING
 from ..default_dtype import floating_dtype
 from ..errors import ArgumentError
 from ..tensor import tensor
 from . import init
 from .arguments import array_of
-from .linear_layers import new_parameter
+from .linear_layers import new_parameter, size
 from .module import Module
 from .normalization import layer_norm
 from .standardizing import batch_norm, group_norm, instance_norm, rms_norm
@@ -55,7 +56,9 @@ class ChannelNorm(Affine):
         dtype: Any,
         bias: bool,
     ) -> None:
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        num_features = size(num_features, "num_features")
+        self.num_features, self.eps = num_features, number(eps, "eps")
+        self.momentum = None if momentum is None else number(momentum, "momentum")
         self.affine = truth(affine, "affine")
         self.track_running_stats = truth(track_running_stats, "track_running_stats")
         self._make((num_features,), self.affine, bias, device, dtype)
@@ -248,7 +251,8 @@ class InstanceNorm2d(InstanceNorm):
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    lengths = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
+    return tuple([size(length, "normalized_shape") for length in lengths])
 
 
 @final
@@ -281,7 +285,7 @@ class LayerNorm(Affine):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
+        self.normalized_shape, self.eps = _shape_of(normalized_shape), number(eps, "eps")
         self.elementwise_affine = truth(elementwise_affine, "elementwise_affine")
         self._make(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
@@ -322,7 +326,7 @@ class RMSNorm(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
+        self.normalized_shape, self.eps = _shape_of(normalized_shape), None if eps is None else number(eps, "eps")
         self.elementwise_affine = truth(elementwise_affine, "elementwise_affine")
         self.weight = new_parameter(self.normalized_shape, device, dtype) if self.elementwise_affine else None
         self.reset_parameters()
@@ -374,11 +378,12 @@ class GroupNorm(Affine):
         *,
         bias: bool = True,
     ) -> None:
+        num_groups, num_channels = whole_number(num_groups, "num_groups"), size(num_channels, "num_channels")
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(
                 f"GroupNorm needs num_groups that divides num_channels={num_channels}, not {num_groups}"
             )
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, number(eps, "eps")
         self.affine = truth(affine, "affine")
         self._make((num_channels,), self.affine, bias, device, dtype)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from ..arguments import truth
+from ..arguments import number, truth, whole_number
 from ..errors import ArgumentError
 from ..graph.values import beside
 from . import init
@@ -17,7 +17,7 @@ from .arguments import array_of
 from .attention import attend
 from .containers import ModuleList
 from .gaussian_units import gelu
-from .linear_layers import Linear, new_parameter
+from .linear_layers import Linear, new_parameter, size
 from .linear_maps import linear
 from .module import Module
 from .normalization_layers import LayerNorm
@@ -77,14 +77,15 @@ class MultiheadAttention(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        embed_dim, num_heads = whole_number(embed_dim, "embed_dim"), whole_number(num_heads, "num_heads")
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
             raise ArgumentError(
                 f"MultiheadAttention needs num_heads that divides embed_dim={embed_dim}, not {num_heads}"
             )
-        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, float(dropout)
+        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, _probability(dropout)
         self.batch_first = truth(batch_first, "batch_first")
-        self.kdim = embed_dim if kdim is None else kdim
-        self.vdim = embed_dim if vdim is None else vdim
+        self.kdim = embed_dim if kdim is None else size(kdim, "kdim")
+        self.vdim = embed_dim if vdim is None else size(vdim, "vdim")
         self.add_zero_attn = truth(add_zero_attn, "add_zero_attn")
         has_added = truth(add_bias_kv, "add_bias_kv")
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
@@ -252,6 +253,13 @@ def _as_numbers(mask: Any, dtype: Any) -> Any:
     return np.where(data, np.array(-np.inf, dtype), np.array(0, dtype)) if data.dtype.kind == "b" else mask
 
 
+def _probability(dropout: Any) -> float:
+    found = number(dropout, "dropout")
+    if not 0 <= found <= 1:
+        raise ArgumentError(f"dropout must be a probability from 0 to 1, not {dropout}")
+    return found
+
+
 def _activation(activation: Any) -> Callable[[Any], Any]:
     if callable(activation):
         return activation  # type: ignore[no-any-return]
@@ -291,11 +299,11 @@ class TransformerLayer(Module):
             setattr(self, name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
-        self.norm_first, self.dropout_p = truth(norm_first, "norm_first"), float(dropout)
+        self.norm_first, self.dropout_p = truth(norm_first, "norm_first"), _probability(dropout)
         self.activation = _activation(activation)
         # One after each attention, and one after the network.
-        for number in range(1, len(self._attentions) + 2):
-            setattr(self, f"norm{number}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
+        for index in range(1, len(self._attentions) + 2):
+            setattr(self, f"norm{index}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
 
     def _dropped(self, x: Any) -> Any:
         return dropout(x, self.dropout_p, training=self.training) if self.dropout_p else x
@@ -413,8 +421,9 @@ class TransformerEncoder(Module):
     """
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
-        self.num_layers, self.norm = num_layers, norm
+        self.num_layers = size(num_layers, "num_layers")
+        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(self.num_layers)])
+        self.norm = norm
 
     def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         """Return the features of the sequence after the last layer."""
@@ -443,8 +452,9 @@ class TransformerDecoder(Module):
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
-        self.num_layers, self.norm = num_layers, norm
+        self.num_layers = size(num_layers, "num_layers")
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(self.num_layers)])
+        self.norm = norm
 
     def forward(
         self,

@@ -9,10 +9,12 @@ from typing import Any, final
 import numpy as np
 
 from ..engine.device import Device
+from ..errors import ArgumentError
 from ..graph.current_streams import follow_streams
 from ..graph.saved_hooks import copy_saved_before_write
 from ..graph.values import empty_beside
 from ..ops.kernels import COMPILERS
+from ..tensor import Tensor
 from .fused import FusedSteps, FusedUpdate
 from .optimizer import Entries, Group, Optimizer
 
@@ -160,6 +162,13 @@ class ElementwiseOptimizer(Optimizer):
             group: the options.
         """
         return None
+
+    def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
+        if missing := [name for name in self._new_state(param._data, group) if name not in state]:
+            raise ArgumentError(
+                f"the state of parameter {number} in state_dict has {', '.join(map(repr, state))}, but no "
+                f"{missing[0]!r}, which {type(self).__name__} needs: is it that of another optimizer?"
+            )
 
     def _scratch(self, like: Any, count: int, use: str = "update") -> Scratch:
         """Return scratch arrays of the type and dtype of `like`, on the device of the parameter that is updated."""

@@ -83,8 +83,15 @@ def gradients_like(
     """
     structure = tree.structure
     given_type = container_type(type(grads))
+    names: Sequence[str] | None = None
     if structure.cls in (list, tuple) and given_type is not None and given_type.is_model:
-        grads = grads._parameter_values()
+        given = grads._parameter_values()
+        names, grads = [f"{what}.{path}" for path, _ in given], [value for _, value in given]
+        if len(grads) != structure.count:
+            raise ArgumentError(
+                f"{what} are those of a model of {len(grads)} parameters, but there are {structure.count} to update: "
+                "give the optimizer the model, or the gradients in a list"
+            )
     if structure.cls in (list, tuple) and type(grads) in (list, tuple):
         # What ag.grad returns is a tuple, and what model.parameters() gives a list.
         grads = structure.cls(grads)
@@ -99,11 +106,11 @@ def gradients_like(
         array = np.asarray(grad) if isinstance(grad, np.generic) else grad._data if isinstance(grad, Tensor) else grad
         if not isinstance(array, np.ndarray) and not is_foreign(array):
             raise ArgumentTypeError(
-                f"{_nth(paths(structure, what), places[index])} must be a tensor, an array or None, not "
+                f"{_nth(names or paths(structure, what), places[index])} must be a tensor, an array or None, not "
                 f"{describe(grad)}"
             )
         if array.shape != param.shape or array.dtype is not param._data.dtype:
-            where = _nth(paths(structure, what), places[index]), tree.names(group)[index]
+            where = _nth(names or paths(structure, what), places[index]), tree.names(group)[index]
             array = _fit(array, param, *where)
         found.append((param, array))
     return found

@@ -344,11 +344,20 @@ class Optimizer(ABC):
             self._check_options(group)
         numbers = [number for group in saved for number in group["params"]]
         params = dict(zip(numbers, self._params(), strict=True))
-        self.state = {
-            params[number]: self._load_state(number, params[number], state)
-            for number, state in state_dict["state"].items()
-        }
-        self.param_groups = merged
+        groups = {id(param): group for group in merged for param in group["params"]}
+        loaded = {}
+        for key, state in state_dict["state"].items():
+            if key not in params:
+                raise ArgumentError(f"state_dict has the state of a parameter {key}, which is in none of its groups")
+            # PyTorch's has an empty one for a parameter that was never updated.
+            if state:
+                param = params[key]
+                loaded[param] = self._load_state(key, param, state)
+                self._check_state(key, param, loaded[param], groups[id(param)])
+        self.state, self.param_groups = loaded, merged
+
+    def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
+        """Raise an ArgumentError unless a state that was loaded has what a step with the options of `group` needs."""
 
     def _load_state(self, number: int, param: Tensor, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a saved state as the state of a parameter, in its dtype and on its device."""

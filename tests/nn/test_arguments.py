@@ -109,7 +109,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.smooth_l1_loss(ones(2), ones(2), beta=-1.0), "a beta that is not negative, not -1.0"),
     (lambda: nn.binary_cross_entropy(ones(2), ones(3)), "an input of shape (2,) takes a target of it, not (3,)"),
     (lambda: nn.binary_cross_entropy(2 * ones(2), ones(2)), "probabilities from 0 to 1, not from 2.0 to 2.0"),
-    (lambda: nn.kl_div(ones(2), ones(2), "avg"), "one of none, mean, sum, not 'avg'"),
+    (lambda: nn.kl_div(ones(2), ones(2), "avg"), "one of none, mean, sum, batchmean, not 'avg'"),
     (lambda: nn.gaussian_nll_loss(ones(2), ones(2), -ones(2)), "variances, which are not negative, as -1.0 is"),
     (lambda: nn.gaussian_nll_loss(ones((2, 3)), ones((2, 3)), ones((1, 1))), "may be missing, not (1, 1)"),
     (lambda: nn.margin_ranking_loss(ones(2), ones((2, 1)), ones(2)), "of the shapes (2,), (2, 1) and (2,)"),

@@ -260,6 +260,24 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nn.Linear(2.0, 2), ArgumentTypeError, "in_features must be an int"),  # type: ignore[arg-type]
     (lambda: nn.Linear(2, 2, dtype=np.int32), ArgumentError, "the dtype of a parameter is floating or complex"),
     (lambda: nn.Embedding(3, 2, padding_idx=3), ArgumentError, "padding_idx 3 is no row of a table of 3"),
+    (lambda: nn.Conv2d(3.0, 4, 3), ArgumentTypeError, "in_channels must be an int, not float 3.0"),  # type: ignore[arg-type]
+    (lambda: nn.Conv2d(-3, 4, 3), ArgumentError, "in_channels must not be negative, but is -3"),
+    (lambda: nn.BatchNorm1d("a"), ArgumentTypeError, "num_features must be an int"),  # type: ignore[arg-type]
+    (lambda: nn.BatchNorm1d(3, eps="a"), ArgumentTypeError, "eps must be a number"),  # type: ignore[arg-type]
+    (lambda: nn.LayerNorm((3, -1)), ArgumentError, "normalized_shape must not be negative, but is -1"),
+    (lambda: nn.GroupNorm(2.5, 5), ArgumentTypeError, "num_groups must be an int"),  # type: ignore[arg-type]
+    (lambda: nn.GRU(3.5, 4), ArgumentTypeError, "input_size must be an int, not float 3.5"),  # type: ignore[arg-type]
+    (lambda: nn.LSTM(3, 4, proj_size=2), ArgumentError, "LSTM has no projections: proj_size must be 0, not 2"),
+    (lambda: nn.GRUCell(3, -1), ArgumentError, "hidden_size must not be negative, but is -1"),
+    (lambda: nn.MultiheadAttention(4.0, 2), ArgumentTypeError, "embed_dim must be an int"),  # type: ignore[arg-type]
+    (lambda: nn.TransformerEncoderLayer(4, 2, dropout=2.0), ArgumentError, "a probability from 0 to 1, not 2.0"),
+    (lambda: nn.PReLU(2.5), ArgumentTypeError, "num_parameters must be an int"),  # type: ignore[arg-type]
+    (lambda: nn.MSELoss("batchmean"), ArgumentError, "reduction must be one of none, mean, sum, not 'batchmean'"),
+    (
+        lambda: nn.Bilinear(2, 3, 4)(np.ones((2, 2)), np.ones((3, 3))),
+        ArgumentError,
+        "Bilinear takes inputs of shape (..., 2) and (..., 3), not (2, 2) and (3, 3)",
+    ),
     (lambda: nn.Dropout(1.5), ArgumentError, "a probability p from 0 to 1, not 1.5"),
     (lambda: nn.Dropout2d(0.5)(np.ones(3)), ArgumentError, "takes an input of 3 or 4 axes, not of shape (3,)"),
     (lambda: nn.Flatten(2)(np.ones(3)), ArgumentError, "Flatten joins the axes 2 to -1, and the input has the shape"),

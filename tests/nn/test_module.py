@@ -229,6 +229,17 @@ def test_an_optimizer_steps_by_a_module_of_gradients(how: str) -> None:
     assert model.tied is model.layers[0].weight
 
 
+def test_gradients_of_another_model_are_named_by_their_path() -> None:
+    model, other = nn.Sequential(Layer(3, 2), Layer(2, 2)), nn.Sequential(Layer(3, 4), Layer(4, 2))
+    optimizer, before = optim.SGD(model.parameters(), lr=0.1), model.state_dict()
+    with pytest.raises(ArgumentError, match=re.escape("grads.0.weight has shape (4, 3), but parameter 0 of")):
+        optimizer.step(sync.func.grad(loss)(other, X))
+    with pytest.raises(ArgumentError, match="of a model of 2 parameters, but there are 4 to update"):
+        optimizer.step(sync.func.grad(loss)(other[0], X))
+
+    assert all(np.array_equal(before[path].numpy(), tensor.numpy()) for path, tensor in model.state_dict().items())
+
+
 def test_a_mapped_module_is_a_new_module_of_the_same_structure() -> None:
     model = Net()
     doubled = ag.tree.map(lambda leaf: leaf * 2, model)

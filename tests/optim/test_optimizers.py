@@ -326,3 +326,17 @@ def test_a_state_of_other_parameters_is_refused_and_changes_nothing() -> None:
 
 def test_an_optimizer_shows_its_options() -> None:
     assert repr(optim.SGD([parameter()], lr=0.5)).startswith("SGD(1 parameters, lr=0.5, momentum=0.0")
+
+
+def test_a_state_of_another_optimizer_or_of_no_parameter_is_refused_and_changes_nothing() -> None:
+    params = [ag.tensor([1.0], requires_grad=True)]
+    other, optimizer = optim.SGD(params, lr=0.1, momentum=0.9), optim.Adam(params)
+    for one in (other, optimizer):
+        one.step([np.ones(1)])
+    before = optimizer.state_dict()
+    with pytest.raises(ArgumentError, match=re.escape("has 'momentum_buffer', but no 'step', which Adam needs")):
+        optimizer.load_state_dict(other.state_dict())
+    with pytest.raises(ArgumentError, match="the state of a parameter 7, which is in none of its groups"):
+        optimizer.load_state_dict({**before, "state": {7: before["state"][0]}})
+
+    assert str(optimizer.state_dict()) == str(before)

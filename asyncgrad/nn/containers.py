@@ -72,6 +72,12 @@ class _NumberedModules(Module):
             self.append(module)
         return self
 
+    def __add__(self, modules: Iterable[Module]) -> Any:
+        return type(self)(*self._arguments(self._all())).extend(modules)
+
+    def __iadd__(self, modules: Iterable[Module]) -> Any:
+        return self.extend(modules)
+
     def insert(self, index: int, module: Module) -> Any:
         """Insert a module before an index; return this one."""
         modules = self._all()

@@ -399,7 +399,8 @@ class Module:
         """Set `training` in this module and all modules in it; return this one."""
         mode = truth(mode, "mode")
         for module in self.modules():
-            module.training = mode
+            # A frozen dataclass refuses assignments.
+            object.__setattr__(module, "training", mode)
         return self
 
     def eval(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import math
 import pickle
 import re
@@ -209,6 +210,65 @@ def test_a_parameter_in_two_places_counts_once_in_a_norm_in_sums_and_in_averages
     averaged = average.averages()
     assert averaged.second.weight is averaged.first.weight
     assert len(average.state_dict()["averages"]) == 3
+
+
+@dataclasses.dataclass
+class Changing:
+    """A dataclass whose fields are children."""
+
+    layer: Layer
+    factor: float
+
+
+@dataclasses.dataclass
+class Scaled(nn.Module):
+    """A module that is a dataclass, and has another dataclass in it."""
+
+    layer: Layer
+    inner: Changing
+    power: int = 2
+
+    def forward(self, x: Any) -> Any:
+        return self.inner.layer(self.layer(x)) * self.inner.factor**self.power
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed(nn.Module):
+    """A module whose attributes cannot be assigned."""
+
+    layer: Layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("make", [lambda: Scaled(Layer(3, 2), Changing(Layer(2, 2), 3.0)), lambda: Fixed(Layer(3, 2))])
+def test_a_module_may_be_a_dataclass(make: Callable[[], Any]) -> None:
+    model = make()
+    optimizer = optim.SGD(model, lr=1e-6)
+    grads = sync.func.grad(loss)(model, X)
+    sync.backward(loss(model, X))
+    first = loss(model, X).item()
+    for path, param in model.named_parameters():
+        np.testing.assert_allclose(grads.get_parameter(path).detach().numpy(), param.grad.numpy())
+    assert loss(copy.deepcopy(model), X).item() == loss(pickle.loads(pickle.dumps(model)), X).item() == first
+    optimizer.step(grads)
+
+    assert loss(model, X).item() < first
+    assert not any(module.training for module in model.eval().modules())
+    assert loss(model.to(np.float32), X.astype(np.float32)).dtype == np.float32
+
+
+def test_an_optimizer_can_be_pickled_with_its_model() -> None:
+    model = Net()
+    optimizer = optim.Adam(model, lr=0.01)
+    optimizer.step(sync.func.grad(loss)(model, X))
+    other, resumed = pickle.loads(pickle.dumps((model, optimizer)))
+    for one, stepping in ((model, optimizer), (other, resumed)):
+        stepping.step(sync.func.grad(loss)(one, X))
+
+    for param, expected in zip(other.parameters(), model.parameters(), strict=True):
+        np.testing.assert_array_equal(param.detach().numpy(), expected.detach().numpy())
 
 
 @pytest.mark.parametrize("how", ["parameters", "module"])
@@ -490,6 +550,11 @@ def test_lists_and_dicts_of_modules_are_those_of_python() -> None:
     assert list(named.items()) == [("b", second)]
     assert [name for name, _ in nn.Sequential({"x": first, "y": second}).named_children()] == ["x", "y"]
     assert isinstance(nn.Sequential(first, second)[:1], nn.Sequential)
+    joined = modules + nn.ModuleList([first])
+    assert list(joined) == [*modules, first]
+    joined += [first]
+    assert len(joined) == len(modules) + 2
+    assert len(nn.Sequential(first) + nn.Sequential(second)) == 2
     parameters = nn.ParameterList([np.ones(2), ag.tensor([1.0])])
     assert [name for name, _ in parameters.named_parameters()] == ["0", "1"]
     assert parameters[0].requires_grad

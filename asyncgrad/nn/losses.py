@@ -171,11 +171,13 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None
 
 
 @primitive()
-@fused(lambda x, delta: np.where(np.abs(x) <= delta, 0.5 * x * x, delta * (np.abs(x) - 0.5 * delta)))
+@fused(lambda x, delta: (np.abs(x) - 0.5 * np.minimum(np.abs(x), delta)) * np.minimum(np.abs(x), delta))
 def huber_(x: Any, delta: float) -> Any:
     """Return x^2 / 2 where x is from -delta to delta, and delta (|x| - delta / 2) elsewhere."""
-    x = real_floating("huber_loss", "input", as_array(x))
-    return np.where(np.abs(x) <= delta, 0.5 * x * x, delta * (np.abs(x) - 0.5 * delta)).astype(x.dtype, copy=False)
+    size = np.abs(real_floating("huber_loss", "input", as_array(x)))
+    # Half of the square up to delta, and a line from there on.
+    part = np.clip(size, 0, delta)
+    return (size - 0.5 * part) * part
 
 
 @derivative(huber_, "x")

@@ -38,23 +38,10 @@ def hinge_(x: Any) -> Any:
 
 @derivative(hinge_, "x")
 def _(g: Any, x: Any) -> Any:
-    return g * hinge_slope(x)
-
-
-@primitive()
-@fused(lambda x: np.where(x >= 0, 1, 0))
-def hinge_slope_(x: Any) -> Any:
-    """Return 1 where x is not negative, and 0 elsewhere."""
-    return np.where(x >= 0, 1, 0).astype(x.dtype)
-
-
-@derivative(hinge_slope_, "x")
-def _(h: Any) -> Any:
-    return np.zeros_like(h)
+    return g * (x >= 0)
 
 
 hinge = hinge_.call
-hinge_slope = hinge_slope_.call
 
 
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:

@@ -20,7 +20,7 @@ __all__ = ["celu", "glu", "logsigmoid", "mish", "selu", "softsign", "tanhshrink"
 
 
 def _tanh_of_softplus(x: Any) -> Any:
-    return np.tanh(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0))
+    return np.tanh(np.log1p(np.exp(-np.abs(x))) + np.clip(x, 0, np.inf))
 
 
 @primitive()
@@ -112,7 +112,8 @@ def selu(x: Any) -> Any:
 def celu_(x: Any, alpha: float) -> Any:
     """Return x where it is positive, and alpha (exp(x / alpha) - 1) elsewhere."""
     x = real_floating("celu", "x", as_array(x))
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
+    # One of the summands is 0: np.where takes ten times as long as a sum.
+    return np.clip(x, 0, np.inf) + alpha * np.expm1(np.clip(x, -np.inf, 0) / alpha)
 
 
 @derivative(celu_, "x")
@@ -124,7 +125,8 @@ def _(g: Any, x: Any, alpha: float) -> Any:
 @fused(lambda x, alpha, factor, positive: np.where(x > 0, positive, factor * np.exp(np.minimum(x, 0) / alpha)))
 def celu_slope_(x: Any, alpha: float, factor: float, positive: float) -> Any:
     """Return `positive` where x is positive, and factor exp(x / alpha) elsewhere: with 1 and 1 the slope of celu."""
-    return np.where(x > 0, positive, factor * np.exp(np.minimum(x, 0) / alpha)).astype(x.dtype, copy=False)
+    negative = factor * np.exp(np.clip(x, -np.inf, 0) / alpha) * np.logical_not(x > 0)
+    return negative + positive * (x > 0).astype(x.dtype)
 
 
 @derivative(celu_slope_, "x")

@@ -11,7 +11,7 @@ from ..arguments import truth, whole_number
 from ..default_dtype import floating_dtype
 from ..engine.device import Device
 from ..errors import ArgumentError
-from ..tensor import Tensor, tensor
+from ..tensor import Tensor, asarray, tensor
 from . import init
 from .linear_maps import embedding, linear
 from .module import Module
@@ -201,6 +201,26 @@ class Embedding(Module):
         self.padding_idx = padding_idx
         self.weight = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
+        """Return a layer with a given table, which it copies.
+
+        Args:
+            embeddings: shape `(num_embeddings, embedding_dim)`.
+            freeze: whether the table does not require grad.
+            padding_idx: as for the class; its row stays what it is.
+
+        Raises:
+            ArgumentError: the table has not two axes.
+        """
+        table = asarray(embeddings).detach()
+        if table.ndim != 2:
+            raise ArgumentError(f"embeddings must have the shape (num_embeddings, embedding_dim), not {table.shape}")
+        rows, features = table.shape
+        layer = cls(rows, features, padding_idx, device=table.device, dtype=table.dtype)
+        layer.weight = table.copy().requires_grad_(not truth(freeze, "freeze"))
+        return layer
 
     def reset_parameters(self) -> None:
         """Draw the table anew."""

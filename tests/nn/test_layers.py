@@ -246,6 +246,20 @@ def test_a_mask_of_channels_is_on_the_device_of_the_input(layer: Any, shape: tup
     np.testing.assert_array_equal(layer(ag.tensor(x, device=SimulatedAccelerator())).to("cpu").numpy(), expected)
 
 
+def test_a_table_that_is_given_is_copied_and_frozen_unless_it_is_to_be_trained() -> None:
+    table = np.arange(6.0).reshape(3, 2)
+    frozen, trained = nn.Embedding.from_pretrained(table), nn.Embedding.from_pretrained(table, False, -1)
+    table[:] = 9.0
+
+    assert frozen(np.array([2])).tolist() == [[4.0, 5.0]]
+    assert [(name, param.requires_grad) for name, param in frozen.named_parameters()] == [("weight", False)]
+    assert trained.weight.requires_grad
+    assert trained.weight.tolist() == frozen.weight.tolist()
+    sync.backward(trained(np.array([1, 2])).sum())
+    assert trained.weight.grad is not None
+    assert trained.weight.grad.tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
+
+
 def test_a_recomputed_dropout_draws_the_same_mask() -> None:
     x = ag.tensor(np.ones(1000), requires_grad=True)
     output = ag.checkpoint(nn.Dropout(0.5), x, use_reentrant=False)
@@ -278,6 +292,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ArgumentError,
         "Bilinear takes inputs of shape (..., 2) and (..., 3), not (2, 2) and (3, 3)",
     ),
+    (lambda: nn.Embedding.from_pretrained(np.ones(3)), ArgumentError, "must have the shape (num_embeddings, embed"),
     (lambda: nn.Dropout(1.5), ArgumentError, "a probability p from 0 to 1, not 1.5"),
     (lambda: nn.Dropout2d(0.5)(np.ones(3)), ArgumentError, "takes an input of 3 or 4 axes, not of shape (3,)"),
     (lambda: nn.Flatten(2)(np.ones(3)), ArgumentError, "Flatten joins the axes 2 to -1, and the input has the shape"),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .engine.device import default_device as default_device
     from .engine.device import device as device
     from .engine.loops import run as run
+    from .engine.offloading import forward as forward
     from .function import Function as Function
     from .functional import hessian as hessian
     from .functional import hvp as hvp
@@ -74,6 +75,7 @@ __all__ = [
     "engine",
     "errors",
     "extend",
+    "forward",
     "func",
     "functional",
     "grad",
@@ -137,6 +139,7 @@ if not TYPE_CHECKING:
             ".engine.compiled.api": ["compiled_autograd"],
             ".engine.device": ["default_device", "device"],
             ".engine.loops": ["run"],
+            ".engine.offloading": ["forward"],
             ".function": ["Function"],
             ".functional": ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"],
             ".graph.anomaly": ["detect_anomaly"],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from .remote import Mailbox
 
-__all__ = ["Body", "TaskGroupLike", "prefers_worker", "run_here"]
+__all__ = ["Body", "TaskGroupLike", "context_of_worker", "prefers_worker", "run_here"]
 
 
 class TaskGroupLike(Protocol):
@@ -104,7 +104,7 @@ class Body:
             del grads
         else:
             is_exclusive = is_exclusive or any(packed.calls_users for packed in node.needed_packed())
-        call = FunctionJob(self, (-self._depth, node.order), _context_of_worker(), group.mailbox)
+        call = FunctionJob(self, (-self._depth, node.order), context_of_worker(), group.mailbox)
         WORKER_POOL.submit(call, quota)
         try:
             outputs = await group.result_of(call, is_exclusive)
@@ -120,7 +120,7 @@ class Body:
             del call
 
 
-def _context_of_worker() -> Context:
+def context_of_worker() -> Context:
     """Return a copy of this context without workers: workers that wait for workers could deadlock."""
     context = contextvars.copy_context()
     context.run(WORKERS.set, _NO_WORKERS)

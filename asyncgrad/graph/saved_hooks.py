@@ -10,6 +10,7 @@ from ..context import COPY_ON_WRITE, SAVED_TENSORS_HOOKS, Mode
 from ..errors import ArgumentError, ArgumentTypeError, ChangedTensorError, HookError
 from .background import background
 from .creation import observe_nodes
+from .handed_out import leave_handed_out
 from .packed import PackHooks
 from .saved import output_alias, version_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
-    "copy_saved_before_write",
+    "prepare_write",
     "saved_tensors_hooks",
 ]
 
@@ -255,8 +256,14 @@ class CopyOnWrite:
             kept.copy(copies)
 
 
-def copy_saved_before_write(out: TensorBase) -> None:
-    """Copy the saved tensors in the memory of `out` if the context asks for that; a write into it follows."""
+def prepare_write(out: TensorBase) -> None:
+    """Copy what a write into `out`, which follows, must not change: its array for who has that, saved tensors if asked.
+
+    Raises:
+        InPlaceError: `out` is a view of a tensor whose array was handed out.
+    """
+    if out._meta is not None or out._view is not None:
+        leave_handed_out(out)
     keeper = COPY_ON_WRITE.get()
     if keeper is not None and out._counter is not None:
         keeper.before_write(out._counter)

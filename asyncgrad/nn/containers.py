@@ -164,7 +164,7 @@ class ModuleDict(Module):
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         self.update(modules or {})
 
-    def update(self, modules: Mapping[str, Module]) -> None:
+    def update(self, modules: Mapping[str, Module]) -> None:  # type: ignore[override]  # as a dict
         """Set modules by name."""
         for name, module in dict(modules).items():
             self[name] = module
@@ -266,7 +266,7 @@ class ParameterDict(Module):
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         self.update(parameters or {})
 
-    def update(self, parameters: Mapping[str, Any]) -> None:
+    def update(self, parameters: Mapping[str, Any]) -> None:  # type: ignore[override]  # as a dict
         """Set parameters by name."""
         for name, value in dict(parameters).items():
             self[name] = value

@@ -11,10 +11,12 @@ import numpy as np
 from ..arguments import describe, truth
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.hooks import HookList, RemovableHandle
+from ..graph.saved_hooks import prepare_write
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type, register_model
 from ..tree.structure import TreeStructure, are_equal, flatten
 from ..tree.structure import map as map_tree
+from .versions import fitting_arrays, publish, take_snapshot
 
 __all__ = ["IncompatibleKeys", "Module", "Parameter"]
 
@@ -60,6 +62,7 @@ class _Record:
         "forward_hooks",
         "forward_pre_hooks",
         "in_containers",
+        "is_frozen",
         "is_shared",
         "origin",
         "parameters",
@@ -82,6 +85,8 @@ class _Record:
         self.origin: Module | None = None
         #: Whether several modules have this record.
         self.is_shared = False
+        #: Whether the module is a snapshot.
+        self.is_frozen = False
         self.forward_pre_hooks: HookList | None = None
         self.forward_hooks: HookList | None = None
 
@@ -102,7 +107,7 @@ class _Record:
     def __setstate__(self, state: Any) -> None:
         self.parameters, self.persistent, self.children, self.in_containers, self.differentiated = state
         self.origin = self.forward_pre_hooks = self.forward_hooks = None
-        self.is_shared = False
+        self.is_shared = self.is_frozen = False
 
 
 class _Entry(NamedTuple):
@@ -193,6 +198,8 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         record: _Record = self._record
+        if record.is_frozen:
+            self._check_not_frozen(name)
         if isinstance(value, Tensor):
             if name in record.parameters:
                 if not value.is_leaf:
@@ -214,6 +221,7 @@ class Module:
             list(self._own_parts())
 
     def __delattr__(self, name: str) -> None:
+        self._check_not_frozen(name)
         object.__delattr__(self, name)
         record = self._own_record()
         record.parameters.pop(name, None)
@@ -222,6 +230,7 @@ class Module:
     def _own_record(self) -> _Record:
         """Return the record, to change it: modules that tree functions have made share theirs."""
         record: _Record = self._record
+        self._check_not_frozen("what belongs to")
         if record.is_shared:
             record = record.copy()
             object.__setattr__(self, _RECORD, record)
@@ -375,6 +384,7 @@ class Module:
                 its path, with both shapes, and nothing has changed.
             ArgumentTypeError: `state_dict` is no mapping, or an entry no array.
         """
+        self._check_not_frozen("the state")
         if not isinstance(state_dict, Mapping):
             raise ArgumentTypeError(
                 f"state_dict must be a dict of tensors, as model.state_dict() returns it, not {describe(state_dict)}"
@@ -382,7 +392,7 @@ class Module:
         own = self._state()
         found = IncompatibleKeys([path for path in own if path not in state_dict], [*(set(state_dict) - set(own))])
         found.unexpected_keys.sort(key=list(state_dict).index)
-        arrays, problems = _fitting_arrays(own, state_dict)
+        arrays, problems = fitting_arrays(own, state_dict, "the state dict")
         if truth(strict, "strict"):
             problems += [f"{path} is missing" for path in found.missing_keys]
             problems += [f"{path} is unexpected" for path in found.unexpected_keys]
@@ -391,14 +401,58 @@ class Module:
             raise ArgumentError(f"the state dict does not fit {type(self).__name__}, and nothing was loaded: {shown}")
         for path, array in arrays.items():
             tensor = own[path]
+            prepare_write(tensor)
             tensor._data[...] = array
             tensor._bump_version()
         return found
+
+    def snapshot(self) -> Self:
+        """Return an immutable version of this module as it is now, in evaluation mode, without a copy of an array.
+
+        Its tensors share the arrays of this module's, read-only, and do not change: whoever writes into this module
+        next, an optimizer say, gives it new arrays. What reads a snapshot, also in another thread or over many turns of
+        the event loop, so sees one version. `ag.func` differentiates by the parameters of a snapshot as by this
+        module's, and an optimizer takes such gradients. Attributes that are no tensors are shared. Does not suspend.
+
+        Raises:
+            ArgumentError: on setting an attribute of the snapshot, or loading a state into it.
+
+        Example:
+            >>> import numpy as np, asyncgrad as ag
+            >>> from asyncgrad import nn
+            >>> model = nn.Linear(2, 1, bias=False)
+            >>> before = model.snapshot()
+            >>> _ = model.update({"weight": np.ones((1, 2))})
+            >>> model(np.ones(2)).tolist(), before.weight.tolist() == [[1.0, 1.0]]
+            ([2.0], False)
+        """
+        return take_snapshot(self)
+
+    def update(self, values: Mapping[str, Any] | Module) -> Self:
+        """Publish new values of parameters and buffers, all at once or none; return this module.
+
+        Arrays are taken over, not copied, and whoever has the old ones keeps them unchanged: snapshots, and views of
+        the parameters. Does not suspend, so that no other task of this event loop sees a part of the new values.
+
+        Args:
+            values: tensors or arrays by path, for some or all parameters and buffers; or a module of this structure,
+                such as `ag.tree.map` returns, in which None leaves a tensor as it is.
+
+        Raises:
+            ArgumentError: there is no such path, or a shape or dtype does not fit; the message names each by its path,
+                with both shapes, and nothing has changed.
+            ArgumentTypeError: a value is no array.
+        """
+        self._check_not_frozen("the state")
+        publish(self, dict(values._tensors()) if isinstance(values, Module) else values)
+        return self
 
     def train(self, mode: bool = True) -> Self:
         """Set `training` in this module and all modules in it; return this one."""
         mode = truth(mode, "mode")
         for module in self.modules():
+            if module.training is not mode:
+                module._check_not_frozen("training")
             # A frozen dataclass refuses assignments.
             object.__setattr__(module, "training", mode)
         return self
@@ -514,6 +568,19 @@ class Module:
             for entry in self._entries("", True, False)
             if entry.value is not None and (entry.is_parameter or entry.is_persistent)
         }
+
+    def _tensors(self) -> Iterator[tuple[str, Any]]:
+        """Yield what there is in place of each parameter and buffer, by its paths; None is left out."""
+        for entry in self._entries("", True, False):
+            if entry.value is not None:
+                yield entry.path, entry.value
+
+    def _check_not_frozen(self, what: str) -> None:
+        if self._record.is_frozen:
+            raise ArgumentError(
+                f"{what} of a snapshot of {type(self).__name__} cannot be changed: change the model, and take a new "
+                "model.snapshot()"
+            )
 
     def _own_parts(self) -> Iterator[tuple[str, Any]]:
         """Yield the tensors and modules of this module itself, also those in containers, by their paths from it."""
@@ -745,34 +812,6 @@ def _check_attribute(module: Module, name: str, value: Any) -> None:
         raise ArgumentTypeError(f"{name} must be a Tensor or None, not {describe(value)}: write ag.tensor(...)")
     if hasattr(module, name) and not isinstance(getattr(module, name), (Tensor, type(None))):
         raise ArgumentError(f"{type(module).__name__} has an attribute {name!r} already, which is no tensor")
-
-
-def _fitting_arrays(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the arrays to load by path, and what is wrong with others."""
-    arrays, problems = {}, []
-    for path, tensor in own.items():
-        if path not in given:
-            continue
-        array = _as_array(path, given[path])
-        if array.shape != tensor.shape:
-            problems.append(f"{path} has shape {tensor.shape}, but in the state dict {array.shape}")
-        elif not np.can_cast(array.dtype, tensor.dtype, "same_kind") and array.dtype.kind not in "iu":
-            problems.append(f"{path} has dtype {tensor.dtype}, but in the state dict {array.dtype}")
-        else:
-            arrays[path] = array if tensor._device.has_host_arrays else tensor._device.from_host(array)
-    return arrays, problems
-
-
-def _as_array(path: str, value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu").numpy()
-    if hasattr(value, "detach"):
-        # PyTorch's tensors refuse to be arrays while they require grad.
-        value = value.detach()
-    array = np.asarray(value)
-    if array.dtype.kind not in "biufc":
-        raise ArgumentTypeError(f"{path} in the state dict must be a tensor or an array, not {describe(value)}")
-    return array
 
 
 def _moved(tensor: Tensor, device: Any, dtype: np.dtype[Any] | None) -> Tensor:

@@ -22,6 +22,7 @@ import numpy as np
 from ..arguments import truth
 from ..context import RECOMPUTING
 from ..errors import ArgumentError
+from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, ones_beside
 from ..ops.primitive import derivative, primitive
@@ -245,6 +246,8 @@ def _update(running: Any, observed: Any, momentum: float) -> None:
         return
     # Not by the tensor, which would tell that it was changed: a checkpoint refuses functions that change their
     # arguments, of which the module is one. No derivative depends on these numbers, of which graphs keep copies.
+    if isinstance(running, TensorBase):
+        prepare_write(running)
     target = array_of(running)
     target *= 1 - momentum
     target += (momentum * observed).astype(target.dtype, copy=False)

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from ..arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.saved_hooks import copy_saved_before_write
+from ..graph.saved_hooks import prepare_write
 from ..tensor import Tensor
 from ..tree.structure import TreeStructure, first_places, flatten, leaves_like, paths, unflatten
 from .gradients import check_array
@@ -227,7 +227,7 @@ def _tensors(params: Any) -> tuple[list[Tensor], TreeStructure]:
 
 def _write(params: list[Tensor], arrays: list[Any]) -> None:
     for param, array in zip(params, arrays, strict=True):
-        copy_saved_before_write(param)
+        prepare_write(param)
         param._data[...] = array
         param._bump_version()
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
 
 from ..engine.device import Device
-from ..errors import ArgumentError
+from ..errors import ArgumentError, OverlappingStepsError
 from ..graph.current_streams import follow_streams
-from ..graph.saved_hooks import copy_saved_before_write
+from ..graph.saved import version_of
+from ..graph.saved_hooks import prepare_write
 from ..graph.values import empty_beside
 from ..ops.kernels import COMPILERS
 from ..tensor import Tensor
 from .fused import FusedSteps, FusedUpdate
-from .optimizer import Entries, Group, Optimizer
+from .optimizer import Entries, Group, Optimizer, Steps
 
 __all__ = ["ElementwiseOptimizer", "Scratch", "Update", "as_scalars", "real_view"]
+
+#: Returns the array and the state to update for a parameter; takes also the states of those that have none.
+Place = Callable[[Tensor, dict[Tensor, dict[str, Any]]], tuple[Any, dict[str, Any]]]
 
 #: Updates one parameter in place: takes its array, its gradient, which it must not write into, and its state by name.
 Update = Callable[[Any, Any, dict[str, Any]], None]
@@ -114,32 +119,43 @@ class ElementwiseOptimizer(Optimizer):
         """
         return {}
 
-    def _steps(self, grads: Any, has_closure: bool) -> Generator[None, Any, Any]:
-        loss = (yield) if has_closure else None
-        self._apply(self._gradients(grads))
+    def _steps(self, grads: Any, has_closure: bool, off_loop: int | None) -> Steps:
+        loss = (yield None) if has_closure else None
+        found = self._gradients(grads)
+        if off_loop is not None and _is_large(found, off_loop):
+            values = _NewValues(found, self.state)
+            yield functools.partial(self._apply, found, values.place)
+            values.publish(self.state)
+        else:
+            self._apply(found, self._place)
         return loss
 
-    def _apply(self, found: list[Entries]) -> None:
-        """Update parameters by their gradients, which fit."""
+    def _apply(self, found: list[Entries], place: Place) -> None:
+        """Update parameters by their gradients, which fit; the new values go into the arrays that `place` returns."""
         follow_streams()
-        states = self.state
         for group, given in zip(self.param_groups, found, strict=True):
             maximize = group.get("maximize", False)
             entries = self._apply_fused(group, given, maximize) if COMPILERS else given
             # All states first: where memory ends, no parameter has been updated.
-            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
-            states.update(fresh)
+            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in self.state}
             kind, dtype, device = None, None, None
             for param, grad in entries:
-                data = param._data
+                data, state = place(param, fresh)
                 if data.dtype is not dtype or param._device is not device or type(data) is not kind:
                     kind, dtype, device = type(data), data.dtype, param._device
                     self._device = device
                     update = self._updater(data, group)
                     negated = self._scratch(data, 1, "negated") if maximize else None
-                copy_saved_before_write(param)
-                update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), states[param])
-                param._bump_version()
+                update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), state)
+
+    def _place(self, param: Tensor, fresh: dict[Tensor, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+        """Return the array and the state of a parameter, to be updated in place."""
+        prepare_write(param)
+        param._bump_version()
+        state = self.state.get(param)
+        if state is None:
+            state = self.state[param] = fresh[param]
+        return param._data, state
 
     def _apply_fused(self, group: Group, entries: Entries, maximize: bool) -> Entries:
         """Update what can be updated by kernels; return the other entries."""
@@ -177,3 +193,61 @@ class ElementwiseOptimizer(Optimizer):
         if found is None:
             found = self._scratches[key] = Scratch(like, count)
         return found
+
+
+@final
+class _NewValues:
+    """New values of parameters and their states, which a worker computes and the loop publishes.
+
+    Args:
+        found: the parameters.
+        states: the states of those that have one.
+    """
+
+    __slots__ = ("_places", "_states", "_versions")
+
+    def __init__(self, found: list[Entries], states: dict[Tensor, dict[str, Any]]) -> None:
+        self._versions = [(param, version_of(param)) for entries in found for param, _ in entries]
+        self._states = dict(states)
+        self._places: list[tuple[Tensor, Any, dict[str, Any]]] = []
+
+    def place(self, param: Tensor, fresh: dict[Tensor, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+        """Return copies of the array and the state of a parameter, to be updated in place."""
+        old = self._states.get(param)
+        state = fresh[param] if old is None else {name: _copied(value) for name, value in old.items()}
+        data = param._data.copy(order="K")
+        self._places.append((param, data, state))
+        return data, state
+
+    def publish(self, states: dict[Tensor, dict[str, Any]]) -> None:
+        """Put the new values in place of the old ones, all at once.
+
+        Raises:
+            OverlappingStepsError: a parameter was written into since the worker began.
+        """
+        for param, version in self._versions:
+            if version_of(param) != version:
+                raise OverlappingStepsError(
+                    f"a parameter of shape {param.shape} was written into while step_async() computed its new value, "
+                    "so nothing was updated: await the step before that write"
+                )
+        for param, data, state in self._places:
+            param._data = data
+            param._autograd_meta().is_handed_out = False
+            param._bump_version()
+            states[param] = state
+
+
+def _copied(value: Any) -> Any:
+    return value.copy(order="K") if isinstance(value, np.ndarray) else value
+
+
+def _is_large(found: list[Entries], size: int) -> bool:
+    """Tell whether parameters in this process's memory have more than so many numbers."""
+    total = 0
+    for entries in found:
+        for param, _ in entries:
+            if not isinstance(param._data, np.ndarray) or not param._device.has_host_arrays:
+                return False
+            total += param._data.size
+    return total > size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
-from ..graph.saved_hooks import copy_saved_before_write
+from ..graph.saved_hooks import prepare_write
 from ..ops.kernels import COMPILERS, TableUpdate
 from ..tensor import Tensor
 
@@ -54,6 +54,7 @@ class FusedSteps:
         batches: dict[Any, list[tuple[Tensor, FusedUpdate]]] = {}
         last: tuple[Any, ...] = ()
         for param, grad in entries:
+            prepare_write(param)
             data = param._data
             found = None
             if type(data) in COMPILERS and data.dtype.char in "efdFD":
@@ -70,8 +71,6 @@ class FusedSteps:
             update = self._updates.get((kind, formula))
             if update is None:
                 update = self._updates[kind, formula] = COMPILERS[kind].update(formula, written)
-            for param, _ in batch:
-                copy_saved_before_write(param)
             update([found.arrays for _, found in batch], numbers)
             for param, found in batch:
                 states.setdefault(param, {}).update(found.state)

@@ -11,19 +11,16 @@ import numpy as np
 from ..arguments import number, whole_number
 from ..errors import ArgumentError
 from ..graph.current_streams import follow_streams
-from ..graph.saved_hooks import copy_saved_before_write
+from ..graph.saved_hooks import prepare_write
 from ..tensor import Tensor
 from .elementwise import real_view
 from .line_search import Point, strong_wolfe
-from .optimizer import Group, Optimizer, check_range
+from .optimizer import Group, Optimizer, Steps, check_range
 
 __all__ = ["LBFGS"]
 
 #: Below this, the curvature along a step is no information, and the step is not remembered.
 _LEAST_CURVATURE = 1e-10
-
-#: Yields where it needs the loss and new gradients; is sent the loss.
-Steps = Generator[None, Any, Any]
 
 
 @final
@@ -108,7 +105,7 @@ class LBFGS(Optimizer):
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise ArgumentError(f"line_search_fn must be 'strong_wolfe' or None, not {group['line_search_fn']!r}")
 
-    def _steps(self, grads: Any, has_closure: bool) -> Steps:
+    def _steps(self, grads: Any, has_closure: bool, off_loop: int | None) -> Steps:
         (group,) = self.param_groups
         if not has_closure and group["line_search_fn"] is not None:
             raise ArgumentError(
@@ -150,7 +147,7 @@ class _Iterations:
 
     def run(self, has_closure: bool) -> Steps:
         """Iterate until one of the limits is reached; return the first loss."""
-        first_loss = (yield) if has_closure else None
+        first_loss = (yield None) if has_closure else None
         self._evaluations = 1
         start = self._values()
         try:
@@ -267,8 +264,8 @@ class _Iterations:
         follow_streams()
         offset = 0
         for param in self._params:
+            prepare_write(param)
             target = real_view(param._data)
-            copy_saved_before_write(param)
             target[...] = values[offset : offset + target.size].reshape(target.shape)
             param._bump_version()
             offset += target.size

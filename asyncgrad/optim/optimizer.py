@@ -14,15 +14,23 @@ import numpy as np
 from ..arguments import describe, number, truth
 from ..context import enable_grad
 from ..engine.device import moved_to
+from ..engine.offloading import call_on_worker
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.values import is_foreign, is_writeable
+from ..scheduling import WORKERS
 from ..tensor import Tensor
 from ..tree.registry import container_type
 from ..tree.structure import flatten, leaves
 from .gradients import ParameterTree, gradients_like
 from .overlaps import StepTracker
 
-__all__ = ["Entries", "Group", "Optimizer", "check_betas", "check_range"]
+__all__ = ["Entries", "Group", "Optimizer", "Steps", "check_betas", "check_range"]
+
+#: An update of so many numbers takes about as long as to pass it to a worker and back.
+_OFF_LOOP = 50_000
+
+#: What one call of `step` does: see `Optimizer._steps`.
+Steps = Generator[Callable[[], Any] | None, Any, Any]
 
 #: The options of one group, and its parameters under "params".
 Group = dict[str, Any]
@@ -172,7 +180,8 @@ class Optimizer(ABC):
             ([0.0, 0.0], 0.5)
         """
         grads, closure = _split_closure(grads, closure)
-        steps = self._steps(grads, closure is not None)
+        self._tracker.check_no_update("step()")
+        steps = self._steps(grads, closure is not None, None)
         try:
             next(steps)
             while True:
@@ -192,9 +201,12 @@ class Optimizer(ABC):
             steps.close()
 
     async def step_async(self, grads: Any = None, closure: Callable[[], Any] | None = None) -> Any:
-        """Update as `step` does; `closure` may be an `async def`.
+        """Update as `step` does, off the event loop where that takes long; `closure` may be an `async def`.
 
-        Suspends only where `closure` does. A step that is cancelled there changes nothing.
+        The new values of large parameters are computed by a worker, in new arrays, and then published all at once: what
+        runs on the loop meanwhile, a prediction say, sees all parameters from before the step or all from after it.
+        Arrays and views that were taken of a parameter before keep its old values. A step that fails or is cancelled
+        changes nothing. Steps of several tasks take turns.
 
         Args:
             grads: as for `step`.
@@ -205,6 +217,7 @@ class Optimizer(ABC):
 
         Raises:
             ArgumentError, ArgumentTypeError: as `step`.
+            OverlappingStepsError: something else has written into the parameters meanwhile.
 
         Example:
             >>> import asyncgrad as ag
@@ -222,29 +235,35 @@ class Optimizer(ABC):
             (5.0, [0.0, 0.0])
         """
         grads, closure = _split_closure(grads, closure)
-        steps = self._steps(grads, closure is not None)
-        try:
-            next(steps)
-            while True:
-                with enable_grad():
-                    loss = closure()  # type: ignore[misc]  # the generator asks for a loss only if there is one
-                    if not isinstance(loss, Tensor) and inspect.isawaitable(loss):
-                        loss = await loss
-                steps.send(loss)
-        except StopIteration as end:
-            return end.value
-        finally:
-            steps.close()
+        async with self._tracker.turn():
+            steps = self._steps(grads, closure is not None, _OFF_LOOP if WORKERS.get().limit else None)
+            try:
+                wanted = next(steps)
+                while True:
+                    if wanted is not None:
+                        wanted = steps.send(await call_on_worker(wanted))
+                        continue
+                    with enable_grad():
+                        loss = closure()  # type: ignore[misc]  # the generator asks for a loss only if there is one
+                        if not isinstance(loss, Tensor) and inspect.isawaitable(loss):
+                            loss = await loss
+                    wanted = steps.send(loss)
+            except StopIteration as end:
+                return end.value
+            finally:
+                steps.close()
 
     @abstractmethod
-    def _steps(self, grads: Any, has_closure: bool) -> Generator[None, Any, Any]:
-        """Do what one call of `step` does; a generator that yields where it needs the closure's loss, and is sent it.
+    def _steps(self, grads: Any, has_closure: bool, off_loop: int | None) -> Steps:
+        """Do what one call of `step` does; a generator that is sent what it asks for.
 
-        It changes nothing before it ends, or takes it back if it is closed.
+        It yields None where it needs the closure's loss, and a function where it needs the result of that, computed on
+        a worker. It changes nothing before it ends, or takes it back if it is closed.
 
         Args:
             grads: what `step` was given; None for those in `.grad`.
             has_closure: whether there is a closure.
+            off_loop: how many numbers in parameters are too many to be updated on the event loop; None for any.
 
         Returns:
             What `step` returns.
@@ -337,6 +356,7 @@ class Optimizer(ABC):
         sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
         if sizes != saved_sizes:
             raise ArgumentError(f"state_dict has groups of {saved_sizes} parameters, but this optimizer has {sizes}")
+        self._tracker.check_no_update("load_state_dict()")
         merged = [
             {**group, **other, "params": group["params"]} for group, other in zip(self.param_groups, saved, strict=True)
         ]

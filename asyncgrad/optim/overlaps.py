@@ -9,11 +9,14 @@ get, gradients of the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import weakref
+from collections.abc import AsyncIterator
 from typing import Any, final
 
 from ..context import TRAINING_STEPS
+from ..engine.loops import running_loop
 from ..errors import OverlappingStepsError
 
 __all__ = ["StepTracker"]
@@ -81,11 +84,15 @@ class StepTracker:
         optimizer: the name of its class, for errors.
     """
 
-    __slots__ = ("__weakref__", "_optimizer", "open")
+    __slots__ = ("__weakref__", "_lock", "_optimizer", "_updating", "open")
 
     def __init__(self, optimizer: str) -> None:
         self._optimizer = optimizer
         self.open: list[_TrainingStep] = []
+        #: The loop on which awaited updates take turns, and its lock.
+        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        #: The name of the task whose awaited update runs.
+        self._updating: str | None = None
 
     def __reduce__(self) -> Any:
         # A copy of an optimizer has parameters of its own.
@@ -123,6 +130,33 @@ class StepTracker:
         own.has_gradients = False
         if own in self.open:
             self.open.remove(own)
+
+    def check_no_update(self, call: str) -> None:
+        """Raise if an awaited update is computing new values of the parameters: another would be lost.
+
+        Raises:
+            OverlappingStepsError: one is.
+        """
+        if self._updating is not None:
+            raise OverlappingStepsError(
+                f"{_name_of(_current_owner())} calls {call} of one {self._optimizer} while {self._updating} awaits its "
+                "step_async(), whose result would be lost or mixed: write await optimizer.step_async(...), which waits "
+                "for its turn"
+            )
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until no other awaited update of the optimizer runs, and hold others up; suspends."""
+        loop = running_loop()
+        if self._lock is None or self._lock[0] is not loop:
+            self.check_no_update("step_async()")
+            self._lock = loop, asyncio.Lock()
+        async with self._lock[1]:
+            self._updating = _name_of(_current_owner())
+            try:
+                yield
+            finally:
+                self._updating = None
 
     def _own(self) -> _TrainingStep | None:
         """Return the step that the context belongs to."""

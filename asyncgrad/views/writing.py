@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..context import COPY_ON_WRITE, GRAD_MODE
+from ..context import GRAD_MODE
 from ..errors import ArgumentError, InPlaceError
 from ..graph.creation import announce, call_unseen, is_watched, show
 from ..graph.leaf import gradient_edge
 from ..graph.node import Edge, Node
 from ..graph.saved import versions_of
-from ..graph.saved_hooks import copy_saved_before_write
+from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
 from ..graph.values import array_interface, as_array, beside, raw
 from .geometry import locate_part
@@ -57,9 +57,8 @@ def is_recorded(out: Any, *sources: Any) -> bool:
                     "t.detach() if no gradient is to flow"
                 )
         return False
-    if COPY_ON_WRITE.get() is not None:
-        # Now, since the caller writes next.
-        copy_saved_before_write(out)
+    # Now, since the caller writes next.
+    prepare_write(out)
     if not mode or out._data.dtype.kind not in "fc":
         return False
     return out._memory_requires_grad() or any(

@@ -111,6 +111,7 @@ def array(data: Any, kind: str = "csr") -> Any:
 
 
 B = RNG.normal(size=(3, 2))
+OTHER = scipy_sparse.csr_array([[0.0, 1.5, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 2.0]])
 OF_DATA: dict[str, Callable[..., Any]] = {
     "matvec": lambda a, b: a @ b[:, 0],
     "matmat": lambda a, b: a @ b,
@@ -119,6 +120,16 @@ OF_DATA: dict[str, Callable[..., Any]] = {
     "sum": lambda a, b: a.sum(0) * a.sum(1) + a.sum(),
     "diagonal": lambda a, b: a.diagonal(),
     "transpose": lambda a, b: a.T.toarray() @ b,
+    "product": lambda a, b: (a @ a.T).toarray() @ b,
+    "products with constants": lambda a, b: (OTHER @ a @ OTHER).toarray() @ b,
+    "sum of two": lambda a, b: (a * 2 + a @ a - a.T).toarray() @ b,
+    "sums with constants": lambda a, b: (OTHER - a + OTHER.tocoo()).toarray() @ b,
+    "product by elements": lambda a, b: (a * a.T * OTHER).toarray() @ b,
+    "sum with a dense one": lambda a, b: (1 - a.toarray() + (a + B @ B.T)) @ b,
+    "part": lambda a, b: a[1:, [2, 0]].toarray() * a[0, 1] + a.diagonal(1),
+    "stack": lambda a, b: sparse.block_array([[a, None], [OTHER, a.T]]).power(2).sum(0),
+    "triangles": lambda a, b: sparse.hstack([sparse.tril(a), sparse.triu(a, 1)]).toarray(),
+    "kron": lambda a, b: sparse.kron(a, OTHER).toarray(),
     "spsolve": sparse.linalg.spsolve,
     "spsolve of a vector": lambda a, b: sparse.linalg.spsolve(a, b[:, 0]),
     "cg": lambda a, b: sparse.linalg.cg(a, b[:, 0], rtol=1e-13)[0],
@@ -164,6 +175,42 @@ def test_diagonals_are_laid_as_scipys() -> None:
 
     assert found == scipy_sparse.diags_array([[1.0, 2.0], [3.0, 4.0, 5.0]], offsets=[1, 0]).toarray().tolist()
     assert sparse.eye_array(2, 3, k=1).toarray().tolist() == np.eye(2, 3, 1).tolist()
+
+
+def test_arrays_of_arrays_are_those_of_scipy() -> None:
+    one, two = scipy_sparse.csr_array(DENSE), scipy_sparse.csc_array(DENSE.T @ DENSE)
+    ours, others = sparse.csr_array(one), sparse.csc_array(two)
+
+    pairs: list[tuple[Any, Any]] = [
+        (ours @ others, one @ two),
+        (others @ ours.T, two @ one.T),
+        (ours + one * 2, one * 3),
+        (ours - ours, one * 0),
+        (ours * one, one * one),
+        (ours[[2, 0, 0]], one[[2, 0, 0]]),
+        (sparse.vstack([ours, others]), scipy_sparse.vstack([one, two])),
+        (sparse.block_diag([ours, others]), scipy_sparse.block_diag([one, two])),
+        (sparse.kron(ours, others), scipy_sparse.kron(one, two)),
+        (sparse.csr_array(DENSE), one),
+        (sparse.csr_array((2, 3)), scipy_sparse.csr_array((2, 3))),
+        (sparse.csr_array((2, 3)) @ sparse.csr_array((3, 1)), scipy_sparse.csr_array((2, 1))),
+    ]
+
+    for found, expected in pairs:
+        np.testing.assert_allclose(found.toarray().numpy(), expected.toarray(), rtol=1e-12, atol=1e-12)
+
+
+def test_what_sparse_arrays_do_not_do_is_told() -> None:
+    matrix = array(leaf(7))
+
+    with pytest.raises(ValueError, match=r"\(3, 3\) and \(3, 4\)|\(3, 3\) is added to .* \(3, 4\)"):
+        matrix + scipy_sparse.csr_array(DENSE)
+    with pytest.raises(ValueError, match=r"\(3, 3\) and \(4, 3\) have no matrix product"):
+        matrix @ scipy_sparse.csr_array(DENSE.T)
+    with pytest.raises(ag.errors.ArgumentError, match=r"write A\[i : i \+ 1\]"):
+        matrix[0]
+    with pytest.raises(ag.errors.ArgumentError, match=r"write A\.toarray"):
+        matrix + 1.0
 
 
 def test_the_elements_are_the_leaf_of_a_tree() -> None:

@@ -2,11 +2,18 @@
 
 from . import linalg as linalg
 from .arrays import SparseArray as SparseArray
+from .arrays import block_array as block_array
+from .arrays import block_diag as block_diag
 from .arrays import coo_array as coo_array
 from .arrays import csc_array as csc_array
 from .arrays import csr_array as csr_array
 from .arrays import diags_array as diags_array
 from .arrays import eye_array as eye_array
+from .arrays import hstack as hstack
+from .arrays import kron as kron
+from .arrays import tril as tril
+from .arrays import triu as triu
+from .arrays import vstack as vstack
 from .constants import add as add
 from .constants import matmul as matmul
 from .constants import multiply as multiply
@@ -14,14 +21,21 @@ from .constants import multiply as multiply
 __all__ = [
     "SparseArray",
     "add",
+    "block_array",
+    "block_diag",
     "coo_array",
     "csc_array",
     "csr_array",
     "diags_array",
     "eye_array",
+    "hstack",
+    "kron",
     "linalg",
     "matmul",
     "multiply",
+    "tril",
+    "triu",
+    "vstack",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from asyncgrad.errors import RequiresGradError
 
 sparse = pytest.importorskip("asyncgrad.scipy.sparse")
 scipy_sparse = pytest.importorskip("scipy.sparse")
+pytest.importorskip("scipy.sparse.linalg")
 
 RNG = np.random.default_rng(5)
 DENSE = RNG.normal(size=(3, 4)) * (RNG.random((3, 4)) < 0.6)
@@ -152,6 +154,56 @@ def test_derivatives_with_respect_to_elements(name: str, kind: str) -> None:
 
     assert sync.gradcheck(function, [half, dense])
     assert sync.gradgradcheck(function, [half, dense])
+
+
+@pytest.mark.parametrize("method", ["cg", "gmres", "bicgstab"])
+def test_the_solution_of_a_function_has_derivatives_by_what_it_multiplies_with(method: str) -> None:
+    matrix = ag.tensor(SQUARE + 0.25 * np.eye(3)[::-1], requires_grad=True)
+    right, seen = leaf(3), list[Any]()
+
+    def product(x: Any, matrix: Any) -> Any:
+        # Conjugate gradients need a symmetric matrix.
+        return (matrix + matrix.T) @ x if method == "cg" else matrix @ x
+
+    def solution(matrix: Any, right: Any) -> Any:
+        found = getattr(sparse.linalg, method)(product, right, rtol=1e-13, args=(matrix,), callback=seen.append)
+        return found[0]
+
+    assert sync.gradcheck(solution, [matrix, right])
+    assert sync.gradgradcheck(solution, [matrix, right])
+    assert seen
+
+
+def test_an_operator_is_a_constant_with_a_preconditioner_for_its_adjoint_too() -> None:
+    complex_matrix = SQUARE * (1 + 0.25j) + 0.5 * np.eye(3)[::-1]
+    operator, right = scipy_sparse.linalg.aslinearoperator(complex_matrix), leaf(3, dtype=complex)
+
+    def solution(right: Any) -> Any:
+        return sparse.linalg.gmres(operator, right, rtol=1e-13, M=np.diag(1 / np.diag(complex_matrix)))[0]
+
+    np.testing.assert_allclose(solution(right).detach().numpy(), np.linalg.solve(complex_matrix, right.detach()))
+    assert sync.gradcheck(solution, [right])
+    assert sync.gradgradcheck(solution, [right])
+
+
+def test_an_async_function_is_awaited_and_its_tensors_are_arguments() -> None:
+    scale = ag.tensor([2.0, 4.0], requires_grad=True)
+
+    async def product(x: Any, scale: Any) -> Any:
+        await asyncio.sleep(0)
+        return scale * x
+
+    async def main() -> None:
+        x, code = await sparse.linalg.cg(product, [2.0, 2.0], args=(scale,))
+        assert code == 0
+        await ag.backward(x.sum())
+
+    ag.run(main())
+    assert scale.grad.tolist() == pytest.approx([-0.5, -0.125])
+    with pytest.raises(RequiresGradError, match="is not in args"):
+        sparse.linalg.cg(lambda x: scale * x, [2.0, 2.0])
+    with pytest.raises(ag.errors.ArgumentTypeError, match="where A is a function"):
+        sparse.linalg.cg(scipy_sparse.eye_array(2), [2.0, 2.0], args=(scale,))
 
 
 def test_a_complex_system_has_derivatives() -> None:

@@ -166,12 +166,13 @@ def test_the_solution_of_a_function_has_derivatives_by_what_it_multiplies_with(m
         return (matrix + matrix.T) @ x if method == "cg" else matrix @ x
 
     def solution(matrix: Any, right: Any) -> Any:
-        found = getattr(sparse.linalg, method)(product, right, rtol=1e-13, args=(matrix,), callback=seen.append)
+        told = {} if method == "gmres" else {"callback": seen.append}
+        found = getattr(sparse.linalg, method)(product, right, rtol=1e-13, args=(matrix,), **told)
         return found[0]
 
     assert sync.gradcheck(solution, [matrix, right])
     assert sync.gradgradcheck(solution, [matrix, right])
-    assert seen
+    assert bool(seen) == (method != "gmres")
 
 
 def test_an_operator_is_a_constant_with_a_preconditioner_for_its_adjoint_too() -> None:

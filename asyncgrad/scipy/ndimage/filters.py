@@ -131,17 +131,25 @@ def _image(input: Any, output: Any) -> Any:
 
 
 def correlate(
-    input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the correlation of an image with weights, of the shape of the image.
 
     Args:
         input: the image.
-        weights: an array with as many axes.
+        weights: an array with as many axes, or with one for each of `axes`.
         output: the dtype of the result; None for that of the image.
         mode: what lies beyond the borders: "reflect", "mirror", "nearest", "wrap" or "constant".
         cval: the constant.
         origin: by how much the middle of the weights is moved, along all axes or along each.
+        axes: those of the weights; None for all.
 
     Source: scipy.ndimage.correlate.
 
@@ -151,11 +159,33 @@ def correlate(
         [-1.0, -3.0, -2.0]
     """
     image, weights = _image(input, output), floating(weights)
+    weights, origin = _along_axes(image, weights, origin, axes)
     return _correlated("correlate", image, weights, mode, cval, _origins(origin, image.ndim))
 
 
+def _along_axes(image: Any, weights: Any, origin: Any, axes: Any) -> tuple[Any, Any]:
+    """Return weights with as many axes as the image, of length 1 where they are not among `axes`, and the origins."""
+    if axes is None:
+        return weights, origin
+    chosen = axis_tuple(axes, image.ndim)
+    if weights.ndim != len(chosen):
+        raise ValueError(f"there must be weights with {len(chosen)} axes, not of shape {weights.shape}")
+    origins = dict(zip(chosen, _origins(origin, len(chosen)), strict=True))
+    order = sorted(range(len(chosen)), key=lambda place: chosen[place])
+    lengths = dict(zip(chosen, weights.shape, strict=True))
+    shape = [lengths.get(axis, 1) for axis in range(image.ndim)]
+    return weights.transpose(order).reshape(shape), [origins.get(axis, 0) for axis in range(image.ndim)]
+
+
 def convolve(
-    input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the convolution of an image with weights, of the shape of the image.
 
@@ -166,10 +196,12 @@ def convolve(
         mode: as for `correlate`.
         cval: as for `correlate`.
         origin: as for `correlate`.
+        axes: as for `correlate`.
 
     Source: scipy.ndimage.convolve.
     """
     image, weights = _image(input, output), floating(weights)
+    weights, origin = _along_axes(image, weights, origin, axes)
     # An even number of weights has two middles; reversed, the other one is meant.
     origins = [
         -one - (length % 2 == 0) for one, length in zip(_origins(origin, image.ndim), weights.shape, strict=False)
@@ -455,6 +487,8 @@ def generic_laplace(
     cval: float = 0.0,
     extra_arguments: Any = (),
     extra_keywords: Any = None,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the sum over all axes of second derivatives.
 
@@ -466,17 +500,21 @@ def generic_laplace(
         cval: as for `correlate`.
         extra_arguments: passed on.
         extra_keywords: passed on.
+        axes: along which it is differentiated; None for all.
 
     Source: scipy.ndimage.generic_laplace.
     """
     image = _image(input, output)
-    parts = _parts(image, derivative2, mode, cval, extra_arguments, extra_keywords)
+    parts = _parts(image, derivative2, mode, cval, extra_arguments, extra_keywords, axes)
     return sum(parts[1:], parts[0]) if parts else image
 
 
-def _parts(image: Any, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any) -> list[Any]:
-    modes = _each_axis(mode, image.ndim)
-    return [function(image, axis, None, modes[axis], cval, *args, **(kwargs or {})) for axis in range(image.ndim)]
+def _parts(
+    image: Any, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any, axes: Any
+) -> list[Any]:
+    chosen = range(image.ndim) if axes is None else axis_tuple(axes, image.ndim)
+    modes = zip(chosen, _each_axis(mode, len(chosen)), strict=True)
+    return [function(image, axis, None, border, cval, *args, **(kwargs or {})) for axis, border in modes]
 
 
 def generic_gradient_magnitude(
@@ -487,6 +525,8 @@ def generic_gradient_magnitude(
     cval: float = 0.0,
     extra_arguments: Any = (),
     extra_keywords: Any = None,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the root of the sum over all axes of squared derivatives.
 
@@ -498,15 +538,16 @@ def generic_gradient_magnitude(
         cval: as for `correlate`.
         extra_arguments: passed on.
         extra_keywords: passed on.
+        axes: along which it is differentiated; None for all.
 
     Source: scipy.ndimage.generic_gradient_magnitude.
     """
     image = _image(input, output)
-    parts = _parts(image, derivative, mode, cval, extra_arguments, extra_keywords)
+    parts = _parts(image, derivative, mode, cval, extra_arguments, extra_keywords, axes)
     return np.sqrt(sum((one * one for one in parts[1:]), parts[0] * parts[0])) if parts else image
 
 
-def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0) -> Tensor:
+def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, *, axes: Any = None) -> Tensor:
     """Return the sum over all axes of second differences.
 
     Args:
@@ -514,6 +555,7 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float =
         output: as for `correlate`.
         mode: as for `correlate`, for all axes or for each.
         cval: as for `correlate`.
+        axes: along which it is differentiated; None for all.
 
     Source: scipy.ndimage.laplace.
     """
@@ -521,11 +563,18 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float =
     def second(image: Any, axis: int, output: Any, mode: str, cval: float) -> Any:
         return correlate1d(image, np.array([1, -2, 1], image.dtype), axis, output, mode, cval)
 
-    return generic_laplace(input, second, output, mode, cval)
+    return generic_laplace(input, second, output, mode, cval, axes=axes)
 
 
 def gaussian_laplace(
-    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, **kwargs: Any
+    input: Any,
+    sigma: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    *,
+    axes: Any = None,
+    **kwargs: Any,
 ) -> Tensor:
     """Return the sum over all axes of second derivatives of an image smoothed by a Gaussian.
 
@@ -535,20 +584,30 @@ def gaussian_laplace(
         output: as for `correlate`.
         mode: as for `correlate`, for all axes or for each.
         cval: as for `correlate`.
+        axes: those that are filtered, and along which it is differentiated; None for all.
         **kwargs: passed on to `gaussian_filter`.
 
     Source: scipy.ndimage.gaussian_laplace.
     """
+    ndim = _image(input, output).ndim
+    chosen = tuple(range(ndim)) if axes is None else axis_tuple(axes, ndim)
 
     def second(image: Any, axis: int, output: Any, mode: str, cval: float) -> Any:
-        order = [2 if one == axis else 0 for one in range(image.ndim)]
-        return gaussian_filter(image, sigma, order, output, mode, cval, **kwargs)
+        order = [2 if one == axis else 0 for one in chosen]
+        return gaussian_filter(image, sigma, order, output, mode, cval, axes=chosen, **kwargs)
 
-    return generic_laplace(input, second, output, mode, cval)
+    return generic_laplace(input, second, output, mode, cval, axes=chosen)
 
 
 def gaussian_gradient_magnitude(
-    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, **kwargs: Any
+    input: Any,
+    sigma: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    *,
+    axes: Any = None,
+    **kwargs: Any,
 ) -> Tensor:
     """Return the length of the gradient of an image smoothed by a Gaussian.
 
@@ -558,13 +617,16 @@ def gaussian_gradient_magnitude(
         output: as for `correlate`.
         mode: as for `correlate`, for all axes or for each.
         cval: as for `correlate`.
+        axes: those that are filtered, and along which it is differentiated; None for all.
         **kwargs: passed on to `gaussian_filter`.
 
     Source: scipy.ndimage.gaussian_gradient_magnitude.
     """
+    ndim = _image(input, output).ndim
+    chosen = tuple(range(ndim)) if axes is None else axis_tuple(axes, ndim)
 
     def first(image: Any, axis: int, output: Any, mode: str, cval: float) -> Any:
-        order = [1 if one == axis else 0 for one in range(image.ndim)]
-        return gaussian_filter(image, sigma, order, output, mode, cval, **kwargs)
+        order = [1 if one == axis else 0 for one in chosen]
+        return gaussian_filter(image, sigma, order, output, mode, cval, axes=chosen, **kwargs)
 
-    return generic_gradient_magnitude(input, first, output, mode, cval)
+    return generic_gradient_magnitude(input, first, output, mode, cval, axes=chosen)

@@ -382,7 +382,8 @@ def freqz(
 
 
 def _frequencies(b: Any, worN: Any, **options: Any) -> Any:
-    return signal.freqz(np.ones(1, b.real.dtype), worN=raw(worN), **options)[0]
+    one = np.ones(1, b.real.dtype)
+    return signal.freqz(one, one, raw(worN), **options)[0]
 
 
 def _response(b: Any, a: Any, frequencies: Any, fs: float) -> Any:

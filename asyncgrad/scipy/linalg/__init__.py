@@ -6,6 +6,8 @@ Example:
     [1.0, 1.0]
 """
 
+from typing import TYPE_CHECKING
+
 from scipy.linalg import LinAlgError as LinAlgError
 
 from .bands import cho_solve_banded as cho_solve_banded
@@ -148,6 +150,12 @@ __all__ = [
     "tanm",
     "toeplitz",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("linalg")
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,7 @@
 """Functions of `scipy.ndimage`, with Tensors as results: filters, and images at other coordinates."""
 
+from typing import TYPE_CHECKING
+
 from .filters import convolve as convolve
 from .filters import convolve1d as convolve1d
 from .filters import correlate as correlate
@@ -95,6 +97,12 @@ __all__ = [
     "white_tophat",
     "zoom",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("ndimage")
 
 
 def __dir__() -> list[str]:

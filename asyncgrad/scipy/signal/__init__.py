@@ -3,6 +3,8 @@
 Filters are designed by `scipy.signal` itself (`butter`, `firwin`, `get_window`), which takes numbers.
 """
 
+from typing import TYPE_CHECKING
+
 from .convolution import convolve as convolve
 from .convolution import convolve2d as convolve2d
 from .convolution import correlate as correlate
@@ -76,6 +78,12 @@ __all__ = [
     "welch",
     "wiener",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("signal")
 
 
 def __dir__() -> list[str]:

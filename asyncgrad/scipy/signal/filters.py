@@ -377,13 +377,12 @@ def freqz(
     if plot is not None:
         raise ArgumentError("scipy.signal.freqz of tensors draws nothing: write no plot=")
     b, a = _coefficients("freqz", b, a)
-    frequencies = _frequencies(b, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
+    frequencies = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
     return asarray(frequencies), _response(b, a, frequencies, fs)
 
 
-def _frequencies(b: Any, worN: Any, **options: Any) -> Any:
-    one = np.ones(1, b.real.dtype)
-    return signal.freqz(one, one, raw(worN), **options)[0]
+def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
+    return signal.freqz(np.ones(1, b.dtype), np.ones(1, a.dtype), raw(worN), **options)[0]
 
 
 def _response(b: Any, a: Any, frequencies: Any, fs: float) -> Any:
@@ -398,7 +397,7 @@ def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np
     Source: scipy.signal.freqz_sos.
     """
     sos = _sections(sos)
-    frequencies: Any = _frequencies(sos, worN, whole=whole, fs=fs)
+    frequencies: Any = _frequencies(sos, sos, worN, whole=whole, fs=fs)
     response: Any = 1.0
     for section in sos:
         response = response * _response(section[:3], section[3:], frequencies, fs)

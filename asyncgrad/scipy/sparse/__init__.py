@@ -1,5 +1,7 @@
 """Sparse matrices whose elements are a Tensor, and SciPy's sparse matrices as constants beside tensors."""
 
+from typing import TYPE_CHECKING
+
 from . import linalg as linalg
 from .arrays import SparseArray as SparseArray
 from .arrays import block_array as block_array
@@ -37,6 +39,12 @@ __all__ = [
     "triu",
     "vstack",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("sparse")
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,8 @@ _POLISHED = "call scipy.optimize.{name} on arrays, and pass its x as the x0 of m
 _VERTEX = "call scipy.optimize.{name} on arrays: its solution jumps from one vertex to another, and has no derivative"
 
 _NUMBERS = "call scipy.{module}.{name}: it takes numbers and names"
-_ARRAYS = "call scipy.{module}.{name} on t.detach().numpy(): its result has no derivative"
+_OWN = "import it from scipy.{module}"
+_ARRAYS = "call scipy.{module}.{name} on t.detach().numpy(): it has no derivative here"
 _CLASS = "make scipy.{module}.{name} of arrays: it keeps no history"
 
 #: By module, the functions and what to write instead.
@@ -28,9 +29,9 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "linalg": {
         **dict.fromkeys(("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal"), _NUMBERS),
-        **dict.fromkeys(("find_best_blas_type", "get_blas_funcs", "get_lapack_funcs", "LinAlgWarning"), _NUMBERS),
+        **dict.fromkeys(("find_best_blas_type", "get_blas_funcs", "get_lapack_funcs", "LinAlgWarning"), _OWN),
         **dict.fromkeys(("bandwidth", "ishermitian", "issymmetric"), _ARRAYS),
-        **dict.fromkeys(("expm_cond", "matrix_balance", "signm"), _ARRAYS),
+        **dict.fromkeys(("expm_cond", "matrix_balance"), _ARRAYS),
         **dict.fromkeys(("cossin", "clarkson_woodruff_transform"), _ARRAYS),
         **dict.fromkeys(
             ("cdf2rdf", "rsf2csf", "schur", "hessenberg"),
@@ -54,7 +55,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(("max_len_seq", "unit_impulse", "correlation_lags", "check_COLA", "check_NOLA"), _NUMBERS),
         **dict.fromkeys(("choose_conv_method", "closest_STFT_dual_window", "findfreqs", "czt_points"), _NUMBERS),
-        **dict.fromkeys(("BadCoefficients", "windows"), _NUMBERS),
+        **dict.fromkeys(("BadCoefficients", "windows"), _OWN),
         **dict.fromkeys(("argrelextrema", "argrelmax", "argrelmin", "find_peaks", "find_peaks_cwt"), _ARRAYS),
         **dict.fromkeys(("peak_prominences", "peak_widths", "unique_roots", "vectorstrength"), _ARRAYS),
         **dict.fromkeys(("residue", "residuez", "invres", "invresz", "place_poles"), _ARRAYS),
@@ -112,10 +113,10 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "find": "use A.pattern.positions() and A.data",
         "kronsum": "write kron(eye_array(n), A) + kron(B, eye_array(m))",
         **dict.fromkeys(("load_npz", "save_npz"), "call scipy.{module}.{name} with A.toscipy()"),
-        **dict.fromkeys(("issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc"), _NUMBERS),
-        **dict.fromkeys(("isspmatrix_csr", "isspmatrix_dia", "isspmatrix_dok", "isspmatrix_lil"), _NUMBERS),
-        **dict.fromkeys(("get_index_dtype", "safely_cast_index_arrays"), _NUMBERS),
-        **dict.fromkeys(("SparseEfficiencyWarning", "SparseWarning", "csgraph"), _NUMBERS),
+        **dict.fromkeys(("issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc"), _OWN),
+        **dict.fromkeys(("isspmatrix_csr", "isspmatrix_dia", "isspmatrix_dok", "isspmatrix_lil"), _OWN),
+        **dict.fromkeys(("get_index_dtype", "safely_cast_index_arrays"), _OWN),
+        **dict.fromkeys(("SparseEfficiencyWarning", "SparseWarning", "csgraph"), _OWN),
     },
     "sparse.linalg": {
         **dict.fromkeys(("bicg", "cgs", "gcrotmk", "lgmres", "qmr", "tfqmr"), "use gmres or bicgstab"),
@@ -131,13 +132,13 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("LaplacianNd", "LinearOperator", "aslinearoperator"), _CLASS),
         **dict.fromkeys(("SuperLU", "spilu"), "use it in the preconditioner M, made by scipy.{module}.spilu"),
         **dict.fromkeys(("is_sptriangular", "onenormest", "spbandwidth"), _ARRAYS),
-        **dict.fromkeys(("ArpackError", "ArpackNoConvergence", "MatrixRankWarning", "use_solver"), _NUMBERS),
+        **dict.fromkeys(("ArpackError", "ArpackNoConvergence", "MatrixRankWarning", "use_solver"), _OWN),
     },
     "spatial": {
         **dict.fromkeys(("ConvexHull", "Delaunay", "HalfspaceIntersection", "KDTree", "Rectangle"), _CLASS),
         **dict.fromkeys(("SphericalVoronoi", "Voronoi", "cKDTree"), _CLASS),
         **dict.fromkeys(("convex_hull_plot_2d", "delaunay_plot_2d", "voronoi_plot_2d", "tsearch"), _ARRAYS),
-        **dict.fromkeys(("QhullError", "transform"), _NUMBERS),
+        **dict.fromkeys(("QhullError", "transform"), _OWN),
     },
     "spatial.distance": {
         **dict.fromkeys(("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule"), _ARRAYS),
@@ -146,8 +147,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "fft": {
         **dict.fromkeys(("fht", "fhtoffset", "ifht"), _ARRAYS),
-        **dict.fromkeys(("get_workers", "prev_fast_len", "register_backend", "set_backend"), _NUMBERS),
-        **dict.fromkeys(("set_global_backend", "set_workers", "skip_backend"), _NUMBERS),
+        **dict.fromkeys(("get_workers", "prev_fast_len", "register_backend", "set_backend"), _OWN),
+        **dict.fromkeys(("set_global_backend", "set_workers", "skip_backend"), _OWN),
     },
     "optimize": {
         **dict.fromkeys(("basinhopping", "brute", "differential_evolution", "direct"), _POLISHED),

@@ -24,6 +24,8 @@ _P = _A @ _A.T + np.array([[1.5, 0.25, 0.0], [0.25, 2.0, 0.5], [0.0, 0.5, 3.0]])
 _HALF = _P + np.triu(np.ones((3, 3)), 1)
 _TALL = _RNG.normal(size=(4, 3))
 _BANDS = np.array([[0.0, 0.5, -0.25, 0.75], [3.0, 4.0, 3.5, 5.0], [0.5, -1.0, 0.25, 0.0], [0.75, 0.5, 0.0, 0.0]])
+#: With eigenvalues of both signs.
+_TURNED = _A @ np.diag([1.5, -0.75, 2.0]) @ np.linalg.inv(_A)
 _SIDE = np.array([[0.0, 0.5, -0.25, 0.75], [3.0, 4.0, 3.5, 5.0]])
 _RIGHT = _RNG.normal(size=(4, 2))
 _BOTH = (0, 1)
@@ -35,6 +37,7 @@ CASES: dict[str, list[Case]] = {
     "expm": [Case((_A,)), Case((np.stack([_A, -_A]),))],
     "expm_frechet": [Case((_A, _P), {}, _BOTH), Case((_A, _P), {"compute_expm": False}, _BOTH)],
     **{name: [Case((_P / 4,))] for name in ("logm", "sqrtm", "cosm", "sinm", "tanm", "coshm", "sinhm", "tanhm")},
+    "signm": [Case((_TURNED,))],
     "fractional_matrix_power": [Case((_P, 0.25))],
     "polar": [Case((_TALL,)), Case((_TALL.T.copy(), "left"))],
     "solve": [

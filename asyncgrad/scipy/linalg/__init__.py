@@ -29,6 +29,7 @@ from .functions import expm as expm
 from .functions import expm_frechet as expm_frechet
 from .functions import fractional_matrix_power as fractional_matrix_power
 from .functions import logm as logm
+from .functions import signm as signm
 from .functions import sinhm as sinhm
 from .functions import sinm as sinm
 from .functions import sqrtm as sqrtm
@@ -128,6 +129,7 @@ __all__ = [
     "qr",
     "qr_multiply",
     "rq",
+    "signm",
     "sinhm",
     "sinm",
     "solve",

@@ -29,6 +29,7 @@ __all__ = [
     "expm_frechet",
     "fractional_matrix_power",
     "logm",
+    "signm",
     "sinhm",
     "sinm",
     "sqrtm",
@@ -171,6 +172,13 @@ def cosm(A: Any) -> Any:
 def sinm(A: Any) -> Any:
     """Return the sines of square matrices; see `scipy.linalg.sinm`."""
     return _call(_square("sinm", A), linalg.sinm)
+
+
+def signm(A: Any, disp: Any = None) -> Any:
+    """Return the signs of square matrices, whose eigenvalues are 1 and -1; see `scipy.linalg.signm`."""
+    if disp is not None:
+        raise ArgumentError("scipy.linalg.signm of tensors returns the sign alone: write no disp=")
+    return _call(_square("signm", A), linalg.signm)
 
 
 def tanm(A: Any) -> Any:

@@ -201,9 +201,8 @@ def _transform(
         moved = np.pad(moved, [*widths, (half, half)])
     elif boundary is not None:
         moved = continue_ends(moved, boundary, half)
-    added = (-(moved.shape[-1] - layout.length) % step) % layout.length
-    if padded and added:
-        moved = np.pad(moved, [*widths, (0, added)])
+    added = (-(moved.shape[-1] - layout.length) % step) % layout.length if padded else 0
+    moved = np.pad(moved, [*widths, (0, added)]) if added else moved
     spectra = _spectra(moved, layout, detrend, onesided, _double_or_single(x))
     scale = np.sqrt(_scale(name, scaling, layout.window, fs))
     times = np.arange(layout.length / 2, moved.shape[-1] - layout.length / 2 + 1, step) / float(fs)

@@ -220,6 +220,7 @@ def test_the_inverse_of_a_transform_of_segments_is_the_signal() -> None:
         (lambda: signal.savgol_filter(_ROW, 9, 2), "no longer than the signal"),
         (lambda: signal.welch(_ROW, nperseg=4, noverlap=4), "noverlap < nperseg <= nfft, not 4, 4 and 4"),
         (lambda: signal.stft(_ROW, window=np.ones(9)), r"no longer than the signal, not of shape \(9,\)"),
+        (lambda: signal.stft(_ROW, scaling="density"), "scaling 'spectrum' or 'psd', not 'density'"),
         (lambda: signal.stft(_ROW, boundary="none"), "'zeros' or None, not 'none'"),
         (lambda: signal.csd(_ROW, _ROW, average="mode"), "average 'mean' or 'median', not 'mode'"),
         (lambda: signal.lfilter_zi(_NUMERATOR, [0.0, 1.0]), "a first a that is not 0"),

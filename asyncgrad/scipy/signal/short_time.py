@@ -165,13 +165,17 @@ def stft(
 
     Source: scipy.signal.stft.
     """
-    if scaling not in ("spectrum", "psd"):
-        raise ValueError(f"scipy.signal.stft takes scaling 'spectrum' or 'psd', not {scaling!r}")
+    _check_scaling("stft", scaling)
     if boundary is not None and boundary not in _ENDS:
         raise ValueError(f"scipy.signal.stft takes boundary {', '.join(map(repr, _ENDS))} or None, not {boundary!r}")
     kind = "density" if scaling == "psd" else scaling
     options = (fs, window, nperseg, noverlap, nfft, detrend, return_onesided, kind, axis)
     return _transform("stft", x, *options, boundary, padded)
+
+
+def _check_scaling(name: str, scaling: Any) -> None:
+    if scaling not in ("spectrum", "psd"):
+        raise ValueError(f"scipy.signal.{name} takes scaling 'spectrum' or 'psd', not {scaling!r}")
 
 
 def _transform(
@@ -244,8 +248,7 @@ def istft(
     spectra = floating(Zxx)
     if spectra.ndim < 2 or axis_index(time_axis, spectra.ndim) == axis_index(freq_axis, spectra.ndim):
         raise ValueError(f"scipy.signal.istft takes two axes of time and frequency, not those of shape {spectra.shape}")
-    if scaling not in ("spectrum", "psd"):
-        raise ValueError(f"scipy.signal.istft takes scaling 'spectrum' or 'psd', not {scaling!r}")
+    _check_scaling("istft", scaling)
     time, frequency = axis_index(time_axis, spectra.ndim), axis_index(freq_axis, spectra.ndim)
     moved = np.moveaxis(spectra, (time, frequency), (-2, -1))
     default = 2 * (moved.shape[-1] - 1) if input_onesided else moved.shape[-1]
@@ -265,10 +268,7 @@ def istft(
         half = layout.length // 2
         sums, weights = sums[..., half : total - half], weights[half : total - half]
     if (raw(weights) <= 1e-10).any():
-        warnings.warn(
-            "scipy.signal.istft: the windows of segments leave elements out (NOLA), which are not found again",
-            stacklevel=2,
-        )
+        warnings.warn("scipy.signal.istft: the windows of segments leave out elements (NOLA)", stacklevel=2)
     result = sums / np.where(weights > 1e-10, weights, 1.0)
     if result.ndim > 1:
         result = np.moveaxis(result, -1, time - (frequency < time))

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
+import asyncgrad as ag
+from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import ndimage
 from tests.ops.finite_differences import Case
@@ -170,3 +172,21 @@ def test_filters_of_some_axes_are_those_of_each_part() -> None:
         np.testing.assert_allclose(found, np.stack([function(one, *args) for one in stack]), rtol=1e-12, err_msg=name)
     turned = ndimage.correlate(stack, _WEIGHTS.T, axes=(2, 1))
     np.testing.assert_allclose(turned, ndimage.correlate(stack, _WEIGHTS, axes=(1, 2)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["correlate", "convolve", "correlate1d", "convolve1d"])
+def test_complex_weights_are_conjugated_as_scipys(name: str) -> None:
+    shape = _ROW.shape if name.endswith("1d") else _WEIGHTS.shape
+    image, weights = _IMAGE + 1j * _IMAGE[::-1], _RNG.normal(size=shape) + 1j * _RNG.normal(size=shape)
+    function = getattr(ndimage, name)
+
+    np.testing.assert_allclose(function(image, weights), getattr(scipy.ndimage, name)(image, weights), rtol=1e-12)
+    assert sync.gradcheck(function, tuple(ag.tensor(one, requires_grad=True) for one in (image, weights)))
+
+
+def test_empty_images_stay_empty() -> None:
+    empty = ag.tensor(np.zeros((0, 5)), requires_grad=True)
+
+    for found in (ndimage.gaussian_filter(empty, 1.0), ndimage.median_filter(empty, 3), ndimage.grey_opening(empty, 3)):
+        assert found.shape == (0, 5)
+        sync.backward(found.sum())

@@ -73,8 +73,9 @@ def continued(name: str, image: Any, widths: Sequence[tuple[int, int]], mode: st
 
 @primitive(superlinear=True)
 def correlate_(image: Any, weights: Any) -> Any:
-    """Return the correlation of an image with weights where these fit in wholly, in the dtype of the image."""
-    whole = ndimage.correlate(image, weights, mode="constant")
+    """Return the sums of products of an image and weights where these fit in wholly, in the dtype of the image."""
+    # SciPy conjugates complex weights, and these are not.
+    whole = ndimage.correlate(image, np.conj(weights) if weights.dtype.kind == "c" else weights, mode="constant")
     starts = [length // 2 for length in weights.shape]
     parts = [
         slice(start, start + size - length + 1)
@@ -113,6 +114,8 @@ def _correlated(name: str, image: Any, weights: Any, mode: str, cval: Any, origi
         if not 0 <= before < length:
             raise ValueError(f"scipy.ndimage.{name} takes an origin within the weights, not {origin} of {length}")
         widths.append((before, length - 1 - before))
+    if not image.size:
+        return image
     return correlate_.call(continued(name, image, widths, mode, cval), weights)
 
 
@@ -160,7 +163,11 @@ def correlate(
     """
     image, weights = _image(input, output), floating(weights)
     weights, origin = _along_axes(image, weights, origin, axes)
-    return _correlated("correlate", image, weights, mode, cval, _origins(origin, image.ndim))
+    return _correlated("correlate", image, _conjugate(weights), mode, cval, _origins(origin, image.ndim))
+
+
+def _conjugate(weights: Any) -> Any:
+    return np.conjugate(weights) if weights.dtype.kind == "c" else weights
 
 
 def _along_axes(image: Any, weights: Any, origin: Any, axes: Any) -> tuple[Any, Any]:
@@ -234,7 +241,8 @@ def correlate1d(
     image = _image(input, output)
     axis = axis_index(axis, image.ndim)
     origins = [origin if one == axis else 0 for one in range(image.ndim)]
-    return _correlated("correlate1d", image, _along(floating(weights), axis, image.ndim), mode, cval, origins)
+    weights = _conjugate(_along(floating(weights), axis, image.ndim))
+    return _correlated("correlate1d", image, weights, mode, cval, origins)
 
 
 def convolve1d(
@@ -259,7 +267,7 @@ def convolve1d(
 
     Source: scipy.ndimage.convolve1d.
     """
-    weights = floating(weights)
+    weights = _conjugate(floating(weights))
     return correlate1d(input, np.flip(weights), axis, output, mode, cval, -origin - (weights.size % 2 == 0))
 
 

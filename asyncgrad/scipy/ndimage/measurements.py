@@ -35,7 +35,9 @@ def _summary(name: str, summarise: Callable[[Any], Any], document: str) -> Calla
             image = image.astype(np.result_type(image.dtype, np.float64), copy=False)
         if labels is None:
             return summarise(image.reshape(-1))
-        marks = np.broadcast_to(np.asarray(raw(labels)), image.shape)
+        marks = np.asarray(raw(labels))
+        shape = np.broadcast_shapes(marks.shape, image.shape)
+        image, marks = np.broadcast_to(image, shape), np.broadcast_to(marks, shape)
         if index is None:
             return summarise(image[marks > 0])
         parts = [summarise(image[marks == one]) for one in np.ravel(np.asarray(raw(index)))]

@@ -65,6 +65,8 @@ def wiener(im: Any, mysize: Any = None, noise: Any = None) -> Tensor:
     Source: scipy.signal.wiener.
     """
     image = floating(im)
+    if not image.size:
+        return image
     sizes = tuple(int(size) for size in np.broadcast_to(3 if mysize is None else np.asarray(mysize), (image.ndim,)))
     window = np.ones(sizes)
     mean = correlate(image, window, "same") / window.size

@@ -77,6 +77,8 @@ def _layout(name: str, window: Any, nperseg: Any, noverlap: Any, nfft: Any, size
     else:
         window = floating(window)
         length = window.size
+        if window.dtype.kind == "c":
+            raise ValueError(f"scipy.signal.{name} takes a real window, not one of dtype {window.dtype}")
         if window.ndim != 1 or not 0 < length <= size or (nperseg is not None and nperseg != length):
             raise ValueError(
                 f"scipy.signal.{name} takes a window of shape (nperseg,), no longer than the signal, not of shape "

@@ -245,13 +245,13 @@ def null_space(
         A: shape (m, n).
         rcond: as for `orth`.
         overwrite_a: has no effect.
-        check_finite: as SciPy's.
-        lapack_driver: as SciPy's.
+        check_finite: NaN and infinity are refused anyway.
+        lapack_driver: has no effect.
 
     Source: scipy.linalg.null_space.
     """
     matrix = _matrix("null_space", A)
-    basis = linalg.null_space(raw(matrix), rcond, check_finite=check_finite, lapack_driver=lapack_driver)
+    basis = linalg.null_space(raw(matrix), rcond)
     if not basis.size:
         return asarray(basis)
     values = np.linalg.svd(raw(matrix), compute_uv=False)

@@ -125,7 +125,7 @@ def _iterative(name: str, A: Any, b: Any, x0: Any, M: Any, args: Any, options: d
         conditioner = getattr(linalg.aslinearoperator(known), turned) if known is not None and turned else known
         # Of the systems of gradients no guess is known, and the callback is not told of them.
         guess, told = (x0, callback) if is_first else (None, {})
-        found, code = getattr(linalg, name)(matrix, column, _values(guess), M=conditioner, **options, **told)
+        found, code = getattr(linalg, name)(matrix, column, x0=_values(guess), M=conditioner, **options, **told)
         if code and not is_first:
             raise RuntimeError(
                 f"scipy.sparse.linalg.{name} has not converged for the gradient after {code} iterations: raise "

@@ -57,7 +57,7 @@ def _windows(name: str, image: Any, footprint: Any, mode: Any, cval: float, orig
         widths = [(before, length - 1 - before) if one == axis else (0, 0) for one in range(image.ndim)]
         image = continued(name, image, widths, border, cval) if image.size else image
     if not image.size:
-        return np.broadcast_to(image[..., np.newaxis], (*image.shape, np.count_nonzero(footprint)))
+        return np.broadcast_to(image[..., np.newaxis], (*image.shape, int(footprint.sum())))
     windows: Any = np.lib.stride_tricks.sliding_window_view(image, footprint.shape, axes)
     return windows[(..., *np.nonzero(footprint))]
 

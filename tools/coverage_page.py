@@ -19,6 +19,7 @@ import asyncgrad as ag
 import asyncgrad.scipy
 from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING, NonDifferentiable
 from asyncgrad.ops.primitive import RULES
+from asyncgrad.scipy.left_out import LEFT_OUT
 
 __all__ = ["PAGE", "VERSION", "kind_of", "page"]
 
@@ -179,10 +180,22 @@ def _scipy_modules() -> str:
         found = getattr(asyncgrad.scipy, name)
         if isinstance(found, types.ModuleType) and name != "special":
             lines.append(f"- `asyncgrad.scipy.{name}`: {_listed(sorted(_public_names(found)))}\n")
+            for module in (one for one in LEFT_OUT if one.split(".")[0] == name):
+                lines.extend(f"  - {_listed(names)}: {advice}\n" for advice, names in _left_out(module))
     return (
         "\n## The other modules of SciPy\n\nSciPy's own functions convert a tensor to an array; those of "
-        "`asyncgrad.scipy`, by SciPy's names, take and return tensors.\n\n" + "".join(lines)
+        "`asyncgrad.scipy`, by SciPy's names, take and return tensors. Below each module are the names that it does "
+        "not have, and what to write instead.\n\n" + "".join(lines)
     )
+
+
+def _left_out(module: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield what to write instead of names that a module does not have, and the names."""
+    found: dict[str, list[str]] = {}
+    for name, advice in sorted(LEFT_OUT[module].items()):
+        if hasattr(importlib.import_module(f"scipy.{module}"), name):
+            found.setdefault(advice.replace("{module}", module).replace("{name}", "…"), []).append(name)
+    yield from found.items()
 
 
 def _public_names(module: types.ModuleType) -> Iterator[str]:

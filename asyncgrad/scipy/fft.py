@@ -20,6 +20,7 @@ from ..ops.axes import axis_index
 from ..ops.primitive import derivative, primitive
 from ..tensor import Tensor, asarray
 from .arguments import floating
+from .left_out import refuse
 
 __all__ = [
     "dct",
@@ -303,3 +304,6 @@ dstn, idstn = _several("dstn", "sine"), _several("idstn", "sine")
 
 def __dir__() -> list[str]:
     return __all__
+
+
+__getattr__ = refuse("fft")

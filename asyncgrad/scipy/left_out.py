@@ -1,4 +1,4 @@
-"""Functions of SciPy's solvers that have no derivative, and what to write instead."""
+"""Names of SciPy that asyncgrad.scipy does not have, since they have no derivative, and what to write instead."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ __all__ = ["LEFT_OUT", "refuse"]
 
 _POLISHED = "call scipy.optimize.{name} on arrays, and pass its x as the x0 of minimize, whose x is differentiable"
 _VERTEX = "call scipy.optimize.{name} on arrays: its solution jumps from one vertex to another, and has no derivative"
+
+_NUMBERS = "call scipy.{module}.{name}: it takes numbers and names"
+_OWN = "import it from scipy.{module}"
+_ARRAYS = "call scipy.{module}.{name} on t.detach().numpy(): it has no derivative here"
+_CLASS = "make scipy.{module}.{name} of arrays: it keeps no history"
 
 #: By module, the functions and what to write instead.
 LEFT_OUT: dict[str, dict[str, str]] = {
@@ -21,6 +26,129 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("lebedev_rule", "newton_cotes"), "call scipy.integrate.{name}: it takes whole numbers"),
         **dict.fromkeys(("complex_ode", "ode"), "use solve_ivp"),
         **dict.fromkeys(("BDF", "DOP853", "LSODA", "RK23", "RK45", "Radau"), "pass the method's name to solve_ivp"),
+    },
+    "linalg": {
+        **dict.fromkeys(("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal"), _NUMBERS),
+        **dict.fromkeys(("find_best_blas_type", "get_blas_funcs", "get_lapack_funcs", "LinAlgWarning"), _OWN),
+        **dict.fromkeys(("bandwidth", "ishermitian", "issymmetric"), _ARRAYS),
+        **dict.fromkeys(("expm_cond", "matrix_balance"), _ARRAYS),
+        **dict.fromkeys(("cossin", "clarkson_woodruff_transform"), _ARRAYS),
+        **dict.fromkeys(
+            ("cdf2rdf", "rsf2csf", "schur", "hessenberg"),
+            "its factors depend on an order of eigenvalues, or of reflections, that no derivative has: use eig, or the "
+            "functions expm, logm and sqrtm, which need no factors",
+        ),
+        **dict.fromkeys(
+            ("ordqz", "qz"),
+            "its factors depend on an order of eigenvalues, which no derivative has: use eig of two matrices",
+        ),
+        "funm": "write v @ np.diag(func(w)) @ np.linalg.inv(v), with w and v of eig",
+        **dict.fromkeys(("qr_delete", "qr_insert", "qr_update"), "call qr of the new matrix"),
+    },
+    "signal": {
+        **dict.fromkeys(("bessel", "butter", "cheby1", "cheby2", "ellip", "iircomb", "iirdesign"), _NUMBERS),
+        **dict.fromkeys(("iirfilter", "iirnotch", "iirpeak", "gammatone", "firls", "firwin", "firwin2"), _NUMBERS),
+        **dict.fromkeys(("firwin_2d", "minimum_phase", "remez", "savgol_coeffs", "get_window"), _NUMBERS),
+        **dict.fromkeys(("besselap", "buttap", "cheb1ap", "cheb2ap", "ellipap", "buttord", "cheb1ord"), _NUMBERS),
+        **dict.fromkeys(
+            ("cheb2ord", "ellipord", "kaiser_atten", "kaiser_beta", "kaiserord", "band_stop_obj"), _NUMBERS
+        ),
+        **dict.fromkeys(("max_len_seq", "unit_impulse", "correlation_lags", "check_COLA", "check_NOLA"), _NUMBERS),
+        **dict.fromkeys(("choose_conv_method", "closest_STFT_dual_window", "findfreqs", "czt_points"), _NUMBERS),
+        **dict.fromkeys(("BadCoefficients", "windows"), _OWN),
+        **dict.fromkeys(("argrelextrema", "argrelmax", "argrelmin", "find_peaks", "find_peaks_cwt"), _ARRAYS),
+        **dict.fromkeys(("peak_prominences", "peak_widths", "unique_roots", "vectorstrength"), _ARRAYS),
+        **dict.fromkeys(("residue", "residuez", "invres", "invresz", "place_poles"), _ARRAYS),
+        **dict.fromkeys(("abcd_normalize", "bilinear", "bilinear_zpk", "cont2discrete", "normalize"), _ARRAYS),
+        **dict.fromkeys(("lp2bp", "lp2bp_zpk", "lp2bs", "lp2bs_zpk", "lp2hp", "lp2hp_zpk", "lp2lp"), _ARRAYS),
+        **dict.fromkeys(("lp2lp_zpk", "sos2tf", "sos2zpk", "ss2tf", "ss2zpk", "tf2sos", "tf2ss", "tf2zpk"), _ARRAYS),
+        **dict.fromkeys(("zpk2sos", "zpk2ss", "zpk2tf"), _ARRAYS),
+        **dict.fromkeys(("CZT", "ZoomFFT", "ShortTimeFFT", "StateSpace", "TransferFunction"), _CLASS),
+        **dict.fromkeys(("ZerosPolesGain", "dlti", "lti"), _CLASS),
+        **dict.fromkeys(("czt", "zoom_fft"), "multiply by np.exp(-2j * np.pi * np.outer(frequencies, times))"),
+        **dict.fromkeys(
+            ("freqs", "freqs_zpk", "freqz_zpk"), "write the quotient of np.polyval at 1j * w, or use freqz"
+        ),
+        **dict.fromkeys(("group_delay", "bode", "freqresp", "dbode", "dfreqresp"), "use freqz, and np.angle of it"),
+        "sosfreqz": "use freqz_sos",
+        **dict.fromkeys(("impulse", "lsim", "step"), "use integrate.solve_ivp"),
+        **dict.fromkeys(("dimpulse", "dlsim", "dstep"), "use lfilter"),
+        "envelope": "write np.abs(hilbert(x))",
+        **dict.fromkeys(("chirp", "gausspulse", "sweep_poly"), "write np.cos of the phase"),
+        **dict.fromkeys(("sawtooth", "square"), "write it with np.where of t % (2 * np.pi)"),
+        "gauss_spline": "write np.exp(-x**2 / (2 * variance))",
+        "lombscargle": "write the sums of x * np.cos(w * t) and of x * np.sin(w * t)",
+        **dict.fromkeys(("cspline1d", "cspline2d", "qspline1d", "qspline2d"), "use ndimage.spline_filter"),
+        "spline_filter": "use ndimage.spline_filter",
+        **dict.fromkeys(("cspline1d_eval", "qspline1d_eval"), "use ndimage.map_coordinates with prefilter=False"),
+        **dict.fromkeys(("symiirorder1", "symiirorder2"), "use lfilter, forwards and backwards"),
+        "sepfir2d": "use ndimage.correlate1d along each axis",
+    },
+    "ndimage": {
+        **dict.fromkeys(("binary_closing", "binary_dilation", "binary_erosion", "binary_fill_holes"), _ARRAYS),
+        **dict.fromkeys(("binary_hit_or_miss", "binary_opening", "binary_propagation"), _ARRAYS),
+        **dict.fromkeys(("distance_transform_bf", "distance_transform_cdt", "distance_transform_edt"), _ARRAYS),
+        **dict.fromkeys(("find_objects", "histogram", "label", "value_indices", "watershed_ift"), _ARRAYS),
+        **dict.fromkeys(("maximum_position", "minimum_position"), _ARRAYS),
+        **dict.fromkeys(("generate_binary_structure", "iterate_structure"), _NUMBERS),
+        "extrema": "use minimum, maximum, minimum_position and maximum_position",
+        "labeled_comprehension": "write a list of func(input[labels == one])",
+        **dict.fromkeys(("generic_filter", "generic_filter1d"), "use np.lib.stride_tricks.sliding_window_view"),
+        "vectorized_filter": "use np.lib.stride_tricks.sliding_window_view",
+        **dict.fromkeys(
+            ("fourier_ellipsoid", "fourier_gaussian", "fourier_shift", "fourier_uniform"),
+            "multiply by scipy.{module}.{name} of np.ones",
+        ),
+        "geometric_transform": "use map_coordinates, with coordinates that the mapping returns",
+    },
+    "sparse": {
+        **dict.fromkeys(("bsr_array", "dia_array", "dok_array", "lil_array"), "use csr_array, csc_array or coo_array"),
+        **dict.fromkeys(("bsr_matrix", "coo_matrix", "csc_matrix", "csr_matrix", "dia_matrix"), "use csr_array"),
+        **dict.fromkeys(("dok_matrix", "lil_matrix", "sparray", "spmatrix"), "use csr_array"),
+        **dict.fromkeys(("bmat",), "use block_array"),
+        **dict.fromkeys(("diags", "spdiags"), "use diags_array"),
+        **dict.fromkeys(("eye", "identity"), "use eye_array"),
+        **dict.fromkeys(("rand", "random", "random_array"), "pass SciPy's array to csr_array"),
+        **dict.fromkeys(("expand_dims", "permute_dims", "swapaxes"), "use A.T: sparse arrays of Tensors have two axes"),
+        "find": "use A.pattern.positions() and A.data",
+        "kronsum": "write kron(eye_array(n), A) + kron(B, eye_array(m))",
+        **dict.fromkeys(("load_npz", "save_npz"), "call scipy.{module}.{name} with A.toscipy()"),
+        **dict.fromkeys(("issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc"), _OWN),
+        **dict.fromkeys(("isspmatrix_csr", "isspmatrix_dia", "isspmatrix_dok", "isspmatrix_lil"), _OWN),
+        **dict.fromkeys(("get_index_dtype", "safely_cast_index_arrays"), _OWN),
+        **dict.fromkeys(("SparseEfficiencyWarning", "SparseWarning", "csgraph"), _OWN),
+    },
+    "sparse.linalg": {
+        **dict.fromkeys(("bicg", "cgs", "gcrotmk", "lgmres", "qmr", "tfqmr"), "use gmres or bicgstab"),
+        "minres": "use cg or gmres",
+        **dict.fromkeys(("lsmr", "lsqr"), "use cg of A.T @ A, and A.T @ b"),
+        **dict.fromkeys(("factorized", "splu", "spsolve_triangular"), "use spsolve, which factors a matrix once"),
+        **dict.fromkeys(("inv",), "use spsolve with a matrix of right-hand sides"),
+        **dict.fromkeys(("eigs", "eigsh", "lobpcg"), "use linalg.eigh of A.toarray()"),
+        "svds": "use linalg.svd of A.toarray()",
+        **dict.fromkeys(("expm", "expm_multiply", "funm_multiply_krylov"), "use linalg.expm of A.toarray()"),
+        "matrix_power": "write A @ A",
+        "norm": "write np.sqrt(A.multiply(A).sum())",
+        **dict.fromkeys(("LaplacianNd", "LinearOperator", "aslinearoperator"), _CLASS),
+        **dict.fromkeys(("SuperLU", "spilu"), "use it in the preconditioner M, made by scipy.{module}.spilu"),
+        **dict.fromkeys(("is_sptriangular", "onenormest", "spbandwidth"), _ARRAYS),
+        **dict.fromkeys(("ArpackError", "ArpackNoConvergence", "MatrixRankWarning", "use_solver"), _OWN),
+    },
+    "spatial": {
+        **dict.fromkeys(("ConvexHull", "Delaunay", "HalfspaceIntersection", "KDTree", "Rectangle"), _CLASS),
+        **dict.fromkeys(("SphericalVoronoi", "Voronoi", "cKDTree"), _CLASS),
+        **dict.fromkeys(("convex_hull_plot_2d", "delaunay_plot_2d", "voronoi_plot_2d", "tsearch"), _ARRAYS),
+        **dict.fromkeys(("QhullError", "transform"), _OWN),
+    },
+    "spatial.distance": {
+        **dict.fromkeys(("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule"), _ARRAYS),
+        **dict.fromkeys(("is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y"), _ARRAYS),
+        "directed_hausdorff": "write np.max(np.min(cdist(u, v), 1))",
+    },
+    "fft": {
+        **dict.fromkeys(("fht", "fhtoffset", "ifht"), _ARRAYS),
+        **dict.fromkeys(("get_workers", "prev_fast_len", "register_backend", "set_backend"), _OWN),
+        **dict.fromkeys(("set_global_backend", "set_workers", "skip_backend"), _OWN),
     },
     "optimize": {
         **dict.fromkeys(("basinhopping", "brute", "differential_evolution", "direct"), _POLISHED),
@@ -44,7 +172,7 @@ def refuse(module: str) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name in instead:
-            advice = instead[name].format(name=name)
+            advice = instead[name].format(name=name, module=module)
             raise AttributeError(f"asyncgrad.scipy.{module} has no {name}: {advice}", name=name)
         raise AttributeError(f"module 'asyncgrad.scipy.{module}' has no attribute {name!r}", name=name)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-import scipy.spatial.distance
+import scipy.spatial
 
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError
+from asyncgrad.scipy import spatial
 from asyncgrad.scipy.spatial import distance
 from tests.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
@@ -89,3 +92,27 @@ def test_a_metric_of_truth_values_is_refused_by_name() -> None:
 def test_shapes_that_do_not_fit_are_named() -> None:
     with pytest.raises(ValueError, match=r"as many columns.*\(3, 2\) and \(4, 3\)"):
         distance.cdist(_X, _WIDE)
+
+
+def _on_sphere(function: Any) -> Any:
+    """Return a function of two points with these moved onto the unit sphere."""
+    return lambda x, y, *args: function(*(one / np.sqrt(np.sum(one * one)) for one in (x, y)), *args)
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        *(("minkowski_distance", (_RNG.normal(size=(3, 2)), _RNG.normal(size=2), p)) for p in (1, 2.0, 3.5, np.inf)),
+        ("minkowski_distance_p", (_RNG.normal(size=(3, 2)), _RNG.normal(size=2), 3)),
+        *(("distance_matrix", (_RNG.normal(size=(3, 2)), _RNG.normal(size=(4, 2)), p)) for p in (2, 1, 0.5)),
+        ("procrustes", (_RNG.normal(size=(4, 2)), _RNG.normal(size=(4, 2)))),
+        ("geometric_slerp", (_RNG.normal(size=3), _RNG.normal(size=3), np.array([0.0, 0.25, 1.5]))),
+    ],
+)
+def test_points_have_scipys_values_and_derivatives(name: str, args: tuple[Any, ...]) -> None:
+    ours, theirs = getattr(spatial, name), getattr(scipy.spatial, name)
+    if name == "geometric_slerp":
+        ours, theirs = _on_sphere(ours), _on_sphere(lambda x, y, t: scipy.spatial.geometric_slerp(x, y, t))
+
+    check_values(ours, theirs, Case(args, {}, (0, 1)))
+    check(ours, Case(args, {}, (0, 1)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -19,6 +21,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import MissingDerivativeError, RequiresGradError
 from asyncgrad.ops import RULES
+from asyncgrad.scipy.left_out import LEFT_OUT
 
 
 def _run(code: str) -> str:
@@ -103,6 +106,18 @@ def test_a_function_that_converts_tensors_is_told_what_to_write_instead(call: An
 
     with pytest.raises(RequiresGradError, match=message):
         call(*[x] * (1 if call is not scipy.signal.fftconvolve else 2))
+
+
+@pytest.mark.parametrize("module", sorted(set(LEFT_OUT) - {"integrate", "optimize"}))
+def test_every_name_of_scipy_is_there_or_says_what_to_write_instead(module: str) -> None:
+    ours, theirs = (importlib.import_module(f"{package}.{module}") for package in ("asyncgrad.scipy", "scipy"))
+    names = [name for name in theirs.__all__ if not inspect.ismodule(getattr(theirs, name, None))]
+
+    assert [name for name in names if name not in ours.__all__ and name not in LEFT_OUT[module]] == []
+    assert set(ours.__all__).isdisjoint(LEFT_OUT[module])
+    for name in LEFT_OUT[module]:
+        with pytest.raises(AttributeError, match=rf"asyncgrad\.scipy\.{module} has no {name}: [a-z]"):
+            getattr(ours, name)
 
 
 def test_functions_of_numpy_and_scipy_make_one_graph() -> None:

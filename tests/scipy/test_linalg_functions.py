@@ -13,7 +13,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import linalg
-from tests.ops.finite_differences import Case
+from tests.ops.finite_differences import Case, flat, in_dtype
 from tests.scipy.functions import check, check_values, named_calls
 
 _RNG = np.random.default_rng(17)
@@ -24,15 +24,20 @@ _P = _A @ _A.T + np.array([[1.5, 0.25, 0.0], [0.25, 2.0, 0.5], [0.0, 0.5, 3.0]])
 _HALF = _P + np.triu(np.ones((3, 3)), 1)
 _TALL = _RNG.normal(size=(4, 3))
 _BANDS = np.array([[0.0, 0.5, -0.25, 0.75], [3.0, 4.0, 3.5, 5.0], [0.5, -1.0, 0.25, 0.0], [0.75, 0.5, 0.0, 0.0]])
+#: With eigenvalues of both signs.
+_TURNED = _A @ np.diag([1.5, -0.75, 2.0]) @ np.linalg.inv(_A)
 _SIDE = np.array([[0.0, 0.5, -0.25, 0.75], [3.0, 4.0, 3.5, 5.0]])
 _RIGHT = _RNG.normal(size=(4, 2))
 _BOTH = (0, 1)
+#: Of which a factor has blocks of two rows.
+_INDEFINITE = np.array([[0.0, 2.0, 0.5], [2.0, 0.25, -1.0], [0.5, -1.0, 0.5]])
 _COLUMN = np.array([4.0, 1.0, -0.5])
 
 CASES: dict[str, list[Case]] = {
     "expm": [Case((_A,)), Case((np.stack([_A, -_A]),))],
     "expm_frechet": [Case((_A, _P), {}, _BOTH), Case((_A, _P), {"compute_expm": False}, _BOTH)],
     **{name: [Case((_P / 4,))] for name in ("logm", "sqrtm", "cosm", "sinm", "tanm", "coshm", "sinhm", "tanhm")},
+    "signm": [Case((_TURNED,))],
     "fractional_matrix_power": [Case((_P, 0.25))],
     "polar": [Case((_TALL,)), Case((_TALL.T.copy(), "left"))],
     "solve": [
@@ -46,8 +51,11 @@ CASES: dict[str, list[Case]] = {
     "cholesky": [Case((_P,)), Case((_P, True))],
     "cho_factor": [],
     "cho_solve": [Case(((_P, True), _B), {}, _BOTH), Case(((_P, False), _B[:, 0]), {}, _BOTH)],
-    "lu": [Case((_A,), {"permute_l": True}), Case((_A,), {"p_indices": True})],
-    "lu_factor": [Case((_A,))],
+    "lu": [
+        *(Case((one,), {"permute_l": True}) for one in (_A, _TALL, _TALL.T.copy())),
+        Case((_TALL,), {"p_indices": True}),
+    ],
+    "lu_factor": [Case((_A,)), Case((_TALL,))],
     "lu_solve": [Case(((_P, np.array([0, 2, 2])), _B, trans), {}, _BOTH) for trans in (0, 1)],
     "solve_banded": [Case(((2, 1), _BANDS, _RIGHT), {}, (1, 2)), Case(((2, 1), _BANDS, _RIGHT[:, 0]), {}, (1, 2))],
     "solveh_banded": [
@@ -56,7 +64,11 @@ CASES: dict[str, list[Case]] = {
     ],
     "solve_toeplitz": [Case((_COLUMN, _B), {}, _BOTH), Case(((_COLUMN, _COLUMN * [1, 2, 3]), _B[:, 0]), {}, _BOTH)],
     "solve_circulant": [Case((_COLUMN, _B), {}, _BOTH)],
-    "inv": [Case((_P,))],
+    "inv": [
+        Case((_P,)),
+        Case((_HALF,), {"assume_a": "pos", "lower": True}),
+        Case((_P,), {"assume_a": "upper triangular"}),
+    ],
     "det": [Case((_P,))],
     "norm": [Case((_A,)), Case((_A, 1))],
     "pinv": [Case((_TALL,))],
@@ -74,6 +86,34 @@ CASES: dict[str, list[Case]] = {
     "eigvalsh_tridiagonal": [Case((_COLUMN, _COLUMN[:2], "i", (0, 1)), {}, _BOTH)],
     "svd": [Case((_TALL,), {"compute_uv": False})],
     "svdvals": [Case((_TALL,))],
+    "rq": [Case((_TALL,)), Case((_TALL.T.copy(),), {"mode": "economic"}), Case((_TALL.T.copy(),), {"mode": "r"})],
+    "qr_multiply": [
+        Case((_TALL, _RIGHT.T.copy()), {}, _BOTH),
+        Case((_TALL, _B, "left"), {"pivoting": True}, _BOTH),
+        Case((_TALL, _B[:, 0], "left"), {"conjugate": True}, _BOTH),
+    ],
+    "ldl": [Case((_P,)), Case((_P, False)), Case((_INDEFINITE,)), Case((_INDEFINITE, False))],
+    "orth": [Case((_TALL,))],
+    "null_space": [Case((_TALL.T.copy(),))],
+    "orthogonal_procrustes": [Case((_TALL, _TALL[::-1].copy()), {}, _BOTH)],
+    "subspace_angles": [Case((_TALL[:, :1].copy(), _RIGHT), {}, _BOTH)],
+    "diagsvd": [Case((_COLUMN, 3, 4)), Case((_COLUMN, 4, 3))],
+    "cholesky_banded": [Case((_SIDE,)), Case((_BANDS[1:3],), {"lower": True})],
+    "cho_solve_banded": [
+        Case(((_SIDE, False), _RIGHT), {}, _BOTH),
+        Case(((_SIDE[::-1].copy(), True), _RIGHT[:, 0]), {}, _BOTH),
+    ],
+    "eig_banded": [Case((_SIDE,), {"eigvals_only": True, "select": "i", "select_range": (0, 1)})],
+    "eigvals_banded": [Case((_SIDE[::-1].copy(), True))],
+    "convolution_matrix": [Case((_COLUMN, size, mode)) for size in (2, 5) for mode in ("full", "same", "valid")],
+    "fiedler": [Case((_COLUMN,))],
+    "fiedler_companion": [Case((_RIGHT.ravel(),)), Case((_COLUMN[:2],))],
+    "leslie": [Case((_COLUMN, _COLUMN[:2]), {}, _BOTH)],
+    "matmul_toeplitz": [
+        Case((_COLUMN, _B), {}, _BOTH),
+        Case(((_COLUMN, _COLUMN[:2] * 2), _RIGHT[0]), {}, _BOTH),
+        Case(((_COLUMN, _COLUMN * 2j), _B), {}, _BOTH),
+    ],
     "qr": [Case((_TALL,), {"mode": "economic"}), Case((_TALL,), {"mode": "r", "pivoting": True})],
     "block_diag": [Case((_A, _B, _COLUMN, np.array(2.0)), {}, (0, 1, 2, 3))],
     "toeplitz": [Case((_COLUMN,)), Case((_COLUMN, _COLUMN[:2]), {}, _BOTH)],
@@ -170,7 +210,10 @@ def test_eigenvalues_of_any_matrix_are_complex_and_have_derivatives() -> None:
         (lambda: linalg.solve(_A, _B, assume_a="odd"), "not 'odd'"),
         (lambda: linalg.solve(_A * np.nan, _B), "neither infinity nor NaN"),
         (lambda: linalg.solve_banded((1, 1), _BANDS, _RIGHT), r"bands of shape \(3, n\)"),
-        (lambda: linalg.lu(_TALL), r"for a square matrix, not for the shape \(4, 3\)"),
+        (lambda: linalg.toeplitz([[1.0], [2.0]], np.ones((3, 1))), r"stacks that are broadcast, .*\(2, 1\), \(3, 1\)"),
+        (lambda: linalg.polar(np.ones((0, 3, 3))), r"stacks of at least one matrix, not .*\(0, 3, 3\)"),
+        (lambda: linalg.ldl(_A * 1j, hermitian=False), "hermitian=True alone"),
+        (lambda: linalg.qr_multiply(_TALL, _B), r"a c that fits q, not shapes \(3, 2\) and \(4, 3\)"),
         (lambda: linalg.qr(_A, mode="raw"), "mode 'full', 'economic' or 'r', not 'raw'"),
         (lambda: linalg.cholesky(-_P), "positive definite"),
         (lambda: linalg.solve_continuous_are(_A, _B, _P, np.eye(2), e=_A), "without e and s"),
@@ -181,3 +224,57 @@ def test_eigenvalues_of_any_matrix_are_complex_and_have_derivatives() -> None:
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((AsyncgradError, ValueError, np.linalg.LinAlgError), match=message):
         call()
+
+
+#: Functions of matrices that are called for each of a stack, by their arguments.
+OF_STACKS: dict[str, tuple[Any, ...]] = {
+    "polar": (_TALL,),
+    "lu": (_TALL,),
+    "lu_factor": (_A,),
+    "lstsq": (_TALL, _RIGHT),
+    "qr": (_TALL,),
+    "rq": (_TALL,),
+    "ldl": (_P,),
+    "eigh_tridiagonal": (_COLUMN, _COLUMN[:2]),
+    "toeplitz": (_COLUMN, _COLUMN[:2]),
+    "circulant": (_COLUMN,),
+    "companion": (_COLUMN,),
+    "khatri_rao": (_A, _P),
+    "block_diag": (_A, _B),
+    "solveh_banded": (_SIDE, _RIGHT),
+    "expm_frechet": (_A, _P),
+    "cholesky": (_P,),
+    "solve": (_A, _B),
+    "svd": (_TALL,),
+}
+
+
+@pytest.mark.parametrize("name", OF_STACKS)
+def test_stacks_give_stacks_of_what_each_matrix_gives(name: str) -> None:
+    function, args = getattr(linalg, name), OF_STACKS[name]
+    scales = np.array([[1.0, 1.5, 2.0], [0.5, 0.75, 1.25]])
+    first = ag.tensor(scales.reshape(scales.shape + (1,) * args[0].ndim) * args[0], requires_grad=True)
+
+    found = function(first, *args[1:])
+
+    for index in np.ndindex(scales.shape):
+        expected = function(first[index], *args[1:])
+        pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+        for whole, one in pairs:
+            np.testing.assert_allclose(ag.asarray(whole).detach().numpy()[index], ag.asarray(one).detach(), rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:logm result may be inaccurate")
+@pytest.mark.sampled
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("name", [name for name in CALLS if not name.startswith("norm")])
+def test_dtypes_are_those_of_scipy(name: str, dtype: Any) -> None:
+    ours, theirs, case = CALLS[name]
+    if dtype is np.complex64 and ("tridiagonal" in name or case.kwargs.get("transposed")):
+        pytest.skip("SciPy takes real numbers here")
+    case = in_dtype(case, dtype)
+
+    found, expected = (flat(one(*case.args, **case.kwargs)) for one in (ours, theirs))
+
+    pairs = [pair for pair in zip(found, expected, strict=True) if isinstance(pair[0], ag.Tensor)]
+    assert [one.dtype for one, _ in pairs] == [np.asarray(one).dtype for _, one in pairs]

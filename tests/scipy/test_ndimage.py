@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
+import asyncgrad as ag
+from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import ndimage
 from tests.ops.finite_differences import Case
@@ -28,12 +30,38 @@ def _each(name: str, **kwargs: Any) -> list[Case]:
     return [Case((_IMAGE,), {"mode": mode, "cval": 0.5, **kwargs}) for mode in _FILTER_MODES]
 
 
+_LABELS = np.array([[0, 1, 1, 2, 2], [1, 1, 0, 2, 3], [3, 3, 0, 0, 2], [1, 2, 3, 3, 0]])
+_HEIGHTS = _RNG.normal(size=(2, 3))
+_CROSS = np.array([[0, 1, 0], [1, 1, 1]])
+_LABELLED = [Case((_IMAGE,)), Case((_IMAGE, _LABELS)), Case((_IMAGE, _LABELS, [1, 3, 2])), Case((_IMAGE, _LABELS, 2))]
+
 CASES: dict[str, list[Case]] = {
+    **dict.fromkeys(("sum", "sum_labels", "mean", "variance", "standard_deviation"), _LABELLED),
+    **dict.fromkeys(("minimum", "maximum", "median", "center_of_mass"), _LABELLED),
+    "grey_erosion": [Case((_IMAGE, 3)), Case((_IMAGE,), {"structure": _HEIGHTS, "origin": (0, 1)}, (0, "structure"))],
+    "grey_dilation": [
+        Case((_IMAGE, (2, 3)), {"origin": (-1, 0)}),
+        Case((_IMAGE,), {"footprint": _CROSS, "structure": _HEIGHTS, "mode": "mirror"}, (0, "structure")),
+    ],
+    **{
+        name: [Case((_IMAGE, (2, 3))), Case((_IMAGE,), {"structure": _HEIGHTS})]
+        for name in (
+            *("grey_opening", "grey_closing", "morphological_gradient", "morphological_laplace"),
+            *("white_tophat", "black_tophat"),
+        )
+    },
+    "rank_filter": [Case((_IMAGE, -2, 3)), Case((_IMAGE, 1), {"footprint": _CROSS})],
+    "percentile_filter": [Case((_IMAGE, 40, (2, 3)), {"origin": (-1, 1)}), Case((_IMAGE, -10.0, 3))],
+    "maximum_filter1d": [Case((_IMAGE, 4, 0), {"origin": 1})],
+    "minimum_filter1d": [Case((_IMAGE, 3), {"mode": "constant", "cval": 0.25})],
     "correlate": [
         *(Case((_IMAGE, _WEIGHTS), {"mode": mode, "cval": 0.5}, _BOTH) for mode in _FILTER_MODES),
         Case((_IMAGE, _RNG.normal(size=(6, 7))), {"origin": (1, -2)}, _BOTH),
     ],
-    "convolve": [Case((_IMAGE, _WEIGHTS), {}, _BOTH), Case((_IMAGE, _WEIGHTS), {"origin": (-1, 1)}, _BOTH)],
+    "convolve": [
+        Case((_IMAGE, _WEIGHTS), {}, _BOTH),
+        Case((_IMAGE, _WEIGHTS), {"origin": (-1, 1)}, _BOTH),
+    ],
     "correlate1d": [Case((_IMAGE, _ROW, 0), {"origin": 1}, _BOTH)],
     "convolve1d": [Case((_IMAGE, _ROW), {"mode": "wrap"}, _BOTH), Case((_IMAGE, _ROW, 0), {"origin": 1}, _BOTH)],
     "gaussian_filter1d": [Case((_IMAGE, 0.75), {"order": order, "axis": 0}) for order in range(4)],
@@ -123,3 +151,42 @@ def test_the_width_of_a_gaussian_and_the_angle_of_a_turn_have_derivatives() -> N
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
     with pytest.raises((AsyncgradError, ValueError), match=message):
         call()
+
+
+def test_filters_of_some_axes_are_those_of_each_part() -> None:
+    stack = np.stack([_IMAGE, _IMAGE[::-1], 2 * _IMAGE])
+
+    for name, args in {
+        "correlate": (_WEIGHTS,),
+        "convolve": (_WEIGHTS,),
+        "laplace": (),
+        "gaussian_laplace": (0.75,),
+        "gaussian_gradient_magnitude": (0.75,),
+        "maximum_filter": (3,),
+        "median_filter": ((2, 3),),
+        "grey_dilation": ((2, 3),),
+        "percentile_filter": (30, 3),
+    }.items():
+        function = getattr(ndimage, name)
+        found = function(stack, *args, axes=(1, 2))
+        np.testing.assert_allclose(found, np.stack([function(one, *args) for one in stack]), rtol=1e-12, err_msg=name)
+    turned = ndimage.correlate(stack, _WEIGHTS.T, axes=(2, 1))
+    np.testing.assert_allclose(turned, ndimage.correlate(stack, _WEIGHTS, axes=(1, 2)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["correlate", "convolve", "correlate1d", "convolve1d"])
+def test_complex_weights_are_conjugated_as_scipys(name: str) -> None:
+    shape = _ROW.shape if name.endswith("1d") else _WEIGHTS.shape
+    image, weights = _IMAGE + 1j * _IMAGE[::-1], _RNG.normal(size=shape) + 1j * _RNG.normal(size=shape)
+    function = getattr(ndimage, name)
+
+    np.testing.assert_allclose(function(image, weights), getattr(scipy.ndimage, name)(image, weights), rtol=1e-12)
+    assert sync.gradcheck(function, tuple(ag.tensor(one, requires_grad=True) for one in (image, weights)))
+
+
+def test_empty_images_stay_empty() -> None:
+    empty = ag.tensor(np.zeros((0, 5)), requires_grad=True)
+
+    for found in (ndimage.gaussian_filter(empty, 1.0), ndimage.median_filter(empty, 3), ndimage.grey_opening(empty, 3)):
+        assert found.shape == (0, 5)
+        sync.backward(found.sum())

@@ -26,6 +26,7 @@ _ROW, _KERNEL, _MATRIX = _draw(7), _draw(3), _draw(4, 5)
 _NUMERATOR, _DENOMINATOR = np.array([0.5, -0.25, 1.0]), np.array([2.0, 0.5, -0.25, 0.125])
 _SECTIONS = np.array([[1.0, 0.5, 0.25, 1.0, -0.5, 0.25], [0.5, 1.0, 0.0, 1.0, 0.25, 0.0]])
 _BOTH = (0, 1)
+_LONG, _SPECTRA = _draw(2, 16), _draw(4, 5)
 
 CASES: dict[str, list[Case]] = {
     "convolve": [
@@ -90,6 +91,54 @@ CASES: dict[str, list[Case]] = {
         Case((_draw(2, 7), 4), {"axis": 1, "window": "hamming"}),
     ],
     "upfirdn": [Case((_KERNEL, _draw(2, 5), 3, 2), {}, _BOTH), Case((_draw(4), _draw(5, 2), 1, 3, 0), {}, _BOTH)],
+    "decimate": [
+        Case((_draw(30), 2), {"n": 2}),
+        Case((_draw(9, 2), 2), {"ftype": "fir", "n": 4, "axis": 0}),
+        Case((_draw(9), 2), {"n": 2, "zero_phase": False}),
+        Case((_draw(9), 2), {"ftype": "fir", "n": 4, "zero_phase": False}),
+    ],
+    "deconvolve": [Case((_ROW, _NUMERATOR), {}, _BOTH)],
+    "freqz": [
+        Case((_NUMERATOR, _DENOMINATOR, 5), {"fs": 4.0, "whole": True}, _BOTH),
+        Case((_NUMERATOR,), {"worN": [0.25, 0.75], "include_nyquist": True}),
+    ],
+    "freqz_sos": [Case((_SECTIONS, 4))],
+    "lfilter_zi": [Case((_NUMERATOR, _DENOMINATOR), {}, _BOTH), Case((_DENOMINATOR, _NUMERATOR), {}, _BOTH)],
+    "lfiltic": [
+        Case((_NUMERATOR, _DENOMINATOR, _ROW, _KERNEL), {}, (0, 1, 2, 3)),
+        Case((_DENOMINATOR, _NUMERATOR, _ROW[:1]), {}, (0, 1, 2)),
+    ],
+    "sosfilt_zi": [Case((_SECTIONS,))],
+    "hilbert2": [Case((_MATRIX,)), Case((_draw(3, 4, 2), (4, 3), (0, 1)))],
+    "order_filter": [Case((_MATRIX, np.ones((3, 1)), 2)), Case((_ROW, np.array([1, 0, 1]), 0))],
+    "medfilt": [Case((_MATRIX,)), Case((_ROW, 5))],
+    "medfilt2d": [Case((_MATRIX, (1, 3)))],
+    "wiener": [Case((_MATRIX, (3, 2))), Case((_ROW,), {"noise": 0.25})],
+    "stft": [
+        Case((_LONG, 2.0), {"nperseg": 6}),
+        Case((_LONG,), {"window": _draw(5), "nperseg": 5, "noverlap": 3, "boundary": "odd"}, (0, "window")),
+        Case((_LONG.T.copy(),), {"nperseg": 4, "nfft": 7, "boundary": None, "axis": 0, "scaling": "psd"}),
+        Case((_LONG[0],), {"nperseg": 6, "detrend": "linear", "return_onesided": False, "boundary": "even"}),
+    ],
+    "istft": [
+        Case((_SPECTRA,), {}),
+        Case((_SPECTRA,), {"window": _draw(5), "nperseg": 5, "noverlap": 3, "boundary": False, "scaling": "psd"}),
+        Case((_SPECTRA.T.copy(),), {"time_axis": 0, "freq_axis": 1, "input_onesided": False, "window": "boxcar"}),
+    ],
+    "csd": [
+        Case((_LONG, _LONG[0]), {"nperseg": 6, "fs": 2.0}, _BOTH),
+        Case((_LONG[0], _draw(9)), {"nperseg": 5, "average": "median", "return_onesided": False}, _BOTH),
+    ],
+    "welch": [
+        Case((_LONG,), {"nperseg": 6, "scaling": "spectrum"}),
+        Case((_LONG.T.copy(),), {"nperseg": 4, "noverlap": 1, "average": "median", "axis": 0, "detrend": False}),
+        Case((_LONG[0],), {"window": _draw(6)}, (0, "window")),
+    ],
+    "periodogram": [Case((_LONG,)), Case((_LONG, 2.0, "hann", 9)), Case((_LONG.T.copy(),), {"nfft": 20, "axis": 0})],
+    "spectrogram": [
+        *(Case((_LONG,), {"nperseg": 6, "mode": mode}) for mode in ("psd", "complex", "magnitude", "angle", "phase")),
+    ],
+    "coherence": [Case((_LONG, _LONG[::-1].copy()), {"nperseg": 6}, _BOTH)],
     "resample_poly": [
         Case((_draw(9), 3, 2)),
         Case((_draw(2, 9), 2, 4), {"axis": 1, "window": _draw(5)}, (0, "window")),
@@ -142,6 +191,18 @@ def test_a_convolution_over_pairs_of_axes_is_a_sum_of_convolutions(mode: str, sw
     assert sync.gradcheck(convolved, tuple(ag.tensor(one[:, :, :3, :4], requires_grad=True) for one in given))
 
 
+def test_the_inverse_of_a_transform_of_segments_is_the_signal() -> None:
+    x = ag.tensor(_LONG + 1j * _LONG[::-1], requires_grad=True)
+
+    def there_and_back(x: Any) -> Any:
+        spectra = signal.stft(x, nperseg=6, noverlap=4, return_onesided=False)[2]
+        return signal.istft(spectra, nperseg=6, noverlap=4, input_onesided=False)[1]
+
+    np.testing.assert_allclose(there_and_back(x).detach().numpy()[:, :16], x.detach().numpy(), rtol=1e-12)
+    assert sync.gradcheck(there_and_back, (x,))
+    assert sync.gradgradcheck(lambda x: abs(signal.stft(x, nperseg=6)[2]), (x.real.detach().requires_grad_(),))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -157,6 +218,13 @@ def test_a_convolution_over_pairs_of_axes_is_a_sum_of_convolutions(mode: str, sw
         (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW, method="gust"), "method='pad'"),
         (lambda: signal.hilbert(_ROW + 1j), r"pass x\.real"),
         (lambda: signal.savgol_filter(_ROW, 9, 2), "no longer than the signal"),
+        (lambda: signal.welch(_ROW, nperseg=4, noverlap=4), "noverlap < nperseg <= nfft, not 4, 4 and 4"),
+        (lambda: signal.stft(_ROW, window=np.ones(9)), r"no longer than the signal, not of shape \(9,\)"),
+        (lambda: signal.stft(_ROW, scaling="density"), "scaling 'spectrum' or 'psd', not 'density'"),
+        (lambda: signal.stft(_ROW, boundary="none"), "'zeros' or None, not 'none'"),
+        (lambda: signal.csd(_ROW, _ROW, average="mode"), "average 'mean' or 'median', not 'mode'"),
+        (lambda: signal.lfilter_zi(_NUMERATOR, [0.0, 1.0]), "a first a that is not 0"),
+        (lambda: signal.order_filter(_ROW, np.ones(2), 0), r"odd lengths, not of shape \(2,\)"),
     ],
 )
 def test_errors_name_the_function_and_what_is_wrong(call: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from asyncgrad.errors import RequiresGradError
 
 sparse = pytest.importorskip("asyncgrad.scipy.sparse")
 scipy_sparse = pytest.importorskip("scipy.sparse")
+pytest.importorskip("scipy.sparse.linalg")
 
 RNG = np.random.default_rng(5)
 DENSE = RNG.normal(size=(3, 4)) * (RNG.random((3, 4)) < 0.6)
@@ -111,6 +113,7 @@ def array(data: Any, kind: str = "csr") -> Any:
 
 
 B = RNG.normal(size=(3, 2))
+OTHER = scipy_sparse.csr_array([[0.0, 1.5, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 2.0]])
 OF_DATA: dict[str, Callable[..., Any]] = {
     "matvec": lambda a, b: a @ b[:, 0],
     "matmat": lambda a, b: a @ b,
@@ -119,6 +122,16 @@ OF_DATA: dict[str, Callable[..., Any]] = {
     "sum": lambda a, b: a.sum(0) * a.sum(1) + a.sum(),
     "diagonal": lambda a, b: a.diagonal(),
     "transpose": lambda a, b: a.T.toarray() @ b,
+    "product": lambda a, b: (a @ a.T).toarray() @ b,
+    "products with constants": lambda a, b: (OTHER @ a @ OTHER).toarray() @ b,
+    "sum of two": lambda a, b: (a * 2 + a @ a - a.T).toarray() @ b,
+    "sums with constants": lambda a, b: (OTHER - a + OTHER.tocoo()).toarray() @ b,
+    "product by elements": lambda a, b: (a * a.T * OTHER).toarray() @ b,
+    "sum with a dense one": lambda a, b: (1 - a.toarray() + (a + B @ B.T)) @ b,
+    "part": lambda a, b: a[1:, [2, 0]].toarray() * a[0, 1] + a.diagonal(1),
+    "stack": lambda a, b: sparse.block_array([[a, None], [OTHER, a.T]]).power(2).sum(0),
+    "triangles": lambda a, b: sparse.hstack([sparse.tril(a), sparse.triu(a, 1)]).toarray(),
+    "kron": lambda a, b: sparse.kron(a, OTHER).toarray(),
     "spsolve": sparse.linalg.spsolve,
     "spsolve of a vector": lambda a, b: sparse.linalg.spsolve(a, b[:, 0]),
     "cg": lambda a, b: sparse.linalg.cg(a, b[:, 0], rtol=1e-13)[0],
@@ -143,6 +156,57 @@ def test_derivatives_with_respect_to_elements(name: str, kind: str) -> None:
     assert sync.gradgradcheck(function, [half, dense])
 
 
+@pytest.mark.parametrize("method", ["cg", "gmres", "bicgstab"])
+def test_the_solution_of_a_function_has_derivatives_by_what_it_multiplies_with(method: str) -> None:
+    matrix = ag.tensor(SQUARE + 0.25 * np.eye(3)[::-1], requires_grad=True)
+    right, seen = leaf(3), list[Any]()
+
+    def product(x: Any, matrix: Any) -> Any:
+        # Conjugate gradients need a symmetric matrix.
+        return (matrix + matrix.T) @ x if method == "cg" else matrix @ x
+
+    def solution(matrix: Any, right: Any) -> Any:
+        told = {} if method == "gmres" else {"callback": seen.append}
+        found = getattr(sparse.linalg, method)(product, right, rtol=1e-13, args=(matrix,), **told)
+        return found[0]
+
+    assert sync.gradcheck(solution, [matrix, right])
+    assert sync.gradgradcheck(solution, [matrix, right])
+    assert bool(seen) == (method != "gmres")
+
+
+def test_an_operator_is_a_constant_with_a_preconditioner_for_its_adjoint_too() -> None:
+    complex_matrix = SQUARE * (1 + 0.25j) + 0.5 * np.eye(3)[::-1]
+    operator, right = scipy_sparse.linalg.aslinearoperator(complex_matrix), leaf(3, dtype=complex)
+
+    def solution(right: Any) -> Any:
+        return sparse.linalg.gmres(operator, right, rtol=1e-13, M=np.diag(1 / np.diag(complex_matrix)))[0]
+
+    np.testing.assert_allclose(solution(right).detach().numpy(), np.linalg.solve(complex_matrix, right.detach()))
+    assert sync.gradcheck(solution, [right])
+    assert sync.gradgradcheck(solution, [right])
+
+
+def test_an_async_function_is_awaited_and_its_tensors_are_arguments() -> None:
+    scale = ag.tensor([2.0, 4.0], requires_grad=True)
+
+    async def product(x: Any, scale: Any) -> Any:
+        await asyncio.sleep(0)
+        return scale * x
+
+    async def main() -> None:
+        x, code = await sparse.linalg.cg(product, [2.0, 2.0], args=(scale,))
+        assert code == 0
+        await ag.backward(x.sum())
+
+    ag.run(main())
+    assert scale.grad.tolist() == pytest.approx([-0.5, -0.125])
+    with pytest.raises(RequiresGradError, match="is not in args"):
+        sparse.linalg.cg(lambda x: scale * x, [2.0, 2.0])
+    with pytest.raises(ag.errors.ArgumentTypeError, match="where A is a function"):
+        sparse.linalg.cg(scipy_sparse.eye_array(2), [2.0, 2.0], args=(scale,))
+
+
 def test_a_complex_system_has_derivatives() -> None:
     data = ag.tensor(scipy_sparse.csr_array(SQUARE).data * (1 + 0.3j), requires_grad=True)
 
@@ -164,6 +228,42 @@ def test_diagonals_are_laid_as_scipys() -> None:
 
     assert found == scipy_sparse.diags_array([[1.0, 2.0], [3.0, 4.0, 5.0]], offsets=[1, 0]).toarray().tolist()
     assert sparse.eye_array(2, 3, k=1).toarray().tolist() == np.eye(2, 3, 1).tolist()
+
+
+def test_arrays_of_arrays_are_those_of_scipy() -> None:
+    one, two = scipy_sparse.csr_array(DENSE), scipy_sparse.csc_array(DENSE.T @ DENSE)
+    ours, others = sparse.csr_array(one), sparse.csc_array(two)
+
+    pairs: list[tuple[Any, Any]] = [
+        (ours @ others, one @ two),
+        (others @ ours.T, two @ one.T),
+        (ours + one * 2, one * 3),
+        (ours - ours, one * 0),
+        (ours * one, one * one),
+        (ours[[2, 0, 0]], one[[2, 0, 0]]),
+        (sparse.vstack([ours, others]), scipy_sparse.vstack([one, two])),
+        (sparse.block_diag([ours, others]), scipy_sparse.block_diag([one, two])),
+        (sparse.kron(ours, others), scipy_sparse.kron(one, two)),
+        (sparse.csr_array(DENSE), one),
+        (sparse.csr_array((2, 3)), scipy_sparse.csr_array((2, 3))),
+        (sparse.csr_array((2, 3)) @ sparse.csr_array((3, 1)), scipy_sparse.csr_array((2, 1))),
+    ]
+
+    for found, expected in pairs:
+        np.testing.assert_allclose(found.toarray().numpy(), expected.toarray(), rtol=1e-12, atol=1e-12)
+
+
+def test_what_sparse_arrays_do_not_do_is_told() -> None:
+    matrix = array(leaf(7))
+
+    with pytest.raises(ValueError, match=r"\(3, 3\) and \(3, 4\)|\(3, 3\) is added to .* \(3, 4\)"):
+        matrix + scipy_sparse.csr_array(DENSE)
+    with pytest.raises(ValueError, match=r"\(3, 3\) and \(4, 3\) have no matrix product"):
+        matrix @ scipy_sparse.csr_array(DENSE.T)
+    with pytest.raises(ag.errors.ArgumentError, match=r"write A\[i : i \+ 1\]"):
+        matrix[0]
+    with pytest.raises(ag.errors.ArgumentError, match=r"write A\.toarray"):
+        matrix + 1.0
 
 
 def test_the_elements_are_the_leaf_of_a_tree() -> None:

@@ -6,15 +6,30 @@ Example:
     [1.0, 1.0]
 """
 
+from typing import TYPE_CHECKING
+
 from scipy.linalg import LinAlgError as LinAlgError
 
+from .bands import cho_solve_banded as cho_solve_banded
+from .bands import cholesky_banded as cholesky_banded
+from .bands import eig_banded as eig_banded
+from .bands import eigvals_banded as eigvals_banded
+from .factors import diagsvd as diagsvd
+from .factors import ldl as ldl
+from .factors import null_space as null_space
+from .factors import orth as orth
+from .factors import orthogonal_procrustes as orthogonal_procrustes
+from .factors import polar as polar
+from .factors import qr_multiply as qr_multiply
+from .factors import rq as rq
+from .factors import subspace_angles as subspace_angles
 from .functions import coshm as coshm
 from .functions import cosm as cosm
 from .functions import expm as expm
 from .functions import expm_frechet as expm_frechet
 from .functions import fractional_matrix_power as fractional_matrix_power
 from .functions import logm as logm
-from .functions import polar as polar
+from .functions import signm as signm
 from .functions import sinhm as sinhm
 from .functions import sinm as sinm
 from .functions import sqrtm as sqrtm
@@ -23,8 +38,13 @@ from .functions import tanm as tanm
 from .matrices import block_diag as block_diag
 from .matrices import circulant as circulant
 from .matrices import companion as companion
+from .matrices import convolution_matrix as convolution_matrix
+from .matrices import fiedler as fiedler
+from .matrices import fiedler_companion as fiedler_companion
 from .matrices import hankel as hankel
 from .matrices import khatri_rao as khatri_rao
+from .matrices import leslie as leslie
+from .matrices import matmul_toeplitz as matmul_toeplitz
 from .matrices import toeplitz as toeplitz
 from .spectral import eig as eig
 from .spectral import eigh as eigh
@@ -65,34 +85,51 @@ __all__ = [
     "block_diag",
     "cho_factor",
     "cho_solve",
+    "cho_solve_banded",
     "cholesky",
+    "cholesky_banded",
     "circulant",
     "companion",
+    "convolution_matrix",
     "coshm",
     "cosm",
     "det",
+    "diagsvd",
     "eig",
+    "eig_banded",
     "eigh",
     "eigh_tridiagonal",
     "eigvals",
+    "eigvals_banded",
     "eigvalsh",
     "eigvalsh_tridiagonal",
     "expm",
     "expm_frechet",
+    "fiedler",
+    "fiedler_companion",
     "fractional_matrix_power",
     "hankel",
     "inv",
     "khatri_rao",
+    "ldl",
+    "leslie",
     "logm",
     "lstsq",
     "lu",
     "lu_factor",
     "lu_solve",
+    "matmul_toeplitz",
     "norm",
+    "null_space",
+    "orth",
+    "orthogonal_procrustes",
     "pinv",
     "pinvh",
     "polar",
     "qr",
+    "qr_multiply",
+    "rq",
+    "signm",
     "sinhm",
     "sinm",
     "solve",
@@ -108,12 +145,19 @@ __all__ = [
     "solve_triangular",
     "solveh_banded",
     "sqrtm",
+    "subspace_angles",
     "svd",
     "svdvals",
     "tanhm",
     "tanm",
     "toeplitz",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("linalg")
 
 
 def __dir__() -> list[str]:

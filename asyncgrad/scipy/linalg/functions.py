@@ -17,9 +17,9 @@ from scipy import linalg
 from ...errors import ArgumentError
 from ...graph.values import raw
 from ...ops.axes import array_like
-from ...ops.linear_algebra import adjoint, product
 from ...ops.primitive import derivative, primitive
 from ..arguments import floating
+from .stacks import over_stacks
 from .sylvester import solve_sylvester
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "expm_frechet",
     "fractional_matrix_power",
     "logm",
-    "polar",
+    "signm",
     "sinhm",
     "sinm",
     "sqrtm",
@@ -43,6 +43,11 @@ def _square(name: str, A: Any) -> Any:
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ValueError(f"scipy.linalg.{name} takes square matrices, not an array of shape {a.shape}")
     return a
+
+
+def _doubled(a: Any) -> Any:
+    """Return matrices in double precision, as SciPy computes some functions of those in single precision."""
+    return a.astype(np.result_type(a.dtype, np.float64), copy=False)
 
 
 def _blocks(a: Any, e: Any) -> Any:
@@ -95,6 +100,7 @@ def expm(A: Any) -> Any:
     return _call(_square("expm", A), linalg.expm)
 
 
+@over_stacks(2, 2)
 def expm_frechet(
     A: Any, E: Any, method: str | None = None, compute_expm: bool = True, check_finite: bool = True
 ) -> Any:
@@ -109,7 +115,7 @@ def expm_frechet(
 
     Source: scipy.linalg.expm_frechet.
     """
-    a, e = _square("expm_frechet", A), _square("expm_frechet", E)
+    a, e = (_doubled(_square("expm_frechet", one)) for one in (A, E))
     if a.shape != e.shape:
         raise ValueError(f"scipy.linalg.expm_frechet takes a direction of the shape of A, not {a.shape} and {e.shape}")
     slope = _frechet(linalg.expm, a, e)
@@ -168,6 +174,13 @@ def sinm(A: Any) -> Any:
     return _call(_square("sinm", A), linalg.sinm)
 
 
+def signm(A: Any, disp: Any = None) -> Any:
+    """Return the signs of square matrices, whose eigenvalues are 1 and -1; see `scipy.linalg.signm`."""
+    if disp is not None:
+        raise ArgumentError("scipy.linalg.signm of tensors returns the sign alone: write no disp=")
+    return _call(_square("signm", A), linalg.signm)
+
+
 def tanm(A: Any) -> Any:
     """Return the tangents of square matrices; see `scipy.linalg.tanm`."""
     return _call(_square("tanm", A), linalg.tanm)
@@ -203,28 +216,3 @@ def fractional_matrix_power(A: Any, t: float) -> Any:
         return linalg.fractional_matrix_power(one, exponent)
 
     return _call(a, power)
-
-
-def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
-    """Return u and p with `a = u @ p`, or `a = p @ u`: a matrix with orthonormal columns or rows, and a Hermitian one.
-
-    Args:
-        a: shape (m, n), of full rank.
-        side: "right" for `u @ p`, "left" for `p @ u`.
-
-    Raises:
-        ValueError: there is no such side, or `a` has fewer rows than columns with "right", or more with "left".
-
-    Source: scipy.linalg.polar.
-    """
-    matrix = floating(a)
-    if side not in ("right", "left"):
-        raise ValueError(f"scipy.linalg.polar takes side 'right' or 'left', not {side!r}")
-    long, short = matrix.shape[-2:] if side == "right" else matrix.shape[-2:][::-1]
-    if matrix.ndim != 2 or long < short:
-        raise ValueError(f"scipy.linalg.polar with side={side!r} has no derivative for the shape {matrix.shape}")
-    if side == "right":
-        p = sqrtm(product(adjoint(matrix), matrix))
-        return product(matrix, np.linalg.inv(p)), p
-    p = sqrtm(product(matrix, adjoint(matrix)))
-    return product(np.linalg.inv(p), matrix), p

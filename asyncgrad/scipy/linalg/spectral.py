@@ -11,7 +11,8 @@ from ...errors import ArgumentError
 from ...graph.values import raw
 from ...ops.linear_algebra import adjoint, product
 from ..arguments import floating
-from .systems import cholesky
+from .stacks import over_stacks
+from .systems import cholesky, mirrored
 from .triangular import solve_triangular
 
 __all__ = [
@@ -58,7 +59,8 @@ def eig(
         raise ArgumentError("scipy.linalg.eig has a derivative with left=False and homogeneous_eigvals=False")
     a = floating(a)
     a = a if b is None else np.linalg.solve(floating(b), a)
-    values, vectors = np.linalg.eig(a.astype(complex) if a.dtype.kind == "f" else a)
+    values, vectors = np.linalg.eig(a)
+    values = values.astype(np.result_type(a.dtype, np.complex64), copy=False)
     return (values, vectors) if right else values
 
 
@@ -102,12 +104,15 @@ def eigh(
     Source: scipy.linalg.eigh.
     """
     a = floating(a)
+    if a.ndim > 2 and subset_by_value is not None:
+        chosen = {"lower": lower, "eigvals_only": eigvals_only, "type": type, "subset_by_value": subset_by_value}
+        return _eigh_of_each(a, b, **chosen, subset_by_index=subset_by_index)
     factor = None
     if b is not None:
         if type not in (1, 2, 3):
             raise ValueError(f"scipy.linalg.eigh takes type 1, 2 or 3, not {type!r}")
         factor = cholesky(b, True) if lower else adjoint(cholesky(b, False))
-        whole = _hermitian(a, lower)
+        whole = mirrored(a, lower, True)
         if type == 1:
             half = solve_triangular(factor, whole, lower=True)
             a = adjoint(solve_triangular(factor, adjoint(half), lower=True))
@@ -122,8 +127,8 @@ def eigh(
     return _chosen(values, vectors, subset_by_index, subset_by_value)
 
 
-def _hermitian(a: Any, lower: bool) -> Any:
-    return np.tril(a) + adjoint(np.tril(a, -1)) if lower else np.triu(a) + adjoint(np.triu(a, 1))
+# How many eigenvalues lie in an interval differs from one matrix to another.
+_eigh_of_each = over_stacks(2, 2)(eigh)
 
 
 def _chosen(values: Any, vectors: Any, by_index: Any, by_value: Any) -> Any:
@@ -163,6 +168,7 @@ def eigvalsh(
     )
 
 
+@over_stacks(1, 1)
 def eigh_tridiagonal(
     d: Any,
     e: Any,
@@ -188,6 +194,8 @@ def eigh_tridiagonal(
     Source: scipy.linalg.eigh_tridiagonal.
     """
     d, e = floating(d), floating(e)
+    if "c" in (d.dtype.kind, e.dtype.kind):
+        raise TypeError(f"scipy.linalg.eigh_tridiagonal takes real arrays, not those of {d.dtype} and {e.dtype}")
     if d.ndim != 1 or e.shape != (d.size - 1,):
         raise ValueError(f"scipy.linalg.eigh_tridiagonal takes shapes (n,) and (n - 1,), not {d.shape} and {e.shape}")
     subset: dict[str, Any] = {}
@@ -231,6 +239,7 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any
     return np.linalg.svdvals(floating(a))
 
 
+@over_stacks(2)
 def qr(
     a: Any,
     overwrite_a: bool = False,

@@ -97,7 +97,7 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
     """
     if method not in (None, "direct", "bilinear"):
         raise ValueError(f"scipy.linalg.solve_discrete_lyapunov takes method 'direct' or 'bilinear', not {method!r}")
-    a, q = floating(a), floating(q)
+    a, q = (one.astype(np.result_type(one.dtype, np.float64), copy=False) for one in map(floating, (a, q)))
     if a.ndim < 2 or a.shape[-1] != a.shape[-2] or q.shape[-2:] != a.shape[-2:]:
         raise ValueError(
             f"scipy.linalg.solve_discrete_lyapunov takes square matrices of one shape, not {a.shape} and {q.shape}"

@@ -14,6 +14,7 @@ from ...ops.linear_algebra import adjoint, product
 from ...ops.primitive import derivative, primitive
 from ..arguments import floating
 from .matrices import toeplitz
+from .stacks import over_stacks
 from .triangular import solve_triangular
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "lu",
     "lu_factor",
     "lu_solve",
+    "mirrored",
     "norm",
     "pinv",
     "pinvh",
@@ -46,15 +48,13 @@ def _matrix(name: str, value: Any, *, is_square: bool = True) -> Any:
     return a
 
 
-def _mirrored(a: Any, lower: bool, is_hermitian: bool) -> Any:
+def mirrored(a: Any, lower: bool, is_hermitian: bool) -> Any:
     """Return the matrix of which one triangle is given."""
-    if lower:
-        half = np.tril(a, -1)
-        whole = np.tril(a)
-    else:
-        half = np.triu(a, 1)
-        whole = np.triu(a)
-    return whole + (adjoint(half) if is_hermitian else half.mT)
+    half = np.tril(a, -1) if lower else np.triu(a, 1)
+    whole = half + (adjoint(half) if is_hermitian else half.mT)
+    # LAPACK does not read the imaginary parts of a Hermitian matrix's diagonal.
+    diagonal = a.real if is_hermitian and a.dtype.kind == "c" else a
+    return np.where(np.eye(a.shape[-1], dtype=bool), diagonal, whole)
 
 
 #: By SciPy's words for the structure of a matrix, what is done.
@@ -104,20 +104,24 @@ def solve(
     """
     a, b = _matrix("solve", a), floating(b)
     _check_finite("solve", check_finite, a, b)
-    if assume_a not in _STRUCTURES:
-        raise ValueError(f"scipy.linalg.solve takes assume_a={', '.join(map(repr, _STRUCTURES))}, not {assume_a!r}")
+    structure = _structure("solve", assume_a)
     rows = b.shape[-2:][0] if b.ndim else None
     if rows != a.shape[-1]:
         raise ValueError(f"scipy.linalg.solve takes a b with as many rows as a, not shapes {a.shape} and {b.shape}")
-    structure = _STRUCTURES[assume_a]
     if structure in ("upper", "lower"):
         return solve_triangular(a, b, int(transposed), structure == "lower")
     if structure == "diagonal":
         diagonal = np.diagonal(a, 0, -2, -1)
         return b / diagonal if b.ndim == 1 else b / diagonal[..., np.newaxis]
     if structure != "general":
-        a = _mirrored(a, lower, structure == "hermitian")
+        a = mirrored(a, lower, structure == "hermitian")
     return np.linalg.solve(a.mT if transposed else a, b)
+
+
+def _structure(name: str, assume_a: Any) -> str:
+    if assume_a not in _STRUCTURES:
+        raise ValueError(f"scipy.linalg.{name} takes assume_a={', '.join(map(repr, _STRUCTURES))}, not {assume_a!r}")
+    return _STRUCTURES[assume_a]
 
 
 def _check_finite(name: str, is_wanted: bool, *arrays: Any) -> None:
@@ -125,14 +129,37 @@ def _check_finite(name: str, is_wanted: bool, *arrays: Any) -> None:
         raise ValueError(f"scipy.linalg.{name} takes neither infinity nor NaN: write check_finite=False if meant")
 
 
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Return the inverses of square matrices; see `scipy.linalg.inv`."""
-    return np.linalg.inv(_matrix("inv", a))
+def inv(
+    a: Any,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    *,
+    assume_a: str | None = None,
+    lower: bool = False,
+) -> Any:
+    """Return the inverses of square matrices.
+
+    Args:
+        a: shape (..., n, n).
+        overwrite_a: has no effect.
+        check_finite: whether NaN and infinity are refused.
+        assume_a: the structure of `a`, as for `solve`.
+        lower: which triangle is read of a symmetric or Hermitian matrix.
+
+    Source: scipy.linalg.inv.
+    """
+    matrix = _matrix("inv", a)
+    _check_finite("inv", check_finite, matrix)
+    if _structure("inv", assume_a) == "general":
+        return np.linalg.inv(matrix)
+    return solve(matrix, np.eye(matrix.shape[-1], dtype=matrix.dtype), lower, assume_a=assume_a)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Return the determinants of square matrices; see `scipy.linalg.det`."""
-    return np.linalg.det(_matrix("det", a))
+    matrix = _matrix("det", a)
+    # In double precision, as SciPy's: a product of many factors leaves the range of single precision.
+    return np.linalg.det(matrix.astype(np.result_type(matrix.dtype, np.float64), copy=False))
 
 
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
@@ -162,7 +189,7 @@ def pinvh(
     a: Any, atol: Any = None, rtol: Any = None, lower: bool = True, return_rank: bool = False, check_finite: bool = True
 ) -> Any:
     """Return the pseudo-inverse of a Hermitian matrix, of which one triangle is read; see `scipy.linalg.pinvh`."""
-    matrix = _mirrored(_matrix("pinvh", a), lower, True)
+    matrix = mirrored(_matrix("pinvh", a), lower, True)
     cutoff, values = _cutoff(matrix, np.abs(np.linalg.eigvalsh(raw(matrix))), atol, rtol)
     result = np.linalg.pinv(matrix, cutoff, hermitian=True)
     return (result, int((values > cutoff * values.max(initial=0.0)).sum())) if return_rank else result
@@ -178,6 +205,7 @@ def _cutoff(matrix: Any, values: Any, atol: Any, rtol: Any) -> tuple[float, Any]
     return float((absolute + relative * largest) / largest) if largest else relative, values
 
 
+@over_stacks(2, 0)
 def lstsq(
     a: Any,
     b: Any,
@@ -203,9 +231,11 @@ def lstsq(
     a, b = _matrix("lstsq", a, is_square=False), floating(b)
     found = np.linalg.lstsq(a, b, np.finfo(a.dtype).eps if cond is None else cond)
     residuals = found[1]
-    # Of one right-hand side it is one number.
+    # Of one right-hand side it is one number; where there are none, of the dtype of the solution.
     if b.ndim == 1 and raw(residuals).size:
         residuals = residuals[0]
+    if not raw(residuals).size:
+        residuals = residuals.astype(found[0].dtype, copy=False)
     return found[0], residuals, int(raw(found[2])), found[3]
 
 
@@ -228,7 +258,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
     """
     matrix = _matrix("cholesky", a)
     _check_finite("cholesky", check_finite, matrix)
-    factor = np.linalg.cholesky(_mirrored(matrix, lower, True))
+    factor = np.linalg.cholesky(mirrored(matrix, lower, True))
     return factor if lower else adjoint(factor)
 
 
@@ -270,20 +300,40 @@ class LUResult(NamedTuple):
 
 @decomposition
 def lu_(a: Any) -> Any:
-    """Return p, l and u with `a = p @ l @ u`, for a square matrix."""
+    """Return p, l and u with `a = p @ l @ u`."""
     return LUResult(*linalg.lu(a))
 
 
 @joint_derivative(lu_)
 def _(gp: Any, gl: Any, gu: Any, p: Any, l: Any, u: Any) -> Any:  # noqa: E741
-    inner: Any = 0.0
+    # The first rows and columns are a square; the rows below it are those of l, and the columns beside it those of u,
+    # that solve a triangular system.
+    size = l.shape[-1]
+    square_l, square_u = l[..., :size, :], u[..., :, :size]
+    below = beside = None
+    lower: Any = 0.0
+    upper: Any = 0.0
     if gl is not None:
-        inner = inner + np.tril(product(adjoint(l), gl), -1)
+        lower = product(adjoint(square_l), gl[..., :size, :])
+        if l.shape[-2] > size:
+            upper = -product(adjoint(l[..., size:, :]), gl[..., size:, :])
+            below = solve_triangular(np.conjugate(square_u), gl[..., size:, :].mT).mT
     if gu is not None:
-        inner = inner + np.triu(product(gu, adjoint(u)))
-    left = solve_triangular(l, inner, 2, True, True)
+        upper = upper + product(gu[..., :, :size], adjoint(square_u))
+        if u.shape[-1] > size:
+            lower = lower - product(gu[..., :, size:], adjoint(u[..., :, size:]))
+            beside = solve_triangular(square_l, gu[..., :, size:], 2, True, True)
+    inner = (np.tril(lower, -1) if np.ndim(lower) else 0.0) + (np.triu(upper) if np.ndim(upper) else 0.0)
+    left = solve_triangular(square_l, inner, 2, True, True)
     # Of left @ inv(u.H), by its transpose.
-    return product(p, solve_triangular(np.conjugate(u), left.mT).mT)
+    whole = solve_triangular(np.conjugate(square_u), left.mT).mT
+    if l.shape[-2] > size:
+        rest = np.zeros((*l.shape[:-2], l.shape[-2] - size, size), l.dtype) if below is None else below
+        whole = np.concatenate([whole, rest], -2)
+    if u.shape[-1] > size:
+        rest = np.zeros((*u.shape[:-1], u.shape[-1] - size), u.dtype) if beside is None else beside
+        whole = np.concatenate([whole, rest], -1)
+    return product(p, whole)
 
 
 def lu(
@@ -292,33 +342,34 @@ def lu(
     """Return p, l and u with `a = p @ l @ u`: a permutation, a lower triangle with ones on its diagonal, and an upper.
 
     Args:
-        a: shape (n, n).
+        a: shape (..., m, n).
         permute_l: whether to return `p @ l` and u.
         overwrite_a: has no effect.
         check_finite: whether NaN and infinity are refused.
         p_indices: whether p is the indices of rows, with `a = l[p] @ u`.
 
-    Raises:
-        ArgumentError: the matrix is not square.
-
     Source: scipy.linalg.lu.
     """
     matrix = _matrix("lu", a, is_square=False)
     _check_finite("lu", check_finite, matrix)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ArgumentError(f"scipy.linalg.lu has a derivative for a square matrix, not for the shape {matrix.shape}")
     p, l, u = lu_(matrix)  # noqa: E741
     p = p.detach()
     if permute_l:
         return product(p, l), u
-    return (np.argmax(raw(p), -1).astype(np.int32), l, u) if p_indices else (p, l, u)
+    if p_indices:
+        rows = raw(p)
+        return (np.argmax(rows, -1) if rows.size else np.zeros(rows.shape[:-1])).astype(np.int32), l, u
+    return p, l, u
 
 
+@over_stacks(2)
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """Return both triangles in one matrix, and the exchanges of rows; see `scipy.linalg.lu_factor`."""
-    matrix = _matrix("lu_factor", a)
+    matrix = _matrix("lu_factor", a, is_square=False)
     _, l, u = lu(matrix, False, overwrite_a, check_finite)  # noqa: E741
-    return np.tril(l, -1) + u, linalg.lu_factor(raw(matrix))[1]
+    rows, columns = matrix.shape
+    lower = np.pad(np.tril(l, -1), ((0, 0), (0, columns - l.shape[1])))
+    return lower + np.pad(u, ((0, rows - u.shape[0]), (0, 0))), linalg.lu_factor(raw(matrix))[1]
 
 
 def lu_solve(
@@ -328,17 +379,21 @@ def lu_solve(
 
     Args:
         lu_and_piv: both triangles in one matrix, and the exchanges of rows.
-        b: shape (n,) or (n, m).
+        b: shape (n,) or (..., n, m).
         trans: 0, or 1 for `a.T @ x == b`, or 2 for `a.conj().T @ x == b`.
         overwrite_b: has no effect.
         check_finite: whether NaN and infinity are refused.
 
     Source: scipy.linalg.lu_solve.
     """
-    both, exchanges = floating(lu_and_piv[0]), np.asarray(raw(lu_and_piv[1]))
-    b = floating(b)
+    return _lu_solution(lu_and_piv[0], lu_and_piv[1], b, trans, check_finite)
+
+
+@over_stacks(2, 1, 0, name="lu_solve")
+def _lu_solution(lu: Any, piv: Any, b: Any, trans: int, check_finite: bool) -> Any:
+    both, exchanges, b = floating(lu), np.asarray(raw(piv)), floating(b)
     order = np.arange(both.shape[0])
-    for row, other in enumerate(exchanges):
+    for row, other in enumerate(exchanges[: both.shape[0]]):
         order[[row, other]] = order[[other, row]]
     if trans == 0:
         half = solve_triangular(both, b[order], 0, True, True, check_finite=check_finite)
@@ -401,7 +456,7 @@ def solve_banded(
 
     Args:
         l_and_u: the numbers of bands below and above the diagonal.
-        ab: the bands, shape (l + u + 1, n): element (i, j) of the matrix is `ab[u + i - j, j]`.
+        ab: the bands, shape (..., l + u + 1, n): element (i, j) of the matrix is `ab[u + i - j, j]`.
         b: shape (n,) or (n, m).
         overwrite_ab: has no effect.
         overwrite_b: has no effect.
@@ -414,6 +469,11 @@ def solve_banded(
     Source: scipy.linalg.solve_banded.
     """
     low, high = (int(one) for one in l_and_u)
+    return _banded_solution(ab, b, low, high, check_finite)
+
+
+@over_stacks(2, 0, name="solve_banded")
+def _banded_solution(ab: Any, b: Any, low: int, high: int, check_finite: bool) -> Any:
     ab, b = floating(ab), floating(b)
     if ab.ndim != 2 or ab.shape[0] != low + high + 1 or not b.ndim or b.shape[0] != ab.shape[1]:
         raise ValueError(
@@ -426,6 +486,7 @@ def solve_banded(
     return result[:, 0] if b.ndim == 1 else result
 
 
+@over_stacks(2, 0)
 def solveh_banded(
     ab: Any,
     b: Any,
@@ -449,8 +510,13 @@ def solveh_banded(
     ab = floating(ab)
     if ab.ndim != 2:
         raise ValueError(f"scipy.linalg.solveh_banded takes bands of shape (u + 1, n), not {ab.shape}")
+    if not ab.size:
+        return floating(b)
     count, size = ab.shape[0] - 1, ab.shape[1]
     rows = list(ab) if lower else [np.conjugate(_moved(ab[count - index], -index, size)) for index in range(count + 1)]
+    if ab.dtype.kind == "c":
+        # As the matrix is Hermitian, its diagonal is real.
+        rows[0] = rows[0].real.astype(ab.dtype)
     above = [np.conjugate(_moved(rows[index], index, size)) for index in range(count, 0, -1)]
     return solve_banded((count, count), np.stack([*above, *rows]), b, check_finite=check_finite)
 
@@ -458,7 +524,10 @@ def solveh_banded(
 def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
     """Return x with `toeplitz(c, r) @ x == b`; see `scipy.linalg.solve_toeplitz`."""
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
-    return solve(toeplitz(c, r), b, check_finite=check_finite)
+    matrix, right = (
+        one.astype(np.result_type(one.dtype, np.float64), copy=False) for one in (floating(toeplitz(c, r)), floating(b))
+    )
+    return solve(matrix, right, check_finite=check_finite)
 
 
 def solve_circulant(
@@ -486,6 +555,8 @@ def solve_circulant(
             "scipy.linalg.solve_circulant has a derivative for a c of shape (n,) and a b of shape (n, ...), with "
             "singular='raise' and the default axes"
         )
+    if not c.size:
+        return b
     values = np.fft.fft(c)
     sizes = np.abs(raw(values))
     if (sizes <= sizes.max(initial=0.0) * c.size * np.finfo(c.dtype).eps).any():

@@ -1,5 +1,7 @@
 """Functions of `scipy.ndimage`, with Tensors as results: filters, and images at other coordinates."""
 
+from typing import TYPE_CHECKING
+
 from .filters import convolve as convolve
 from .filters import convolve1d as convolve1d
 from .filters import correlate as correlate
@@ -22,12 +24,35 @@ from .geometry import shift as shift
 from .geometry import spline_filter as spline_filter
 from .geometry import spline_filter1d as spline_filter1d
 from .geometry import zoom as zoom
+from .measurements import center_of_mass as center_of_mass
+from .measurements import maximum as maximum
+from .measurements import mean as mean
+from .measurements import median as median
+from .measurements import minimum as minimum
+from .measurements import standard_deviation as standard_deviation
+from .measurements import sum as sum
+from .measurements import sum_labels as sum_labels
+from .measurements import variance as variance
+from .ranks import black_tophat as black_tophat
+from .ranks import grey_closing as grey_closing
+from .ranks import grey_dilation as grey_dilation
+from .ranks import grey_erosion as grey_erosion
+from .ranks import grey_opening as grey_opening
 from .ranks import maximum_filter as maximum_filter
+from .ranks import maximum_filter1d as maximum_filter1d
 from .ranks import median_filter as median_filter
 from .ranks import minimum_filter as minimum_filter
+from .ranks import minimum_filter1d as minimum_filter1d
+from .ranks import morphological_gradient as morphological_gradient
+from .ranks import morphological_laplace as morphological_laplace
+from .ranks import percentile_filter as percentile_filter
+from .ranks import rank_filter as rank_filter
+from .ranks import white_tophat as white_tophat
 
 __all__ = [
     "affine_transform",
+    "black_tophat",
+    "center_of_mass",
     "convolve",
     "convolve1d",
     "correlate",
@@ -38,21 +63,46 @@ __all__ = [
     "gaussian_laplace",
     "generic_gradient_magnitude",
     "generic_laplace",
+    "grey_closing",
+    "grey_dilation",
+    "grey_erosion",
+    "grey_opening",
     "laplace",
     "map_coordinates",
+    "maximum",
     "maximum_filter",
+    "maximum_filter1d",
+    "mean",
+    "median",
     "median_filter",
+    "minimum",
     "minimum_filter",
+    "minimum_filter1d",
+    "morphological_gradient",
+    "morphological_laplace",
+    "percentile_filter",
     "prewitt",
+    "rank_filter",
     "rotate",
     "shift",
     "sobel",
     "spline_filter",
     "spline_filter1d",
+    "standard_deviation",
+    "sum",
+    "sum_labels",
     "uniform_filter",
     "uniform_filter1d",
+    "variance",
+    "white_tophat",
     "zoom",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("ndimage")
 
 
 def __dir__() -> list[str]:

@@ -73,8 +73,9 @@ def continued(name: str, image: Any, widths: Sequence[tuple[int, int]], mode: st
 
 @primitive(superlinear=True)
 def correlate_(image: Any, weights: Any) -> Any:
-    """Return the correlation of an image with weights where these fit in wholly, in the dtype of the image."""
-    whole = ndimage.correlate(image, weights, mode="constant")
+    """Return the sums of products of an image and weights where these fit in wholly, in the dtype of the image."""
+    # SciPy conjugates complex weights, and these are not.
+    whole = ndimage.correlate(image, np.conj(weights) if weights.dtype.kind == "c" else weights, mode="constant")
     starts = [length // 2 for length in weights.shape]
     parts = [
         slice(start, start + size - length + 1)
@@ -113,6 +114,8 @@ def _correlated(name: str, image: Any, weights: Any, mode: str, cval: Any, origi
         if not 0 <= before < length:
             raise ValueError(f"scipy.ndimage.{name} takes an origin within the weights, not {origin} of {length}")
         widths.append((before, length - 1 - before))
+    if not image.size:
+        return image
     return correlate_.call(continued(name, image, widths, mode, cval), weights)
 
 
@@ -131,17 +134,25 @@ def _image(input: Any, output: Any) -> Any:
 
 
 def correlate(
-    input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the correlation of an image with weights, of the shape of the image.
 
     Args:
         input: the image.
-        weights: an array with as many axes.
+        weights: an array with as many axes, or with one for each of `axes`.
         output: the dtype of the result; None for that of the image.
         mode: what lies beyond the borders: "reflect", "mirror", "nearest", "wrap" or "constant".
         cval: the constant.
         origin: by how much the middle of the weights is moved, along all axes or along each.
+        axes: those of the weights; None for all.
 
     Source: scipy.ndimage.correlate.
 
@@ -151,11 +162,37 @@ def correlate(
         [-1.0, -3.0, -2.0]
     """
     image, weights = _image(input, output), floating(weights)
-    return _correlated("correlate", image, weights, mode, cval, _origins(origin, image.ndim))
+    weights, origin = _along_axes(image, weights, origin, axes)
+    return _correlated("correlate", image, _conjugate(weights), mode, cval, _origins(origin, image.ndim))
+
+
+def _conjugate(weights: Any) -> Any:
+    return np.conjugate(weights) if weights.dtype.kind == "c" else weights
+
+
+def _along_axes(image: Any, weights: Any, origin: Any, axes: Any) -> tuple[Any, Any]:
+    """Return weights with as many axes as the image, of length 1 where they are not among `axes`, and the origins."""
+    if axes is None:
+        return weights, origin
+    chosen = axis_tuple(axes, image.ndim)
+    if weights.ndim != len(chosen):
+        raise ValueError(f"there must be weights with {len(chosen)} axes, not of shape {weights.shape}")
+    origins = dict(zip(chosen, _origins(origin, len(chosen)), strict=True))
+    order = sorted(range(len(chosen)), key=lambda place: chosen[place])
+    lengths = dict(zip(chosen, weights.shape, strict=True))
+    shape = [lengths.get(axis, 1) for axis in range(image.ndim)]
+    return weights.transpose(order).reshape(shape), [origins.get(axis, 0) for axis in range(image.ndim)]
 
 
 def convolve(
-    input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the convolution of an image with weights, of the shape of the image.
 
@@ -166,10 +203,12 @@ def convolve(
         mode: as for `correlate`.
         cval: as for `correlate`.
         origin: as for `correlate`.
+        axes: as for `correlate`.
 
     Source: scipy.ndimage.convolve.
     """
     image, weights = _image(input, output), floating(weights)
+    weights, origin = _along_axes(image, weights, origin, axes)
     # An even number of weights has two middles; reversed, the other one is meant.
     origins = [
         -one - (length % 2 == 0) for one, length in zip(_origins(origin, image.ndim), weights.shape, strict=False)
@@ -202,7 +241,8 @@ def correlate1d(
     image = _image(input, output)
     axis = axis_index(axis, image.ndim)
     origins = [origin if one == axis else 0 for one in range(image.ndim)]
-    return _correlated("correlate1d", image, _along(floating(weights), axis, image.ndim), mode, cval, origins)
+    weights = _conjugate(_along(floating(weights), axis, image.ndim))
+    return _correlated("correlate1d", image, weights, mode, cval, origins)
 
 
 def convolve1d(
@@ -227,7 +267,7 @@ def convolve1d(
 
     Source: scipy.ndimage.convolve1d.
     """
-    weights = floating(weights)
+    weights = _conjugate(floating(weights))
     return correlate1d(input, np.flip(weights), axis, output, mode, cval, -origin - (weights.size % 2 == 0))
 
 
@@ -455,6 +495,8 @@ def generic_laplace(
     cval: float = 0.0,
     extra_arguments: Any = (),
     extra_keywords: Any = None,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the sum over all axes of second derivatives.
 
@@ -466,17 +508,21 @@ def generic_laplace(
         cval: as for `correlate`.
         extra_arguments: passed on.
         extra_keywords: passed on.
+        axes: along which it is differentiated; None for all.
 
     Source: scipy.ndimage.generic_laplace.
     """
     image = _image(input, output)
-    parts = _parts(image, derivative2, mode, cval, extra_arguments, extra_keywords)
+    parts = _parts(image, derivative2, mode, cval, extra_arguments, extra_keywords, axes)
     return sum(parts[1:], parts[0]) if parts else image
 
 
-def _parts(image: Any, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any) -> list[Any]:
-    modes = _each_axis(mode, image.ndim)
-    return [function(image, axis, None, modes[axis], cval, *args, **(kwargs or {})) for axis in range(image.ndim)]
+def _parts(
+    image: Any, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any, axes: Any
+) -> list[Any]:
+    chosen = range(image.ndim) if axes is None else axis_tuple(axes, image.ndim)
+    modes = zip(chosen, _each_axis(mode, len(chosen)), strict=True)
+    return [function(image, axis, None, border, cval, *args, **(kwargs or {})) for axis, border in modes]
 
 
 def generic_gradient_magnitude(
@@ -487,6 +533,8 @@ def generic_gradient_magnitude(
     cval: float = 0.0,
     extra_arguments: Any = (),
     extra_keywords: Any = None,
+    *,
+    axes: Any = None,
 ) -> Tensor:
     """Return the root of the sum over all axes of squared derivatives.
 
@@ -498,15 +546,16 @@ def generic_gradient_magnitude(
         cval: as for `correlate`.
         extra_arguments: passed on.
         extra_keywords: passed on.
+        axes: along which it is differentiated; None for all.
 
     Source: scipy.ndimage.generic_gradient_magnitude.
     """
     image = _image(input, output)
-    parts = _parts(image, derivative, mode, cval, extra_arguments, extra_keywords)
+    parts = _parts(image, derivative, mode, cval, extra_arguments, extra_keywords, axes)
     return np.sqrt(sum((one * one for one in parts[1:]), parts[0] * parts[0])) if parts else image
 
 
-def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0) -> Tensor:
+def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, *, axes: Any = None) -> Tensor:
     """Return the sum over all axes of second differences.
 
     Args:
@@ -514,6 +563,7 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float =
         output: as for `correlate`.
         mode: as for `correlate`, for all axes or for each.
         cval: as for `correlate`.
+        axes: along which it is differentiated; None for all.
 
     Source: scipy.ndimage.laplace.
     """
@@ -521,11 +571,18 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float =
     def second(image: Any, axis: int, output: Any, mode: str, cval: float) -> Any:
         return correlate1d(image, np.array([1, -2, 1], image.dtype), axis, output, mode, cval)
 
-    return generic_laplace(input, second, output, mode, cval)
+    return generic_laplace(input, second, output, mode, cval, axes=axes)
 
 
 def gaussian_laplace(
-    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, **kwargs: Any
+    input: Any,
+    sigma: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    *,
+    axes: Any = None,
+    **kwargs: Any,
 ) -> Tensor:
     """Return the sum over all axes of second derivatives of an image smoothed by a Gaussian.
 
@@ -535,20 +592,30 @@ def gaussian_laplace(
         output: as for `correlate`.
         mode: as for `correlate`, for all axes or for each.
         cval: as for `correlate`.
+        axes: those that are filtered, and along which it is differentiated; None for all.
         **kwargs: passed on to `gaussian_filter`.
 
     Source: scipy.ndimage.gaussian_laplace.
     """
+    ndim = _image(input, output).ndim
+    chosen = tuple(range(ndim)) if axes is None else axis_tuple(axes, ndim)
 
     def second(image: Any, axis: int, output: Any, mode: str, cval: float) -> Any:
-        order = [2 if one == axis else 0 for one in range(image.ndim)]
-        return gaussian_filter(image, sigma, order, output, mode, cval, **kwargs)
+        order = [2 if one == axis else 0 for one in chosen]
+        return gaussian_filter(image, sigma, order, output, mode, cval, axes=chosen, **kwargs)
 
-    return generic_laplace(input, second, output, mode, cval)
+    return generic_laplace(input, second, output, mode, cval, axes=chosen)
 
 
 def gaussian_gradient_magnitude(
-    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, **kwargs: Any
+    input: Any,
+    sigma: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    *,
+    axes: Any = None,
+    **kwargs: Any,
 ) -> Tensor:
     """Return the length of the gradient of an image smoothed by a Gaussian.
 
@@ -558,13 +625,16 @@ def gaussian_gradient_magnitude(
         output: as for `correlate`.
         mode: as for `correlate`, for all axes or for each.
         cval: as for `correlate`.
+        axes: those that are filtered, and along which it is differentiated; None for all.
         **kwargs: passed on to `gaussian_filter`.
 
     Source: scipy.ndimage.gaussian_gradient_magnitude.
     """
+    ndim = _image(input, output).ndim
+    chosen = tuple(range(ndim)) if axes is None else axis_tuple(axes, ndim)
 
     def first(image: Any, axis: int, output: Any, mode: str, cval: float) -> Any:
-        order = [1 if one == axis else 0 for one in range(image.ndim)]
-        return gaussian_filter(image, sigma, order, output, mode, cval, **kwargs)
+        order = [1 if one == axis else 0 for one in chosen]
+        return gaussian_filter(image, sigma, order, output, mode, cval, axes=chosen, **kwargs)
 
-    return generic_gradient_magnitude(input, first, output, mode, cval)
+    return generic_gradient_magnitude(input, first, output, mode, cval, axes=chosen)

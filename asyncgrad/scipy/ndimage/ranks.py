@@ -1,4 +1,4 @@
-"""The greatest, the least and the middle element of windows of an image; the gradient flows to that element."""
+"""Filters that pick an element of the window around each element, by its rank, and grey morphology made of these."""
 
 from __future__ import annotations
 
@@ -7,32 +7,65 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ArgumentTypeError
+from ...ops.axes import axis_index, axis_tuple
 from ...tensor import Tensor
 from ..arguments import floating
 from .filters import continued
 
-__all__ = ["maximum_filter", "median_filter", "minimum_filter"]
+__all__ = [
+    "black_tophat",
+    "grey_closing",
+    "grey_dilation",
+    "grey_erosion",
+    "grey_opening",
+    "maximum_filter",
+    "maximum_filter1d",
+    "median_filter",
+    "minimum_filter",
+    "minimum_filter1d",
+    "morphological_gradient",
+    "morphological_laplace",
+    "percentile_filter",
+    "rank_filter",
+    "white_tophat",
+]
 
 
-def _windows(name: str, image: Any, size: Any, footprint: Any, mode: str, cval: float, origin: Any) -> Any:
-    """Return the elements of the window around each element, along a new last axis."""
+def _footprint(name: str, size: Any, footprint: Any, count: int) -> Any:
+    """Return which elements of a window of `count` axes count."""
     if footprint is None:
         if size is None:
             raise ValueError(f"scipy.ndimage.{name} takes a size or a footprint")
-        footprint = np.ones(size if np.ndim(size) else (size,) * image.ndim, bool)
+        footprint = np.ones(size if np.ndim(size) else (size,) * count, bool)
     footprint = np.asarray(footprint, bool)
-    if footprint.ndim != image.ndim or not footprint.any():
-        raise ValueError(f"scipy.ndimage.{name} takes a footprint with {image.ndim} axes that is not empty")
-    origins = origin if np.ndim(origin) else (origin,) * image.ndim
-    widths = [
-        (length // 2 + moved, length - 1 - length // 2 - moved)
-        for length, moved in zip(footprint.shape, origins, strict=True)
-    ]
-    if min(map(min, widths)) < 0:
-        raise ValueError(f"scipy.ndimage.{name} takes an origin within the window, not {origin}")
-    padded = continued(name, image, widths, mode, cval)
-    windows: Any = np.lib.stride_tricks.sliding_window_view(padded, footprint.shape)
+    if footprint.ndim != count or not footprint.any():
+        raise ValueError(f"scipy.ndimage.{name} takes a footprint with {count} axes that is not empty")
+    return footprint
+
+
+def _windows(name: str, image: Any, footprint: Any, mode: Any, cval: float, origin: Any, axes: tuple[int, ...]) -> Any:
+    """Return the elements of the window around each element, along a new last axis."""
+    if image.dtype.kind == "c":
+        raise ArgumentTypeError(f"scipy.ndimage.{name} takes real images, since complex numbers have no order")
+    origins = origin if np.ndim(origin) else (origin,) * len(axes)
+    modes = [mode] * len(axes) if isinstance(mode, str) else list(mode)
+    for axis, length, moved, border in zip(axes, footprint.shape, origins, modes, strict=True):
+        before = length // 2 + moved
+        if not 0 <= before < length:
+            raise ValueError(f"scipy.ndimage.{name} takes an origin within the window, not {origin}")
+        widths = [(before, length - 1 - before) if one == axis else (0, 0) for one in range(image.ndim)]
+        image = continued(name, image, widths, border, cval) if image.size else image
+    if not image.size:
+        return np.broadcast_to(image[..., np.newaxis], (*image.shape, int(footprint.sum())))
+    windows: Any = np.lib.stride_tricks.sliding_window_view(image, footprint.shape, axes)
     return windows[(..., *np.nonzero(footprint))]
+
+
+def _image_and_axes(input: Any, output: Any, axes: Any) -> tuple[Any, tuple[int, ...]]:
+    image = floating(input)
+    image = image if output is None else image.astype(output, copy=False)
+    return image, tuple(range(image.ndim)) if axes is None else axis_tuple(axes, image.ndim)
 
 
 def _filter(name: str, choose: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -41,13 +74,15 @@ def _filter(name: str, choose: Callable[..., Any]) -> Callable[..., Tensor]:
         size: Any = None,
         footprint: Any = None,
         output: Any = None,
-        mode: str = "reflect",
+        mode: Any = "reflect",
         cval: float = 0.0,
         origin: Any = 0,
+        *,
+        axes: Any = None,
     ) -> Tensor:
-        image = floating(input)
-        image = image if output is None else image.astype(output, copy=False)
-        return choose(_windows(name, image, size, footprint, mode, cval, origin))
+        image, chosen = _image_and_axes(input, output, axes)
+        footprint = _footprint(name, size, footprint, len(chosen))
+        return choose(_windows(name, image, footprint, mode, cval, origin, chosen))
 
     made.__name__ = made.__qualname__ = name
     return made
@@ -66,9 +101,10 @@ maximum_filter.__doc__ = """Return the greatest element of the window around eac
         size: of a window, for all axes or for each.
         footprint: which elements of a window count.
         output: the dtype of the result; None for that of the image.
-        mode: what lies beyond the borders.
+        mode: what lies beyond the borders, of all axes or of each.
         cval: the constant.
         origin: by how much the middle of the window is moved.
+        axes: those of a window; None for all.
 
     Source: scipy.ndimage.maximum_filter.
     """
@@ -76,3 +112,189 @@ minimum_filter = _filter("minimum_filter", lambda windows: np.min(windows, -1))
 minimum_filter.__doc__ = """Return the least element of the window around each element; as `maximum_filter`."""
 median_filter = _filter("median_filter", _middle)
 median_filter.__doc__ = """Return the middle element of the window around each element; as `maximum_filter`."""
+
+
+def rank_filter(
+    input: Any,
+    rank: int,
+    size: Any = None,
+    footprint: Any = None,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Tensor:
+    """Return the element with a rank in the window around each element, from 0 for the least, or from -1 downwards.
+
+    The other arguments are those of `maximum_filter`.
+    """
+    image, chosen = _image_and_axes(input, output, axes)
+    windows = _windows(
+        "rank_filter", image, _footprint("rank_filter", size, footprint, len(chosen)), mode, cval, origin, chosen
+    )
+    if not -windows.shape[-1] <= rank < windows.shape[-1]:
+        raise ValueError(f"scipy.ndimage.rank_filter takes a rank of one of {windows.shape[-1]} elements, not {rank}")
+    return np.sort(windows, -1)[..., rank]
+
+
+def percentile_filter(
+    input: Any,
+    percentile: float,
+    size: Any = None,
+    footprint: Any = None,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Tensor:
+    """Return the element at a percentile of the window around each element; a negative one counts from 100.
+
+    The other arguments are those of `maximum_filter`.
+    """
+    share = percentile + 100.0 if percentile < 0 else percentile
+    if not 0 <= share <= 100:
+        raise ValueError(f"scipy.ndimage.percentile_filter takes a percentile from -100 to 100, not {percentile}")
+    image, chosen = _image_and_axes(input, output, axes)
+    found = _footprint("percentile_filter", size, footprint, len(chosen))
+    count = int(found.sum())
+    rank = count - 1 if share == 100.0 else int(float(count) * share / 100.0)
+    windows = _windows("percentile_filter", image, found, mode, cval, origin, chosen)
+    return np.sort(windows, -1)[..., rank]
+
+
+def maximum_filter1d(
+    input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: int = 0
+) -> Tensor:
+    """Return the greatest element of the window around each element along an axis; as `maximum_filter`."""
+    return maximum_filter(input, size, None, output, mode, cval, origin, axes=axis_index(axis, np.ndim(input)))
+
+
+def minimum_filter1d(
+    input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: int = 0
+) -> Tensor:
+    """Return the least element of the window around each element along an axis; as `maximum_filter`."""
+    return minimum_filter(input, size, None, output, mode, cval, origin, axes=axis_index(axis, np.ndim(input)))
+
+
+# Grey morphology.
+
+
+def grey_erosion(
+    input: Any,
+    size: Any = None,
+    footprint: Any = None,
+    structure: Any = None,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Tensor:
+    """Return the least of the differences of the window around each element and a structuring element.
+
+    Args:
+        input: the image.
+        size: of a window, for all axes or for each.
+        footprint: which elements of a window count.
+        structure: what is subtracted, an array of the shape of a window; None for zeros.
+        output: the dtype of the result; None for that of the image.
+        mode: what lies beyond the borders.
+        cval: the constant.
+        origin: by how much the middle of the window is moved.
+        axes: those of a window; None for all.
+
+    Source: scipy.ndimage.grey_erosion.
+    """
+    image, chosen = _image_and_axes(input, output, axes)
+    heights = None if structure is None else floating(structure)
+    found = _footprint("grey_erosion", size if heights is None else heights.shape, footprint, len(chosen))
+    windows = _windows("grey_erosion", image, found, mode, cval, origin, chosen)
+    return np.min(windows if heights is None else windows - heights[np.nonzero(found)], -1)
+
+
+def grey_dilation(
+    input: Any,
+    size: Any = None,
+    footprint: Any = None,
+    structure: Any = None,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: float = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Tensor:
+    """Return the greatest of the sums of the reversed window around each element and a structuring element.
+
+    The arguments are those of `grey_erosion`.
+    """
+    image, chosen = _image_and_axes(input, output, axes)
+    heights = None if structure is None else np.flip(floating(structure))
+    found = _footprint("grey_dilation", size if heights is None else heights.shape, footprint, len(chosen))
+    found = found if footprint is None else np.flip(found)
+    origins = origin if np.ndim(origin) else (origin,) * len(chosen)
+    # An even number of elements has two middles; reversed, the other one is meant.
+    origins = tuple(-one - (length % 2 == 0) for one, length in zip(origins, found.shape, strict=True))
+    windows = _windows("grey_dilation", image, found, mode, cval, origins, chosen)
+    return np.max(windows if heights is None else windows + heights[np.nonzero(found)], -1)
+
+
+def _morphology(name: str, combine: Callable[..., Any], document: str) -> Callable[..., Tensor]:
+    def made(
+        input: Any,
+        size: Any = None,
+        footprint: Any = None,
+        structure: Any = None,
+        output: Any = None,
+        mode: Any = "reflect",
+        cval: float = 0.0,
+        origin: Any = 0,
+        *,
+        axes: Any = None,
+    ) -> Tensor:
+        image, _ = _image_and_axes(input, output, axes)
+
+        def erode(one: Any) -> Any:
+            return grey_erosion(one, size, footprint, structure, None, mode, cval, origin, axes=axes)
+
+        def dilate(one: Any) -> Any:
+            return grey_dilation(one, size, footprint, structure, None, mode, cval, origin, axes=axes)
+
+        return combine(image, erode, dilate)
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"{document} The arguments are those of `grey_erosion`."
+    return made
+
+
+grey_opening = _morphology(
+    "grey_opening", lambda image, erode, dilate: dilate(erode(image)), "Return the dilation of the erosion of an image."
+)
+grey_closing = _morphology(
+    "grey_closing", lambda image, erode, dilate: erode(dilate(image)), "Return the erosion of the dilation of an image."
+)
+morphological_gradient = _morphology(
+    "morphological_gradient",
+    lambda image, erode, dilate: dilate(image) - erode(image),
+    "Return the difference of the dilation and the erosion of an image.",
+)
+morphological_laplace = _morphology(
+    "morphological_laplace",
+    lambda image, erode, dilate: dilate(image) + erode(image) - 2 * image,
+    "Return the sum of the dilation and the erosion of an image, less the image twice.",
+)
+white_tophat = _morphology(
+    "white_tophat",
+    lambda image, erode, dilate: image - dilate(erode(image)),
+    "Return the difference of an image and its opening.",
+)
+black_tophat = _morphology(
+    "black_tophat",
+    lambda image, erode, dilate: erode(dilate(image)) - image,
+    "Return the difference of the closing of an image and the image.",
+)

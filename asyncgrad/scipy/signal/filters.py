@@ -15,11 +15,24 @@ from ...errors import ArgumentError
 from ...graph.values import raw
 from ...ops.axes import axis_index
 from ...ops.primitive import derivative, primitive
-from ...tensor import Tensor
+from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .convolution import convolve
 
-__all__ = ["filtfilt", "lfilter", "savgol_filter", "sosfilt", "sosfiltfilt"]
+__all__ = [
+    "continue_ends",
+    "deconvolve",
+    "filtfilt",
+    "freqz",
+    "freqz_sos",
+    "lfilter",
+    "lfilter_zi",
+    "lfiltic",
+    "savgol_filter",
+    "sosfilt",
+    "sosfilt_zi",
+    "sosfiltfilt",
+]
 
 
 def _one(like: Any) -> Any:
@@ -195,7 +208,7 @@ def filtfilt(
     x = floating(x).swapaxes(axis, -1)
     edge = _edge_length(3 * max(b.size, a.size), padtype, padlen, x.shape[-1])
     steady = _steady_state(b, a)
-    extended = _extended(x, padtype, edge)
+    extended = continue_ends(x, padtype, edge)
     forwards, _ = lfilter(b, a, extended, zi=steady * extended[..., :1])
     forwards = np.flip(forwards, -1)
     backwards, _ = lfilter(b, a, forwards, zi=steady * forwards[..., :1])
@@ -219,7 +232,7 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", p
     zeros = min(int(np.sum(raw(sos)[:, 2] == 0)), int(np.sum(raw(sos)[:, 5] == 0)))
     edge = _edge_length(3 * (2 * len(sos) + 1 - zeros), padtype, padlen, x.shape[-1])
     steady = _steady_states(sos)
-    extended = _extended(x, padtype, edge)
+    extended = continue_ends(x, padtype, edge)
     for _ in range(2):
         first = extended[..., :1]
         extended, _ = sosfilt(sos, extended, zi=np.stack([state * first for state in steady]))
@@ -236,7 +249,7 @@ def _edge_length(default: int, padtype: str | None, padlen: int | None, length: 
     return edge
 
 
-def _extended(x: Any, padtype: str | None, edge: int) -> Any:
+def continue_ends(x: Any, padtype: str | None, edge: int) -> Any:
     """Return a signal with its ends continued along the last axis."""
     if padtype is None or not edge:
         return x
@@ -278,6 +291,117 @@ def _steady_states(sos: Any) -> list[Any]:
         states.append(scale * _steady_state(section[:3], section[3:]))
         scale = scale * np.sum(section[:3]) / np.sum(section[3:])
     return states
+
+
+def lfilter_zi(b: Any, a: Any) -> Tensor:
+    """Return the state of a filter whose input has been 1 for ever, for the zi of `lfilter`.
+
+    Source: scipy.signal.lfilter_zi.
+    """
+    return _steady_state(*_coefficients("lfilter_zi", b, a))
+
+
+def sosfilt_zi(sos: Any) -> Tensor:
+    """Return the states of sections whose input has been 1 for ever, for the zi of `sosfilt`: shape (n, 2).
+
+    Source: scipy.signal.sosfilt_zi.
+    """
+    return np.stack(_steady_states(_sections(sos)))
+
+
+def lfiltic(b: Any, a: Any, y: Any, x: Any = None) -> Tensor:
+    """Return the state of a filter after given outputs and inputs, the latest first, for the zi of `lfilter`.
+
+    Source: scipy.signal.lfiltic.
+    """
+    b, a = _coefficients("lfiltic", b, a)
+    b, a = b / a[0], a / a[0]
+    order = max(b.size, a.size) - 1
+    outputs = np.atleast_1d(floating(y))[:order]
+    inputs = outputs[:0] if x is None else np.atleast_1d(floating(x))[:order]
+    outputs, inputs = (np.pad(one, (0, order - one.size)) for one in (outputs, inputs))
+    b, a = (np.pad(one, (0, order + 1 - one.size)) for one in (b, a))
+    # What is still to come of an input by a delay, less what its outputs take away.
+    places = np.arange(1, order + 1)[:, np.newaxis] + np.arange(order)
+    is_inside, places = places <= order, np.minimum(places, order)
+    return np.where(is_inside, b[places], 0.0) @ inputs - np.where(is_inside, a[places], 0.0) @ outputs
+
+
+def _coefficients(name: str, b: Any, a: Any) -> tuple[Any, Any]:
+    b, a = (np.atleast_1d(floating(one)) for one in (b, a))
+    if b.ndim != 1 or a.ndim != 1 or not b.size or not a.size or raw(a)[0] == 0:
+        raise ArgumentError(
+            f"scipy.signal.{name} takes coefficients of shapes (m,) and (n,), with a first a that is not 0, not "
+            f"{b.shape} and {a.shape}"
+        )
+    return b, a
+
+
+def deconvolve(signal: Any, divisor: Any) -> tuple[Tensor, Tensor]:
+    """Return the quotient and the rest of one signal divided by another, as by polynomials.
+
+    Source: scipy.signal.deconvolve.
+    """
+    numerator, denominator = _coefficients("deconvolve", signal, divisor)
+    length = numerator.size - denominator.size + 1
+    if length < 1:
+        return numerator[:0], numerator
+    impulse = np.zeros(length)
+    impulse[0] = 1
+    quotient = lfilter(numerator, denominator, impulse)
+    return quotient, numerator - convolve(denominator, quotient)
+
+
+def freqz(
+    b: Any,
+    a: Any = 1,
+    worN: Any = 512,
+    whole: bool = False,
+    plot: None = None,
+    fs: float = 2 * np.pi,
+    include_nyquist: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return frequencies, and the response of a filter to them.
+
+    Args:
+        b: the coefficients of the numerator, shape (m,).
+        a: those of the denominator, shape (n,).
+        worN: the number of frequencies, or the frequencies.
+        whole: whether they go round the whole circle.
+        plot: None alone.
+        fs: the number of samples in a unit of time.
+        include_nyquist: whether the last one is half of `fs`.
+
+    Source: scipy.signal.freqz.
+    """
+    if plot is not None:
+        raise ArgumentError("scipy.signal.freqz of tensors draws nothing: write no plot=")
+    b, a = _coefficients("freqz", b, a)
+    frequencies = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
+    return asarray(frequencies), _response(b, a, frequencies, fs)
+
+
+def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
+    return signal.freqz(np.ones(1, b.dtype), np.ones(1, a.dtype), raw(worN), **options)[0]
+
+
+def _response(b: Any, a: Any, frequencies: Any, fs: float) -> Any:
+    angles = np.multiply.outer(frequencies.astype(float) * (2 * np.pi / fs), np.arange(max(b.size, a.size)))
+    powers = np.exp(-1j * angles).astype(np.result_type(frequencies.dtype, np.complex64))
+    return (powers[..., : b.size] @ b) / (powers[..., : a.size] @ a)
+
+
+def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np.pi) -> tuple[Tensor, Tensor]:
+    """Return frequencies, and the response of a filter by sections to them; see `freqz`.
+
+    Source: scipy.signal.freqz_sos.
+    """
+    sos = _sections(sos)
+    frequencies: Any = _frequencies(sos, sos, worN, whole=whole, fs=fs)
+    response: Any = 1.0
+    for section in sos:
+        response = response * _response(section[:3], section[3:], frequencies, fs)
+    return asarray(frequencies), asarray(response)
 
 
 # By polynomials.

@@ -15,8 +15,9 @@ from ...ops.axes import axis_index
 from ...tensor import Tensor
 from ..arguments import floating
 from .convolution import convolve
+from .filters import sosfilt, sosfiltfilt
 
-__all__ = ["detrend", "hilbert", "resample", "resample_poly", "upfirdn"]
+__all__ = ["decimate", "detrend", "hilbert", "hilbert2", "resample", "resample_poly", "upfirdn"]
 
 
 def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
@@ -52,6 +53,65 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
     weights[1 : (length + 1) // 2] = 2
     spectrum = np.fft.fft(x, length, axis=axis)
     return np.fft.ifft(spectrum * _along(weights, axis, x.ndim), axis=axis)
+
+
+def hilbert2(x: Any, N: Any = None, axes: tuple[int, int] = (-2, -1)) -> Tensor:
+    """Return the analytic signal of a real one of two axes.
+
+    Args:
+        x: a real signal.
+        N: the numbers of elements that are transformed, or one for both; None for all.
+        axes: along which it is transformed.
+
+    Raises:
+        ArgumentTypeError: the signal is complex.
+
+    Source: scipy.signal.hilbert2.
+    """
+    x = np.atleast_2d(floating(x))
+    if x.dtype.kind == "c":
+        raise ArgumentTypeError(f"scipy.signal.hilbert2 takes a real signal, not one of dtype {x.dtype}: pass x.real")
+    lengths = (x.shape[axes[0]], x.shape[axes[1]]) if N is None else (N, N) if isinstance(N, int) else tuple(N)
+    if len(lengths) != 2 or min(lengths) <= 0:
+        raise ArgumentError(f"scipy.signal.hilbert2 takes two positive N, not {N}")
+    spectrum = np.fft.fft2(x, lengths, axes)
+    for axis, length in zip(axes, lengths, strict=True):
+        weights = np.zeros(length, x.dtype)
+        half = (length + 1) // 2
+        weights[:half] = 2
+        weights[0] = 1
+        spectrum = spectrum * _along(weights, axis_index(axis, x.ndim), x.ndim)
+    return np.fft.ifft2(spectrum, axes=axes)
+
+
+def decimate(
+    x: Any, q: int, n: int | None = None, ftype: str = "iir", axis: int = -1, zero_phase: bool = True
+) -> Tensor:
+    """Return every q-th sample of a signal, from which higher frequencies are filtered before.
+
+    Args:
+        x: the signal.
+        q: the factor by which the rate shrinks.
+        n: the order of the filter.
+        ftype: "iir" for Chebyshev's filter, "fir" for a window.
+        axis: along which it is filtered.
+        zero_phase: whether no phase is shifted.
+
+    Source: scipy.signal.decimate.
+    """
+    x = floating(x)
+    axis = axis_index(axis, x.ndim)
+    every = (slice(None),) * axis + (slice(None, None, q),)
+    if ftype == "iir":
+        sos = signal.cheby1(8 if n is None else n, 0.05, 0.8 / q, output="sos").astype(x.real.dtype, copy=False)
+        return (sosfiltfilt if zero_phase else sosfilt)(sos, x, axis)[every]
+    if ftype != "fir":
+        raise ArgumentError(f"scipy.signal.decimate has a derivative with ftype 'iir' or 'fir', not {ftype!r}")
+    h = signal.firwin((20 * q if n is None else n) + 1, 1.0 / q, window="hamming").astype(x.real.dtype, copy=False)
+    if zero_phase:
+        return resample_poly(x, 1, q, axis, h)
+    count = -(-x.shape[axis] // q)
+    return upfirdn(h, x, 1, q, axis)[(slice(None),) * axis + (slice(count),)]
 
 
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0) -> Tensor:

@@ -1,12 +1,21 @@
 """Sparse matrices whose elements are a Tensor, and SciPy's sparse matrices as constants beside tensors."""
 
+from typing import TYPE_CHECKING
+
 from . import linalg as linalg
 from .arrays import SparseArray as SparseArray
+from .arrays import block_array as block_array
+from .arrays import block_diag as block_diag
 from .arrays import coo_array as coo_array
 from .arrays import csc_array as csc_array
 from .arrays import csr_array as csr_array
 from .arrays import diags_array as diags_array
 from .arrays import eye_array as eye_array
+from .arrays import hstack as hstack
+from .arrays import kron as kron
+from .arrays import tril as tril
+from .arrays import triu as triu
+from .arrays import vstack as vstack
 from .constants import add as add
 from .constants import matmul as matmul
 from .constants import multiply as multiply
@@ -14,15 +23,28 @@ from .constants import multiply as multiply
 __all__ = [
     "SparseArray",
     "add",
+    "block_array",
+    "block_diag",
     "coo_array",
     "csc_array",
     "csr_array",
     "diags_array",
     "eye_array",
+    "hstack",
+    "kron",
     "linalg",
     "matmul",
     "multiply",
+    "tril",
+    "triu",
+    "vstack",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("sparse")
 
 
 def __dir__() -> list[str]:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 from scipy import sparse
 
 from ... import tree
-from ...errors import ArgumentTypeError
+from ...errors import ArgumentError, ArgumentTypeError
+from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .constants import pattern_of
+from .entries import arranged, matrix_product, merged, shared
 from .pattern import Pattern, multiply_dense
 
-__all__ = ["SparseArray", "coo_array", "csc_array", "csr_array", "diags_array", "eye_array"]
+__all__ = [
+    "SparseArray",
+    "block_array",
+    "block_diag",
+    "coo_array",
+    "csc_array",
+    "csr_array",
+    "diags_array",
+    "eye_array",
+    "hstack",
+    "kron",
+    "tril",
+    "triu",
+    "vstack",
+]
 
 _product = multiply_dense.call
 
@@ -71,17 +88,23 @@ class SparseArray:
         """Return SciPy's array of the elements, without history."""
         return self.pattern.matrix(self.data.detach().numpy())
 
+    def astype(self, dtype: Any) -> SparseArray:
+        """Return the array with its elements in another dtype."""
+        return self if self.dtype == dtype else SparseArray(self.data.astype(dtype), self.pattern)
+
     def toarray(self) -> Tensor:
         """Return the matrix as a dense tensor."""
         whole = np.zeros(self.shape, self.dtype)
         dense: Tensor = _add_at(asarray(whole), self.pattern.positions(), self.data)
         return dense
 
-    def diagonal(self) -> Tensor:
-        """Return the main diagonal: `(min(shape),)`."""
+    def diagonal(self, k: int = 0) -> Tensor:
+        """Return the main diagonal, or one that is `k` columns beside it."""
         rows, columns = self.pattern.positions()
-        places = np.nonzero(rows == columns)[0]
-        found: Tensor = _add_at(asarray(np.zeros(min(self.shape), self.dtype)), (rows[places],), self.data[places])
+        places = np.nonzero(columns - rows == k)[0]
+        length = max(min(self.shape[0] + min(k, 0), self.shape[1] - max(k, 0)), 0)
+        start = rows[places] + min(k, 0)
+        found: Tensor = _add_at(asarray(np.zeros(length, self.dtype)), (start,), self.data[places])
         return found
 
     def sum(self, axis: int | None = None) -> Tensor:
@@ -94,25 +117,50 @@ class SparseArray:
         result: Tensor = _product(self.data, np.ones(pattern.shape[1], self.dtype), pattern)
         return result
 
+    def mean(self, axis: int | None = None) -> Tensor:
+        """Return the mean of all elements, zeros included, or that of each column (axis 0) or row (axis 1)."""
+        rows, columns = self.shape
+        count = rows * columns if axis is None else rows if axis in (0, -2) else columns
+        return self.sum(axis) / count
+
+    def trace(self, offset: int = 0) -> Tensor:
+        """Return the sum of a diagonal; see `diagonal`."""
+        return self.diagonal(offset).sum()
+
+    def copy(self) -> SparseArray:
+        """Return another array of the same pattern, whose elements are a copy."""
+        return SparseArray(self.data.copy(), self.pattern)
+
+    def conj(self) -> SparseArray:
+        """Return the array of conjugated elements."""
+        return SparseArray(np.conjugate(self.data), self.pattern)
+
+    def power(self, n: float) -> SparseArray:
+        """Return the array of powers of the elements, with an exponent greater than 0."""
+        if n <= 0:
+            raise ValueError(f"scipy.sparse: power of a sparse array takes an exponent greater than 0, not {n}")
+        data, pattern = merged(self.data, *self.pattern.positions(), self.shape)
+        return SparseArray(data**n, pattern)
+
     def multiply(self, other: Any) -> SparseArray:
-        """Return the product by elements with a number, or a dense operand that broadcasts to this shape."""
+        """Return the product by elements with a number, a dense operand that broadcasts to this shape, or a sparse one.
+
+        A sparse operand has this shape.
+        """
         if isinstance(other, SparseArray) or sparse.issparse(other):
-            raise ArgumentTypeError(
-                "scipy.sparse: multiply takes a number or a dense operand: of two sparse arrays of one pattern, "
-                "multiply their data"
-            )
+            return self._with(other, "multiplied by", shared)
         other = asarray(other)
         if other.ndim:
             other = np.broadcast_to(other, self.shape)[self.pattern.positions()]
         return SparseArray(self.data * other, self.pattern)
 
-    def dot(self, other: Any) -> Tensor:
-        """Return the product with a dense vector or matrix."""
+    def dot(self, other: Any) -> Any:
+        """Return the product with a dense vector or matrix, as a Tensor, or with a sparse one, as a SparseArray."""
         if isinstance(other, SparseArray) or sparse.issparse(other):
-            raise ArgumentTypeError(
-                f"scipy.sparse: the product of a sparse array of shape {self.shape} with differentiable data takes a "
-                f"dense vector or matrix, not {type(other).__name__}: write A @ (B @ x), or A @ B.toarray()"
-            )
+            right = _as_sparse(other)
+            if right.shape[0] != self.shape[1]:
+                raise ValueError(f"scipy.sparse: shapes {self.shape} and {right.shape} have no matrix product")
+            return SparseArray(*matrix_product(self.data, self.pattern, right.data, right.pattern))
         other = floating(other)
         if other.ndim not in (1, 2) or other.shape[0] != self.shape[1]:
             raise ValueError(
@@ -122,10 +170,22 @@ class SparseArray:
         result: Tensor = _product(self.data, other, self.pattern)
         return result
 
-    def __matmul__(self, other: Any) -> Tensor:
+    def _with(self, other: Any, word: str, combine: Callable[..., Any]) -> SparseArray:
+        """Return what is made of the elements of this array and of another sparse one of its shape."""
+        right = _as_sparse(other)
+        if right.shape != self.shape:
+            raise ValueError(
+                f"scipy.sparse: a sparse array of shape {self.shape} is {word} a sparse array of that shape, not of "
+                f"shape {right.shape}"
+            )
+        return SparseArray(*combine(self.data, self.pattern, right.data, right.pattern))
+
+    def __matmul__(self, other: Any) -> Any:
         return self.dot(other)
 
-    def __rmatmul__(self, other: Any) -> Tensor:
+    def __rmatmul__(self, other: Any) -> Any:
+        if sparse.issparse(other):
+            return _as_sparse(other).dot(self)
         other = floating(other)
         if other.ndim not in (1, 2) or other.shape[-1] != self.shape[0]:
             raise ValueError(
@@ -143,11 +203,56 @@ class SparseArray:
     def __truediv__(self, other: Any) -> SparseArray:
         return self.multiply(1 / asarray(other))
 
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, SparseArray) or sparse.issparse(other):
+            return self._with(other, "added to", _sum)
+        if np.ndim(other) == 0:
+            if not isinstance(other, Tensor) and other == 0:
+                return self
+            raise ArgumentError("scipy.sparse: a number is added to all elements, of a dense array: write A.toarray()")
+        return self.toarray() + asarray(other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self + (-_as_sparse(other) if sparse.issparse(other) else -other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the sparse array of some rows and columns, or one element as a Tensor."""
+        found = arranged(lambda matrix: matrix[key], [self.data], [self.pattern])
+        if found is None:
+            raise ArgumentError(
+                "scipy.sparse: one row of a sparse array with differentiable data is a matrix: write A[i : i + 1] for "
+                "A[i], and A[:, j : j + 1] for A[:, j]"
+            )
+        return SparseArray(*found) if isinstance(found, tuple) else found
+
     def __neg__(self) -> SparseArray:
         return SparseArray(-self.data, self.pattern)
 
     def __repr__(self) -> str:
         return f"SparseArray(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype})"
+
+
+def _sum(x: Any, x_pattern: Pattern, y: Any, y_pattern: Pattern) -> tuple[Any, Pattern]:
+    """Return the elements of the sum of two sparse matrices."""
+    if x_pattern is y_pattern:
+        return x + y, x_pattern
+    kind = np.result_type(x.dtype, y.dtype)
+    rows, columns = (np.concatenate(pair) for pair in zip(x_pattern.positions(), y_pattern.positions(), strict=True))
+    whole = np.concatenate([one.astype(kind, copy=False) for one in (x, y)])
+    return merged(whole, rows, columns, x_pattern.shape)
+
+
+def _as_sparse(value: Any) -> SparseArray:
+    """Return SciPy's sparse matrix as one whose elements are a Tensor."""
+    if isinstance(value, SparseArray):
+        return value
+    pattern, data = pattern_of(value)
+    return SparseArray(floating(data), pattern)
 
 
 tree.register(
@@ -175,20 +280,26 @@ def _compressed(argument: Any, shape: Any, kind: str) -> SparseArray:
     if sparse.issparse(argument):
         pattern, data = pattern_of(argument.tocsc() if transposed else argument.tocsr())
         return SparseArray(floating(data), pattern)
-    if not isinstance(argument, tuple) or len(argument) not in (2, 3):
-        raise ArgumentTypeError(
-            f"scipy.sparse.{kind} takes (data, indices, indptr), (data, (row, column)) or SciPy's sparse matrix, not "
-            f"{type(argument).__name__}"
-        )
-    if len(argument) == 2:
+    if not isinstance(argument, tuple) or len(argument) != 3:
         return coo_array(argument, shape)
     data, indices, indptr = floating(argument[0]), np.asarray(argument[1]), np.asarray(argument[2])
     known = getattr(sparse, kind)((np.ones(data.shape), indices, indptr), shape=shape)
     return SparseArray(data, Pattern(indices, indptr, known.shape, transposed))
 
 
-def csr_array(argument: Any, shape: tuple[int, int] | None = None) -> SparseArray:
-    """Return a sparse array of `(data, indices, indptr)`, `(data, (row, column))` or SciPy's sparse matrix.
+def _in_dtype(array: SparseArray, dtype: Any) -> SparseArray:
+    return array if dtype is None else array.astype(dtype)
+
+
+def csr_array(arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None, copy: bool = False) -> SparseArray:
+    """Return a sparse array of its elements and their places, of SciPy's sparse matrix, or of a dense matrix.
+
+    Args:
+        arg1: `(data, indices, indptr)`, `(data, (row, column))`, a sparse or a dense matrix, whose elements that are
+            not 0 are taken, or a shape.
+        shape: the numbers of rows and columns; None for what the places need.
+        dtype: of the elements; None for theirs.
+        copy: has no effect: the elements are never written into.
 
     Example:
         >>> import asyncgrad as ag
@@ -196,32 +307,55 @@ def csr_array(argument: Any, shape: tuple[int, int] | None = None) -> SparseArra
         >>> (csr_array((data, [0, 1], [0, 1, 2])) @ [1.0, 10.0]).tolist()
         [2.0, 30.0]
     """
-    return _compressed(argument, shape, "csr_array")
+    return _in_dtype(_compressed(arg1, shape, "csr_array"), dtype)
 
 
-def csc_array(argument: Any, shape: tuple[int, int] | None = None) -> SparseArray:
+def csc_array(arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None, copy: bool = False) -> SparseArray:
     """Return a sparse array of `(data, indices, indptr)`, where `indices` are rows, or as `csr_array`."""
-    return _compressed(argument, shape, "csc_array")
+    return _in_dtype(_compressed(arg1, shape, "csc_array"), dtype)
 
 
-def coo_array(argument: Any, shape: tuple[int, int] | None = None) -> SparseArray:
-    """Return a sparse array of `(data, (row, column))`; its `data` are in the order of rows.
+def coo_array(arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None, copy: bool = False) -> SparseArray:
+    """Return a sparse array of `(data, (row, column))`, or as `csr_array`; its `data` are in the order of rows.
 
     Elements that occur several times are added.
     """
-    if sparse.issparse(argument):
-        argument, shape = (argument.tocoo().data, argument.tocoo().coords), argument.shape
-    if not isinstance(argument, tuple) or len(argument) != 2 or len(argument[1]) != 2:
+    if isinstance(arg1, SparseArray):
+        return _in_dtype(arg1, dtype)
+    if sparse.issparse(arg1):
+        whole = arg1.tocoo()
+        if whole.ndim != 2:
+            raise ArgumentTypeError(f"scipy.sparse.coo_array takes a sparse matrix, not one of shape {whole.shape}")
+        arg1, shape = (whole.data, (whole.row, whole.col)), whole.shape
+    elif not isinstance(arg1, tuple):
+        dense = floating(arg1)
+        if dense.ndim != 2:
+            raise ArgumentTypeError(
+                f"scipy.sparse.coo_array takes (data, (row, column)) or a matrix, not an array of shape {dense.shape}"
+            )
+        places = np.nonzero(raw(dense))
+        arg1, shape = (dense[places], places), dense.shape
+    elif len(arg1) == 2 and all(isinstance(length, (int, np.integer)) for length in arg1):
+        arg1, shape = (np.zeros(0), (np.zeros(0, int), np.zeros(0, int))), arg1
+    if len(arg1) != 2 or len(arg1[1]) != 2:
         raise ArgumentTypeError("scipy.sparse.coo_array takes (data, (row, column)) or SciPy's sparse matrix")
-    data, (rows, columns) = floating(argument[0]), (np.asarray(index) for index in argument[1])
+    data, (rows, columns) = floating(arg1[0]), (np.asarray(index) for index in arg1[1])
     known = sparse.coo_array((np.ones(data.shape), (rows, columns)), shape=shape)
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=known.shape[0]))])
-    return SparseArray(data[order], Pattern(columns[order], indptr, known.shape))
+    return _in_dtype(SparseArray(data[order], Pattern(columns[order], indptr, known.shape)), dtype)
 
 
-def diags_array(diagonals: Any, offsets: Any = 0, shape: tuple[int, int] | None = None) -> SparseArray:
-    """Return the sparse array with these diagonals; one of length 1 is repeated, as SciPy's."""
+def diags_array(
+    diagonals: Any,
+    /,
+    *,
+    offsets: Any = 0,
+    shape: tuple[int, int] | None = None,
+    format: str | None = None,
+    dtype: Any = None,
+) -> SparseArray:
+    """Return the sparse array with these diagonals; one of length 1 is repeated, as SciPy's; `format` has no effect."""
     if np.ndim(offsets) == 0:
         diagonals, offsets = [diagonals], [offsets]
     diagonals = [np.atleast_1d(floating(diagonal)) for diagonal in diagonals]
@@ -239,9 +373,74 @@ def diags_array(diagonals: Any, offsets: Any = 0, shape: tuple[int, int] | None 
         parts.append(np.broadcast_to(diagonal, (length,)))
         rows.append(np.arange(length) - min(offset, 0))
         columns.append(np.arange(length) + max(offset, 0))
-    return coo_array((np.concatenate(parts), (np.concatenate(rows), np.concatenate(columns))), shape)
+    return coo_array((np.concatenate(parts), (np.concatenate(rows), np.concatenate(columns))), shape, dtype)
 
 
-def eye_array(m: int, n: int | None = None, *, k: int = 0, dtype: Any = float) -> SparseArray:
-    """Return the sparse array with ones on the diagonal `k`."""
+def eye_array(
+    m: int, n: int | None = None, *, k: int = 0, dtype: Any = float, format: str | None = None
+) -> SparseArray:
+    """Return the sparse array with ones on the diagonal `k`; `format` has no effect."""
     return csr_array(sparse.eye_array(m, n, k=k, dtype=dtype, format="csr"))
+
+
+# Arrays that are made of others.
+
+
+def _arranged(name: str, function: Callable[..., Any], blocks: Any) -> SparseArray:
+    try:
+        arrays = [_as_sparse(one) for one in blocks]
+    except AttributeError:
+        raise ArgumentTypeError(f"scipy.sparse.{name} takes sparse arrays alone: write csr_array(...)") from None
+    kind = np.result_type(*(one.dtype for one in arrays))
+    data = [one.data.astype(kind, copy=False) for one in arrays]
+    return SparseArray(*arranged(function, data, [one.pattern for one in arrays]))
+
+
+def hstack(blocks: Any) -> SparseArray:
+    """Return sparse arrays beside one another; see `scipy.sparse.hstack`."""
+    return _arranged("hstack", lambda *matrices: sparse.hstack(matrices), blocks)
+
+
+def vstack(blocks: Any) -> SparseArray:
+    """Return sparse arrays below one another; see `scipy.sparse.vstack`."""
+    return _arranged("vstack", lambda *matrices: sparse.vstack(matrices), blocks)
+
+
+def block_diag(mats: Any) -> SparseArray:
+    """Return the sparse array with sparse arrays along its diagonal; see `scipy.sparse.block_diag`."""
+    return _arranged("block_diag", lambda *matrices: sparse.block_diag(matrices), mats)
+
+
+def block_array(blocks: Any) -> SparseArray:
+    """Return the sparse array of rows of blocks, of which None is one of zeros; see `scipy.sparse.block_array`."""
+    rows = [list(row) for row in blocks]
+
+    def filled(*matrices: Any) -> Any:
+        rest = iter(matrices)
+        return sparse.block_array([[None if one is None else next(rest) for one in row] for row in rows])
+
+    return _arranged("block_array", filled, [one for row in rows for one in row if one is not None])
+
+
+def tril(A: Any, k: int = 0) -> SparseArray:
+    """Return the lower triangle of a sparse array; see `scipy.sparse.tril`."""
+    return _arranged("tril", lambda matrix: sparse.tril(matrix, k), [A])
+
+
+def triu(A: Any, k: int = 0) -> SparseArray:
+    """Return the upper triangle of a sparse array; see `scipy.sparse.triu`."""
+    return _arranged("triu", lambda matrix: sparse.triu(matrix, k), [A])
+
+
+def kron(A: Any, B: Any) -> SparseArray:
+    """Return the Kronecker product of two sparse arrays; see `scipy.sparse.kron`."""
+    first, second = _as_sparse(A), _as_sparse(B)
+    rows, columns = first.pattern.positions()
+    below, beside = second.pattern.positions()
+    shape = (first.shape[0] * second.shape[0], first.shape[1] * second.shape[1])
+    data = (first.data[:, np.newaxis] * second.data).reshape(-1)
+    whole_rows, whole_columns = (
+        (np.asarray(one, np.int64)[:, np.newaxis] * length + other).reshape(-1)
+        for one, length, other in ((rows, second.shape[0], below), (columns, second.shape[1], beside))
+    )
+    return SparseArray(*merged(data, whole_rows, whole_columns, shape))

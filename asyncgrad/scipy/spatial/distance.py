@@ -16,6 +16,7 @@ from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..left_out import refuse
 
 __all__ = [
     "braycurtis",
@@ -396,3 +397,6 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
     p, q = (np.moveaxis(floating(one), axis, -1) for one in (p, q))
     result = _jensenshannon(p, q, base)
     return np.expand_dims(result, axis) if keepdims else result
+
+
+__getattr__ = refuse("spatial.distance")

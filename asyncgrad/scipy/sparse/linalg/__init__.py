@@ -1,11 +1,19 @@
 """Solutions of sparse systems, with derivatives with respect to the matrix's elements and the right-hand side."""
 
+from typing import TYPE_CHECKING
+
 from .systems import bicgstab as bicgstab
 from .systems import cg as cg
 from .systems import gmres as gmres
 from .systems import spsolve as spsolve
 
 __all__ = ["bicgstab", "cg", "gmres", "spsolve"]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ...left_out import refuse
+
+    __getattr__ = refuse("sparse.linalg")
 
 
 def __dir__() -> list[str]:

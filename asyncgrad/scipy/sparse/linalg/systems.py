@@ -10,11 +10,13 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from ....errors import ArgumentTypeError
+from ....graph.values import raw
 from ....ops.primitive import derivative, primitive
 from ....tensor import Tensor
 from ...arguments import floating
 from ..arrays import SparseArray, csr_array
 from ..pattern import Pattern, sample_product
+from .operators import solve_operator
 
 __all__ = ["bicgstab", "cg", "gmres", "spsolve"]
 
@@ -23,10 +25,10 @@ __all__ = ["bicgstab", "cg", "gmres", "spsolve"]
 class Solver:
     """How the systems of one matrix, and of its transpose, are solved: by factors, which are kept, or iterations."""
 
-    __slots__ = ("_factors", "_iterate", "_pattern")
+    __slots__ = ("_factors", "_iterate", "_order", "_pattern")
 
-    def __init__(self, pattern: Pattern, iterate: Callable[..., Any] | None) -> None:
-        self._pattern, self._iterate = pattern, iterate
+    def __init__(self, pattern: Pattern, iterate: Callable[..., Any] | None, order: str | None = None) -> None:
+        self._pattern, self._iterate, self._order = pattern, iterate, order
         self._factors: Any = None
 
     def solve(self, data: Any, b: Any, transposed: bool) -> Any:
@@ -38,7 +40,7 @@ class Solver:
                 return iterate(matrix, b, transposed).astype(np.result_type(data, b), copy=False)
             return np.stack([iterate(matrix, column, transposed) for column in b.T], -1)
         if self._factors is None:
-            self._factors = linalg.splu(self._pattern.matrix(data).tocsc())
+            self._factors = linalg.splu(self._pattern.matrix(data).tocsc(), self._order)
         kind = np.result_type(data, b)
         if kind.kind == "c" and data.dtype.kind != "c":
             parts = [self.solve(data, np.ascontiguousarray(part), transposed) for part in (b.real, b.imag)]
@@ -91,12 +93,14 @@ def _with_precision(value: Any, precision: Any) -> Any:
     return value if value.dtype == kind else value.astype(kind)
 
 
-def spsolve(A: Any, b: Any) -> Tensor:
+def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = True) -> Tensor:
     """Return x with `A @ x == b`; the matrix is factored once, for the gradients, too.
 
     Args:
         A: a sparse array of asyncgrad.scipy.sparse, or SciPy's.
         b: a vector or matrix, dense.
+        permc_spec: as SciPy's, the order of columns by which SuperLU factors.
+        use_umfpack: has no effect: SuperLU factors.
 
     Raises:
         RuntimeError: the matrix is singular.
@@ -108,31 +112,52 @@ def spsolve(A: Any, b: Any) -> Tensor:
         [1.0, 0.5]
     """
     a, b = _system("spsolve", A, b)
-    result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, None), False)
+    result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, None, permc_spec), False)
     return result
 
 
-def _iterative(name: str, A: Any, b: Any, x0: Any, M: Any, options: dict[str, Any]) -> tuple[Tensor, int]:
+def _iterative(name: str, A: Any, b: Any, x0: Any, M: Any, args: Any, options: dict[str, Any]) -> Any:
+    callback = {"callback": options.pop("callback"), **({} if name != "gmres" else _callback_type(options))}
+
+    known = M.toscipy() if isinstance(M, SparseArray) else raw(M)
+
+    def iterate(matrix: Any, column: Any, turned: str, is_first: bool) -> tuple[Any, int]:
+        conditioner = getattr(linalg.aslinearoperator(known), turned) if known is not None and turned else known
+        # Of the systems of gradients no guess is known, and the callback is not told of them.
+        guess, told = (x0, callback) if is_first else (None, {})
+        found, code = getattr(linalg, name)(matrix, column, x0=_values(guess), M=conditioner, **options, **told)
+        if code and not is_first:
+            raise RuntimeError(
+                f"scipy.sparse.linalg.{name} has not converged for the gradient after {code} iterations: raise "
+                "maxiter or rtol, or pass a preconditioner M"
+            )
+        return found, code
+
+    if isinstance(A, linalg.LinearOperator) or (callable(A) and not sparse.issparse(A)):
+        return solve_operator(A, b, args, name, iterate)
+    if args != ():
+        raise ArgumentTypeError(f"scipy.sparse.linalg.{name} takes args where A is a function of a vector and of args")
     a, b = _system(name, A, b)
     if b.ndim != 1:
         raise ValueError(f"scipy.sparse.linalg.{name} takes a vector b, not shape {b.shape}: write spsolve")
     codes: list[int] = []
 
-    def iterate(matrix: Any, column: Any, transposed: bool) -> Any:
-        conditioner = linalg.aslinearoperator(M).T if M is not None and transposed else M
-        # Of the transposed systems, of the gradients, no guess is known.
-        guess = x0 if not codes else None
-        found, code = getattr(linalg, name)(matrix, column, guess, M=conditioner, **options)
-        if codes and code:
-            raise RuntimeError(
-                f"scipy.sparse.linalg.{name} has not converged for the gradient after {code} iterations: raise "
-                "maxiter or rtol, or pass a preconditioner M"
-            )
+    def solve(matrix: Any, column: Any, transposed: bool) -> Any:
+        found, code = iterate(matrix, column, "T" if transposed else "", not codes)
         codes.append(code)
         return found
 
-    result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, iterate), False)
+    result: Tensor = _solution(a.data, b, a.pattern, Solver(a.pattern, solve), False)
     return result, codes[0]
+
+
+def _callback_type(options: dict[str, Any]) -> dict[str, Any]:
+    kind = options.pop("callback_type")
+    return {} if kind is None else {"callback_type": kind}
+
+
+def _values(guess: Any) -> Any:
+    return None if guess is None else np.asarray(raw(guess))
 
 
 def cg(
@@ -144,21 +169,35 @@ def cg(
     atol: float = 0.0,
     maxiter: int | None = None,
     M: Any = None,
-) -> tuple[Tensor, int]:
+    callback: Callable[..., Any] | None = None,
+    args: Any = (),
+) -> Any:
     """Return x with `A @ x == b`, found by conjugate gradients, and SciPy's code; the matrix is positive definite.
 
     The gradients are those of the exact solution, and are found by the same method, with the same tolerances.
 
     Args:
-        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's.
+        A: a sparse array of asyncgrad.scipy.sparse, or SciPy's; SciPy's LinearOperator; or a function of a vector and
+            `args` that returns the product. If it is an `async def`, the result is to be awaited.
         b: a vector.
         x0: where to start, a constant.
         rtol: the norm of the residual relative to that of `b`.
         atol: the norm of the residual.
         maxiter: the limit of iterations.
         M: a preconditioner, a constant.
+        callback: as SciPy's; it is not told of the iterations for gradients.
+        args: trees of anything, for a function. The tensors that gradients are to flow to are leaves of it.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> scale = ag.tensor([2.0, 4.0], requires_grad=True)
+        >>> x, code = cg(lambda x, scale: scale * x, [2.0, 2.0], args=(scale,))
+        >>> ag.sync.backward(x.sum())
+        >>> x.detach().numpy().round(6).tolist(), scale.grad.numpy().round(6).tolist()
+        ([1.0, 0.5], [-0.5, -0.125])
     """
-    return _iterative("cg", A, b, x0, M, {"rtol": rtol, "atol": atol, "maxiter": maxiter})
+    options = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "callback": callback}
+    return _iterative("cg", A, b, x0, M, args, options)
 
 
 def bicgstab(
@@ -170,9 +209,12 @@ def bicgstab(
     atol: float = 0.0,
     maxiter: int | None = None,
     M: Any = None,
-) -> tuple[Tensor, int]:
+    callback: Callable[..., Any] | None = None,
+    args: Any = (),
+) -> Any:
     """Return x with `A @ x == b`, found by the stabilised biconjugate gradient method, and SciPy's code: see `cg`."""
-    return _iterative("bicgstab", A, b, x0, M, {"rtol": rtol, "atol": atol, "maxiter": maxiter})
+    options = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "callback": callback}
+    return _iterative("bicgstab", A, b, x0, M, args, options)
 
 
 def gmres(
@@ -185,6 +227,10 @@ def gmres(
     restart: int | None = None,
     maxiter: int | None = None,
     M: Any = None,
-) -> tuple[Tensor, int]:
+    callback: Callable[..., Any] | None = None,
+    callback_type: str | None = None,
+    args: Any = (),
+) -> Any:
     """Return x with `A @ x == b`, found by the generalised minimal residual method, and SciPy's code: see `cg`."""
-    return _iterative("gmres", A, b, x0, M, {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter})
+    options = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter, "callback": callback}
+    return _iterative("gmres", A, b, x0, M, args, {**options, "callback_type": callback_type})

@@ -1,0 +1,103 @@
+"""Sums and other summaries of the elements of an image, or of those with each label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...graph.values import raw
+from ...tensor import Tensor
+from ..arguments import floating
+
+__all__ = [
+    "center_of_mass",
+    "maximum",
+    "mean",
+    "median",
+    "minimum",
+    "standard_deviation",
+    "sum",
+    "sum_labels",
+    "variance",
+]
+
+
+#: What SciPy computes in double precision.
+_IN_DOUBLE = ("mean", "variance", "standard_deviation")
+
+
+def _summary(name: str, summarise: Callable[[Any], Any], document: str) -> Callable[..., Tensor]:
+    def made(input: Any, labels: Any = None, index: Any = None) -> Tensor:
+        image = floating(input)
+        if name in _IN_DOUBLE or (name in ("sum", "sum_labels") and labels is not None and np.ndim(index)):
+            image = image.astype(np.result_type(image.dtype, np.float64), copy=False)
+        if labels is None:
+            return summarise(image.reshape(-1))
+        marks = np.asarray(raw(labels))
+        shape = np.broadcast_shapes(marks.shape, image.shape)
+        image, marks = np.broadcast_to(image, shape), np.broadcast_to(marks, shape)
+        if index is None:
+            return summarise(image[marks > 0])
+        parts = [summarise(image[marks == one]) for one in np.ravel(np.asarray(raw(index)))]
+        return np.stack(parts).reshape(np.shape(raw(index))) if parts else image.reshape(-1)[:0]
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"""{document}
+
+    Args:
+        input: the image.
+        labels: whole numbers, of the image's shape or one that is broadcast to it; None for all elements.
+        index: the label, or the labels, whose elements are taken; None for all that are greater than 0.
+
+    Returns:
+        A Tensor of the shape of `index`.
+
+    Source: scipy.ndimage.{name}.
+    """
+    return made
+
+
+def _sum(values: Any) -> Any:
+    return np.sum(values)
+
+
+def _middle(values: Any) -> Any:
+    ordered, count = np.sort(values), values.shape[0]
+    # Of an even number the mean of the two.
+    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else np.sum(values)
+
+
+sum_labels = _summary("sum_labels", _sum, "Return the sum of elements.")
+sum = _summary("sum", _sum, "Return the sum of elements; as `sum_labels`.")
+mean = _summary("mean", np.mean, "Return the mean of elements.")
+variance = _summary("variance", np.var, "Return the variance of elements.")
+standard_deviation = _summary("standard_deviation", np.std, "Return the standard deviation of elements.")
+minimum = _summary(
+    "minimum", lambda values: np.min(values) if len(values) else _sum(values), "Return the least element."
+)
+maximum = _summary(
+    "maximum", lambda values: np.max(values) if len(values) else _sum(values), "Return the greatest element."
+)
+median = _summary("median", _middle, "Return the median of elements.")
+
+
+def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
+    """Return the mean of the places of elements, weighted by them.
+
+    Args:
+        input: the image.
+        labels: as for `sum_labels`.
+        index: as for `sum_labels`.
+
+    Returns:
+        A tuple of Tensors, one for each axis; with several labels a list of such tuples.
+
+    Source: scipy.ndimage.center_of_mass.
+    """
+    image = floating(input)
+    total = sum_labels(image, labels, index)
+    grids = np.ogrid[tuple(slice(0, length) for length in image.shape)]
+    places = [sum_labels(image * grid, labels, index) / total for grid in grids]
+    return list(zip(*places, strict=True)) if total.ndim else tuple(places)

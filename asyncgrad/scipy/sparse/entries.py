@@ -1,0 +1,100 @@
+"""The elements of sparse matrices that are made of those of others: by a product, a sum, or another arrangement.
+
+Which element goes where is found by SciPy, or by NumPy, with whole numbers; the elements themselves are gathered and
+added by products with sparse matrices of ones, which are differentiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .pattern import Pattern, multiply_dense
+
+__all__ = ["arranged", "gathered", "matrix_product", "merged", "shared"]
+
+_product = multiply_dense.call
+
+
+def gathered(data: Any, places: Any) -> Any:
+    """Return the elements of a vector at places, which may repeat."""
+    count = len(places)
+    pattern = Pattern(np.asarray(places), np.arange(count + 1), (count, data.shape[0]))
+    return _product(np.ones(count, data.real.dtype), data, pattern)
+
+
+def merged(data: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[Any, Pattern]:
+    """Return elements in the layout of csr, with those of one place added."""
+    keys, inverse = np.unique(np.asarray(rows, np.int64) * max(shape[1], 1) + columns, return_inverse=True)
+    found, places = np.divmod(keys, max(shape[1], 1))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(found, minlength=shape[0]))])
+    pattern = Pattern(places, indptr, shape)
+    if len(keys) == data.shape[0] and np.array_equal(inverse, np.arange(len(keys))):
+        return data, pattern
+    order = np.argsort(inverse, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(np.bincount(inverse, minlength=len(keys)))])
+    adding = Pattern(order, ends, (len(keys), data.shape[0]))
+    return _product(np.ones(len(order), data.real.dtype), data, adding), pattern
+
+
+def matrix_product(x: Any, x_pattern: Pattern, y: Any, y_pattern: Pattern) -> tuple[Any, Pattern]:
+    """Return the elements of the product of two sparse matrices."""
+    shape = (x_pattern.shape[0], y_pattern.shape[1])
+    rows, inner = x_pattern.positions()
+    y_rows, y_columns = y_pattern.positions()
+    # The elements of y by rows: each element of x meets those of one row.
+    order = np.argsort(y_rows, kind="stable")
+    counts = np.bincount(y_rows, minlength=y_pattern.shape[0])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    met = counts[inner]
+    left = np.repeat(np.arange(len(inner)), met)
+    offsets = np.arange(len(left)) - np.repeat(np.cumsum(met) - met, met)
+    right = order[starts[inner][left] + offsets]
+    return merged(gathered(x, left) * gathered(y, right), rows[left], y_columns[right], shape)
+
+
+def shared(x: Any, x_pattern: Pattern, y: Any, y_pattern: Pattern) -> tuple[Any, Pattern]:
+    """Return the products of the elements that two sparse matrices of one shape both have."""
+    shape = x_pattern.shape
+    (x, x_pattern), (y, y_pattern) = (
+        merged(data, *pattern.positions(), shape) for data, pattern in ((x, x_pattern), (y, y_pattern))
+    )
+    first, second = (
+        np.asarray(rows, np.int64) * max(shape[1], 1) + columns
+        for rows, columns in (x_pattern.positions(), y_pattern.positions())
+    )
+    keys, left, right = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    return merged(gathered(x, left) * gathered(y, right), *np.divmod(keys, max(shape[1], 1)), shape)
+
+
+def arranged(
+    function: Callable[..., Any], data: Sequence[Any], patterns: Sequence[Pattern]
+) -> tuple[Any, Pattern] | Any:
+    """Return the elements that SciPy's function arranges, such as `hstack`, and their pattern.
+
+    Args:
+        function: takes one sparse array for each pattern.
+        data: the elements of each.
+        patterns: their places.
+
+    Returns:
+        The elements and their pattern; of one place, as of `matrix[0, 1]`, a tensor without axes; of a sparse array of
+        one axis, None.
+    """
+    merges = [merged(one, *pattern.positions(), pattern.shape) for one, pattern in zip(data, patterns, strict=True)]
+    start, numbered = 1, []
+    for one, pattern in merges:
+        # The number of an element is its place in all data, plus 1: SciPy may drop zeros.
+        numbered.append(pattern.matrix(np.arange(start, start + one.shape[0])))
+        start += one.shape[0]
+    every = merges[0][0] if len(merges) == 1 else np.concatenate([one for one, _ in merges])
+    found = function(*numbered)
+    if np.ndim(found) == 0 and not hasattr(found, "tocsr"):
+        return every[int(found) - 1] if found else np.sum(every[:0])
+    if found.ndim != 2:
+        return None
+    rows = found.tocsr()
+    rows.sum_duplicates()
+    return gathered(every, rows.data - 1), Pattern(rows.indices, rows.indptr, rows.shape)

@@ -87,6 +87,11 @@ def _least_squares(
 ) -> Any:
     name = "scipy.optimize.least_squares"
     is_async = check_user_function(fun, name, "fun")
+    if jac is not None and not callable(jac) and not isinstance(jac, str):
+        raise ArgumentError(
+            f"{name}: jac must be a function, None for asyncgrad's Jacobian, or one of SciPy's names, not {jac!r}: let "
+            "fun return its residuals alone"
+        )
     if loss not in _LOSSES:
         raise ArgumentError(f"{name}: loss must be one of {', '.join(_LOSSES)}, not {loss!r}")
     bounds = plain_bounds(bounds, name)
@@ -99,7 +104,7 @@ def _least_squares(
         if kind == "value":
             return np.atleast_1d(array_of(await function(given, *constants)))
         if callable(jac):
-            return array_of(await call_user(jac, point.of(given), *params.fill(constants)))
+            return array_of(floating(await call_user(jac, point.of(given), *params.fill(constants))))
         return array_of(await jacobian_of(function, given, *constants))
 
     def solve(ask: Any) -> Any:

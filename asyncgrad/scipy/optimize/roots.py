@@ -227,29 +227,25 @@ def _root_scalar(
 
     async def evaluate(kind: Any, x: Any) -> Any:
         given = asarray(np.reshape(np.asarray(x, float), 1))
-        if kind is None:
-            return float((await function(given, *constants))._data[0])
         if kind == "slope":
             return float((await jacobian_of(function, given, *constants))._data[0, 0])
         if isinstance(kind, int):
-            return float(array_of((await values(given, *constants))[kind]))
+            return float(array_of(floating((await values(given, *constants))[kind])))
         return float(array_of(await call_user(kind, np.reshape(given, ()), *params.fill(constants))))
 
     def solve(ask: Any) -> Any:
         slope = 1 if count > 1 else fprime or ("slope" if needs_slope else None)
         curvature = 2 if fprime2 is True else fprime2
+        limits = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "options": options}
         return optimize.root_scalar(
-            lambda x: ask(None, x),
+            lambda x: ask(0, x),
             method=method,
             bracket=None if bracket is None else [float(array_of(one)) for one in bracket],
             fprime=None if slope is None else lambda x: ask(slope, x),
             fprime2=None if curvature is None else lambda x: ask(curvature, x),
             x0=start[0],
             x1=start[1],
-            xtol=xtol,
-            rtol=rtol,
-            maxiter=maxiter,
-            options=options,
+            **limits,
         )
 
     async def run() -> Any:

@@ -18,10 +18,10 @@ from ..errors import (
     ArgumentTypeError,
     BlockingError,
     ConvergenceError,
-    RequiresGradError,
 )
 from ..function import Function
 from ..functional.arguments import call, fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like
+from ..functional.captured import CapturedTensors
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type
 from ..tree.structure import flatten, unflatten
@@ -115,7 +115,7 @@ async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limi
     problem = _Problem(bind, limit, as_tree, False, BLOCKING.get(), "x = f(a, x)")
     is_recording, is_leaf = is_grad_enabled(), container_type(type(x0)) is None
     start = tuple([point.detach() for point in transform_call.points])
-    solution = await _solve(problem, params, start, _CapturedTensors() if is_recording else False)
+    solution = await _solve(problem, params, start, CapturedTensors(_WHERE, "f", "a") if is_recording else False)
     if is_recording and params:
         solution = _record(problem._replace(is_async=is_async), params, solution)
     keeps_history = is_recording and (IN_TRANSFORM.get() or bool(params))
@@ -153,22 +153,6 @@ class _Problem(NamedTuple):
     is_blocking: bool
     #: The equation, for errors.
     equation: str
-
-
-@final
-class _CapturedTensors(Watcher):
-    """Raises when an operation that is not recorded takes a tensor that requires grad."""
-
-    __slots__ = ()
-
-    def used(self, *values: Any) -> None:
-        """Check the arguments of an operation."""
-        for value in values:
-            if isinstance(value, Tensor) and value.requires_grad:
-                raise RequiresGradError(
-                    f"{_WHERE}: f uses a tensor of shape {value.shape} that requires grad and is not in a, and that "
-                    "would get no gradient: make it a leaf of a, or detach it"
-                )
 
 
 def _check_limit(distance: Any, tol: Any, max_iter: Any) -> _Limit:

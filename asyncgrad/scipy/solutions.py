@@ -14,9 +14,10 @@ from typing import Any, final
 
 import numpy as np
 
-from ..context import BLOCKING, Watcher, is_grad_enabled, is_kind, watched_no_grad
-from ..errors import ArgumentTypeError, BlockingError, RequiresGradError
+from ..context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
+from ..errors import ArgumentTypeError, BlockingError
 from ..function import Function
+from ..functional.captured import CapturedTensors
 from ..tensor import Tensor, asarray
 from ..tree.structure import flatten, unflatten
 
@@ -146,7 +147,7 @@ async def call_solver(
     If `is_async`, the solver runs in a thread, and the caller's task awaits each evaluation meanwhile, so that the loop
     is not blocked.
     """
-    watcher = _CapturedTensors(name)
+    watcher = CapturedTensors(name, "the function", "args")
 
     async def unrecorded(*args: Any) -> Any:
         with watched_no_grad(watcher):
@@ -210,25 +211,6 @@ def _deliver(message: asyncio.Future[Any], content: Any) -> None:
 @final
 class _Abandoned(Exception):
     """Ends a solver whose caller was cancelled or whose function has failed."""
-
-
-@final
-class _CapturedTensors(Watcher):
-    """Raises when an operation that is not recorded takes a tensor that requires grad."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def used(self, *values: Any) -> None:
-        """Check the arguments of an operation."""
-        for value in values:
-            if isinstance(value, Tensor) and value.requires_grad:
-                raise RequiresGradError(
-                    f"{self._name}: the function uses a tensor of shape {value.shape} that requires grad and is not "
-                    "in args, and that would get no gradient: make it a leaf of args, or detach it"
-                )
 
 
 def record(problem: Problem, params: Sequence[Tensor], solution: Sequence[Any]) -> Tensors:

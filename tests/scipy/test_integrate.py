@@ -136,12 +136,7 @@ def test_memory_does_not_grow_with_the_steps(solver: str) -> None:
         before = tracemalloc.get_traced_memory()[0]
         found, calls = solve(longest)
         kept = tracemalloc.get_traced_memory()[0] - before
-        if solver == "odeint":
-            sync.grad(found.sum(), [rate])
-        else:
-            # SciPy's own forward keeps a list of steps while it runs: the backward is to need no more than it.
-            tracemalloc.reset_peak()
-            sync.grad(found.sum(), [rate])
+        sync.grad(found.sum(), [rate])
         peak = tracemalloc.get_traced_memory()[1] - before
         tracemalloc.stop()
         return kept, peak, calls()

@@ -30,6 +30,18 @@ def system(x: Any, a: Any) -> Any:
     return np.stack([x[0] ** 2 * a[0] - x[1], x[1] + np.exp(x[0]) - 3 * a[1]])
 
 
+def valley_with_gradient(x: Any, a: Any) -> Any:
+    """Return the value and, in arrays of NumPy, the gradient: as a user of SciPy has it."""
+    (first, second), (p, q) = x.numpy(), a.detach().numpy()
+    rest = second * q - first**2
+    gradient = np.array([-2 * (p - first) - 8 * rest * first, 4 * rest * q]) + 0.4 * x.numpy() ** 3
+    return valley(x, a), gradient
+
+
+def system_with_jacobian(x: Any, a: Any) -> Any:
+    return system(x, a), [[2 * x[0] * a[0], -1.0], [np.exp(x[0]), 1.0]]
+
+
 def product(x: Any, bound: Any) -> Any:
     return x[0] * x[1] - bound
 
@@ -63,6 +75,9 @@ SOLUTIONS: dict[str, Any] = {
     "Newton": lambda a: optimize.root_scalar(lambda x, a: x**3 - a[0] - a[1] * x, (a,), x0=2.0).root,
     "brentq": lambda a: optimize.brentq(lambda x, a: x**3 - a[0] - a[1] * x, 0, 5, (a,)),
     "by Newton's name": lambda a: optimize.newton(lambda x, a: x**3 - a[0] - a[1] * x, 2.0, args=(a,)),
+    "Newton of an array": lambda a: optimize.newton(lambda x, a: x**3 - a - 0.5 * x, [2.0, 1.0], args=(a,), tol=1e-13),
+    "with its gradient": lambda a: optimize.minimize(valley_with_gradient, START, (a,), jac=True, tol=1e-12).x,
+    "with its Jacobian": lambda a: optimize.root(system_with_jacobian, [1.0, 1.0], (a,), jac=True, tol=1e-13).x,
     "nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[0],
     "distance of nnls": lambda a: optimize.nnls(_MATRIX * a[0], _TARGET * a[1])[1],
     "lsq_linear": lambda a: optimize.lsq_linear(_MATRIX * a[0], _TARGET * a[1], ([-1, 0.1, -1], 1)).x,
@@ -224,6 +239,27 @@ def test_bracketed_zeros_are_scipys(name: str) -> None:
         getattr(optimize, name)(f, 0.0, 3.0, (a,), maxiter=1)
 
 
+def test_a_function_that_returns_its_derivatives_is_called_once_a_step() -> None:
+    calls = 0
+
+    def square(x: Any, a: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return x * x - a[0], 2 * x, 2.0
+
+    a = leaf(PARAMETERS)
+    found = optimize.root_scalar(square, (a,), x0=1.0, fprime=True, fprime2=True)
+
+    assert found.method == "halley"
+    np.testing.assert_allclose(found.root.item() ** 2, PARAMETERS[0])
+    (gradient,) = sync.grad(found.root, [a])
+    np.testing.assert_allclose(gradient.numpy(), [0.5 / found.root.item(), 0.0])
+    calls, options = 0, {"maxiter": 0}
+    found = optimize.minimize(lambda x: (square(x[0], PARAMETERS)[0], 2 * x), [1.0], jac=True, options=options)
+    # A first call finds tensors that are not in args.
+    assert calls == found.nfev + 1
+
+
 def test_an_awaited_zero_is_that_of_newton() -> None:
     async def f(x: Any, a: Any) -> Any:
         await asyncio.sleep(0)
@@ -295,8 +331,8 @@ def test_what_is_left_out_names_what_to_write_instead() -> None:
         assert not {
             name for name in untold if not name.startswith("rosen") and name[-8:] not in ("_options", "callback")
         }
-    with pytest.raises(ArgumentError, match="x0 must be a number, not an array of shape \\(2,\\): use root"):
-        optimize.newton(np.sin, [1.0, 2.0])
+    with pytest.raises(ArgumentError, match="x1 and rtol hold for a number x0, not for an array of shape \\(2,\\)"):
+        optimize.newton(np.sin, [1.0, 2.0], x1=[2.0, 3.0])
 
 
 def test_errors_say_what_to_write_instead() -> None:
@@ -307,8 +343,14 @@ def test_errors_say_what_to_write_instead() -> None:
         optimize.minimize(lambda x: valley(x, a), START)
     with pytest.raises(ArgumentError, match="must return one number, not an array of shape"):
         optimize.minimize(lambda x: x, START)
-    with pytest.raises(ArgumentError, match="pass jac=None"):
+    with pytest.raises(ArgumentError, match=r"must return the value and its derivative, not a Tensor.* pass jac=None"):
         optimize.minimize(valley, START, (a,), jac=True)
+    with pytest.raises(
+        ArgumentError, match=r"fprime2=True the function must return .* two derivatives, not a tuple of 2"
+    ):
+        optimize.root_scalar(lambda x: (x, 1.0), x0=1.0, fprime=True, fprime2=True)
+    with pytest.raises(ArgumentError, match="least_squares: jac must be a function, None"):
+        optimize.least_squares(lambda x: (x, 1.0), START, jac=True)
     with pytest.raises(ArgumentError, match="no derivative by bounds"):
         optimize.minimize(valley, START, (a,), bounds=[(0, a[0]), (0, 1)])
     with pytest.raises(ArgumentError, match="'eq' or 'ineq', not 'le'"):

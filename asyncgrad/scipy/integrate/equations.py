@@ -160,8 +160,9 @@ def solve_ivp(
 
     `y`, `sol(t)`, `t_events` and `y_events` are differentiable by `y0`, `t_span`, `t_eval` and the tensors in `args`,
     any number of times. The backward solves the adjoint equation with the same method and tolerances, and keeps the
-    states of the result alone, however many steps there were. The time of an event is differentiated by the implicit
-    function theorem, and is the last of `t` if the event is terminal. Other times that the method chose are constants.
+    states of the result alone: with `t_eval`, memory does not depend on the number of steps. The time of an event is
+    differentiated by the implicit function theorem, and is the last of `t` if the event is terminal. Other times that
+    the method chose are constants.
 
     Args:
         fun: takes the time, a state as a tensor, and `args`. If it is an `async def`, the result is to be awaited.

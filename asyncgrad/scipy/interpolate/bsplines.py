@@ -278,6 +278,12 @@ def _conditions(name: str, bc_type: Any) -> tuple[list[Any], list[Any]]:
     return found[0], found[1]
 
 
+_NEAR = (
+    "For one near points, take the knots t from SciPy's splrep on arrays, and as coefficients "
+    "np.linalg.lstsq(scipy.interpolate.BSpline.design_matrix(x, t, k).toarray(), y)[0]"
+)
+
+
 def splrep(
     x: Any,
     y: Any,
@@ -325,7 +331,9 @@ def splrep(
     for parameter, value in {**asked, "per": per or None}.items():
         if value is not None:
             raise ArgumentError(
-                f"asyncgrad's splrep does not take {parameter}={value!r}: it gives splines through points"
+                "asyncgrad's splrep gives no periodic splines: write CubicSpline(x, y, bc_type='periodic')"
+                if parameter == "per"
+                else f"asyncgrad's splrep does not take {parameter}={value!r}: it gives splines through points. {_NEAR}"
             )
     if k not in (1, 3, 5):
         raise ArgumentError(f"asyncgrad's splrep has the degrees 1, 3 and 5, not {k!r}")

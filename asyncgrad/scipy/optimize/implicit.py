@@ -16,9 +16,18 @@ from ...tree.registry import container_type
 from ...tree.structure import leaves
 from ...tree.vector import ravel
 from ..arguments import floating
-from ..solutions import Parameters, Problem, Tensors, call_user
+from ..solutions import Parameters, Problem, Tensors, array_of, call_user
 
-__all__ = ["Point", "Zero", "gradient_of", "jacobian_of", "value_and_gradient", "vector_function"]
+__all__ = [
+    "ElementwiseZero",
+    "Point",
+    "Zero",
+    "gradient_of",
+    "jacobian_of",
+    "split_pair",
+    "value_and_gradient",
+    "vector_function",
+]
 
 #: A coroutine function that takes a vector and the parameters, and returns a vector, or one number.
 VectorFunction = Callable[..., Any]
@@ -41,6 +50,11 @@ class Point:
     def of(self, vector: Any) -> Any:
         """Return what the user's function takes for a vector."""
         return self.unravel(vector) if self.is_tree else vector
+
+    def vector_of(self, gradient: Any) -> Any:
+        """Return the gradient that the user's function returns, an array or a tree, as an array."""
+        is_tree = self.is_tree and container_type(type(gradient)) is not None
+        return array_of(ravel(gradient)[0] if is_tree else floating(gradient))
 
 
 async def gradient_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> Tensor:
@@ -114,11 +128,55 @@ class Zero(Problem):
             )
 
 
-def vector_function(function: Callable[..., Any], point: Point, params: Parameters) -> VectorFunction:
-    """Return a function of the user, of x and args, as one of a vector and tensors."""
+@final
+class ElementwiseZero(Problem):
+    """An array of zeros of a function whose elements each depend on the same element of x alone."""
+
+    __slots__ = ("function", "is_async", "name")
+
+    def __init__(self, function: VectorFunction, is_async: bool, name: str) -> None:
+        self.function, self.is_async, self.name = function, is_async, name
+
+    async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
+        """Divide by the derivative by x, and multiply by that by the parameters."""
+        create_graph = is_grad_enabled()
+        with transform_scope(create_graph):
+            x = new_input(solution[0], create_graph, self.name)
+            points = tuple([new_input(one, create_graph, self.name) for one in params])
+            value = await self.function(x, *points)
+            (slope,) = await gradients((np.sum(value),), (x,), create_graph=create_graph, retain_graph=True)
+            if slope is None or not np.all(slope._data):
+                raise ArgumentError(
+                    f"{self.name}: the solution has no derivative by args, since the derivative of the function is 0 "
+                    "there. Detach args"
+                )
+            return await gradients((value,), points, (-grads[0] / slope,), create_graph=create_graph)
+
+
+def split_pair(found: Any, name: str, parameter: str, count: int = 2) -> Any:
+    """Return the values that a function returns together with its derivatives."""
+    if not isinstance(found, (list, tuple)) or len(found) != count:
+        what = f"a {type(found).__name__}" + (f" of {len(found)}" if isinstance(found, (list, tuple)) else "")
+        expected = "the value and its derivative" if count == 2 else "the value and its two derivatives"
+        raise ArgumentError(
+            f"{name}: with {parameter}=True the function must return {expected}, not {what}; for asyncgrad's "
+            f"derivative let it return the value alone, and pass {parameter}=None"
+        )
+    return found
+
+
+def vector_function(
+    function: Callable[..., Any], point: Point, params: Parameters, pairs_of: str | None = None
+) -> VectorFunction:
+    """Return a function of the user, of x and args, as one of a vector and tensors.
+
+    If it returns its Jacobian with its value, `pairs_of` is the name of the solver, for errors.
+    """
 
     async def call(x: Any, *tensors: Tensor) -> Tensor:
         found = await call_user(function, point.of(x), *params.fill(tensors))
+        if pairs_of is not None:
+            found, _ = split_pair(found, pairs_of, "jac")
         if isinstance(found, (list, tuple)):
             found = np.stack([np.reshape(asarray(one), ()) for one in found])
         return floating(found)

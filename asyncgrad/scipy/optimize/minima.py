@@ -16,7 +16,7 @@ from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
 from .constraints import Constraint, bounds_of, free_elements, plain_bounds, read_constraints
-from .implicit import Point, Zero, gradient_of, jacobian_of
+from .implicit import Point, Zero, gradient_of, jacobian_of, split_pair
 
 __all__ = ["minimize", "minimize_scalar"]
 
@@ -54,13 +54,14 @@ def minimize(
         tol: as SciPy's.
         callback: as SciPy's; it takes x as `fun` does.
         options: as SciPy's.
-        jac: a function like `fun` that returns the gradient; None for asyncgrad's, or SciPy's names of differences.
+        jac: a function like `fun` that returns the gradient; True if `fun` returns the value and the gradient; None for
+            asyncgrad's, or SciPy's names of differences.
         hess: functions as SciPy's; None for asyncgrad's, for the methods that use them.
         hessp: functions as SciPy's; None for asyncgrad's, for the methods that use them.
         constraints: as SciPy's; their functions take x as `fun` does, and their derivatives are asyncgrad's.
 
     Raises:
-        ArgumentError: in the backward, the Hessian is singular; `jac` is True; or a bound requires grad.
+        ArgumentError: in the backward, the Hessian is singular; or a bound requires grad.
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
 
     Source: scipy.optimize.minimize.
@@ -93,20 +94,18 @@ def _minimize(
 ) -> Any:
     name = "scipy.optimize.minimize"
     is_async = check_user_function(fun, name, "fun")
-    if jac is True:
-        raise ArgumentError(f"{name}: jac=True is not supported: let fun return its value alone, and pass jac=None")
     given = read_constraints(constraints, name)
     bounds = plain_bounds(bounds, name)
     if not isinstance(method, str) and method is not None:
         raise ArgumentError(f"{name}: method must be a name, not {type(method).__name__}")
     kind = (method or ("SLSQP" if given else "BFGS" if bounds is None else "L-BFGS-B")).lower()
-    search = _Search(fun, x0, args, given)
+    search = _Search(fun, x0, args, given, jac is True)
 
     def solve(ask: Any) -> Any:
         # A call that is not recorded finds tensors that are not in args.
         ask("value", search.point.start)
         return optimize.minimize(
-            lambda x: ask("value", x),
+            lambda x: ask("pair" if jac is True and kind not in _WITHOUT_GRADIENT else "value", x),
             search.point.start,
             (),
             kind,
@@ -172,23 +171,33 @@ def _derivatives(kind: str, jac: Any, hess: Any, hessp: Any, ask: Any) -> dict[s
 class _Search:
     """A function of the user that is minimized under constraints."""
 
-    __slots__ = ("constraints", "fun", "params", "point")
+    __slots__ = ("constraints", "fun", "params", "point", "returns_gradient")
 
-    def __init__(self, fun: Callable[..., Any], x0: Any, args: Any, constraints: Sequence[Constraint]) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], x0: Any, args: Any, constraints: Sequence[Constraint], returns_gradient: bool
+    ) -> None:
         self.fun, self.point, self.constraints = fun, Point(x0), constraints
+        self.returns_gradient = returns_gradient
         args = args if isinstance(args, tuple) else (args,)
         self.params = Parameters((args, [one.args for one in constraints]))
 
     async def value(self, x: Any, *tensors: Tensor) -> Tensor:
         """Return the value of the function at a vector."""
+        return (await self._value_and_gradient(x, *tensors))[0]
+
+    async def _value_and_gradient(self, x: Any, *tensors: Tensor) -> tuple[Tensor, Any]:
+        """Return the value at a vector, and the gradient if the function returns one."""
         args, _ = self.params.fill(tensors)
-        found = floating(await call_user(self.fun, self.point.of(x), *args))
+        value, gradient = await call_user(self.fun, self.point.of(x), *args), None
+        if self.returns_gradient:
+            value, gradient = split_pair(value, "scipy.optimize.minimize", "jac")
+        found = floating(value)
         if found.size != 1:
             raise ArgumentError(
                 f"scipy.optimize.minimize: fun must return one number, not an array of shape {found.shape}: take its "
                 ".sum()"
             )
-        return np.reshape(found, ())
+        return np.reshape(found, ()), gradient
 
     async def evaluate(self, kind: Any, x: Any, *rest: Any) -> Any:
         """Return what SciPy asks for at a vector, as an array."""
@@ -196,6 +205,9 @@ class _Search:
         constants = [tensor.detach() for tensor in self.params.tensors]
         if kind == "value":
             return float((await self.value(given, *constants))._data)
+        if kind == "pair":
+            value, gradient = await self._value_and_gradient(given, *constants)
+            return float(value._data), np.reshape(self.point.vector_of(gradient), -1)
         if kind == "gradient":
             return array_of(await gradient_of(self.value, given, *constants))
         if kind == "hessian":
@@ -207,7 +219,7 @@ class _Search:
         if kind == "slope":
             return array_of(await jacobian_of(self._constraint(rest[0]), given, *constants))
         args, _ = self.params.fill(constants)
-        return array_of(await call_user(kind, self.point.of(given), *map(asarray, rest), *args))
+        return self.point.vector_of(await call_user(kind, self.point.of(given), *map(asarray, rest), *args))
 
     async def _gradient(self, x: Tensor, *tensors: Tensor) -> Tensor:
         return await gradient_of(self.value, x, *tensors)
@@ -316,7 +328,7 @@ def minimize_scalar(
     name = "scipy.optimize.minimize_scalar"
     is_async = check_user_function(fun, name, "fun")
     bounds = plain_bounds(bounds, name)
-    search = _Search(fun, [0.0], args, ())
+    search = _Search(fun, [0.0], args, (), False)
     search.point.unravel, search.point.is_tree = lambda vector: vector[0], True
 
     def solve(ask: Any) -> Any:

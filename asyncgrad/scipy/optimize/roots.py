@@ -12,7 +12,7 @@ from ...errors import ArgumentError
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
-from .implicit import Point, Zero, jacobian_of, vector_function
+from .implicit import Point, Zero, jacobian_of, split_pair, vector_function
 
 __all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
 
@@ -41,10 +41,11 @@ def root(
         tol: as SciPy's.
         callback: as SciPy's.
         options: as SciPy's.
-        jac: a function like `fun` that returns the Jacobian; None for asyncgrad's, False for differences.
+        jac: a function like `fun` that returns the Jacobian; True if `fun` returns the value and the Jacobian; None for
+            asyncgrad's, False for differences.
 
     Raises:
-        ArgumentError: in the backward, the Jacobian is singular; or `jac` is True.
+        ArgumentError: in the backward, the Jacobian is singular.
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
 
     Source: scipy.optimize.root.
@@ -59,8 +60,6 @@ def root(
         (1.414214, 0.353553)
     """
     name = "scipy.optimize.root"
-    if jac is True:
-        raise ArgumentError(f"{name}: jac=True is not supported: let fun return its value alone, and pass jac=None")
 
     def solve(function: Any, jacobian: Any, start: Any) -> Any:
         has_jacobian = method.lower() in _METHODS_WITH_JACOBIAN and jac is not False
@@ -134,7 +133,7 @@ async def _find(
 ) -> tuple[Any, Tensor, Point]:
     """Return what a solver returns, its x as a tensor with a history, and the point it started from."""
     point, params = Point(x0), Parameters(args if isinstance(args, tuple) else (args,))
-    function = vector_function(fun, point, params)
+    function = vector_function(fun, point, params, name if jac is True else None)
     constants = [tensor.detach() for tensor in params.tensors]
 
     async def evaluate(kind: str, x: Any) -> Any:
@@ -143,6 +142,9 @@ async def _find(
             return np.reshape(array_of(await function(given, *constants)), -1)
         if jac is None:
             return array_of(await jacobian_of(function, given, *constants))
+        if jac is True:
+            _, slope = split_pair(await call_user(fun, point.of(given), *params.fill(constants)), name, "jac")
+            return array_of(floating(slope))
         return array_of(await call_user(jac, point.of(given), *params.fill(constants)))
 
     def run(ask: Any) -> Any:
@@ -181,11 +183,12 @@ def root_scalar(
         rtol: as SciPy's.
         maxiter: as SciPy's.
         options: as SciPy's.
-        fprime: functions like `f`; None for asyncgrad's first derivative where the method is Newton's.
-        fprime2: functions like `f`; None for asyncgrad's first derivative where the method is Newton's.
+        fprime: a function like `f`; True if `f` returns the value and the derivative; None for asyncgrad's where the
+            method is Newton's or Halley's.
+        fprime2: a function like `f`; True if `f` returns the value and two derivatives.
 
     Raises:
-        ArgumentError: in the backward, the derivative is zero; or `fprime` is True.
+        ArgumentError: in the backward, the derivative is zero.
 
     Source: scipy.optimize.root_scalar.
     """
@@ -207,39 +210,42 @@ def _root_scalar(
     options: Any,
 ) -> Any:
     name = "scipy.optimize.root_scalar"
-    if fprime is True or fprime2 is True:
-        raise ArgumentError(f"{name}: fprime=True is not supported: let f return its value alone")
     is_async = check_user_function(f, name, "f")
     params = Parameters(args if isinstance(args, tuple) else (args,))
     constants = [tensor.detach() for tensor in params.tensors]
     start = [None if one is None else float(array_of(one)) for one in (x0, x1)]
     needs_slope = method in ("newton", "halley") or (method is None and bracket is None and x1 is None)
 
+    count = 3 if fprime2 is True else 2 if fprime is True else 1
+
+    async def values(x: Any, *tensors: Tensor) -> Any:
+        found = await call_user(f, np.reshape(x, ()), *params.fill(tensors))
+        return (found,) if count == 1 else split_pair(found, name, "fprime" if count == 2 else "fprime2", count)
+
     async def function(x: Any, *tensors: Tensor) -> Tensor:
-        return np.reshape(floating(await call_user(f, np.reshape(x, ()), *params.fill(tensors))), 1)
+        return np.reshape(floating((await values(x, *tensors))[0]), 1)
 
     async def evaluate(kind: Any, x: Any) -> Any:
         given = asarray(np.reshape(np.asarray(x, float), 1))
-        if kind is None:
-            return float((await function(given, *constants))._data[0])
         if kind == "slope":
             return float((await jacobian_of(function, given, *constants))._data[0, 0])
+        if isinstance(kind, int):
+            return float(array_of(floating((await values(given, *constants))[kind])))
         return float(array_of(await call_user(kind, np.reshape(given, ()), *params.fill(constants))))
 
     def solve(ask: Any) -> Any:
-        slope = fprime or ("slope" if needs_slope else None)
+        slope = 1 if count > 1 else fprime or ("slope" if needs_slope else None)
+        curvature = 2 if fprime2 is True else fprime2
+        limits = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "options": options}
         return optimize.root_scalar(
-            lambda x: ask(None, x),
+            lambda x: ask(0, x),
             method=method,
             bracket=None if bracket is None else [float(array_of(one)) for one in bracket],
             fprime=None if slope is None else lambda x: ask(slope, x),
-            fprime2=None if fprime2 is None else lambda x: ask(fprime2, x),
+            fprime2=None if curvature is None else lambda x: ask(curvature, x),
             x0=start[0],
             x1=start[1],
-            xtol=xtol,
-            rtol=rtol,
-            maxiter=maxiter,
-            options=options,
+            **limits,
         )
 
     async def run() -> Any:

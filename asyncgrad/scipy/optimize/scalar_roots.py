@@ -6,8 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from ...errors import ArgumentError
+from ...tensor import Tensor, asarray
+from ..arguments import floating
+from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
+from .implicit import ElementwiseZero, gradient_of
 from .roots import root_scalar
 
 __all__ = ["bisect", "brenth", "brentq", "newton", "ridder", "toms748"]
@@ -108,11 +113,13 @@ def newton(
 ) -> Any:
     """Return a zero of `func` near `x0`, differentiable by the tensors in `args`.
 
-    The method is Newton's with asyncgrad's derivative; Halley's if `fprime2` is given; the secant's if `x1` is.
+    The method is Newton's with asyncgrad's derivative; Halley's if `fprime2` is given; the secant's if `x1` is. For an
+    array `x0` the result is an array of zeros, and each element of `func(x)` depends on the same element of x alone.
 
     Args:
-        func: takes a number and `args`; it may be an `async def`, and then the result is to be awaited.
-        x0: a number to start from.
+        func: takes a number, or an array like `x0`, and `args`, and returns the like; it may be an `async def`, and
+            then the result is to be awaited.
+        x0: a number or an array to start from.
         fprime: a function like `func` that returns the derivative; None for asyncgrad's.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
         tol: as SciPy's.
@@ -120,23 +127,68 @@ def newton(
         fprime2: a function like `func` that returns the second derivative.
         x1: as SciPy's.
         rtol: as SciPy's.
-        full_output: return SciPy's result, too.
-        disp: raise if the method does not converge.
+        full_output: return SciPy's result, too; for an array which elements have converged, and which derivatives
+            are 0.
+        disp: raise if the method does not converge; for an array, if no element does.
 
     Raises:
-        ArgumentError: `x0` is an array.
+        ArgumentError: `x0` is an array, and `x1` or `rtol` is given; or in the backward, the derivative is zero.
         RuntimeError: the method does not converge, and `disp` is true.
 
     Source: scipy.optimize.newton.
     """
     if np.ndim(x0):
-        raise ArgumentError(
-            f"scipy.optimize.newton: x0 must be a number, not an array of shape {np.shape(x0)}: use root"
-        )
+        if x1 is not None or rtol:
+            raise ArgumentError(
+                f"scipy.optimize.newton: x1 and rtol hold for a number x0, not for an array of shape {np.shape(x0)}: "
+                "leave them out"
+            )
+        kept = {"tol": tol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
+        return _newton_of_array(func, floating(x0), fprime, fprime2, args, kept)
     method = "secant" if fprime is None and x1 is not None else "newton" if fprime2 is None else "halley"
     starts = {"x0": x0, "x1": x1, "fprime": fprime, "fprime2": fprime2}
     options = {"xtol": tol, "rtol": rtol or None, "maxiter": maxiter}
     return _root("newton", func, args, full_output, disp, method=method, **starts, **options)
+
+
+def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any, options: dict[str, Any]) -> Any:
+    name = "scipy.optimize.newton"
+    is_async = check_user_function(func, name, "func")
+    params = Parameters(args if isinstance(args, tuple) else (args,))
+    constants = [tensor.detach() for tensor in params.tensors]
+    start = array_of(x0)
+
+    async def values(x: Any, *tensors: Tensor) -> Tensor:
+        found = floating(await call_user(func, x, *params.fill(tensors)))
+        if found.shape != start.shape:
+            raise ArgumentError(f"{name}: func must return an array of x0's shape {start.shape}, not {found.shape}")
+        return found
+
+    async def total(x: Any, *tensors: Tensor) -> Tensor:
+        return np.sum(await values(x, *tensors))
+
+    async def evaluate(function: Any, x: Any) -> Any:
+        given = asarray(np.array(x))
+        if function is None:
+            return array_of(await values(given, *constants))
+        if function == "slope":
+            return array_of(await gradient_of(total, given, *constants))
+        return array_of(floating(await call_user(function, given, *params.fill(constants))))
+
+    def solve(ask: Any) -> Any:
+        slope = "slope" if fprime is None else fprime
+        curvature = None if fprime2 is None else lambda x: ask(fprime2, x)
+        return optimize.newton(lambda x: ask(None, x), start, lambda x: ask(slope, x), fprime2=curvature, **options)
+
+    async def run() -> Any:
+        found = await call_solver(solve, evaluate, is_async, name)
+        x = found[0] if options["full_output"] else found
+        (zeros,) = record(ElementwiseZero(values, is_async, name), params.tensors, (x,))
+        if not options["full_output"]:
+            return zeros
+        return found._replace(root=zeros) if hasattr(found, "_replace") else (zeros, *found[1:])
+
+    return drive(run(), is_async, name)
 
 
 def _root(name: str, f: Any, args: Any, full_output: bool, disp: bool, **options: Any) -> Any:

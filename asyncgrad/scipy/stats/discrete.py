@@ -10,9 +10,9 @@ from scipy import stats as scipy_stats
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ..ufuncs import special
-from .continuous import quotient
 from .distribution import DiscreteDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
+from .supports import quotient
 
 __all__ = ["bernoulli", "betabinom", "binom", "geom", "hypergeom", "nbinom", "poisson"]
 

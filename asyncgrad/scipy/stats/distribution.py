@@ -303,11 +303,15 @@ class ContinuousDistribution(UnivariateDistribution):
         return -np.inf
 
     def _integral(self, function: Callable[..., Any], first: Any, last: Any, shapes: Sequence[Any]) -> Any:
-        if any(shape.size != 1 for shape in shapes):
-            raise ArgumentError(
-                f"asyncgrad.scipy.stats.{self.name} finds this moment or entropy by an integral: its shape parameters "
-                "must be single numbers; stack the results"
-            )
+        if any(np.ndim(one) for one in (first, last, *shapes)):
+            # One integral for each element.
+            size = np.broadcast_shapes(*[np.shape(one) for one in (first, last, *shapes)])
+            parts = [np.broadcast_to(one, size) for one in (first, last, *shapes)]
+            found = [
+                self._integral(function, low, high, rest)
+                for low, high, *rest in ([part[index] for part in parts] for index in np.ndindex(size))
+            ]
+            return np.reshape(np.stack(found), size) if found else np.zeros(size)
         return quad(lambda y, *shapes: function(floating(y), *shapes), first, last, tuple(shapes))[0]
 
     def _entropy(self, *shapes: Any) -> Any:

@@ -12,7 +12,7 @@ from ...graph.values import raw
 from ...ops.linear_algebra import product
 from ...tensor import Tensor, asarray
 from ..arguments import floating
-from .continuous import norm
+from .normal import norm
 
 __all__ = ["gaussian_kde"]
 

@@ -16,8 +16,9 @@ from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..ufuncs import special
-from .continuous import norm, quotient
 from .covariance import Covariance
+from .normal import norm
+from .supports import quotient
 
 __all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal", "multivariate_t"]
 

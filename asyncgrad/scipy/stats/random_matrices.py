@@ -14,7 +14,7 @@ from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..ufuncs import special
-from .continuous import chi2
+from .gamma_and_beta import chi2
 from .multivariate import FrozenMultivariate, Multivariate
 
 __all__ = ["invwishart", "wishart"]

@@ -249,7 +249,8 @@ class VonMises(_Implicit):
         return -self._ppf(q, kappa)
 
     def _mean_and_variance(self, kappa: Any) -> tuple[Any, Any]:
-        return 0.0, self._integral(lambda y, kappa: 2 * y * y * self._pdf(y, kappa), 0.0, math.pi, (kappa,))
+        square = self._integral(lambda y, kappa: 2 * y * y * self._pdf(y, kappa), 0.0, math.pi, (kappa,))
+        return np.zeros_like(square), square
 
     def _entropy(self, kappa: Any) -> Any:
         return -vonmises_logpdf_.call(0.0, kappa) + kappa * (1 - mean_cosine_.call(kappa))

@@ -1,0 +1,407 @@
+"""Families whose probabilities are incomplete gamma and beta functions.
+
+The logarithms of the densities that models are made of are one operation each.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
+from ..ufuncs import special
+from .distribution import ContinuousDistribution
+from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
+from .supports import OnLine, Positive, quotient
+
+__all__ = ["beta", "chi2", "f", "gamma", "invgamma", "t"]
+
+
+@primitive()
+def student_logpdf_(y: Any, df: Any) -> Any:
+    """Return the logarithm of the density of Student's distribution."""
+    return -special.xlog1py((df + 1) / 2, y * y / df) - special.betaln(df / 2, 0.5) - 0.5 * np.log(df)
+
+
+@derivative(student_logpdf_, "y")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (-(df + 1) * y / (df + y * y))
+
+
+@derivative(student_logpdf_, "df")
+def _(g: Any, y: Any, df: Any) -> Any:
+    squares = y * y
+    bulk = special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
+    return g * (0.5 * (bulk - np.log1p(squares / df) + (df + 1) / df * (squares / (df + squares))))
+
+
+@primitive()
+def gamma_logpdf_(y: Any, a: Any) -> Any:
+    """Return the logarithm of the density of the gamma distribution."""
+    return special.xlogy(a - 1, y) - y - special.gammaln(a)
+
+
+@derivative(gamma_logpdf_, "y")
+def _(g: Any, y: Any, a: Any) -> Any:
+    return g * (quotient(a - 1, y) - 1)
+
+
+@derivative(gamma_logpdf_, "a")
+def _(g: Any, y: Any, a: Any) -> Any:
+    return g * (np.log(y) - special.psi(a))
+
+
+@primitive()
+def chi_squared_logpdf_(y: Any, df: Any) -> Any:
+    """Return the logarithm of the density of the chi-squared distribution."""
+    return special.xlogy(df / 2 - 1, y) - y / 2 - special.gammaln(df / 2) - math.log(2) * df / 2
+
+
+@derivative(chi_squared_logpdf_, "y")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (quotient(df / 2 - 1, y) - 0.5)
+
+
+@derivative(chi_squared_logpdf_, "df")
+def _(g: Any, y: Any, df: Any) -> Any:
+    return g * (0.5 * (np.log(y) - special.psi(df / 2) - math.log(2)))
+
+
+@primitive()
+def beta_logpdf_(y: Any, a: Any, b: Any) -> Any:
+    """Return the logarithm of the density of the beta distribution."""
+    return special.xlog1py(b - 1, -y) + special.xlogy(a - 1, y) - special.betaln(a, b)
+
+
+@derivative(beta_logpdf_, "y")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (quotient(a - 1, y) - quotient(b - 1, 1 - y))
+
+
+@derivative(beta_logpdf_, "a")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (np.log(y) - special.psi(a) + special.psi(a + b))
+
+
+@derivative(beta_logpdf_, "b")
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
+
+
+@final
+class StudentT(OnLine):
+    """Student's distribution with `df` degrees of freedom."""
+
+    __slots__ = ()
+
+    shapes = ("df",)
+
+    def _logpdf(self, y: Any, df: Any) -> Any:
+        return student_logpdf_.call(y, df)
+
+    def _cdf(self, y: Any, df: Any) -> Any:
+        return special.stdtr(df, y)
+
+    def _sf(self, y: Any, df: Any) -> Any:
+        return special.stdtr(df, -y)
+
+    def _ppf(self, q: Any, df: Any) -> Any:
+        return special.stdtrit(df, q)
+
+    def _isf(self, q: Any, df: Any) -> Any:
+        return -special.stdtrit(df, q)
+
+    def _log_below(self, mask: Any, y: Any, df: Any) -> Any:
+        y = np.where(mask, y, -1.0)
+        return log_beta_below(df / 2, 0.5, df / (df + y * y), mask) - math.log(2)
+
+    def _log_above(self, mask: Any, y: Any, df: Any) -> Any:
+        return self._log_below(mask, -y, df)
+
+    def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
+        bare = raw(df)
+        variance = np.where(bare > 2, df / np.where(bare > 2, df - 2, 1.0), np.where(bare > 1, np.inf, np.nan))
+        return np.where(bare > 1, 0.0, np.inf), variance
+
+    def _skewness_and_kurtosis(self, df: Any) -> tuple[Any, Any]:
+        bare = raw(df)
+        kurtosis = np.where(bare > 4, 6 / np.where(bare > 4, df - 4, 1.0), np.where(bare > 2, np.inf, np.nan))
+        return np.where(bare > 3, 0.0, np.nan), kurtosis
+
+    def _entropy(self, df: Any) -> Any:
+        half = (df + 1) / 2
+        return half * (special.psi(half) - special.psi(df / 2)) + 0.5 * np.log(df) + special.betaln(df / 2, 0.5)
+
+
+@final
+class Gamma(Positive):
+    """The gamma distribution of shape `a`."""
+
+    __slots__ = ()
+
+    _has_poles = True
+
+    shapes = ("a",)
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return gamma_logpdf_.call(y, a)
+
+    def _pdf(self, y: Any, a: Any) -> Any:
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, a - 1, np.exp(-special.gammaln(a))), a)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return special.gammainc(a, y)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return special.gammaincc(a, y)
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        return special.gammaincinv(a, q)
+
+    def _isf(self, q: Any, a: Any) -> Any:
+        return special.gammainccinv(a, q)
+
+    def _log_below(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_below(a, y, mask)
+
+    def _log_above(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_above(a, y, mask)
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return a * 1.0, a * 1.0
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return 2 / np.sqrt(a), 6 / a
+
+    def _entropy(self, a: Any) -> Any:
+        return a + special.gammaln(a) + (1 - a) * special.psi(a)
+
+
+@final
+class ChiSquared(Positive):
+    """The distribution of the sum of `df` squares of normal numbers."""
+
+    __slots__ = ()
+
+    _has_poles = True
+
+    shapes = ("df",)
+
+    def _logpdf(self, y: Any, df: Any) -> Any:
+        return chi_squared_logpdf_.call(y, df)
+
+    def _pdf(self, y: Any, df: Any) -> Any:
+        def power() -> tuple[Any, Any, Any]:
+            half = df / 2
+            return y, half - 1, np.exp(-special.gammaln(half) - math.log(2) * half)
+
+        return self._pdf_with_end(y, raw(y) == 0, power, df)
+
+    def _cdf(self, y: Any, df: Any) -> Any:
+        return special.chdtr(df, y)
+
+    def _sf(self, y: Any, df: Any) -> Any:
+        return special.chdtrc(df, y)
+
+    def _ppf(self, q: Any, df: Any) -> Any:
+        return 2 * special.gammaincinv(df / 2, q)
+
+    def _isf(self, q: Any, df: Any) -> Any:
+        return special.chdtri(df, q)
+
+    def _log_below(self, mask: Any, y: Any, df: Any) -> Any:
+        return log_gamma_below(df / 2, y / 2, mask)
+
+    def _log_above(self, mask: Any, y: Any, df: Any) -> Any:
+        return log_gamma_above(df / 2, y / 2, mask)
+
+    def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
+        return df * 1.0, 2.0 * df
+
+    def _skewness_and_kurtosis(self, df: Any) -> tuple[Any, Any]:
+        return np.sqrt(8 / df), 12 / df
+
+    def _entropy(self, df: Any) -> Any:
+        half = df / 2
+        return half + math.log(2) + special.gammaln(half) + (1 - half) * special.psi(half)
+
+
+@final
+class InverseGamma(Positive):
+    """The distribution of the reciprocal of a number with the gamma distribution of shape `a`."""
+
+    __slots__ = ()
+
+    _flat_start = True
+
+    shapes = ("a",)
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        is_zero = raw(y) == 0
+        safe = np.where(is_zero, 1.0, y)
+        return np.where(is_zero, -np.inf, -(a + 1) * np.log(safe) - special.gammaln(a) - 1 / safe)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return special.gammaincc(a, 1 / y)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return special.gammainc(a, 1 / y)
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        return 1 / special.gammainccinv(a, q)
+
+    def _isf(self, q: Any, a: Any) -> Any:
+        return 1 / special.gammaincinv(a, q)
+
+    def _log_below(self, mask: Any, y: Any, a: Any) -> Any:
+        is_zero = mask & (raw(y) == 0)
+        return np.where(is_zero, -np.inf, log_gamma_above(a, 1 / np.where(mask & ~is_zero, y, 1.0), mask & ~is_zero))
+
+    def _log_above(self, mask: Any, y: Any, a: Any) -> Any:
+        return log_gamma_below(a, 1 / np.where(mask, y, 1.0), mask)
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        bare = raw(a)
+        one, two = np.where(bare > 1, a - 1, 1.0), np.where(bare > 2, a - 2, 1.0)
+        return np.where(bare > 1, 1 / one, np.inf), np.where(bare > 2, 1 / (np.square(one) * two), np.inf)
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        bare = raw(a)
+        three, four = np.where(bare > 3, a, 4.0), np.where(bare > 4, a, 5.0)
+        skewness = 4 * np.sqrt(three - 2) / (three - 3)
+        kurtosis = 6 * (5 * four - 11) / ((four - 3) * (four - 4))
+        return np.where(bare > 3, skewness, np.nan), np.where(bare > 4, kurtosis, np.nan)
+
+    def _entropy(self, a: Any) -> Any:
+        return a - (a + 1) * special.psi(a) + special.gammaln(a)
+
+
+@final
+class Beta(ContinuousDistribution):
+    """The beta distribution of shapes `a` and `b`."""
+
+    __slots__ = ()
+
+    _has_poles = True
+
+    shapes = ("a", "b")
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
+        return beta_logpdf_.call(y, a, b)
+
+    def _pdf(self, y: Any, a: Any, b: Any) -> Any:
+        def power() -> tuple[Any, Any, Any]:
+            is_right = raw(y) > 0.5
+            distance, exponent = np.where(is_right, 1 - y, y), np.where(is_right, b, a) - 1
+            return distance, exponent, np.exp(-special.betaln(a, b))
+
+        return self._pdf_with_end(y, (raw(y) == 0) | (raw(y) == 1), power, a, b)
+
+    def _cdf(self, y: Any, a: Any, b: Any) -> Any:
+        return special.betainc(a, b, y)
+
+    def _sf(self, y: Any, a: Any, b: Any) -> Any:
+        return special.betaincc(a, b, y)
+
+    def _ppf(self, q: Any, a: Any, b: Any) -> Any:
+        return special.betaincinv(a, b, q)
+
+    def _isf(self, q: Any, a: Any, b: Any) -> Any:
+        return special.betainccinv(a, b, q)
+
+    def _log_below(self, mask: Any, y: Any, a: Any, b: Any) -> Any:
+        return log_beta_below(a, b, y, mask)
+
+    def _log_above(self, mask: Any, y: Any, a: Any, b: Any) -> Any:
+        return log_beta_below(b, a, 1 - y, mask)
+
+    def _mean_and_variance(self, a: Any, b: Any) -> tuple[Any, Any]:
+        total = a + b
+        return a / total, a * b / (np.square(total) * (total + 1))
+
+    def _skewness_and_kurtosis(self, a: Any, b: Any) -> tuple[Any, Any]:
+        total, product = a + b, a * b
+        skewness = 2 * (b - a) * np.sqrt(total + 1) / ((total + 2) * np.sqrt(product))
+        kurtosis = np.square(a - b) * (total + 1) - product * (total + 2)
+        return skewness, 6 * kurtosis / (product * (total + 2) * (total + 3))
+
+    def _entropy(self, a: Any, b: Any) -> Any:
+        total = a + b
+        shares = (a - 1) * special.psi(a) + (b - 1) * special.psi(b)
+        return special.betaln(a, b) - shares + (total - 2) * special.psi(total)
+
+
+@final
+class FRatio(Positive):
+    """The F distribution with `dfn` and `dfd` degrees of freedom."""
+
+    __slots__ = ()
+
+    _has_poles = True
+
+    shapes = ("dfn", "dfd")
+
+    def _logpdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
+        half, other = dfn / 2, dfd / 2
+        value = other * np.log(dfd) + half * np.log(dfn) + special.xlogy(half - 1, y)
+        return value - (half + other) * np.log(dfd + dfn * y) - special.betaln(half, other)
+
+    def _pdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
+        def power() -> tuple[Any, Any, Any]:
+            half = dfn / 2
+            return y, half - 1, np.exp(half * np.log(dfn / dfd) - special.betaln(half, dfd / 2))
+
+        return self._pdf_with_end(y, raw(y) == 0, power, dfn, dfd)
+
+    def _cdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
+        return special.fdtr(dfn, dfd, y)
+
+    def _sf(self, y: Any, dfn: Any, dfd: Any) -> Any:
+        return special.fdtrc(dfn, dfd, y)
+
+    def _ppf(self, q: Any, dfn: Any, dfd: Any) -> Any:
+        return special.fdtri(dfn, dfd, q)
+
+    def _isf(self, q: Any, dfn: Any, dfd: Any) -> Any:
+        share = special.betaincinv(dfd / 2, dfn / 2, q)
+        return dfd * (1 - share) / (dfn * share)
+
+    def _log_below(self, mask: Any, y: Any, dfn: Any, dfd: Any) -> Any:
+        return log_beta_below(dfn / 2, dfd / 2, dfn * y / (dfd + dfn * y), mask)
+
+    def _log_above(self, mask: Any, y: Any, dfn: Any, dfd: Any) -> Any:
+        return log_beta_below(dfd / 2, dfn / 2, dfd / (dfd + dfn * y), mask)
+
+    def _mean_and_variance(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
+        bare = raw(dfd)
+        two, four = np.where(bare > 2, dfd - 2, 1.0), np.where(bare > 4, dfd - 4, 1.0)
+        variance = 2 * np.square(dfd) * (dfn + two) / (dfn * np.square(two) * four)
+        return np.where(bare > 2, dfd / two, np.inf), np.where(bare > 4, variance, np.inf)
+
+    def _skewness_and_kurtosis(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
+        bare = raw(dfd)
+        six, eight = np.where(bare > 6, dfd, 7.0), np.where(bare > 8, dfd, 9.0)
+        skewness = (2 * dfn + six - 2) * np.sqrt(8 * (six - 4)) / ((six - 6) * np.sqrt(dfn * (dfn + six - 2)))
+        both = dfn + eight - 2
+        kurtosis = 12 * (dfn * (5 * eight - 22) * both + (eight - 4) * np.square(eight - 2))
+        kurtosis = kurtosis / (dfn * (eight - 6) * (eight - 8) * both)
+        return np.where(bare > 6, skewness, np.nan), np.where(bare > 8, kurtosis, np.nan)
+
+    def _entropy(self, dfn: Any, dfd: Any) -> Any:
+        half, other = dfn / 2, dfd / 2
+        value = np.log(dfd) - np.log(dfn) + special.betaln(half, other) + (1 - half) * special.psi(half)
+        return value - (1 + other) * special.psi(other) + (half + other) * special.psi(half + other)
+
+
+beta = Beta("beta")
+chi2 = ChiSquared("chi2")
+f = FRatio("f")
+gamma = Gamma("gamma")
+invgamma = InverseGamma("invgamma")
+t = StudentT("t")

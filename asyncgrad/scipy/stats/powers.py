@@ -1,0 +1,221 @@
+"""Families whose probabilities are powers: those of Weibull and Pareto, and the power law."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ...graph.values import raw
+from ..ufuncs import special
+from .distribution import ContinuousDistribution
+from .supports import one_minus_exp_
+
+__all__ = ["pareto", "powerlaw", "weibull_max", "weibull_min"]
+
+_EULER = float(np.euler_gamma)
+
+
+class _Weibull(ContinuousDistribution):
+    """Abstract: a Weibull distribution, on one side of 0."""
+
+    __slots__ = ()
+
+    shapes = ("c",)
+
+    def _moments_of_size(self, c: Any) -> tuple[Any, Any]:
+        mean = special.gamma(1 + 1 / c)
+        return mean, special.gamma(1 + 2 / c) - np.square(mean)
+
+    def _skewness_and_kurtosis_of_size(self, c: Any) -> tuple[Any, Any]:
+        one, two, three, four = (special.gamma(1 + order / c) for order in (1, 2, 3, 4))
+        variance = two - one * one
+        third = three - one * (3 * two - 2 * one * one)
+        fourth = four - one * (4 * three - one * (6 * two - 3 * one * one))
+        return third / variance**1.5, fourth / np.square(variance) - 3
+
+    def _entropy(self, c: Any) -> Any:
+        return _EULER - _EULER / c - np.log(c) + 1
+
+
+def _weibull_logpdf(y: Any, c: Any) -> Any:
+    return np.log(c) + special.xlogy(c - 1, y) - y**c
+
+
+@final
+class WeibullMinimum(_Weibull):
+    """The Weibull distribution of shape `c`: that of the power 1 / c of an exponential number."""
+
+    __slots__ = ()
+
+    _has_poles = True
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, np.inf
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return _weibull_logpdf(y, c)
+
+    def _pdf(self, y: Any, c: Any) -> Any:
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, c - 1, c), c)
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        return one_minus_exp_.call(y**c)
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        return np.exp(-(y**c))
+
+    def _logsf(self, y: Any, c: Any) -> Any:
+        return -(y**c)
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        return (-np.log1p(-q)) ** (1 / c)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        return (-np.log(q)) ** (1 / c)
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        return self._moments_of_size(c)
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        return self._skewness_and_kurtosis_of_size(c)
+
+
+@final
+class WeibullMaximum(_Weibull):
+    """The Weibull distribution of shape `c` on the negative numbers."""
+
+    __slots__ = ()
+
+    _has_poles = True
+
+    _inner = -0.5
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return -np.inf, 0.0
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return _weibull_logpdf(-y, c)
+
+    def _pdf(self, y: Any, c: Any) -> Any:
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (-y, c - 1, c), c)
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        return np.exp(-((-y) ** c))
+
+    def _logcdf(self, y: Any, c: Any) -> Any:
+        return -((-y) ** c)
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        return one_minus_exp_.call((-y) ** c)
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        return -((-np.log(q)) ** (1 / c))
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        return -((-np.log1p(-q)) ** (1 / c))
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        mean, variance = self._moments_of_size(c)
+        return -mean, variance
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        skewness, kurtosis = self._skewness_and_kurtosis_of_size(c)
+        return -skewness, kurtosis
+
+
+@final
+class Pareto(ContinuousDistribution):
+    """The Pareto distribution of exponent `b`, on the numbers from 1 on."""
+
+    __slots__ = ()
+
+    shapes = ("b",)
+    _inner = 2.0
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 1.0, np.inf
+
+    def _logpdf(self, y: Any, b: Any) -> Any:
+        return np.log(b) - (b + 1) * np.log(y)
+
+    def _cdf(self, y: Any, b: Any) -> Any:
+        return 1 - y ** (-b)
+
+    def _sf(self, y: Any, b: Any) -> Any:
+        return y ** (-b)
+
+    def _logsf(self, y: Any, b: Any) -> Any:
+        return -b * np.log(y)
+
+    def _ppf(self, q: Any, b: Any) -> Any:
+        return (1 - q) ** (-1 / b)
+
+    def _isf(self, q: Any, b: Any) -> Any:
+        return q ** (-1 / b)
+
+    def _mean_and_variance(self, b: Any) -> tuple[Any, Any]:
+        bare = raw(b)
+        one, two = np.where(bare > 1, b - 1, 1.0), np.where(bare > 2, b - 2, 1.0)
+        return np.where(bare > 1, b / one, np.inf), np.where(bare > 2, b / (np.square(one) * two), np.inf)
+
+    def _skewness_and_kurtosis(self, b: Any) -> tuple[Any, Any]:
+        bare = raw(b)
+        three, four = np.where(bare > 3, b, 4.0), np.where(bare > 4, b, 5.0)
+        skewness = 2 * (three + 1) / (three - 3) * np.sqrt((three - 2) / three)
+        kurtosis = 6 * (four**3 + four * four - 6 * four - 2) / (four * (four - 3) * (four - 4))
+        return np.where(bare > 3, skewness, np.nan), np.where(bare > 4, kurtosis, np.nan)
+
+    def _entropy(self, b: Any) -> Any:
+        return 1 + 1 / b - np.log(b)
+
+
+@final
+class PowerLaw(ContinuousDistribution):
+    """The power law of exponent `a`, on the numbers from 0 to 1."""
+
+    __slots__ = ()
+
+    _has_poles = True
+
+    shapes = ("a",)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _logpdf(self, y: Any, a: Any) -> Any:
+        return np.log(a) + special.xlogy(a - 1, y)
+
+    def _pdf(self, y: Any, a: Any) -> Any:
+        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, a - 1, a), a)
+
+    def _cdf(self, y: Any, a: Any) -> Any:
+        return y**a
+
+    def _logcdf(self, y: Any, a: Any) -> Any:
+        return a * np.log(y)
+
+    def _sf(self, y: Any, a: Any) -> Any:
+        return 1 - y**a
+
+    def _ppf(self, q: Any, a: Any) -> Any:
+        return q ** (1 / a)
+
+    def _isf(self, q: Any, a: Any) -> Any:
+        return np.exp(np.log1p(-q) / a)
+
+    def _mean_and_variance(self, a: Any) -> tuple[Any, Any]:
+        return a / (a + 1), a / ((a + 2) * np.square(a + 1))
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        skewness = 2 * (1 - a) / (a + 3) * np.sqrt((a + 2) / a)
+        return skewness, 6 * (a**3 - a * a - 6 * a + 2) / (a * (a + 3) * (a + 4))
+
+    def _entropy(self, a: Any) -> Any:
+        return 1 - 1 / a - np.log(a)
+
+
+pareto = Pareto("pareto")
+powerlaw = PowerLaw("powerlaw")
+weibull_max = WeibullMaximum("weibull_max")
+weibull_min = WeibullMinimum("weibull_min")

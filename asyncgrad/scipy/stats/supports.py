@@ -1,0 +1,55 @@
+"""Families by where they are, and functions whose derivatives have limits at an end of the support."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
+from .distribution import ContinuousDistribution
+
+__all__ = ["OnLine", "Positive", "bounded_exp", "one_minus_exp_", "quotient"]
+
+
+class OnLine(ContinuousDistribution):
+    """Abstract: a family whose support is the real line."""
+
+    __slots__ = ()
+
+    _inner = 0.0
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return -np.inf, np.inf
+
+
+class Positive(ContinuousDistribution):
+    """Abstract: a family whose support is the positive numbers."""
+
+    __slots__ = ()
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, np.inf
+
+
+@primitive()
+def one_minus_exp_(x: Any) -> Any:
+    """Return 1 - exp(-x); its derivative does not underflow before exp(-x) does, as that of np.expm1 does."""
+    return -np.expm1(-x)
+
+
+@derivative(one_minus_exp_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * np.exp(-x)
+
+
+def bounded_exp(y: Any) -> Any:
+    """Return exp(y), bounded where it would overflow, so that what it underflows to has no gradient of nan."""
+    return np.exp(np.minimum(y, 700.0)) if np.any(raw(y) > 700) else np.exp(y)
+
+
+def quotient(count: Any, value: Any) -> Any:
+    """Return count / value, and 0 where both are 0: the derivative of xlogy(count, value) by value."""
+    both = (raw(value) == 0) & (raw(count) == 0)
+    return count / np.where(both, 1.0, value) if np.any(both) else count / value

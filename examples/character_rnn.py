@@ -12,11 +12,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, final
+
+# The matrices are small: a second BLAS thread would cost more than it saves.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
@@ -170,9 +174,9 @@ def draw(history: History, path: Path) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a recurrent network on the characters of a text.")
     parser.add_argument("--text", type=Path, default=Path(__file__), help="what to learn (default: this file)")
-    parser.add_argument("--epochs", type=int, default=40, help="times to read the text (default: 40)")
+    parser.add_argument("--epochs", type=int, default=30, help="times to read the text (default: 30)")
     parser.add_argument("--steps", type=int, default=25, help="characters that a gradient goes back (default: 25)")
-    parser.add_argument("--hidden", type=int, default=128, help="hidden units (default: 128)")
+    parser.add_argument("--hidden", type=int, default=96, help="hidden units (default: 96)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
     parser.add_argument("--out", type=Path, default=PICTURE, help="the picture (default: %(default)s)")
     options = parser.parse_args(arguments)

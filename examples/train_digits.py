@@ -40,7 +40,7 @@ import matplotlib.pyplot as plt
 
 TARGET = 0.97
 TICK = 0.001
-LEARNING_RATE = 2e-3
+LEARNING_RATE = 4e-3
 PICTURE = Path(__file__).parent / "output" / "train_digits.png"
 
 

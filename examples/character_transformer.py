@@ -33,8 +33,8 @@ except ModuleNotFoundError as missing:
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ROOT = Path(__file__).parent.parent
-PICTURE = ROOT / "examples" / "output" / "character_transformer.png"
+TEXT = Path(__file__).parent.parent / "docs" / "engine.md"
+PICTURE = Path(__file__).parent / "output" / "character_transformer.png"
 BATCH = 16
 
 
@@ -77,7 +77,9 @@ def windows(codes: np.ndarray, context: int) -> tuple[np.ndarray, np.ndarray]:
 def bits(model: CharacterTransformer, characters: np.ndarray, following: np.ndarray) -> ag.Tensor:
     """Return the mean cross entropy in bits per character."""
     scores = model(characters)
-    return nn.cross_entropy(scores.reshape(-1, scores.shape[-1]), following.reshape(-1)) / math.log(2)
+    loss = nn.cross_entropy(scores.reshape(-1, scores.shape[-1]), following.reshape(-1))
+    result: ag.Tensor = loss / math.log(2)
+    return result
 
 
 @ag.no_grad()
@@ -147,7 +149,7 @@ def draw(history: History, path: Path) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a transformer on the characters of a text.")
-    parser.add_argument("--text", type=Path, default=ROOT / "docs" / "engine.md", help="what to learn (default: docs/engine.md)")
+    parser.add_argument("--text", type=Path, default=TEXT, help="what to learn (default: docs/engine.md)")
     parser.add_argument("--epochs", type=int, default=15, help="times to read the text at most (default: 15)")
     parser.add_argument("--patience", type=int, default=3, help="epochs without a lower loss to stop at (default: 3)")
     parser.add_argument("--context", type=int, default=48, help="characters that the model looks at (default: 48)")

@@ -292,6 +292,19 @@ def test_a_source_that_raises_stop_iteration_is_named_and_not_waited_for(workers
             collected(ag.data.batches(Stops(), 2, workers=workers))
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_source_that_is_cancelled_cancels_the_wait_for_a_batch(workers: int, run: Callable[..., Any]) -> None:
+    async def cancelled() -> AsyncIterator[int]:
+        yield 1
+        raise asyncio.CancelledError("by the source")
+
+    async def main() -> None:
+        await asyncio.wait_for(collect(ag.data.batches(cancelled(), 1, workers=workers)), 5)
+
+    with pytest.raises(asyncio.CancelledError):
+        run(main())
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_of_an_iterator_names_the_example(workers: int) -> None:
     with pytest.raises(ZeroDivisionError) as caught:

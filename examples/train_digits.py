@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, final
@@ -41,7 +40,7 @@ import matplotlib.pyplot as plt
 
 TARGET = 0.97
 TICK = 0.001
-LEARNING_RATE = 2e-3
+LEARNING_RATE = 4e-3
 PICTURE = Path(__file__).parent / "output" / "train_digits.png"
 
 
@@ -50,12 +49,6 @@ class Split(NamedTuple):
 
     images: np.ndarray
     labels: np.ndarray
-
-    def batches(self, size: int, order: np.ndarray) -> Iterator[Split]:
-        """Yield the images in this order as batches."""
-        for begin in range(0, len(order), size):
-            chosen = order[begin : begin + size]
-            yield Split(self.images[chosen], self.labels[chosen])
 
 
 def load(seed: int) -> tuple[Split, Split]:
@@ -66,31 +59,21 @@ def load(seed: int) -> tuple[Split, Split]:
     return Split(parts[0], parts[2]), Split(parts[1], parts[3])
 
 
-@final
-class Model:
-    """Two convolutions and two linear layers; weights as (out, in, ...), small and random at first."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        def layer(*shape: int) -> tuple[ag.Tensor, ag.Tensor]:
-            scale = math.sqrt(2 / math.prod(shape[1:]))
-            weight = (rng.standard_normal(shape) * scale).astype(np.float32)
-            bias = np.zeros(shape[0], np.float32)
-            return ag.tensor(weight, requires_grad=True), ag.tensor(bias, requires_grad=True)
-
-        self.layers = [layer(32, 1, 3, 3), layer(64, 32, 3, 3), layer(64, 64 * 2 * 2), layer(10, 64)]
-        self.parameters = [parameter for pair in self.layers for parameter in pair]
-        self.rng = rng
-
-    def __call__(self, images: np.ndarray, *, training: bool = False) -> ag.Tensor:
-        """Return ten scores for each image, one for each digit."""
-        first, second, third, fourth = self.layers
-        x = nn.relu(nn.max_pool2d(nn.conv2d(images, *first, padding=1), 2))  # (count, 32, 4, 4)
-        x = nn.relu(nn.max_pool2d(nn.conv2d(x, *second, padding=1), 2))  # (count, 64, 2, 2)
-        x = x.reshape(len(images), -1)
-        if training:
-            x = nn.dropout(x, 0.25, rng=self.rng)
-        scores: ag.Tensor = nn.linear(nn.relu(nn.linear(x, *third)), *fourth)
-        return scores
+def make_model() -> nn.Sequential:
+    """Return two convolutions and two linear layers, which give ten scores for each image."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),  # (count, 32, 4, 4)
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),  # (count, 64, 2, 2)
+        nn.Flatten(),
+        nn.Dropout(0.25),
+        nn.Linear(64 * 2 * 2, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
 
 
 @final
@@ -108,46 +91,49 @@ class History:
 async def train(options: argparse.Namespace, training: Split, testing: Split) -> History:
     """Train on every training image once per epoch, and test after each epoch; watch the loop meanwhile."""
     history = History()
-    rng = np.random.default_rng(options.seed)
-    model = Model(rng)
-    optimizer = optim.Adam(model.parameters)
-    steps = math.ceil(len(training.labels) / options.batch_size)
+    ag.random.seed(options.seed)
+    with ag.default_dtype(np.float32):
+        model = make_model()
+    optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    schedule = optim.schedule.CosineAnnealingLR(optimizer, options.epochs)
+    batches = ag.data.batches(training, options.batch_size, shuffle=True)
     watcher = asyncio.create_task(watch_loop(history.lateness))
     began = time.perf_counter()
-    with tqdm(total=options.epochs * steps, unit="step", disable=options.quiet) as bar:
-        for epoch in range(options.epochs):
-            optimizer.param_groups[0]["lr"] = LEARNING_RATE / 2 * (1 + math.cos(math.pi * epoch / options.epochs))
+    with tqdm(total=options.epochs * len(batches), unit="step", disable=options.quiet) as bar:
+        for _ in range(options.epochs):
             right = 0
-            for batch in training.batches(options.batch_size, rng.permutation(len(training.labels))):
+            async for batch in batches:
                 right += await step(model, optimizer, batch, history)
                 bar.update()
+            schedule.step()
             history.train_accuracy.append(right / len(training.labels))
             history.test_accuracy.append(await accuracy(model, testing))
-            bar.set_postfix(loss=f"{np.mean(history.losses[-steps:]):.4f}", accuracy=f"{history.test_accuracy[-1]:.1%}")
+            loss = np.mean(history.losses[-len(batches) :])
+            bar.set_postfix(loss=f"{loss:.4f}", accuracy=f"{history.test_accuracy[-1]:.1%}")
     history.seconds = time.perf_counter() - began
     watcher.cancel()
     return history
 
 
-async def step(model: Model, optimizer: optim.Adam, batch: Split, history: History) -> int:
+async def step(model: nn.Module, optimizer: optim.Adam, batch: Split, history: History) -> int:
     """Train on one batch; return how many of its digits were predicted correctly."""
-    logits = model(batch.images, training=True)
-    loss = nn.cross_entropy(logits, batch.labels)
+    scores = model.train()(batch.images)
+    loss = nn.cross_entropy(scores, batch.labels)
     await yield_to_loop()
     optimizer.zero_grad()
     await loss.backward()
     optimizer.step()
     await yield_to_loop()
     history.losses.append(loss.item())
-    return int((logits.numpy().argmax(axis=1) == batch.labels).sum())
+    return int((scores.numpy().argmax(axis=1) == batch.labels).sum())
 
 
 @ag.no_grad()
-async def accuracy(model: Model, split: Split) -> float:
+async def accuracy(model: nn.Module, split: Split) -> float:
     """Return the fraction of images whose digit the model predicts correctly."""
     right = 0
-    for images, labels in split.batches(64, np.arange(len(split.labels))):
-        right += int((model(images).numpy().argmax(axis=1) == labels).sum())
+    for images, labels in ag.data.batches(split, 64):
+        right += int((model.eval()(images).numpy().argmax(axis=1) == labels).sum())
         await yield_to_loop()
     return right / len(split.labels)
 

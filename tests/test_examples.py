@@ -68,6 +68,7 @@ def test_every_example_has_a_test_here():
         "async_rule",
         "awaited_equation",
         "character_rnn",
+        "character_transformer",
         "checkpoint_budget",
         "gaussian_process",
         "inplace_and_views",
@@ -212,7 +213,7 @@ def test_many_models_says_what_to_install(tmp_path: Path):
 def test_train_digits_reaches_its_target_and_draws_its_curves(tmp_path: Path):
     picture = tmp_path / "new" / "curves.png"
 
-    finished = run_example("train_digits", "--epochs", 10, "--out", picture)
+    finished = run_example("train_digits", "--epochs", 10, "--seed", 1, "--out", picture)
 
     assert finished.returncode == 0, finished.stderr + finished.stdout
     assert figure(r"test accuracy +([\d.]+)%", finished.stdout) >= 97
@@ -327,6 +328,43 @@ def test_character_rnn_refuses_a_text_that_is_too_short(tmp_path: Path):
 
     assert finished.returncode == 2
     assert "--text needs 401 characters and a line break" in finished.stderr
+
+
+@needs_demo
+def test_character_transformer_stops_early_and_writes(tmp_path: Path):
+    picture, text = tmp_path / "new" / "losses.png", tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat\n" * 60)
+
+    arguments = ("--text", text, "--epochs", 60, "--context", 24, "--width", 32, "--patience", 2, "--out", picture)
+    finished = run_example("character_transformer", *arguments)
+
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    first, best = (
+        figure(rf"aside .*?([\d.]+)(?: bits per character)? at {word}", finished.stdout) for word in ("first", "best")
+    )
+    assert best < first / 3
+    assert finished.stdout.count("the cat sat on the mat") > 5
+    assert "validation=" in finished.stderr
+    assert "60/60" not in finished.stderr
+    assert min(png_size(picture)) >= 400
+
+
+@needs_demo
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [(("--width", "10"), "--width must be a multiple of 4, and is 10"), (("--text",), "--text needs 490 characters")],
+    ids=["width", "text"],
+)
+def test_character_transformer_names_what_it_cannot_use(arguments: tuple[str, ...], complaint: str, tmp_path: Path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat\n")
+    if arguments == ("--text",):
+        arguments = ("--text", str(text))
+
+    finished = run_example("character_transformer", *arguments, "--out", tmp_path / "x.png")
+
+    assert finished.returncode == 2
+    assert complaint in finished.stderr
 
 
 @needs_matplotlib

@@ -220,6 +220,12 @@ async def _read_ahead(found: AsyncIterator[Any], ahead: int) -> AsyncIterator[An
         try:
             async for batch in found:
                 await queue.put((batch, None))
+        except asyncio.CancelledError as error:
+            # The source's own, or that of all tasks: whoever waits for a batch learns it, and a full queue makes room.
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait((END, error))
+            raise
         except Exception as error:
             await queue.put((END, error))
         else:

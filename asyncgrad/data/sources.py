@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -136,6 +136,9 @@ class SequenceSource(IndexedSource):
     def _get(self, index: int) -> Any:
         try:
             return self._examples[index]
+        except StopIteration as error:
+            # A future cannot hold it, and a generator that it passes takes it for its own end.
+            raise RuntimeError(f"example {index} of the source raised StopIteration") from error
         except Exception as error:
             error.add_note(f"while ag.data.batches loaded example {index} of the source")
             raise
@@ -153,7 +156,7 @@ class StreamSource(Source):
 
     def jobs(self, rng: np.random.Generator | None, buffer: int) -> Iterator[Job]:
         """Return one job again and again: the one that reads the next batch."""
-        examples = iter(self._examples)
+        examples = _numbered(self._examples)
         if rng is not None:
             examples = _shuffled(examples, rng, buffer)
 
@@ -181,11 +184,12 @@ class AsyncSource:
 
     async def batches(self, rng: np.random.Generator | None, buffer: int) -> Any:
         """Yield the batches."""
-        examples = self._examples if rng is None else _shuffled_async(self._examples, rng, buffer)
-        iterator = aiter(examples)
+        iterator = aiter(self._examples)
+        numbered = _numbered_async(iterator)
+        examples = numbered if rng is None else _shuffled_async(numbered, rng, buffer)
         try:
             found: list[Any] = []
-            async for example in iterator:
+            async for example in examples:
                 if self.size is None:
                     yield example
                     continue
@@ -196,9 +200,34 @@ class AsyncSource:
             if found and not self.drop_last:
                 yield stack(found)
         finally:
+            await examples.aclose()
+            await numbered.aclose()
             close = getattr(iterator, "aclose", None)
             if close is not None:
                 await close()
+
+
+def _numbered(examples: Iterable[Any]) -> Iterator[Any]:
+    """Yield the examples; an error says which one was read."""
+    index = 0
+    try:
+        for example in examples:
+            yield example
+            index += 1
+    except Exception as error:
+        error.add_note(f"while ag.data.batches read example {index} of the source")
+        raise
+
+
+async def _numbered_async(examples: AsyncIterator[Any]) -> Any:
+    index = 0
+    try:
+        async for example in examples:
+            yield example
+            index += 1
+    except Exception as error:
+        error.add_note(f"while ag.data.batches read example {index} of the source")
+        raise
 
 
 def _shuffled(examples: Iterator[Any], rng: np.random.Generator, buffer: int) -> Iterator[Any]:

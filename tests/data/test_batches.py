@@ -215,7 +215,10 @@ def test_the_loop_goes_on_while_a_worker_loads(run: Callable[..., Any]) -> None:
     assert [batch.tolist() for batch in run(main())] == [[0]]
 
 
-def test_an_async_source_is_closed_and_no_task_is_left_when_the_caller_stops(run: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("shuffle", [False, 3])
+def test_an_async_source_is_closed_and_no_task_is_left_when_the_caller_stops(
+    shuffle: bool | int, run: Callable[..., Any]
+) -> None:
     closed = []
 
     async def examples() -> AsyncIterator[int]:
@@ -227,7 +230,7 @@ def test_an_async_source_is_closed_and_no_task_is_left_when_the_caller_stops(run
             closed.append(True)
 
     async def main() -> int:
-        found = aiter(ag.data.batches(examples(), 2, workers=1))
+        found = aiter(ag.data.batches(examples(), 2, shuffle, workers=1))
         await anext(found)
         await found.aclose()  # type: ignore[attr-defined]
         return len(asyncio.all_tasks())
@@ -279,6 +282,37 @@ def test_an_error_of_the_source_is_its_own_and_names_the_example(workers: int, r
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+def test_a_source_that_raises_stop_iteration_is_named_and_not_waited_for(workers: int, run: Callable[..., Any]) -> None:
+    class Stops(Dataset):
+        def __getitem__(self, index: int) -> Example:
+            return super().__getitem__(index) if index < 5 else next(iter(()))
+
+    for collected in (lambda found: list(found), lambda found: run(collect(found))):
+        with pytest.raises(RuntimeError, match="example 5 of the source raised StopIteration"):
+            collected(ag.data.batches(Stops(), 2, workers=workers))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_source_that_is_cancelled_cancels_the_wait_for_a_batch(workers: int, run: Callable[..., Any]) -> None:
+    async def cancelled() -> AsyncIterator[int]:
+        yield 1
+        raise asyncio.CancelledError("by the source")
+
+    async def main() -> None:
+        await asyncio.wait_for(collect(ag.data.batches(cancelled(), 1, workers=workers)), 5)
+
+    with pytest.raises(asyncio.CancelledError):
+        run(main())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_an_iterator_names_the_example(workers: int) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(ag.data.batches((1 // (3 - index) for index in range(9)), 2, workers=workers))
+    assert caught.value.__notes__ == ["while ag.data.batches read example 3 of the source"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_of_a_stream_comes_after_the_batches_before_it(workers: int, run: Callable[..., Any]) -> None:
     async def fails() -> AsyncIterator[int]:
         for index in range(3):
@@ -288,8 +322,9 @@ def test_an_error_of_a_stream_comes_after_the_batches_before_it(workers: int, ru
     async def main() -> list[Any]:
         batches = aiter(ag.data.batches(fails(), 1, workers=workers))
         found = [(await anext(batches)).tolist() for _ in range(3)]
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ZeroDivisionError) as caught:
             await anext(batches)
+        assert caught.value.__notes__ == ["while ag.data.batches read example 3 of the source"]
         return found
 
     assert run(main()) == [[0], [1], [2]]

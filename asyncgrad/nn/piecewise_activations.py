@@ -154,6 +154,7 @@ def _(g: Any, x: Any) -> Any:
 
 
 @primitive()
+@fused(lambda x: np.where(x <= -3, 0, np.where(x >= 3, 1, x / 3 + 0.5)))
 def hardswish_slope_(x: Any) -> Any:
     """Return the derivative of hardswish: x / 3 + 1 / 2 between -3 and 3, and 0 or 1 elsewhere."""
     return (np.clip(x, -3, 3) / 3 + 0.5) * _is_between(x, -3, 3) + (x >= 3)

@@ -20,7 +20,7 @@ __all__ = ["celu", "glu", "logsigmoid", "mish", "selu", "softsign", "tanhshrink"
 
 
 def _tanh_of_softplus(x: Any) -> Any:
-    return np.tanh(np.log1p(np.exp(-np.abs(x))) + np.clip(x, 0, np.inf))
+    return np.tanh(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0))
 
 
 @primitive()
@@ -131,7 +131,7 @@ def celu_slope_(x: Any, alpha: float, factor: float, positive: float) -> Any:
 
 @derivative(celu_slope_, "x")
 def _(h: Any, x: Any, alpha: float, factor: float) -> Any:
-    return h * celu_slope(x, alpha, factor / alpha, 0.0)
+    return h * celu_slope(x, alpha, factor, 0.0) / alpha
 
 
 _celu = celu_.call

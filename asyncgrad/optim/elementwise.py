@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from sys import getrefcount
 from typing import Any, final
 
 import numpy as np
@@ -99,6 +100,7 @@ class ElementwiseOptimizer(Optimizer):
         # The device of the parameter that is updated.
         self._device: Device | None = None
         self._fused_steps = FusedSteps()
+        self._spares = _Spares()
         super().__init__(params, defaults)
 
     @abstractmethod
@@ -123,7 +125,7 @@ class ElementwiseOptimizer(Optimizer):
         loss = (yield None) if has_closure else None
         found = self._gradients(grads)
         if off_loop is not None and _is_large(found, off_loop):
-            values = _NewValues(found, self.state)
+            values = _NewValues(found, self.state, self._spares)
             yield functools.partial(self._apply, found, values.place)
             values.publish(self.state)
         else:
@@ -196,26 +198,64 @@ class ElementwiseOptimizer(Optimizer):
 
 
 @final
+class _Spares(dict[Tensor, tuple[Any, ...]]):
+    """By parameter, the arrays that the last awaited update has replaced; the next one writes into them again.
+
+    New memory would cost more than the update itself.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        # A copy of an optimizer begins without.
+        return _Spares, ()
+
+    def copy_of(self, param: Tensor, number: int, array: Any) -> Any:
+        """Return a copy of an array of a parameter: in the spare array of that number if nobody else has it."""
+        spares = self.get(param, ())
+        if not isinstance(array, np.ndarray):
+            return array
+        if number < len(spares):
+            spare = spares[number]
+            same = spare.shape == array.shape and spare.dtype == array.dtype and spare.strides == array.strides
+            # Held by the tuple, the variable and the argument.
+            if same and spare.base is None and getrefcount(spare) == _SPARE:
+                np.copyto(spare, array)
+                return spare
+        return array.copy(order="K")
+
+
+#: The result of `getrefcount` for a spare that nobody else has.
+_SPARE = 3
+
+
+@final
 class _NewValues:
     """New values of parameters and their states, which a worker computes and the loop publishes.
 
     Args:
         found: the parameters.
         states: the states of those that have one.
+        spares: arrays to compute in.
     """
 
-    __slots__ = ("_places", "_states", "_versions")
+    __slots__ = ("_places", "_spares", "_states", "_versions")
 
-    def __init__(self, found: list[Entries], states: dict[Tensor, dict[str, Any]]) -> None:
+    def __init__(self, found: list[Entries], states: dict[Tensor, dict[str, Any]], spares: _Spares) -> None:
         self._versions = [(param, version_of(param)) for entries in found for param, _ in entries]
         self._states = dict(states)
+        self._spares = spares
         self._places: list[tuple[Tensor, Any, dict[str, Any]]] = []
 
     def place(self, param: Tensor, fresh: dict[Tensor, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
         """Return copies of the array and the state of a parameter, to be updated in place."""
-        old = self._states.get(param)
-        state = fresh[param] if old is None else {name: _copied(value) for name, value in old.items()}
-        data = param._data.copy(order="K")
+        copy_of, old = self._spares.copy_of, self._states.get(param)
+        data = copy_of(param, 0, param._data)
+        if old is None:
+            state = fresh[param]
+        else:
+            state = {name: copy_of(param, number, value) for number, (name, value) in enumerate(old.items(), 1)}
+        self._spares.pop(param, None)
         self._places.append((param, data, state))
         return data, state
 
@@ -232,14 +272,14 @@ class _NewValues:
                     "so nothing was updated: await the step before that write"
                 )
         for param, data, state in self._places:
+            meta = param._autograd_meta()
+            self._spares[param] = (param._data, *states.get(param, {}).values())
             param._data = data
-            param._autograd_meta().is_handed_out = False
+            meta.is_handed_out = False
             param._bump_version()
             states[param] = state
-
-
-def _copied(value: Any) -> Any:
-    return value.copy(order="K") if isinstance(value, np.ndarray) else value
+        # A worker may refer to this a moment longer, and must not keep what the next update writes into.
+        self._places, self._states = [], {}
 
 
 def _is_large(found: list[Entries], size: int) -> bool:

@@ -285,3 +285,28 @@ def test_steps_of_several_tasks_take_turns(run: Any, monkeypatch: pytest.MonkeyP
         assert model.first.tolist() == [-4.0] * 3
 
     run(main())
+
+
+def test_steps_off_the_loop_take_the_arrays_before_last_again_unless_somebody_has_them(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
+
+    async def main() -> None:
+        model = Pair()
+        optimizer = optim.Adam(model, lr=1.0)
+        grads = await ag.func.grad(lambda model: model(np.ones(3)))(model.snapshot())
+        addresses = []
+        held = []
+        for is_held in (False, False, True, True, True):
+            await optimizer.step_async(grads)
+            addresses.append(model.first._data.ctypes.data)
+            if is_held:
+                held.append((model.snapshot(), values(model)))
+        assert addresses[0] != addresses[1]
+        assert addresses[0] == addresses[2]
+        assert len(set(addresses[2:])) == 3
+        for snapshot, before in held:
+            assert values(snapshot) == before
+
+    run(main())

@@ -9,8 +9,8 @@ from ..arguments import describe, whole_number
 from ..context import COPY_ON_WRITE, SAVED_TENSORS_HOOKS, Mode
 from ..errors import ArgumentError, ArgumentTypeError, ChangedTensorError, HookError
 from .background import background
+from .copy_on_write import copy_shared_before_write
 from .creation import observe_nodes
-from .handed_out import leave_handed_out
 from .packed import PackHooks
 from .saved import output_alias, version_of
 
@@ -260,10 +260,10 @@ def prepare_write(out: TensorBase) -> None:
     """Copy what a write into `out`, which follows, must not change: its array for who has that, saved tensors if asked.
 
     Raises:
-        InPlaceError: `out` is a view of a tensor whose array was handed out.
+        InPlaceError: `out` is a view of a tensor whose array is shared with a snapshot.
     """
     if out._meta is not None or out._view is not None:
-        leave_handed_out(out)
+        copy_shared_before_write(out)
     keeper = COPY_ON_WRITE.get()
     if keeper is not None and out._counter is not None:
         keeper.before_write(out._counter)

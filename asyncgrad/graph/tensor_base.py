@@ -83,8 +83,8 @@ class AutogradMeta:
         "accumulator",
         "changes",
         "grad",
+        "has_shared_array",
         "hooks",
-        "is_handed_out",
         "lock",
         "post_accumulate_hooks",
         "requires_grad",
@@ -95,8 +95,8 @@ class AutogradMeta:
         #: True only on leaves; a tensor with a grad_fn requires grad by having one.
         self.requires_grad = False
         self.retains_grad = False
-        #: Whether others may have the array for good, so that it must not change: see asyncgrad.graph.handed_out.
-        self.is_handed_out = False
+        #: Whether a snapshot may share the array, so that it must not change: see asyncgrad.graph.copy_on_write.
+        self.has_shared_array = False
         self.grad: Any = None
         #: The GradChanges of backward passes that may still fail, in order.
         self.changes: list[Any] = []

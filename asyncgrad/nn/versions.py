@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.handed_out import hand_out
+from ..graph.copy_on_write import share_array
 from ..graph.values import beside, is_writeable
 from ..tensor import Tensor
 from ..tree.structure import map as map_tree
@@ -31,7 +31,7 @@ def take_snapshot(module: M) -> M:
 def _shared(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
-    return Tensor(hand_out(leaf), None, 0, leaf._device)
+    return Tensor(share_array(leaf), None, 0, leaf._device)
 
 
 def publish(module: Any, values: Any) -> None:
@@ -55,7 +55,7 @@ def publish(module: Any, values: Any) -> None:
     fitting = [(tensor, _taken(array, tensor)) for tensor, _, array in found.values()]
     for tensor, array in fitting:
         tensor._data = array
-        tensor._autograd_meta().is_handed_out = True
+        tensor._autograd_meta().has_shared_array = True
         tensor._bump_version()
 
 

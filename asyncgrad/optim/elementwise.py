@@ -275,7 +275,7 @@ class _NewValues:
             meta = param._autograd_meta()
             self._spares[param] = (param._data, *states.get(param, {}).values())
             param._data = data
-            meta.is_handed_out = False
+            meta.has_shared_array = False
             param._bump_version()
             states[param] = state
         # A worker may refer to this a moment longer, and must not keep what the next update writes into.

@@ -1,4 +1,4 @@
-"""Arrays that were handed out for good: a tensor leaves such an array to who has it before it is written into.
+"""Copy on write: a tensor whose array is shared with readers gets an array of its own before it is written into.
 
 A snapshot of a model shares the arrays of its parameters, and they never change. So the first write into a parameter
 after a snapshot goes into a copy, which is the parameter's own from then on.
@@ -16,39 +16,39 @@ from ..errors import InPlaceError
 if TYPE_CHECKING:
     from .tensor_base import TensorBase
 
-__all__ = ["hand_out", "leave_handed_out"]
+__all__ = ["copy_shared_before_write", "share_array"]
 
 #: The result of `getrefcount` for an array that only a tensor and a local variable refer to.
 _SOLE = 3
 
 
-def hand_out(tensor: TensorBase) -> Any:
-    """Return the array of a tensor, read-only where its type knows that, which never changes from now on."""
-    tensor._autograd_meta().is_handed_out = True
+def share_array(tensor: TensorBase) -> Any:
+    """Return the array of a tensor, read-only where its type knows that; a write into the tensor copies it first."""
+    tensor._autograd_meta().has_shared_array = True
     view = tensor._data.view()
     if isinstance(view, np.ndarray):
         view.flags.writeable = False
     return view
 
 
-def leave_handed_out(out: TensorBase) -> None:
-    """Give a tensor an array of its own if its present one was handed out; a write into it follows.
+def copy_shared_before_write(out: TensorBase) -> None:
+    """Give a tensor an array of its own if its present one is shared with somebody; a write into it follows.
 
     Raises:
-        InPlaceError: the tensor is a view of one whose array was handed out.
+        InPlaceError: the tensor is a view of one whose array is shared.
     """
     meta = out._meta
-    if meta is not None and meta.is_handed_out:
+    if meta is not None and meta.has_shared_array:
         data = out._data
         # An array that is part of another one keeps that alive, so its own references say nothing.
         if data.base is not None or getrefcount(data) > _SOLE:
-            out._data = data.copy()
-        meta.is_handed_out = False
+            out._data = data.copy(order="K")
+        meta.has_shared_array = False
     view = out._view
     if view is None:
         return
     meta = (view[0] if isinstance(view, tuple) else view.base)._meta
-    if meta is not None and meta.is_handed_out:
+    if meta is not None and meta.has_shared_array:
         raise InPlaceError(
             f"a tensor of shape {out._data.shape} is a view of a parameter whose array a snapshot shares: write into "
             "the parameter itself, or publish another array by model.update({...})"

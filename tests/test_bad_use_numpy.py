@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -85,3 +86,20 @@ def test_a_missing_rule_is_named_however_the_function_is_called(name, call, requ
 def test_no_way_into_numpy_drops_a_history_in_silence(call):
     with refused(RequiresGradError, RuntimeError, "drop its history in silence"):
         call(leaf(1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda x: np.sum(x, axis=5),
+            "numpy.sum of an array of shape (2, 3): axis 5 is out of bounds for array of dim",
+        ),
+        (lambda x: np.swapaxes(x, 0, 7), "numpy.swapaxes of an array of shape (2, 3): axis2: axis 7 is out of bounds"),
+        (lambda x: np.stack([x, x], 9), "numpy.stack of arrays of shapes (2, 3) and (2, 3): axis 9 is out of bounds"),
+    ],
+)
+def test_an_axis_that_there_is_not_is_told_with_the_function_and_the_shape(call, message):
+    with pytest.raises(np.exceptions.AxisError, match=re.escape(message)) as raised:
+        call(ag.tensor(np.ones((2, 3)), requires_grad=True))
+    assert raised.value.axis in (5, 7, 9)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..arguments import describe
+from ..errors import ArgumentError, ArgumentTypeError
 from ..tensor import Tensor
 from ..tensor import asarray as as_tensor
 from .wrapping import stacked_where_needed
@@ -37,7 +38,7 @@ def array(
         requires_grad: whether gradients flow to it.
 
     Raises:
-        ArgumentError: `copy` is False, and a copy is needed.
+        ArgumentError: `copy` is False, and a copy is needed; or the sequences are ragged, and it says where.
 
     Example:
         >>> import asyncgrad as ag, asyncgrad.numpy as np
@@ -49,7 +50,14 @@ def array(
     if isinstance(joined, Tensor):
         made = _converted(joined, dtype, order, copy=copy if joined is object else None)
     else:
-        made = as_tensor(np.array(joined, dtype, copy=copy, order=order), device=device)  # type: ignore[call-overload]
+        try:
+            values = np.array(joined, dtype, copy=copy, order=order)  # type: ignore[call-overload]
+        except ValueError:
+            if isinstance(joined, (list, tuple)) and copy is not False:
+                # It says where the rows of a ragged sequence differ.
+                as_tensor(joined)
+            raise
+        made = as_tensor(values, device=device)
     if made.ndim < ndmin:
         made = made.reshape((1,) * (ndmin - made.ndim) + made.shape)
     return as_tensor(made, device=device, requires_grad=requires_grad)
@@ -117,6 +125,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         device: where the Tensor lives; None is where `x` is.
         copy: True copies; None copies where that is needed; False raises where it is.
 
+    Raises:
+        ArgumentTypeError: `x` has no `__dlpack__`.
+
     Example:
         >>> import numpy, asyncgrad.numpy as np
         >>> np.from_dlpack(numpy.ones(2)).tolist()
@@ -124,6 +135,10 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """
     if isinstance(x, Tensor):
         return array(x, copy=copy, device=device)
+    if not hasattr(x, "__dlpack__"):
+        raise ArgumentTypeError(
+            f"from_dlpack takes an array of a library that has __dlpack__, not {describe(x)}: write asarray(x)"
+        )
     return as_tensor(np.from_dlpack(x, copy=copy), device=device)
 
 

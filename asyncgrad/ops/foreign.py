@@ -82,8 +82,8 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
 
 
 def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
-    """Add to what NumPy says of shapes that do not fit which function and which shapes these are, if it does not."""
-    if type(error) is not ValueError or len(error.args) != 1:
+    """Add to what NumPy says of shapes and axes that do not fit which function and which shapes these are."""
+    if type(error) is not np.exceptions.AxisError and (type(error) is not ValueError or len(error.args) != 1):
         return
     said = str(error)
     arrays = [operand for operand in _flat(operands) if isinstance(operand, (TensorBase, np.ndarray))]
@@ -92,7 +92,13 @@ def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
     if is_named or not any(word in said for word in _OF_SHAPES):
         return
     what = "an array of shape" if len(shapes) == 1 else "arrays of shapes"
-    error.args = (f"{name} of {what} {' and '.join(shapes)}: {said}",)
+    prefix = f"{name} of {what} {' and '.join(shapes)}"
+    if isinstance(error, np.exceptions.AxisError) and error.axis is not None and error.ndim is not None:
+        # It says the axis by itself, after a prefix, such as the name of the argument.
+        argument = said.removesuffix(f"axis {error.axis} is out of bounds for array of dimension {error.ndim}")
+        error.__init__(error.axis, error.ndim, f"{prefix}: {argument}".removesuffix(": "))  # type: ignore[misc]
+    else:
+        error.args = (f"{prefix}: {said}",)
 
 
 #: One of them is in what NumPy says where shapes do not fit.

@@ -197,6 +197,4 @@ def _current_owner() -> Any:
 
 
 def _name_of(owner: Any) -> str:
-    if isinstance(owner, asyncio.Task):
-        return f"task {owner.get_name()!r}"
-    return f"thread {owner.name!r}" if isinstance(owner, threading.Thread) else f"task {owner!r:.60}"
+    return f"thread {owner.name!r}" if isinstance(owner, threading.Thread) else f"task {owner.get_name()!r}"

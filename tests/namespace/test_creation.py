@@ -10,6 +10,7 @@ import pytest
 import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import sync
+from asyncgrad.errors import ArgumentError, ArgumentTypeError
 
 CREATED = {
     "zeros": lambda np, **where: np.zeros((2, 3), **where),
@@ -120,3 +121,10 @@ def test_the_standards_parameters_beyond_numpys() -> None:
         x.to_device("cpu", stream=3)
     with pytest.raises(ag.errors.ArgumentError, match="both min and a_min"):
         anp.clip(x, 1.0, a_min=2.0)
+
+
+def test_what_no_array_can_be_made_of_is_told():
+    with pytest.raises(ArgumentError, match=r"ragged: data\[0\] is of shape \(2,\), and data\[1\] is of shape \(1,\)"):
+        anp.array([[1.0, 2.0], [3.0]])
+    with pytest.raises(ArgumentTypeError, match=r"has __dlpack__, not list.*: write asarray\(x\)"):
+        anp.from_dlpack([1.0])

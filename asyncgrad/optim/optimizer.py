@@ -168,6 +168,7 @@ class Optimizer(ABC):
             ArgumentError: a gradient belongs to no parameter, has another shape, or belongs to one that does not
                 require grad; the message names both.
             ArgumentTypeError: a gradient is no tensor or array, or `closure` is an `async def`.
+            OverlappingStepsError: `.grad` has gradients of a training step of another task, or an awaited step runs.
 
         Example:
             >>> import numpy as np, asyncgrad as ag
@@ -302,11 +303,14 @@ class Optimizer(ABC):
         return "grads" if len(self.param_groups) == 1 else f"grads[{index}]"
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients of all parameters.
+        """Reset the gradients of all parameters, which begins a training step of the running task.
 
         Args:
             set_to_none: set `.grad` to None; without it, to zeros in a new array, since code that holds the old
                 gradient must not see it change.
+
+        Raises:
+            OverlappingStepsError: a training step of another task has a backward running, or gradients in `.grad`.
         """
         set_to_none = truth(set_to_none, "set_to_none")
         self._tracker.begin()

@@ -25,6 +25,9 @@ settings.load_profile("asyncgrad")
 
 T = TypeVar("T")
 
+#: Doctests are looked for in every module, and this one cannot be imported without PyTorch.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["nn/programs_in_pytorch.py"]
+
 
 def pytest_configure() -> None:
     """Let Ctrl-C interrupt: a shell that starts the tests in the background has them ignore it, and some send it."""
